@@ -77,14 +77,14 @@ class EdgeService:
             entries, is_array = read_entries(body)
         except InvalidInput as error:
             self._count(thing, [body])
-            await self.keeper.keep(thing, channel, [RejectedEntry.from_error(body, error)])
+            await self.keeper.publish(thing, channel, [RejectedEntry.from_error(body, error)])
             raise
         self._count(thing, entries)
         accepted, refused, whole = sort_entries(
             channel, thing, entries, now_ms(), self.retention_days * DAY_MS
         )
         if whole:
-            await self.keeper.keep(thing, channel, whole)
+            await self.keeper.publish(thing, channel, whole)
         if not is_array and not accepted:
             raise _single_refusal(refused)
         if not accepted:

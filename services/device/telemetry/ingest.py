@@ -1,7 +1,7 @@
-"""Ingest of batches of messages, and spans of their reports.
+"""Ingest of batches of messages, with trace spans of their reports.
 
-A crash between any two steps repeats the batch, and natural keys make the repetition
-harmless: documents exist already, event ids are those of before.
+A crash between any two steps repeats the batch. The keys of documents and the ids of events derive
+from the messages, so the repetition changes nothing.
 """
 
 import asyncio
@@ -62,14 +62,14 @@ NAME = "ingest message"
 
 
 class ReportSpans:
-    """The spans of one batch; `uplinks` know theirs."""
+    """The trace spans of one batch; `uplinks` hold their own."""
 
     def __init__(self, uplinks: Iterable[Uplink]) -> None:
         self._spans: dict[int, Span] = {}
-        self.uplinks = [self._begun(uplink) for uplink in uplinks]
+        self.uplinks = [self._begin_span(uplink) for uplink in uplinks]
 
-    def _begun(self, uplink: Uplink) -> Uplink:
-        """Begin the span of one that goes on with a trace, or begins one: MQTT has no headers."""
+    def _begin_span(self, uplink: Uplink) -> Uplink:
+        """Begin the span of an uplink that continues a trace or is sampled."""
         parent = read_trace(uplink.message.headers)
         if not parent and not is_sampled():
             return uplink
@@ -89,8 +89,8 @@ class ReportSpans:
         return msgspec.structs.replace(uplink, trace=span_header(span))
 
     @contextmanager
-    def joined(self) -> Iterator[None]:
-        """One span around what is done for all of them; theirs end with it."""
+    def batch_span(self) -> Iterator[None]:
+        """Run the processing in one span; the spans of uplinks end with it."""
         with trace_batch("ingest batch", [one.trace for one in self.uplinks]) as span:
             try:
                 yield
@@ -104,20 +104,20 @@ class ReportSpans:
                     one.end()
 
     def refuse(self, uplinks: Sequence[Uplink]) -> None:
-        """Note which of them were refused."""
+        """Mark the spans of refused uplinks as failed."""
         for uplink in uplinks:
             if uplink.trace:
                 mark_failed(self._spans[uplink.sequence], "refused")
 
 
 REPLIES = 16
-"""Things of a batch whose replies are dealt with at the same time."""
+"""Things of a batch whose replies are processed concurrently."""
 
 _meter = metrics.get_meter("thingway")
 _duration = _meter.create_histogram(
     "thingway_ingest_batch_seconds",
     unit="s",
-    description="From a batch in hand to acknowledged",
+    description="Time to process and acknowledge a batch",
     explicit_bucket_boundaries_advisory=[0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5],
 )
 _size = _meter.create_histogram(
@@ -128,16 +128,16 @@ _size = _meter.create_histogram(
 
 
 TRIES = 3
-"""Failures after which a message that fails alone is given up."""
+"""Failures after which a message that fails alone is moved to `DEAD`."""
 SUSPECTS = 10_000
-"""Messages that have failed alone and are remembered."""
+"""Failed single messages that are remembered."""
 HEALTH_TIMEOUT = 5.0
-"""Seconds within which store and bus say that they are well."""
+"""Seconds within which store and bus must answer."""
 
 
 @dataclass(kw_only=True)
 class Ingest:
-    """Deals with batches of `UPLINK`."""
+    """Processes batches of `UPLINK`."""
 
     bus: Bus
     things: ThingDirectory
@@ -157,19 +157,19 @@ class Ingest:
         self.slow = SlowCodecs(self.bus, self._handle_apart)
 
     async def handle(self, messages: list[Msg], *, apart: bool = False) -> None:
-        """Store, announce and acknowledge one batch; what waits for slow codecs is left out.
+        """Store, announce and acknowledge one batch, except messages for slow codecs.
 
-        `apart` are batches of that, one tenant each, which wait.
+        With `apart` the batch contains messages of one tenant that waited for slow codecs; it
+        waits.
 
-        What cannot be dealt with must not hold up its neighbours. A batch that fails while store
-        and bus are well is halved until the message at fault stands alone, whatever the failure
-        is, and that one goes to `DEAD` at its third. A store or a bus that is away is nobody's
-        fault: the batch comes again.
+        One message must not block the others. If a batch fails while store and bus work, it is
+        halved until the failing message is alone; that message goes to `DEAD` after `TRIES`
+        failures. If the store or the bus is unavailable, the whole batch is delivered again.
         """
         try:
-            await self._deal_with(messages, apart=apart)
+            await self._process(messages, apart=apart)
         except Exception as error:
-            if not await self._healthy():
+            if not await self._is_healthy():
                 raise
             if len(messages) == 1:
                 await self._give_up(messages[0], error)
@@ -181,16 +181,16 @@ class Ingest:
                 await self.handle(messages[middle:], apart=apart)
 
     async def _handle_apart(self, messages: list[Msg]) -> bool:
-        """Deal with messages that waited for codecs of a tenant; return whether it succeeded."""
+        """Process messages that waited for codecs; return whether it succeeded."""
         try:
             await self.handle(messages, apart=True)
         except Exception:
-            log.exception("a batch of %d that waited for codecs failed", len(messages))
+            log.exception("a batch of %d messages failed after waiting for codecs", len(messages))
             return False
         return True
 
-    async def _healthy(self) -> bool:
-        """Whether store and bus answer."""
+    async def _is_healthy(self) -> bool:
+        """Return whether store and bus answer."""
         try:
             async with asyncio.timeout(HEALTH_TIMEOUT):
                 await self.store.check()
@@ -201,7 +201,7 @@ class Ingest:
         return True
 
     async def _give_up(self, message: Msg, error: Exception) -> None:
-        """Put a message that fails alone into `DEAD`; raise `error` the first times."""
+        """Move a message that fails alone to `DEAD`; raise `error` the first times."""
         uplink = read_uplink(message)
         failures = self._failures.pop(uplink.key, 0) + 1
         if failures < TRIES:
@@ -209,17 +209,17 @@ class Ingest:
             if len(self._failures) > SUSPECTS:
                 self._failures.popitem(last=False)
             raise error
-        log.error("message %d of %s is given up", uplink.sequence, uplink.sn, exc_info=error)
+        log.error("message %d of %s is moved to DEAD", uplink.sequence, uplink.sn, exc_info=error)
         thing = (await self.things.find_by_sn([uplink.sn])).get(uplink.sn)
         text = MASK if thing is not None and thing.tsl.conceals else str(error)
-        reason = f"could not be dealt with: {type(error).__name__}: {text}"
+        reason = f"could not be processed: {type(error).__name__}: {text}"
         refused = RefusedUplink(uplink, reason, thing, is_announced=False)
         await self._finish([uplink], Batch(refused=[refused]), [message])
 
-    async def _deal_with(self, messages: list[Msg], *, apart: bool) -> None:
+    async def _process(self, messages: list[Msg], *, apart: bool) -> None:
         started = time.perf_counter()
         spans = ReportSpans(read_uplink(one) for one in messages if not is_second_copy(one))
-        with spans.joined():
+        with spans.batch_span():
             batch, uplinks = await self._sort(spans.uplinks, apart=apart)
             if len(uplinks) < len(spans.uplinks):
                 replies = {one.message.reply for one in uplinks}
@@ -231,24 +231,24 @@ class Ingest:
         _size.record(len(messages))
 
     async def _sort(self, uplinks: list[Uplink], *, apart: bool) -> tuple[Batch, list[Uplink]]:
-        """Sort uplinks, but for those that wait for slow codecs; return also what is sorted."""
+        """Sort uplinks, except those for slow codecs; return also the sorted ones."""
         things = await self.things.find_by_sn({uplink.sn for uplink in uplinks})
         beyond: Mapping[int, Excess] = {}
         if not apart:
-            beyond = self.quota.beyond(uplinks, things)
-            uplinks = await self.slow.part(uplinks, things, beyond)
+            beyond = self.quota.find_excess(uplinks, things)
+            uplinks = await self.slow.separate(uplinks, things, beyond)
         batch = sort_batch(uplinks, things, self.retention_ms, beyond)
         if batch.undecoded:
             with trace_step("read frames", SpanKind.INTERNAL):
                 late = await self.frames.decode(batch, wait=apart)
             if late:
-                uplinks = await self.slow.part(uplinks, things, beyond, late)
+                uplinks = await self.slow.separate(uplinks, things, beyond, late)
                 batch.keep_only(uplinks)
         await self._reject_beyond(batch)
         return batch, uplinks
 
     async def _reject_beyond(self, batch: Batch) -> None:
-        """Reject properties with which latest values of a thing would be too large together."""
+        """Reject properties that would make the latest values of a thing too large."""
         reports = [
             (one.thing.id, one.as_of, one.properties)
             for one in (*batch.reports, *past_reports(batch.frames))
@@ -260,11 +260,11 @@ class Ingest:
 
     async def _finish(self, uplinks: list[Uplink], batch: Batch, messages: list[Msg]) -> None:
         with trace_step("store batch", SpanKind.CLIENT):
-            if batch.frames:  # the store finds those that came before
+            if batch.frames:  # the store finds those that are stored already
                 await self.store.store(batch)
-                await self._show(batch)
+                await self._update_state(batch)
             else:
-                await asyncio.gather(self.store.store(batch), self._show(batch))
+                await asyncio.gather(self.store.store(batch), self._update_state(batch))
         with trace_step("announce batch", SpanKind.PRODUCER):
             await self._announce(batch)
         if batch.frames:
@@ -272,25 +272,27 @@ class Ingest:
         await acknowledge(self.bus.client, messages)
         await notify(self.bus, uplinks, batch)
 
-    async def _show(self, batch: Batch) -> None:
-        """Update shapes, latest values, and then the facts, which are read from those.
+    async def _update_state(self, batch: Batch) -> None:
+        """Update shapes and latest values, then the fields that are read from these.
 
-        Of the open product only what has an entity has a latest value; history has all.
+        For the open product only properties with an entity have a latest value; history has all.
         """
         reports = [*batch.reports, *past_reports(batch.frames)]
         shapes = await self.shapes.update((one.thing, one.properties) for one in reports)
-        own = [one for one in reports if one.ts >= one.thing.owned_since]
+        current = [one for one in reports if one.ts >= one.thing.owned_since]
         arrivals: dict[int, int] = {}
-        for one in own:
-            arrivals[one.thing.id] = max(one.uplink.received, arrivals.get(one.thing.id, 0))
-        latest = ((one.thing.id, one.as_of, _shown(one, shapes)) for one in own)
+        for report in current:
+            arrivals[report.thing.id] = max(
+                report.uplink.received, arrivals.get(report.thing.id, 0)
+            )
+        latest = ((one.thing.id, one.as_of, _with_entities(one, shapes)) for one in current)
         await self.latest.apply(latest, arrivals)
-        await self.device_fields.update([report for report in own if report.thing.device])
+        await self.device_fields.update([report for report in current if report.thing.device])
 
     async def _close_commands(self, batch: Batch) -> None:
-        """Deal with the replies: those of one thing in order, those of several together.
+        """Process the replies: in order for each thing, concurrently for several.
 
-        What came later is what the thing has, also where the ms of arrival is the same.
+        The order decides which value is the latest if replies arrive in the same ms.
         """
         by_thing: dict[int, list[tuple[Uplink, Thing]]] = {}
         for uplink, thing in batch.replies:
@@ -301,7 +303,7 @@ class Ingest:
             batch.refused += [one for some in refused for one in some]
 
     async def _close(self, replies: list[tuple[Uplink, Thing]]) -> list[RefusedUplink]:
-        """Deal with replies one after another; return those that are refused."""
+        """Process replies one after another; return the refused ones."""
         refused = []
         for uplink, thing in replies:
             with continue_trace("close command", SpanKind.INTERNAL, uplink.trace):
@@ -313,10 +315,10 @@ class Ingest:
     async def _announce(self, batch: Batch) -> None:
         pointers = await self.alarms.messages_for_batch(batch)
         await publish_each(self.bus, [*build_events(batch), *pointers])
-        await publish_each(self.bus, self.refusals.entries(batch))
+        await publish_each(self.bus, self.refusals.build(batch))
 
 
-def _shown(report: ValidReport, shapes: Mapping[int, Shape]) -> dict[str, Any]:
+def _with_entities(report: ValidReport, shapes: Mapping[int, Shape]) -> dict[str, Any]:
     if report.thing.model != GENERIC:
         return report.properties
     return filter_by_shape(shapes.get(report.thing.id, {}), report.properties)

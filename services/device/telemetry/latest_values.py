@@ -1,16 +1,17 @@
-"""Latest values: one document per thing, `{_id, t, a, v: {key: {v: value, t: ms}}}`.
+"""Latest values of things: one document per thing, or several for large values.
 
-`t` is the time of the newest report, `a` the time at which the last one arrived. Large values, and
-those of things with many, are in parts (`folded_values`), documents `{_id, v, n}` with the size
-`n` of their values in bytes; `p` in the document of a thing says that it has parts: 1 of single
-values, 2 of all. A value that moves to a part leaves the document of its thing; should it be in
-both, because processes wrote at the same time, the newer one counts.
+`{_id, t, a, v: {key: {v: value, t: ms}}}`: `t` is the time of the newest report, `a` the time at
+which the last one arrived. Large values, and those of things with many, are in parts
+(`folded_values`), documents `{_id, v, n}` with the size `n` of their values in bytes. `p` in the
+document of a thing means that it has parts: 1 of single values, 2 of all. A value that moves to a
+part is removed from the document of its thing; if concurrent writes leave it in both, the newer one
+wins.
 
-Reports of a batch are folded per thing first, so a busy device costs one update. The
-quick update applies when everything in it is at least as new as all that is stored;
-otherwise the careful one compares key by key, and an older value never replaces a newer.
-Both ask for `_id` alone and compare while they write: MongoDB plans any other condition
-for each update, which takes longer than the update.
+Reports of a batch are first folded per thing, so a busy device costs one update. The quick update
+applies if all its values are at least as new as everything stored. Otherwise the careful one
+compares key by key, so that an older value never replaces a newer one. Both select by `_id` only
+and compare while they write: MongoDB plans any other condition for each update, which takes longer
+than the update.
 """
 
 import asyncio
@@ -43,19 +44,19 @@ log = logging.getLogger(__name__)
 
 PARTS = "latest_parts"
 TOO_LARGE = {15, 10334, 17419, 17420}
-"""MongoDB's codes of a document that is too large, or nested too deeply."""
+"""MongoDB's error codes for a document that is too large or nested too deeply."""
 SMALL = 512
-"""Bytes of a report that cannot take a thing without parts beyond its limit, however many come in a
-batch."""
+"""Bytes of a report that cannot take a thing without parts beyond its limit, with any batch
+size."""
 KNOWN = 50_000
-"""Things with parts that a process remembers."""
+"""Cached things with parts."""
 KEYS = 500
 """Values that are moved to parts together."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """What is stored of a thing."""
+    """The stored state of a thing."""
 
     newest: int = 0
     inline: int = 0
@@ -75,10 +76,10 @@ class LatestValues(ThingDataStore):
     async def apply(
         self, reports: Iterable[Reported], arrivals: Mapping[int, int] | None = None
     ) -> None:
-        """Fold `reports` in; idempotent.
+        """Fold `reports` into the latest values; idempotent.
 
-        `arrivals` are the times (ms) at which the last report of each thing arrived; without them
-        reports count as arriving when they were measured.
+        `arrivals` are the times (ms) at which the last report of each thing arrived; by default the
+        times of measurement.
         """
         folds = folded_values.fold_reports(reports)
         if not folds:
@@ -95,7 +96,7 @@ class LatestValues(ThingDataStore):
         written, left = await self._write(
             self._latest, {key: folded_values.quick_update(key, folds[key]) for key in newer}
         )
-        if written < len(newer):  # others have written newer ones meanwhile
+        if written < len(newer):  # other processes wrote newer values meanwhile
             known |= await self._states(newer)
         left += [
             key for key, fold in folds.items() if fold.parts or known[key].newest > fold.oldest
@@ -105,7 +106,7 @@ class LatestValues(ThingDataStore):
             _, left = await self._write(self._latest, changes)
 
     async def _write_parts(self, folds: Mapping[int, Fold], known: Mapping[int, _Stored]) -> None:
-        """Write the values that parts hold, with what documents of things still have of them."""
+        """Write the values for parts, including those still in documents of things."""
         large: dict[int, Fold] = {}
         for key, fold in folds.items():
             size = folded_values.size_of_all(fold.values)
@@ -130,7 +131,7 @@ class LatestValues(ThingDataStore):
         async for before in self._latest.find(_in(large), shown):
             fold = large[before["_id"]]
             for name, entry in before.get("v", {}).items():
-                if name in fold.parts:  # of two of a time the reported one is the newer one
+                if name in fold.parts:  # with equal times the reported value wins
                     fold.moved.add(name)
                     ts = entry["t"] - (entry["t"] == fold.times[name])
                     folded_values.fold_reports([(before["_id"], ts, {name: entry["v"]})], large)
@@ -144,7 +145,6 @@ class LatestValues(ThingDataStore):
             changes = {part: changes[part] for part in left}
 
     async def _states(self, thing_ids: Collection[int]) -> dict[int, _Stored]:
-        """What is stored of each thing."""
         states = dict.fromkeys(thing_ids, _Stored())
         shown = {"t": 1, "p": 1, "n": {"$bsonSize": "$v"}}
         async for one in self._latest.find(_in(thing_ids), shown):
@@ -157,9 +157,9 @@ class LatestValues(ThingDataStore):
     async def _write(
         self, documents: Stored, changes: Mapping[Any, Update]
     ) -> tuple[int, list[Any]]:
-        """How many were written or failed, and the keys of documents others made meanwhile.
+        """Write updates; return how many matched or failed, and conflicting keys.
 
-        What one document cannot hold is left out: history has it.
+        Values that one document cannot hold are omitted; history has them.
         """
         if not changes:
             return 0, []
@@ -179,13 +179,13 @@ class LatestValues(ThingDataStore):
         return done.modified_count + done.upserted_count, []
 
     def may_exceed(self, thing_id: int, size: int) -> bool:
-        """Whether a report of `size` bytes may take the values of a thing beyond `MOST`."""
+        """Return whether a report of `size` bytes may exceed the limit of a thing."""
         return size > SMALL or thing_id in self._divided
 
     async def find_oversized(self, reports: Iterable[Reported]) -> dict[int, set[str]]:
-        """The properties, by thing, with which its values would have more than `MOST` bytes.
+        """Return the properties, by thing, whose values would exceed `MOST` bytes.
 
-        What does not grow is never beyond, also where a thing has more already.
+        Values that do not grow are never included, even if a thing exceeds the limit already.
         """
         folds = {
             key: fold
@@ -217,7 +217,7 @@ class LatestValues(ThingDataStore):
         return beyond
 
     async def split(self, thing_id: int) -> int:
-        """Move values of a thing to the parts that are to hold them; return their bytes."""
+        """Move values of a thing to their parts; return the size of all in bytes."""
         entries = (await self.find_entries([thing_id])).get(thing_id, {})
         sizes = {name: size_of(entry["v"]) for name, entry in entries.items()}
         names = sorted(sizes, key=sizes.__getitem__, reverse=True)
@@ -229,7 +229,7 @@ class LatestValues(ThingDataStore):
     async def find_values(
         self, thing_ids: Sequence[int], session: Session | None = None
     ) -> dict[int, dict[str, Any]]:
-        """The latest value of each property, by thing; a thing that has none is missing."""
+        """Return the latest value of each property, by thing; omit things without any."""
         found = await self.find_entries(thing_ids, session)
         return {
             thing: {key: entry["v"] for key, entry in entries.items()}
@@ -242,7 +242,7 @@ class LatestValues(ThingDataStore):
         session: Session | None = None,
         keys: Collection[str] | None = None,
     ) -> dict[int, dict[str, Any]]:
-        """The same with times: `{key: {"v": value, "t": ms}}`; of some `keys` or all, by thing."""
+        """Return `{key: {"v": value, "t": ms}}` of some or all keys, by thing."""
         found: dict[int, dict[str, Any]] = {}
         async for thing, document in self._documents(thing_ids, session, keys):
             entries = document.get("v", {})
@@ -257,7 +257,7 @@ class LatestValues(ThingDataStore):
         session: Session | None = None,
         keys: Collection[str] | None = None,
     ) -> AsyncIterator[tuple[int, Document]]:
-        """The documents of things, and then their parts, each with its thing."""
+        """Yield the documents of things and then their parts, each with its thing."""
         shown = shown_fields(keys)
         divided = []
         async for document in self._latest.find(_in(thing_ids), shown, session=session):
@@ -272,12 +272,12 @@ class LatestValues(ThingDataStore):
                 yield folded_values.thing_of(part["_id"]), part
 
     async def find_report_times(self, thing_ids: Sequence[int]) -> dict[int, int]:
-        """The time (ms) of the newest report of each thing that has one."""
+        """Return the time (ms) of the newest report of each thing that has one."""
         found = self._latest.find({"_id": {"$in": list(thing_ids)}}, {"t": 1})
         return {latest["_id"]: latest["t"] async for latest in found if "t" in latest}
 
     async def find_arrival_times(self, thing_ids: Sequence[int]) -> dict[int, int]:
-        """The time (ms) at which the last report of each thing that has one arrived."""
+        """Return the time (ms) at which the last report of each thing arrived."""
         found = self._latest.find({"_id": {"$in": list(thing_ids)}}, {"t": 1, "a": 1})
         return {
             one["_id"]: one["a"] if "a" in one else one["t"] async for one in found if "t" in one
@@ -286,7 +286,7 @@ class LatestValues(ThingDataStore):
     async def find_with_times(
         self, thing_ids: Iterable[int], keys: Iterable[str]
     ) -> dict[int, dict[str, tuple[Any, int]]]:
-        """Values of some top-level properties with their times (ms), by thing."""
+        """Return values of some properties with their times (ms), by thing."""
         found = await self.find_entries(list(thing_ids), keys=list(keys))
         return {
             thing: {key: (entry["v"], entry["t"]) for key, entry in entries.items()}
@@ -294,10 +294,10 @@ class LatestValues(ThingDataStore):
         }
 
     async def rebuild(self, things: Mapping[int, RewrittenHistory]) -> None:
-        """Make the values of things those that their reports give, which are read anew.
+        """Rebuild the values of things from their history.
 
-        What no report has stays, unless it is of a time of `rewritten`; and what is newer than all
-        reports, which may just be on their way.
+        Values that no report has stay, unless their time is one of rewritten reports. Values newer
+        than all reports stay too: their report may not be stored yet.
         """
         left = dict(things)
         while left:
@@ -323,7 +323,7 @@ class LatestValues(ThingDataStore):
                 for key in changed
                 for one in before[key][1:]
             ]
-            if await self._replaced(self._latest, changes) and await self._replaced(
+            if await self._replace_all(self._latest, changes) and await self._replace_all(
                 self._parts, parts
             ):
                 for key, entries in changed.items():
@@ -332,10 +332,10 @@ class LatestValues(ThingDataStore):
                 return
             left = {key: left[key] for key in changed}
 
-    async def _replaced(
+    async def _replace_all(
         self, documents: Stored, changes: Sequence[ReplaceOne[Document] | DeleteOne]
     ) -> bool:
-        """Whether all of `changes` found what they replace or delete."""
+        """Return whether all of `changes` matched a document."""
         if not changes:
             return True
         try:
@@ -349,7 +349,7 @@ class LatestValues(ThingDataStore):
     async def erase(
         self, thing_id: int, readable: Callable[[dict[str, Any]], dict[str, Any]]
     ) -> bool:
-        """Remove what `readable` leaves out of the values of a thing; whether there was any."""
+        """Remove the values that `readable` omits; return whether there were any."""
         erased = False
         while True:
             found = False
@@ -376,7 +376,7 @@ class LatestValues(ThingDataStore):
     async def delete_values(
         self, thing_ids: Collection[int], session: Session | None = None
     ) -> None:
-        """Remove what things that go have left here."""
+        """Delete the values of deleted things."""
         await self._latest.delete_many(_in(thing_ids), session=session)
         if thing_ids:
             await self._parts.delete_many(parts_of(thing_ids), session=session)
@@ -391,7 +391,7 @@ def _in(keys: Collection[Any]) -> Document:
 
 
 def _faults(error: BulkFailed) -> list[dict[str, Any]]:
-    """The writes that failed; raise `error` when it is about none of them."""
+    """Return the failed writes; raise `error` if it names none."""
     faults: list[dict[str, Any]] = (error.details or {}).get("writeErrors", [])
     if not faults:
         raise error

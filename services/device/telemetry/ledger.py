@@ -1,19 +1,16 @@
-"""The ledger of messages: how many were accepted, stored and refused, and metrics of `UPLINK`.
+"""The ledger counts accepted, stored and refused messages; metrics of `UPLINK`.
 
-A count is written in the transaction that stores what it counts, so `accepted = stored +
-rejected + waiting` holds after any crash. Each transaction in flight counts on a document
-that no other one writes: two that overlap on one document conflict, and the later is done
-again whole, batch and all.
+A count is written in the transaction that stores the counted messages, so `accepted = stored +
+rejected + waiting` holds after any crash. Concurrent transactions count in different documents
+(pages), because two that write one document conflict and the later one is repeated with its whole
+batch.
 
-With the count stands which uplinks it counted, as long as `UPLINK` may deliver them again: one
-that is judged differently then, because its device has changed meanwhile, is not counted twice.
+A page also stores which uplinks it counted, as long as `UPLINK` may deliver them again: an uplink
+that is judged differently after a redelivery is not counted twice.
 
-The metrics that the promises need, read when they are asked for.
-
-`stored` and `rejected` come from the ledger, where each message is counted once, in the
-transaction that deals with it. A message leaves `UPLINK` only after that, so what was
-accepted is what has been dealt with and what still waits there. (The stream's own last
-sequence cannot serve: it counts the second copies of MQTT messages too.)
+The metric `accepted` is the sum of handled and waiting messages: a message leaves `UPLINK` only
+after it is counted. The last sequence of the stream is not used, as it also counts the second
+copies of MQTT messages.
 """
 
 import logging
@@ -39,50 +36,49 @@ from services.device.telemetry.uplink import PARTITION_BITS, Uplink, global_sequ
 log = logging.getLogger(__name__)
 
 PAST = "past"
-"""The page that pages of processes which have ended are added to."""
+"""The page to which pages of ended processes are added."""
 UNUSED = timedelta(days=1)
-"""After this a page is added to `PAST`; whoever writes on it again begins at 0."""
+"""Age after which a page is added to `PAST`; a process that uses it again begins at 0."""
 FOLDED = 500
-"""Most pages that are added at once."""
+"""Pages that are merged in one transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Counts since the platform was set up."""
+    """Counts since installation."""
 
     stored: int
     rejected: int
 
 
 class Ledger:
-    """The counts of one process, and the sum over all."""
+    """The counts of one process, and the totals of all."""
 
     def __init__(self, mongo: Mongo) -> None:
         self._mongo = mongo
         self._ledger = mongo.database["ledger"]
         self._free: list[str] = []
         self.waiting: Sequence[range] = [range(2**63 - 1)]
-        """Sequences that may still come, those of each partition from its first one on, or some
-        before it: what was counted of others is forgotten."""
+        """Sequences that may still be delivered, by partition; counts of others are forgotten."""
 
     async def write_and_count(
         self,
-        work: Callable[[Session], Awaitable[bool]],
+        write: Callable[[Session], Awaitable[bool]],
         *,
         stored: Collection[Uplink] = (),
         rejected: Collection[Uplink] = (),
     ) -> bool:
-        """Do `work` and count uplinks in one transaction, unless it says that it did nothing."""
-        page = self._free.pop() if self._free else uuid4().hex  # pages are used again
+        """Run `write` and count uplinks in one transaction, unless it returns False."""
+        page = self._free.pop() if self._free else uuid4().hex
 
-        async def counted(session: Session) -> bool:
-            if not await work(session):
+        async def write_with_counts(session: Session) -> bool:
+            if not await write(session):
                 return False
             await self.count(page, session, stored=stored, rejected=rejected)
             return True
 
         try:
-            return await self._mongo.transaction(counted)
+            return await self._mongo.transaction(write_with_counts)
         finally:
             self._free.append(page)
 
@@ -99,11 +95,11 @@ class Ledger:
             return
         seen = {"$ifNull": ["$seen", []]}
         last = "$$this.last"
-        may_come = [
+        may_be_delivered = [
             {"$and": [{"$gte": [last, some.start]}, {"$lt": [last, some.stop]}]}
             for some in self.waiting
         ]
-        kept = {"$filter": {"input": seen, "cond": {"$or": may_come}}}
+        kept = {"$filter": {"input": seen, "cond": {"$or": may_be_delivered}}}
         changes = {
             "stored": {"$add": [{"$ifNull": ["$stored", 0]}, len(stored)]},
             "rejected": {"$add": [{"$ifNull": ["$rejected", 0]}, len(rejected)]},
@@ -115,7 +111,7 @@ class Ledger:
         )
 
     async def find_counted(self, uplinks: Sequence[Uplink]) -> set[int]:
-        """The sequences of those that have been counted."""
+        """Return the sequences of the uplinks that were counted."""
         if not uplinks:
             return set()
         wanted = {uplink.sequence: uplink.received for uplink in uplinks}
@@ -131,10 +127,10 @@ class Ledger:
                     }
         return found
 
-    async def fold(self) -> None:
-        """Add up pages that nobody writes on any more, so that restarts leave nothing.
+    async def merge_old_pages(self) -> None:
+        """Merge pages that no process writes any more, so that restarts leave none.
 
-        A page whose messages may still come again is kept.
+        Pages whose messages may be delivered again are kept.
         """
         old = {
             "_id": {"$ne": PAST},
@@ -145,23 +141,23 @@ class Ledger:
             ],
         }
 
-        async def work(session: Session) -> int:
+        async def merge_pages(session: Session) -> int:
             found = self._ledger.find(old, limit=FOLDED, session=session)
             pages: list[dict[str, Any]] = await found.to_list(None)
             if pages:
-                gone = {"_id": {"$in": [page["_id"] for page in pages]}}
-                await self._ledger.delete_many(gone, session=session)
+                merged = {"_id": {"$in": [page["_id"] for page in pages]}}
+                await self._ledger.delete_many(merged, session=session)
                 sums = {name: sum(page[name] for page in pages) for name in ("stored", "rejected")}
                 await self._ledger.update_one(
                     {"_id": PAST}, {"$inc": sums}, upsert=True, session=session
                 )
             return len(pages)
 
-        while await self._mongo.transaction(work) == FOLDED:
+        while await self._mongo.transaction(merge_pages) == FOLDED:
             pass
 
     async def totals(self) -> Totals:
-        """The sum over all processes, past ones included."""
+        """Return the totals of all processes, including ended ones."""
         pipeline = [
             {
                 "$group": {
@@ -177,7 +173,7 @@ class Ledger:
 
 
 def _packed(uplinks: Sequence[Uplink]) -> dict[str, Any]:
-    """Uplinks in a few bytes: the distances of their sequences, compressed."""
+    """Return sequences in compact form: the compressed distances between them."""
     numbers = sorted({uplink.sequence for uplink in uplinks})
     steps = array("Q", (after - before for before, after in pairwise(numbers)))
     times = [uplink.received for uplink in uplinks]
@@ -199,12 +195,12 @@ def _sequences(seen: dict[str, Any]) -> set[int]:
 PERIOD = 1.0
 """Seconds between two readings."""
 STUCK = 30.0
-"""Seconds without a message stored, while some wait, after which ingest is not ready."""
+"""Seconds without a handled message, while some wait, until ingest is not ready."""
 
 
 @dataclass
 class Reading:
-    """What was read last."""
+    """Counts of messages at one time."""
 
     accepted: int = 0
     stored: int = 0
@@ -213,7 +209,7 @@ class Reading:
 
 
 class UplinkMetrics:
-    """Reads stream and ledger in the background; `/metrics` shows the last reading."""
+    """Reads stream and ledger periodically; `/metrics` shows the last reading."""
 
     def __init__(self, bus: Bus, streams: Sequence[str], ledger: Ledger) -> None:
         self._bus = bus
@@ -249,13 +245,13 @@ class UplinkMetrics:
         return observe
 
     async def run(self) -> None:
-        """Read for ever."""
+        """Read the counts periodically."""
         await repeat(self._read, PERIOD, "metrics of UPLINK")
 
     async def _read(self) -> None:
-        self._take(await self.read())
+        self._record(await read_uplink(self._bus, self._streams, self._ledger))
 
-    def _take(self, reading: Reading) -> None:
+    def _record(self, reading: Reading) -> None:
         now = self._read_at = time.monotonic()
         self._readings += 1
         if (reading.stored, reading.rejected) != (self._last.stored, self._last.rejected):
@@ -265,26 +261,22 @@ class UplinkMetrics:
         self._last = reading
 
     async def check(self) -> str:
-        """Tell what waits and when ingest last dealt with something; all its processes count.
+        """Return how many messages wait and when ingest last handled one.
 
-        Raises `Unavailable` when messages wait and none was dealt with for `STUCK` seconds, or
-        when nobody knows.
+        All processes count. Raises `Unavailable` when messages wait and none was handled for
+        `STUCK` seconds, or when the counts are unknown.
         """
         now, waiting = time.monotonic(), self._last.waiting
         if now - self._read_at > STUCK:
-            raise Unavailable(f"what waits is not known since {now - self._read_at:.0f} s")
+            raise Unavailable(f"the counts were last read {now - self._read_at:.0f} s ago")
         if now - self._moved_at > STUCK:
-            still = f"none was stored for {now - self._moved_at:.0f} s"
-            raise Unavailable(f"{waiting} messages wait, and {still}")
+            idle = f"none was stored for {now - self._moved_at:.0f} s"
+            raise Unavailable(f"{waiting} messages wait, and {idle}")
         return f"{waiting} messages wait, the last was stored {now - self._stored_at:.0f} s ago"
-
-    async def read(self) -> Reading:
-        """One reading."""
-        return await read_uplink(self._bus, self._streams, self._ledger)
 
 
 async def read_uplink(bus: Bus, streams: Sequence[str], ledger: Ledger) -> Reading:
-    """One reading; ledger and stream are read one after the other."""
+    """Read the streams, then the ledger."""
     states = {name: (await bus.js.stream_info(name)).state for name in streams}
     ledger.waiting = [
         range(global_sequence(name, state.first_seq), global_sequence(name, 2**PARTITION_BITS - 1))

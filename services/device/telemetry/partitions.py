@@ -1,7 +1,7 @@
-"""Partitions of history: one clustered collection per week, dropped whole when it is old.
+"""Partitions of history: one clustered collection per week, dropped when old.
 
-`_id` is binary: device id, time in ms and UPLINK sequence, 8 bytes each, big-endian; so a
-page of one device is one range scan, and a redelivered report has the key it had before.
+`_id` is binary: device id, time in ms and UPLINK sequence, 8 bytes each, big-endian. A page of one
+device is therefore one range scan, and a redelivered report has the same key.
 """
 
 import struct
@@ -26,23 +26,23 @@ LAST = 2**64 - 1
 
 
 def history_key(device_id: int, ts: int, sequence: int) -> bytes:
-    """The natural key of a report (24 bytes)."""
+    """Return the key of a report in history (24 bytes)."""
     return KEY.pack(device_id, ts, sequence)
 
 
 def keys_between(device_id: int, first: int = 0, last: int = LAST) -> dict[str, bytes]:
-    """The condition on the keys of all that a device reported from `first` to `last` (ms)."""
+    """Return the condition on keys of a device's reports from `first` to `last` (ms)."""
     return {"$gte": history_key(device_id, first, 0), "$lte": history_key(device_id, last, LAST)}
 
 
 def partition_of(ts: int) -> int:
-    """The number of the partition that holds `ts` (ms): weeks since 1970."""
+    """Return the number of the partition that holds `ts` (ms): weeks since 1970."""
     return ts // SPAN_MS
 
 
 @cache
 def collection_name(partition: int) -> str:
-    """`history_` and the partition's first day."""
+    """Return `history_` and the first day of the partition."""
     first = from_ms(partition * SPAN_MS)
     return f"{PREFIX}{first:%Y%m%d}"
 
@@ -55,17 +55,17 @@ class Partitions:
         self._made: set[int] = set()
 
     def collection(self, partition: int) -> Collection:
-        """The collection of a partition."""
+        """Return the collection of a partition."""
         return self._database[collection_name(partition)]
 
     async def ensure(self, partitions: Iterable[int]) -> None:
-        """Create the partitions that are missing; a transaction must not create one."""
+        """Create missing partitions, as a transaction must not create one."""
         for partition in set(partitions) - self._made:
             await create_missing(self._database, collection_name(partition), **CLUSTERED)
             self._made.add(partition)
 
     async def find_properties(self, keys: Iterable[bytes]) -> dict[bytes, Document]:
-        """The properties that history has at keys of a device; what it has not is left out."""
+        """Return the properties at keys of a device; unknown keys are missing."""
         weeks: dict[int, list[bytes]] = {}
         for key in keys:
             weeks.setdefault(partition_of(KEY.unpack(key)[1]), []).append(key)
@@ -76,7 +76,7 @@ class Partitions:
         return found
 
     async def find_times(self, device_id: int, first: int, last: int, limit: int) -> set[int]:
-        """The times (ms) between two of which history has something, the first `limit` at most."""
+        """Return at most `limit` times (ms) of a device's reports from `first` to `last`."""
         found: set[int] = set()
         keys = keys_between(device_id, first, last)
         for week in range(partition_of(first), partition_of(last) + 1):
@@ -86,7 +86,7 @@ class Partitions:
         return found
 
     async def collections(self) -> list[Collection]:
-        """The collections of all partitions that there are, the oldest first."""
+        """Return the collections of all partitions, the oldest first."""
         names = await self._database.list_collection_names(filter={"name": {"$regex": "^history_"}})
         return [self._database[name] for name in sorted(names)]
 

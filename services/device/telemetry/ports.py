@@ -1,4 +1,4 @@
-"""What ingest and presence ask of packages above: named interfaces, implemented there."""
+"""Interfaces that ingest and presence call and packages above implement."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from services.device.things.model import Thing
 
 
 class FrameDecoder(Protocol):
-    """Decodes frames with the codecs of their products, and says how they are stored."""
+    """Decodes frames with the codecs of their products, and builds their documents."""
 
     @abstractmethod
     async def decode(self, batch: Batch, *, wait: bool) -> set[str]:
@@ -25,7 +25,7 @@ class FrameDecoder(Protocol):
 
     @abstractmethod
     async def remove_stored(self, batch: Batch) -> None:
-        """Let the frames of a batch that are stored already count as repeated."""
+        """Count the frames of a batch that are stored already as duplicates."""
 
     @abstractmethod
     def document(self, frame: KeptFrame) -> tuple[str, Document]:
@@ -33,7 +33,7 @@ class FrameDecoder(Protocol):
 
 
 class CommandCloser(Protocol):
-    """Closes commands by what devices send."""
+    """Closes commands when devices reply or report."""
 
     @abstractmethod
     async def close_by_reply(self, uplink: Uplink, thing: Thing) -> str | None:
@@ -58,12 +58,12 @@ class AlarmTrigger(Protocol):
     async def entries_for_values(
         self, uplink: Uplink, thing: Thing, values: dict[str, Any]
     ) -> list[OutboxEntry]:
-        """Return the same for values that a device had when the uplink was received."""
+        """Return such messages for values at the time when the uplink was received."""
 
 
 class ReconnectListener(Protocol):
-    """Resumes what waits for devices that have connected."""
+    """Resumes deliveries to devices that have connected."""
 
     @abstractmethod
     async def wake(self, thing_ids: Sequence[int], at: datetime) -> None:
-        """Send what waits for these devices from `at` on."""
+        """Send what waits for these devices, not before `at`."""

@@ -1,9 +1,8 @@
-"""Connections in MongoDB, and their operations on the bus.
+"""Connections of devices in MongoDB, and their operations on the bus.
 
-`connections`: `{_id: {server, cid}, user}`, `user` in capitals. A device is ONLINE while it
-has one, or until `httpUntil` of its record. Connections, states and events change in one
-transaction, so none of them is ever behind the others. A device's record that has no
-`httpUntil` costs the sweep nothing, however many there are.
+`connections`: `{_id: {server, cid}, user}`, `user` in upper case. A device is ONLINE while it has a
+connection, or until `httpUntil` of its record. Connections, states and events change in one
+transaction. Devices without `httpUntil` cost the periodic check nothing.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -28,14 +27,14 @@ from services.device.things.device_store import DeviceStore
 from services.device.things.model import PresentDevice, profile_of
 
 CHUNK = 500
-"""Connections, or devices, of one transaction."""
+"""Connections or devices in one transaction."""
 MOST = 2_000
-"""Connections of one user that are looked up at once."""
+"""Connections of one user in one query."""
 _LAST = 2**63 - 1
 
 
 class PresenceStore:
-    """Writes who is connected, and who is online."""
+    """Writes connections and connection states."""
 
     def __init__(self, mongo: Mongo, outbox: Outbox, devices: DeviceStore) -> None:
         self._mongo = mongo
@@ -45,19 +44,19 @@ class PresenceStore:
         self._outbox = outbox
 
     async def connections(self, user: str) -> list[Connection]:
-        """The connections of a user (in capitals) that are known."""
+        """Return the known connections of a user (upper case)."""
         found = self._connections.find({"user": user}, {"_id": 1}).limit(MOST)
         return [_connection(row) async for row in found]
 
-    async def known(self, server: str, after: int, until: int | None) -> list[User]:
-        """Up to `CHUNK` known connections of a server, by cid, from above `after` to `until`."""
+    async def list_known(self, server: str, after: int, until: int | None) -> list[User]:
+        """Return up to `CHUNK` connections of a server with `after` < cid <= `until`."""
         last = _LAST if until is None else until
         between = {"$gt": _id(Connection(server, after)), "$lte": _id(Connection(server, last))}
         found = self._connections.find({"_id": between}).sort("_id", 1).limit(CHUNK)
         return [User(_connection(row), row["user"]) async for row in found]
 
     async def servers(self) -> set[str]:
-        """The servers that connections are known of: one look into the index for each."""
+        """Return the servers with known connections, with one index lookup for each."""
         found: set[str] = set()
         above = Connection("", 0)
         while True:
@@ -68,102 +67,102 @@ class PresenceStore:
             above = Connection(row["_id"]["server"], _LAST)
 
     async def change(self, opened: Iterable[User], ended: Iterable[User]) -> list[int]:
-        """Take in connections that have begun and ended, up to `CHUNK` of them together.
+        """Apply up to `CHUNK` opened and ended connections; return ids of opened devices.
 
-        What is known already changes nothing. Return the ids of the devices of `opened`.
+        Known changes have no effect.
         """
-        came = {user.connection: user for user in opened}
-        went = {user.connection: user for user in ended}
+        opened_by_id = {user.connection: user for user in opened}
+        ended_by_id = {user.connection: user for user in ended}
 
-        async def work(session: Session) -> tuple[list[int], list[dict[str, Any]]]:
-            await self._take_turn(session)
-            await self._write(came, went, session)
-            new = {user.name for user in came.values() if user.is_device}
-            left = {user.name for user in went.values() if user.is_device}
+        async def write_connections(session: Session) -> tuple[list[int], list[dict[str, Any]]]:
+            await self._lock(session)
+            await self._write(opened_by_id, ended_by_id, session)
+            new = {user.name for user in opened_by_id.values() if user.is_device}
+            left = {user.name for user in ended_by_id.values() if user.is_device}
             connected = await self._connected(new | left, session)
-            # whoever lost one connection of several stays what it is
+            # a device that lost one of several connections keeps its state
             devices = await self._devices.find_by_serials(new | left - connected, session)
-            written = await self._settle(devices, connected, session)
+            written = await self._update_states(devices, connected, session)
             return [device.id for device in devices if device.sn_key in new], written
 
-        ids, written = await self._mongo.transaction(work)
+        ids, written = await self._mongo.transaction(write_connections)
         await self._outbox.relay(written)
         return ids
 
     async def sweep_http(self) -> int:
-        """Deal with up to `CHUNK` devices whose last report over HTTP is long ago; return how many.
+        """Update up to `CHUNK` devices whose HTTP lifetime ended; return their number.
 
-        They are OFFLINE unless they are connected, and not looked at again.
+        They become OFFLINE unless they are connected.
         """
         now = datetime.now(UTC)
         if not await self._devices.has_silent(now):
             return 0
 
-        async def work(session: Session) -> tuple[int, list[dict[str, Any]]]:
-            await self._take_turn(session)
+        async def update_silent(session: Session) -> tuple[int, list[dict[str, Any]]]:
+            await self._lock(session)
             devices = await self._devices.pop_silent(now, CHUNK, session)
             connected = await self._connected({one.sn_key for one in devices}, session)
-            return len(devices), await self._settle(devices, connected, session)
+            return len(devices), await self._update_states(devices, connected, session)
 
-        number, written = await self._mongo.transaction(work)
+        number, written = await self._mongo.transaction(update_silent)
         await self._outbox.relay(written)
         return number
 
     async def record_contact(self, device_id: int, at: datetime, life: timedelta) -> None:
-        """Note a report over HTTP: ONLINE for so long. Raises when the record stays locked."""
+        """Record a report over HTTP, ONLINE for `life`; raise for a locked record."""
         if await self._devices.record_contact(device_id, at, life) not in (None, "ONLINE"):
-            await self._come([device_id], at, life)
+            await self._set_online([device_id], at, life)
 
     async def record_contacts(self, ids: list[int], at: datetime, life: timedelta) -> None:
-        """The same of several: those that are ONLINE take one write."""
+        """Record reports over HTTP of several devices; ONLINE ones take one write."""
         online = await self._devices.record_contacts(ids, at, life)
         others = [one for one in ids if one not in online]
         for first in range(0, len(others), CHUNK):
-            await self._come(others[first : first + CHUNK], at, life)
+            await self._set_online(others[first : first + CHUNK], at, life)
 
-    async def _come(self, ids: Sequence[int], at: datetime, life: timedelta) -> None:
-        """Devices that were not ONLINE have been heard."""
+    async def _set_online(self, ids: Sequence[int], at: datetime, life: timedelta) -> None:
+        """Make devices ONLINE that sent a report over HTTP."""
 
-        async def work(session: Session) -> list[dict[str, Any]]:
+        async def update_devices(session: Session) -> list[dict[str, Any]]:
             await self._devices.rewrite_contacts(ids, at, life, session)
             devices = await self._devices.find_by_ids(ids, session)
             connected = await self._connected({one.sn_key for one in devices}, session)
-            return await self._settle(devices, connected, session)
+            return await self._update_states(devices, connected, session)
 
-        await self._outbox.relay(await self._mongo.transaction(work))
+        await self._outbox.relay(await self._mongo.transaction(update_devices))
 
-    async def _take_turn(self, session: Session) -> None:
-        """Let two replicas that think they lead conflict: each would count the other's rows."""
+    async def _lock(self, session: Session) -> None:
+        """Let two replicas that both consider themselves leader conflict."""
         await self._turn.update_one(
             {"_id": "presence"}, {"$inc": {"taken": 1}}, upsert=True, session=session
         )
 
     async def _write(
-        self, came: dict[Connection, User], went: dict[Connection, User], session: Session
+        self, opened: dict[Connection, User], ended: dict[Connection, User], session: Session
     ) -> None:
-        ids = [_id(one) for one in came]
+        ids = [_id(one) for one in opened]
         known = {
             _connection(row)
             async for row in self._connections.find({"_id": {"$in": ids}}, session=session)
         }
         rows = [
-            {"_id": _id(one), "user": user.name} for one, user in came.items() if one not in known
+            {"_id": _id(one), "user": user.name} for one, user in opened.items() if one not in known
         ]
         if rows:
             await self._connections.insert_many(rows, session=session)
-        if went:
-            gone = {"_id": {"$in": [_id(one) for one in went]}}
-            await self._connections.delete_many(gone, session=session)
+        if ended:
+            query = {"_id": {"$in": [_id(one) for one in ended]}}
+            await self._connections.delete_many(query, session=session)
 
     async def _connected(self, users: Collection[str], session: Session) -> set[str]:
-        """Those of `users` that have a connection."""
+        """Return those of `users` that have a connection."""
         query = {"user": {"$in": list(users)}}
         return set(await self._connections.distinct("user", query, session=session))
 
-    async def _settle(
+    async def _update_states(
         self, devices: Sequence[PresentDevice], connected: Collection[str], session: Session
     ) -> list[dict[str, Any]]:
-        """Make the states of devices what they are to be; return what is to be said of it."""
+        """Update the states of devices; return the outbox entries of their events."""
         now = datetime.now(UTC)
         online: list[PresentDevice] = []
         offline: list[PresentDevice] = []
@@ -188,7 +187,7 @@ class PresenceStore:
 
 
 def _id(connection: Connection) -> dict[str, Any]:
-    """As it is stored; ordered by server, then by number."""
+    """Return the stored form, which sorts by server, then by number."""
     return {"server": connection.server, "cid": connection.cid}
 
 
@@ -209,18 +208,18 @@ def _entry(device: PresentDevice, status: str) -> OutboxEntry:
 
 
 ABREAST = 64
-"""Connections of one request that are closed at a time."""
+"""Connections of one request that are closed concurrently."""
 
 
 def offer_connections(rpc: RpcServer, store: PresenceStore, account: SystemAccount) -> None:
-    """Offer the operations."""
+    """Offer the operations on connections."""
 
     async def find(request: FindConnections) -> Connections:
         found = set(await store.connections(request.user.upper()))
         if request.ask_servers:
             try:
                 for server in await account.known_servers():
-                    users = await account.of_user(server, request.user)
+                    users = await account.list_user_connections(server, request.user)
                     found.update(user.connection for user in users)
             except (NatsError, TimeoutError) as error:
                 raise Unavailable("NATS does not list its connections") from error

@@ -1,9 +1,9 @@
-"""Watches connections: presence of devices that connect to nats-server.
+"""Watches connections to nats-server, for the presence of devices.
 
-What is known stands in MongoDB, and events of NATS change it. Events may be lost (a server
-killed, ourselves away), so all servers are looked through again and again, page by page: at
-once and fast after anything was lost, else slowly. Nobody is OFFLINE because of a look: a
-connection that a page lacks is asked for by itself.
+The known connections are in MongoDB, and events of NATS change them. Events may be lost (a server
+is killed, this process is disconnected), so all servers are scanned again and again, page by page:
+fast after a loss, otherwise slowly. A scan alone makes no device OFFLINE: a connection that a page
+lacks is checked individually.
 """
 
 import asyncio
@@ -28,30 +28,36 @@ from libs.common.lru_cache import LruCache
 from libs.common.store.mongo import StoreError
 from services.device.telemetry.ports import ReconnectListener
 from services.device.telemetry.presence_store import CHUNK, PresenceStore
-from services.device.telemetry.system_account import PAGE, Change, SystemAccount, User, closed_among
+from services.device.telemetry.system_account import (
+    PAGE,
+    Change,
+    SystemAccount,
+    User,
+    filter_closed,
+)
 
 log = logging.getLogger(__name__)
 
 OVERLAP = 128
-"""Rows of the page before that a page begins with."""
+"""Rows of the previous page that a page repeats."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionPage:
-    """All connections of a server with a cid above `after`, and up to `until`."""
+    """All connections of a server with `after` < cid <= `until`."""
 
     after: int
     until: int | None
-    """None: there are no more."""
+    """None on the last page."""
     users: list[User]
 
 
 class ConnectionScan:
-    """Walks along the connections of a server.
+    """Scans the connections of a server by ascending cid.
 
-    Rows move to the front when those before them close, so a page must begin at or before
-    the last cid that was seen; else it is asked for again from further in front. Those that
-    move to the back, because a lower cid was let in late, are new and told by an event.
+    Rows move to the front when connections before them close, so a page must begin at or before the
+    last scanned cid; otherwise it is requested again from further in front. Rows that move to the
+    back, because a lower cid was authorized late, are new connections with an event of their own.
     """
 
     def __init__(self, account: SystemAccount, server: str) -> None:
@@ -62,7 +68,7 @@ class ConnectionScan:
         self.ended = False
 
     async def next(self) -> ConnectionPage:
-        """The next stretch; `cancel_and_wait` tells whether it is the last."""
+        """Return the next page; `ended` is set on the last one."""
         offset = max(0, self._position - OVERLAP)
         page = await self._account.page(self._server, offset)
         while offset and (not page.number or page.first > self._seen):
@@ -77,23 +83,23 @@ class ConnectionScan:
 
 
 ROUND = 5.0
-"""Seconds between two looks through all servers."""
+"""Seconds between two scans of all servers."""
 LOAD = 0.05
-"""Share of a server's time that looks may take, unless something was lost."""
-AGAIN = 1.0
-"""Seconds after which a step that failed is tried again, and between two sweeps."""
-GONE = 10.0
+"""Share of a server's time that scans may use, unless events were lost."""
+RETRY_DELAY = 1.0
+"""Seconds until a failed step is tried again, and between two checks of HTTP lifetimes."""
+MAX_SILENCE = 10.0
 """Seconds without an answer after which a server's connections have ended."""
 QUEUE = 20_000
-"""Most events that wait to be written; more are lost, and looked for."""
+"""Events that wait to be written; further events are dropped, and a scan finds the changes."""
 ASKED = 32
-"""Connections that are asked for at the same time."""
+"""Connections that are checked concurrently."""
 SUBSCRIBES_WITHIN = timedelta(milliseconds=400)
-"""A device that has just connected gets this long to subscribe before commands are sent."""
+"""Time for a device that just connected to subscribe, before commands are sent."""
 
 
 class PresenceWatch:
-    """Keeps connection states true."""
+    """Keeps the connection states of devices up to date."""
 
     def __init__(
         self,
@@ -108,28 +114,30 @@ class PresenceWatch:
         self._account = account
         self._reconnects = reconnects
         self._writing = asyncio.Lock()
-        self._begin_anew()
+        self._reset()
 
-    def _begin_anew(self) -> None:
+    def _reset(self) -> None:
         self._changes: deque[Change] = deque()
-        self._heard = asyncio.Event()
+        self._received = asyncio.Event()
         self._lost = asyncio.Event()
         self._lost.set()
         self._ended: LruCache[Connection, None] = LruCache(QUEUE)
-        """Connections that have ended; a page that was on its way may still show them."""
+        """Ended connections, which an older page may still contain."""
         self._system_reconnects = 0
         self._missing: dict[str, float] = {}
         """Servers that do not answer, and since when (monotonic)."""
 
     async def run(self) -> None:
-        """Watch for ever."""
-        self._begin_anew()
+        """Watch until cancelled."""
+        self._reset()
         subscriptions = [
-            await self._system.client.subscribe(f"$SYS.ACCOUNT.{account}.{what}", cb=self._hear)
+            await self._system.client.subscribe(
+                f"$SYS.ACCOUNT.{account}.{event}", cb=self._on_message
+            )
             for account in ACCOUNTS
-            for what in ("CONNECT", "DISCONNECT")
+            for event in ("CONNECT", "DISCONNECT")
         ]
-        jobs = (self._follow, self._look, self._sweep, self._notice_reconnects)
+        jobs = (self._write_events, self._scan_all, self._sweep, self._notice_reconnects)
         tasks = [asyncio.ensure_future(self._repeat(job)) for job in jobs]
         try:
             await asyncio.gather(*tasks)
@@ -139,16 +147,16 @@ class PresenceWatch:
                 if not self._system.client.is_closed:
                     await subscription.unsubscribe()
 
-    async def _hear(self, message: Msg) -> None:
+    async def _on_message(self, message: Msg) -> None:
         try:
             change = msgspec.json.decode(message.data, type=Change)
         except INVALID_JSON as error:
-            log.warning("a system event of NATS cannot be read: %s", error)
+            log.warning("a system event of NATS is invalid: %s", error)
             return
-        self.take(change)
+        self.add(change)
 
-    def take(self, change: Change) -> None:
-        """Take in an event; one too many is not kept but looked for."""
+    def add(self, change: Change) -> None:
+        """Queue an event; drop it if the queue is full, so that a scan is needed."""
         user = change.user
         if user is None:
             return
@@ -156,26 +164,26 @@ class PresenceWatch:
             self._ended.put(user.connection, None)
         if len(self._changes) < QUEUE:
             self._changes.append(change)
-            self._heard.set()
+            self._received.set()
         else:
             self._lost.set()
 
     async def _repeat(self, step: Callable[[], Awaitable[None]]) -> None:
-        """Do a step for ever; what fails is looked for anew."""
+        """Run a step forever; scan again after a failure."""
         while True:
             try:
                 await step()
             except (StoreError, NatsError, OSError, TimeoutError, Unavailable) as error:
-                log.warning("presence waits: %r", error)
+                log.warning("presence is retried in %g s: %r", RETRY_DELAY, error)
                 self._lost.set()
-                await asyncio.sleep(AGAIN)
+                await asyncio.sleep(RETRY_DELAY)
 
-    async def _follow(self) -> None:
-        """Write what events tell."""
-        await self._heard.wait()
+    async def _write_events(self) -> None:
+        """Write queued events."""
+        await self._received.wait()
         changes = [self._changes.popleft() for _ in range(min(CHUNK, len(self._changes)))]
         if not self._changes:
-            self._heard.clear()
+            self._received.clear()
         last = {user.connection: change for change in changes if (user := change.user)}
         users = [(change.opened, user) for change in last.values() if (user := change.user)]
         await self._write(
@@ -183,70 +191,70 @@ class PresenceWatch:
             [user for opened, user in users if not opened],
         )
 
-    async def _look(self) -> None:
-        """Look through all servers once, and then wait for the next time."""
+    async def _scan_all(self) -> None:
+        """Scan all servers once, then wait until the next scan."""
         hurried = self._lost.is_set()
         self._lost.clear()
         answering = await self._account.servers()
         for server in answering:
-            await self._look_through(server, hurried=hurried)
+            await self._scan(server, hurried=hurried)
         await self._end_servers(await self._store.servers() - answering)
         await wait_for_event(self._lost, ROUND)
 
-    async def _look_through(self, server: str, *, hurried: bool) -> None:
-        look = ConnectionScan(self._account, server)
-        while not look.ended:
+    async def _scan(self, server: str, *, hurried: bool) -> None:
+        scan = ConnectionScan(self._account, server)
+        while not scan.ended:
             began = time.monotonic()
-            stretch = await look.next()
+            page = await scan.next()
             took = time.monotonic() - began
-            await self._compare(server, stretch)
-            await self._close_greedy(stretch.users)
-            if not (hurried or look.ended):
+            await self._compare(server, page)
+            await self._close_greedy(page.users)
+            if not (hurried or scan.ended):
                 await wait_for_event(self._lost, took / LOAD)
 
-    async def _compare(self, server: str, stretch: ConnectionPage) -> None:
-        """Make known what a page shows, and end what it lacks and is closed."""
-        shown = {user.connection for user in stretch.users}
+    async def _compare(self, server: str, page: ConnectionPage) -> None:
+        """Add connections that a page has; end those that it lacks if they are closed."""
+        shown = {user.connection for user in page.users}
         known: set[Connection] = set()
-        after, more = stretch.after, True
+        after, more = page.after, True
         while more:
-            rows = await self._store.known(server, after, stretch.until)
+            rows = await self._store.list_known(server, after, page.until)
             known.update(row.connection for row in rows)
             missing = [row for row in rows if row.connection not in shown]
-            await self._write((), await closed_among(self._account, missing, ASKED))
+            await self._write((), await filter_closed(self._account, missing, ASKED))
             more = len(rows) == CHUNK
             after = rows[-1].connection.cid if rows else after
             known &= shown
-        await self._write([user for user in stretch.users if user.connection not in known], ())
+        await self._write([user for user in page.users if user.connection not in known], ())
 
     async def _close_greedy(self, users: Iterable[User]) -> None:
-        """Close MQTT connections with too many subscriptions: nats-server keeps them in memory."""
+        """Close connections with too many MQTT subscriptions, which use server memory."""
         for user in users:
             if user.subscriptions > MQTT_SUBSCRIPTIONS:
-                log.warning("closed %s: %d subscriptions", user.name, user.subscriptions)
+                log.warning("%s is closed: it has %d subscriptions", user.name, user.subscriptions)
                 await self._account.close(user.connection)
 
     async def _end_servers(self, silent: set[str]) -> None:
-        """End the connections of servers that have not answered for a while."""
+        """End the connections of servers that have not answered for `MAX_SILENCE`."""
         moment = time.monotonic()
         self._missing = {server: self._missing.get(server, moment) for server in silent}
         for server, since in list(self._missing.items()):
-            while since + GONE <= moment:
-                rows = await self._store.known(server, 0, None)
+            while since + MAX_SILENCE <= moment:
+                rows = await self._store.list_known(server, 0, None)
                 if not rows:
                     break
                 await self._write((), rows)
 
     async def _sweep(self) -> None:
-        """Make OFFLINE who spoke only over HTTP and has fallen silent."""
+        """Make devices OFFLINE whose HTTP lifetime ended."""
         async with self._writing:
             number = await self._store.sweep_http()
         if number < CHUNK:
-            await asyncio.sleep(AGAIN)
+            await asyncio.sleep(RETRY_DELAY)
 
     async def _notice_reconnects(self) -> None:
-        """Events are lost while the connection to NATS is."""
-        await asyncio.sleep(AGAIN)
+        """Scan again after a reconnection to NATS, during which events were lost."""
+        await asyncio.sleep(RETRY_DELAY)
         reconnects = self._account.reconnects
         if reconnects != self._system_reconnects:
             self._system_reconnects = reconnects
@@ -257,7 +265,7 @@ class PresenceWatch:
         for first in range(0, max(len(opened), len(over)), CHUNK):
             part = slice(first, first + CHUNK)
             async with self._writing:
-                came = [user for user in opened[part] if user.connection not in self._ended]
-                ids = await self._store.change(came, over[part])
+                new = [user for user in opened[part] if user.connection not in self._ended]
+                ids = await self._store.change(new, over[part])
             if ids:
                 await self._reconnects.wake(ids, datetime.now(UTC) + SUBSCRIBES_WITHIN)

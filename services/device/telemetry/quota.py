@@ -1,11 +1,11 @@
-"""Limits on messages: counts them, and keeps what is refused.
+"""Limits on messages: counts them, and keeps refused ones in `DEAD`.
 
-Beyond it a message is refused, and its device shut out for a while. Messages over MQTT reach
-`UPLINK` without a gate of ours. The time that counts is when the stream took a message. One that
-is delivered again was counted before.
+Messages above the limit are refused, and their device is disconnected for a while. Messages over
+MQTT reach `UPLINK` without a check at the edge. The time of arrival in the stream counts, and
+redelivered messages are not counted again.
 
-Each tenant has so many bytes a day in `DEAD`. Beyond them a refused message is only counted, and
-once a minute an entry without a payload tells how many they were: nobody pushes the entries of
+Each tenant has a number of bytes a day in `DEAD`. Above it refused messages are only counted, and
+an entry without payload reports their number once a minute, so that no tenant pushes the entries of
 others out of the stream.
 """
 
@@ -34,21 +34,23 @@ from services.device.things.model import Thing
 log = logging.getLogger(__name__)
 
 SLACK = 1.0
-"""Seconds' worth more than at the edges, so that who was let in there is not refused here."""
+"""Additional seconds of allowance, so that messages accepted at the edge are not refused here."""
 DAY = 86_400.0
-TOLD_EVERY = 60.0
-"""Seconds between two entries about what is not kept."""
+SUMMARY_PERIOD = 60.0
+"""Seconds between two entries about messages that are not kept."""
 
 
 class Quota:
-    """Finds the messages of a batch that are too many."""
+    """Finds the messages of a batch that exceed limits."""
 
     def __init__(self, limits: LimitsCache, rpc: RpcClient) -> None:
         self._meter = MessageMeter(limits, BURST + SLACK)
         self._floods = FloodGuard(rpc)
 
-    def beyond(self, uplinks: Iterable[Uplink], things: Mapping[str, Thing]) -> dict[int, Excess]:
-        """The messages that are refused, by sequence; shuts out the devices that sent them."""
+    def find_excess(
+        self, uplinks: Iterable[Uplink], things: Mapping[str, Thing]
+    ) -> dict[int, Excess]:
+        """Return the messages to refuse, by sequence; disconnect their devices."""
         by_sn: dict[str, list[Uplink]] = defaultdict(list)
         for uplink in uplinks:
             if uplink.delivered == 1:
@@ -74,16 +76,16 @@ class Quota:
 
 
 class DeadMessageBuilder:
-    """Makes the entries of `DEAD`."""
+    """Builds the messages of `DEAD`."""
 
     def __init__(self, limits: LimitsCache) -> None:
         self._limits = limits
         self._meter = Meter()
         self._left_out: Counter[str] = Counter()
-        self._told: dict[str, float] = {}
+        self._summarized: dict[str, float] = {}
 
-    def entries(self, batch: Batch) -> list[OutgoingMessage]:
-        """The entries for a batch."""
+    def build(self, batch: Batch) -> list[OutgoingMessage]:
+        """Return the messages of `DEAD` for a batch."""
         return [entry for refused in batch.refused if (entry := self._entry(refused)) is not None]
 
     def _entry(self, refused: RefusedUplink) -> OutgoingMessage | None:
@@ -97,14 +99,14 @@ class DeadMessageBuilder:
         count_limited("deadBytes", tenant)
         self._left_out[tenant] += 1
         now = time.monotonic()
-        if self._told.get(tenant, -TOLD_EVERY) + TOLD_EVERY > now:
+        if self._summarized.get(tenant, -SUMMARY_PERIOD) + SUMMARY_PERIOD > now:
             return None
-        self._told[tenant] = now
+        self._summarized[tenant] = now
         return dead_summary(refused.uplink, self._left_out.pop(tenant), most)
 
 
 class RejectedEntry(NamedTuple):
-    """An entry of a request that was refused whole."""
+    """An entry of a request that was refused as a whole."""
 
     raw: bytes
     reason: str
@@ -112,23 +114,23 @@ class RejectedEntry(NamedTuple):
 
     @classmethod
     def from_error(cls, raw: bytes, error: InvalidInput) -> "RejectedEntry":
-        """What was refused by an error."""
+        """Return the entry that an error refused."""
         faults = list(error.faults)
         return cls(raw, "; ".join(map(str, faults)) or error.text, faults)
 
 
 class DeadMessagePublisher:
-    """Makes entries of `DEAD` within the tenant's quota; the device has been told already."""
+    """Publishes refused entries of HTTP requests in `DEAD`, within the tenant's limit."""
 
     def __init__(self, bus: Bus, refusals: DeadMessageBuilder) -> None:
         self._bus = bus
         self._refusals = refusals
 
-    async def keep(self, thing: Thing, channel: str, rejected: Sequence[RejectedEntry]) -> None:
-        """Keep what was refused; what the bus does not take is lost, and the log says so."""
+    async def publish(self, thing: Thing, channel: str, rejected: Sequence[RejectedEntry]) -> None:
+        """Publish refused entries; log those that the bus does not accept."""
         batch = Batch(refused=[_refused(thing, channel, one) for one in rejected])
-        # Without ids, which come of a sequence in `UPLINK`: nothing of it comes again.
-        entries = [replace(entry, msg_id=None) for entry in self._refusals.entries(batch)]
+        # Without ids, which derive from a sequence in `UPLINK`: requests are never redelivered.
+        entries = [replace(entry, msg_id=None) for entry in self._refusals.build(batch)]
         try:
             await publish_each(self._bus, entries)
         except ThingwayError as error:

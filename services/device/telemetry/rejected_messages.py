@@ -1,7 +1,7 @@
-"""RejectedEntry messages of a device: `/device/{device_id}/refusals` on the console.
+"""Refused messages of a device in the management API.
 
-What is refused whole is in `DEAD`, with what was said. Of what is stored in part an event tells.
-A page is read from both, and its key says how far each has been read.
+Messages that are refused as a whole are in `DEAD`; events report those that are stored in part. A
+page of `/device/{device_id}/refusals` contains both, and its key holds the position in each stream.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from services.device.things.model import Device
 
 LARGEST_PAGE = 100
 Key = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,19}-[0-9]{1,19}$")]
-"""Where the next page begins, as an answer has given it."""
+"""Position of the next page, as in the previous answer."""
 
 
 class FindRefusals(msgspec.Struct, kw_only=True):
@@ -39,23 +39,23 @@ class FindRefusals(msgspec.Struct, kw_only=True):
     page_size: Annotated[int, msgspec.Meta(ge=1, le=LARGEST_PAGE)] = 20
     next_key: Key | None = None
     reason: Annotated[str, msgspec.Meta(max_length=200)] | None = None
-    """A part of the reason, in any case, or of the path of a value that was refused."""
+    """A part of the reason, in any case, or of the path of a refused value."""
 
 
 class Refusal(ResponseModel, kw_only=True):
-    """One message of which something was refused."""
+    """One message that was refused as a whole or in part."""
 
     id: str
     received_at: int
-    """ms."""
+    """ms"""
     channel: str
     """`report`, `event` or `reply`."""
     whole: bool
-    """Whether nothing of it was stored; else only the values of `faults` were left out."""
+    """Whether the whole message was refused; otherwise only the values in `faults`."""
     reason: str
     faults: list[Fault]
     payload: str | None = None
-    """What was said, at most 64 KiB of it; of what was stored in part it is not kept."""
+    """At most 64 KiB of the message; absent for messages that were stored in part."""
     base64: bool = False
     truncated: bool = False
 
@@ -65,28 +65,28 @@ class RefusalPage(ResponseModel, kw_only=True):
 
     content: list[Refusal]
     next_key: str | None = None
-    """Given when there may be older ones; `content` may be empty all the same where a reason was
-    asked for."""
+    """Present if there may be older ones. With a `reason`, `content` may be empty nevertheless."""
 
 
 LOOKED_THROUGH = 200
-"""Messages of each stream that one request reads at most, when it looks for a reason."""
+"""Messages of each stream that one request reads to find a reason."""
 
 _dead = msgspec.json.Decoder(Dead).decode
 _rejected = msgspec.json.Decoder(PropertiesRejected).decode
 
 
 class RefusalReader:
-    """Reads what was refused."""
+    """Reads the refused messages of devices."""
 
     def __init__(self, bus: Bus, devices: GrantedDevices) -> None:
         self._bus = bus
         self._devices = devices
 
     async def page(self, principal: Principal, device_id: int, wanted: FindRefusals) -> RefusalPage:
-        """A page of what a device that the user sees had refused; of earlier owners nothing.
+        """Return a page of refusals of a device that the user may see.
 
-        Raises `Unavailable` when the bus does not answer.
+        Refusals of earlier owners are not included. Raises `Unavailable` when the bus does not
+        answer.
         """
         device = await self._devices.find(principal, device_id)
         dead_before, event_before = _read_key(wanted.next_key)
@@ -106,10 +106,10 @@ def _page(
     events: Sequence[RetainedMessage],
     most: int,
 ) -> RefusalPage:
-    """Both, in the order of time, up to the end of the page.
+    """Merge both streams by time, up to the end of the page.
 
-    What a full reading did not reach may be newer than the older end of the other: the page ends
-    where the first of the full ones ends.
+    If a stream has more messages than were read, older messages of the other stream may not be the
+    next ones. The page therefore ends where the first incomplete stream ends.
     """
     found = [(one.at, DEAD, one) for one in dead]
     found += [(one.at, EVENTS, one) for one in events]
@@ -123,7 +123,7 @@ def _page(
             left[stream] = True
             break
         reached[stream] = one.sequence
-        refusal = _of_dead(one) if stream == DEAD else _of_event(one)
+        refusal = _from_dead(one) if stream == DEAD else _from_event(one)
         if refusal is not None and _fits(refusal, device, wanted.reason):
             content.append(refusal)
     if not any(left.values()):
@@ -145,14 +145,14 @@ def _read_key(key: str | None) -> tuple[int | None, int | None]:
     return int(dead), int(events)
 
 
-def _of_dead(one: RetainedMessage) -> Refusal:
+def _from_dead(one: RetainedMessage) -> Refusal:
     body = _dead(one.message.data)
     channel = body.subject.rpartition(".")[2]
     return copy_fields(Refusal, body, id=f"d{one.sequence}", channel=channel, whole=True)
 
 
-def _of_event(one: RetainedMessage) -> Refusal | None:
-    """None for the event of what is in `DEAD`, too."""
+def _from_event(one: RetainedMessage) -> Refusal | None:
+    """Return the refusal; None for the event of a message that is in `DEAD` too."""
     body = _rejected(one.message.data)
     if body.whole:
         return None
@@ -179,9 +179,9 @@ async def find_device_refusals(
     device_id: PathId,
     data: JSONBody[FindRefusals | None] = None,
 ) -> RefusalPage:
-    """What of the device's messages was refused and why, the newest first.
+    """List refused messages and values of the device with reasons, newest first.
 
-    Messages refused whole are kept for 30 days, values left out of others for 7.
+    Messages that were refused as a whole are kept for 30 days, refused values of others for 7.
     """
     return await refusals.page(principal, device_id, data or FindRefusals())
 

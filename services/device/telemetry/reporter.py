@@ -1,11 +1,9 @@
-"""Reports that services send for things, and notices that messages are stored.
+"""Reports of services on behalf of things, and notifications of storage.
 
-Tells who waits for it (`?wait=stored`, a flow) what became of messages.
-
-Who sends messages and waits puts a subject in a header of each, with a number behind it where
-it wants to know them apart; ingest answers on the subject when the batch is stored, once for all
-of them that the batch has. Only subjects of our making are answered, because a device may set
-headers.
+A sender that waits for storage (`?wait=stored`, a flow) puts a subject into the header of each
+message, optionally with a number. Ingest answers on the subject when a batch is stored, once for
+all such messages of the batch. It answers only subjects in the format of `StoredWaiter`, because a
+device may set headers.
 """
 
 import asyncio
@@ -33,26 +31,26 @@ HEADER = "Thingway-Notify"
 PREFIX = "ingest.stored."
 _OURS = re.compile(rf"({re.escape(PREFIX)}[0-9a-f]{{32}})(?:\.([0-9]{{1,6}}))?").fullmatch
 CHUNK = 100
-"""Outcomes of one answer."""
+"""Outcomes in one answer."""
 STORED_WAIT = 10.0
-"""Seconds that a sender waits to hear that its messages are stored."""
+"""Seconds that a sender waits for the storage of its messages."""
 LONGEST_REASON = 1000
-"""Characters of a reason in an answer: 100 fit, also when JSON takes six bytes for each."""
+"""Characters of a reason: 100 fit in an answer, even with six bytes for each character."""
 
 
 class Outcome(msgspec.Struct, omit_defaults=True):
-    """Why a message was refused; None when it is stored."""
+    """The reason why a message was refused; None when it is stored."""
 
     refused: str | None = None
     number: int = 0
-    """Which message it is about, as its sender numbered it."""
+    """The number that the sender gave the message."""
 
 
 _outcomes = msgspec.json.Decoder(list[Outcome]).decode
 
 
 async def notify(bus: Bus, uplinks: Iterable[Uplink], batch: Batch) -> None:
-    """Answer whoever waits for one of `uplinks`."""
+    """Answer the senders that wait for one of `uplinks`."""
     waiting = [
         (uplink, found)
         for uplink in uplinks
@@ -81,8 +79,8 @@ class StoredWaiter:
         self.subject = f"{PREFIX}{uuid4().hex}"
 
     async def __aenter__(self) -> Self:
-        """Begin to listen."""
-        self._subscription = await self._bus.client.subscribe(self.subject, cb=self._hear)
+        """Subscribe to the answers."""
+        self._subscription = await self._bus.client.subscribe(self.subject, cb=self._on_message)
         return self
 
     async def __aexit__(
@@ -91,11 +89,11 @@ class StoredWaiter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop listening."""
+        """Unsubscribe."""
         if not self._bus.client.is_closed:
             await self._subscription.unsubscribe()
 
-    async def _hear(self, message: Msg) -> None:
+    async def _on_message(self, message: Msg) -> None:
         self._outcomes += _outcomes(message.data)
         if len(self._outcomes) >= self._expected:
             self._complete.set()
@@ -107,23 +105,23 @@ class StoredWaiter:
                 await self._complete.wait()
         except TimeoutError as error:
             raise UpstreamTimeout(
-                f"accepted, and not known to be stored after {STORED_WAIT:g} s"
+                f"accepted, but storage was not confirmed within {STORED_WAIT:g} s"
             ) from error
         return self._outcomes
 
 
 @dataclass(frozen=True, slots=True)
 class ThingReport:
-    """What a thing has to report."""
+    """Properties to report for a thing."""
 
     thing: Thing
     properties: dict[str, Any]
     hops: int
-    """How many flows have led to it."""
+    """Number of flows that caused this report, one after another."""
 
 
 class Reporter:
-    """Speaks for things; one per process."""
+    """Publishes messages on behalf of things; one per process."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -131,7 +129,7 @@ class Reporter:
     async def send(
         self, thing: Thing, channel: str, payload: bytes, message_id: str | None = None
     ) -> None:
-        """Say it; accepted when this returns. With an id once, as long as UPLINK knows ids."""
+        """Publish a message; with an id, duplicates in the window of UPLINK are dropped."""
         known_as = None if message_id is None else f"{thing.id}-{channel}-{message_id}"
         headers = trace_header() | hops_header(current_hops())
         await self._bus.publish(
@@ -139,20 +137,19 @@ class Reporter:
         )
 
     async def report(self, thing: Thing, properties: dict[str, Any]) -> None:
-        """Report properties as of now; they are stored and in force when this returns.
+        """Report current properties; return when they are stored and effective.
 
-        Raises `InvalidInput` when they are refused, `UpstreamTimeout` when nobody says what
-        became of them.
+        Raises `InvalidInput` when they are refused, `UpstreamTimeout` without an answer.
         """
         (refused,) = await self.report_all([ThingReport(thing, properties, current_hops())])
         if refused is not None:
             raise InvalidInput(refused, field="properties")
 
     async def report_all(self, reports: Sequence[ThingReport]) -> list[str | None]:
-        """Report for several things at once; tell of each why it was refused, or None.
+        """Report for several things; return for each the reason of a refusal, or None.
 
-        All that is not refused is stored and in force when this returns. Raises
-        `UpstreamTimeout` when nobody says what became of some.
+        Accepted reports are stored and effective on return. Raises `UpstreamTimeout` if an answer
+        is missing.
         """
         if not reports:
             return []

@@ -1,11 +1,9 @@
 """Retention of history: how long data is kept, and the sweeps that delete it.
 
-A sweep rests nine times as long as it works, and holds some hundred ids at a time.
+A sweep pauses nine times as long as it works, and holds only some hundred ids in memory.
 
-How much history tenants have, roughly, and how many days of it fit into their limits.
-
-Counting all of it would take as long as reading it. Each partition knows its number of records,
-and a sample of them tells whose they are: a tenant with a tenth of them is seen within a tenth.
+The size of a tenant's history is estimated, because counting takes as long as reading it. Each
+partition knows its number of records, and a sample of them shows the share of each tenant.
 """
 
 import asyncio
@@ -44,13 +42,13 @@ from services.device.things.thing_store import ThingStore
 log = logging.getLogger(__name__)
 
 LIFE = 5.0
-"""Seconds after which the days of a product are read anew."""
+"""Seconds that the days of a product are cached."""
 KEPT = 10_000
-"""Most products that are kept."""
+"""Cached products."""
 
 
 class Retention:
-    """The days of tenants and products; a change is known within seconds."""
+    """Caches how many days tenants and products keep history, for some seconds."""
 
     def __init__(self, products: ProductStore, limits: LimitsCache, days: int) -> None:
         self._products = products
@@ -59,7 +57,7 @@ class Retention:
         self._of: LruCache[tuple[str, str], tuple[float, int]] = LruCache(KEPT)
 
     async def oldest(self, tenant: str, model: str = "") -> int:
-        """From when on (ms) history of a product's devices is kept; `model` "" is no product."""
+        """Return the time (ms) from which history of a product is kept; "" is no product."""
         return max(now_ms() - await self.kept_ms(tenant, model), 0)
 
     async def kept_ms(self, tenant: str, model: str = "") -> int:
@@ -70,7 +68,7 @@ class Retention:
         return days * DAY_MS
 
     async def find_tenant_days(self, tenant: str) -> int:
-        """Days for all that is the tenant's."""
+        """Return the days that history of a tenant is kept."""
         return min(self._days, (await self._limits.asked(tenant)).history_days)
 
     async def _of_product(self, tenant: str, model: str) -> int:
@@ -83,12 +81,12 @@ class Retention:
 
 
 SAMPLE = 1000
-"""Records of a partition that are looked at."""
+"""Records in the sample of a partition."""
 
 
 @dataclass(frozen=True)
 class HistoryRowLimits:
-    """The limits `historyRows` of all tenants."""
+    """Checks the limit `historyRows` of all tenants."""
 
     devices: DeviceQueries
     thing_store: ThingStore
@@ -96,8 +94,8 @@ class HistoryRowLimits:
     limits: LimitsCache
     kept_days: int
 
-    async def days(self) -> dict[str, float]:
-        """The days that fit, of the tenants that have more; counts them as refused."""
+    async def find_fitting_days(self) -> dict[str, float]:
+        """Return the days that fit into the limit, for tenants that exceed it."""
         now, found = now_ms(), dict[str, float]()
         kept: dict[str, float] = defaultdict(float)
         oldest = partition_of(now - self.kept_days * DAY_MS)
@@ -113,7 +111,7 @@ class HistoryRowLimits:
         return found
 
     async def _rows(self, partition: int) -> dict[str, float]:
-        """Records of a partition by tenant; none of what is being removed."""
+        """Estimate the records of a partition by tenant; omit deleted things."""
         history = self.partitions.collection(partition)
         number = await history.estimated_document_count()
         if not number:
@@ -129,24 +127,24 @@ class HistoryRowLimits:
 
 
 WORKERS = 2
-"""Tenants whose history is shortened at a time."""
+"""Tenants whose history is deleted concurrently."""
 PERIOD = 3600.0
-"""Seconds between two rounds."""
+"""Seconds between two sweeps."""
 CHUNK = 200
-"""Things that are dealt with together."""
+"""Things that are processed together."""
 REST = 9
-"""Times as long as it works that a sweep rests."""
+"""Ratio of pause to work of a sweep."""
 LONGEST_REST = 10.0
-"""Seconds."""
+"""Seconds of the longest pause."""
 
 
 @dataclass(kw_only=True)
 class RetentionSweeper:
-    """Removes what is older than it may be, and what belongs to nobody any more."""
+    """Deletes data that is older than its retention, and data of deleted things."""
 
     devices: DeviceQueries
     thing_store: ThingStore
-    gone: DeletedThings
+    deleted_things: DeletedThings
     partitions: Partitions
     events: Collection
     ledger: Ledger
@@ -158,21 +156,21 @@ class RetentionSweeper:
     _fitting: dict[str, float] = field(default_factory=dict, init=False)
 
     async def run(self) -> None:
-        """Work once an hour, for ever; run by the lease holder."""
-        shorter = take_turns("retention", WORKERS, self.tenants, self.shorter, PERIOD)
-        await run_until_first_ends(shorter, repeat(self.once, PERIOD, "retention waits"))
+        """Sweep once an hour; run by the lease holder."""
+        tenants = take_turns("retention", WORKERS, self.tenants, self.sweep_tenant, PERIOD)
+        await run_until_first_ends(tenants, repeat(self.sweep_platform, PERIOD, "retention"))
 
-    async def once(self) -> None:
-        """Do what is for all tenants alike, or for none any more; what is cheap first."""
+    async def sweep_platform(self) -> None:
+        """Delete data regardless of tenants, the cheapest steps first."""
         dropped = await self.partitions.drop_before(now_ms() - self.days * DAY_MS)
         if dropped:
             log.info("history is kept for %d days: dropped %s", self.days, ", ".join(dropped))
-        await self.ledger.fold()
-        await self.removed()
-        await self.old_events()
+        await self.ledger.merge_old_pages()
+        await self.delete_remains()
+        await self.delete_old_events()
 
-    async def old_events(self) -> None:
-        """Events of devices that are older than the platform keeps history."""
+    async def delete_old_events(self) -> None:
+        """Delete events that are older than the platform keeps history."""
         after = b""
         oldest = now_ms() - self.days * DAY_MS
         while True:
@@ -188,14 +186,15 @@ class RetentionSweeper:
                 after = history_key(device, LAST, LAST)
 
     async def tenants(self) -> list[str]:
-        """Return the tenants that have devices; find out whose history is too much."""
-        self._fitting = await self.rows.days()
+        """Return the tenants with devices; find those that exceed their limit of rows."""
+        self._fitting = await self.rows.find_fitting_days()
         return await self.devices.list_tenants()
 
-    async def shorter(self, tenant: str) -> Steps:
-        """Remove history and events of a tenant and products that keep theirs for fewer days.
+    async def sweep_tenant(self, tenant: str) -> Steps:
+        """Delete history and events of a tenant that are older than its retention.
 
-        A tenant that has more history than it may keeps it for as many days as fit.
+        Products may keep them for fewer days. A tenant that exceeds its limit of rows keeps as many
+        days as fit.
         """
         days = min(
             await self.retention.find_tenant_days(tenant), self._fitting.get(tenant, self.days)
@@ -205,23 +204,23 @@ class RetentionSweeper:
             async for _ in self._shorten(tenant, days, products):
                 yield
 
-    async def removed(self) -> None:
-        """Whatever is left of things that are gone."""
-        while gone := await self.gone.list_settled(CHUNK):
-            for thing in gone:
+    async def delete_remains(self) -> None:
+        """Delete the data of deleted things."""
+        while things := await self.deleted_things.list_settled(CHUNK):
+            for thing in things:
                 async with throttled():
-                    await self._remove(thing)
+                    await self._delete_data(thing)
 
-    async def _remove(self, thing: int) -> None:
+    async def _delete_data(self, thing: int) -> None:
         everything = _before(thing, LAST)
         for collection in [*await self.partitions.collections(), self.events]:
             await collection.delete_many(everything)
         for store in self.stores:
             await store.delete_thing_data(thing)
-        await self.gone.delete(thing)
+        await self.deleted_things.delete(thing)
 
     async def _shorten(self, tenant: str, days: float, products: dict[str, int]) -> Steps:
-        """Go through the tenant's devices, and its own things where all is kept for less."""
+        """Delete old data of the tenant's devices, and of its other things if needed."""
         models = None if days < self.days else list(products)
         after = 0
         while chunk := await self.devices.list_models(tenant, models, after, CHUNK):
@@ -230,13 +229,13 @@ class RetentionSweeper:
             yield
         if days < self.days:
             after = 0
-            while own := await self.thing_store.list_ids(tenant, after, CHUNK):
-                await self._cut(dict.fromkeys(own, days))
-                after = own[-1]
+            while ids := await self.thing_store.list_ids(tenant, after, CHUNK):
+                await self._cut(dict.fromkeys(ids, days))
+                after = ids[-1]
                 yield
 
     async def _cut(self, days: dict[int, float]) -> None:
-        """Delete what is older than so many days, by thing."""
+        """Delete data that is older than the given days, by thing."""
         now = now_ms()
         oldest = collection_name(partition_of(now - self.days * DAY_MS))
         newest = collection_name(partition_of(now - int(min(days.values()) * DAY_MS)))
@@ -250,7 +249,7 @@ class RetentionSweeper:
 
 @asynccontextmanager
 async def throttled() -> AsyncIterator[None]:
-    """Do some work, and rest after it."""
+    """Pause after the work inside, in proportion to its duration."""
     started = time.monotonic()
     yield
     await asyncio.sleep(min((time.monotonic() - started) * REST, LONGEST_REST))

@@ -1,8 +1,8 @@
-"""Messages of tenants whose codecs are slow: they wait apart from those of all others.
+"""Messages of tenants with slow codecs, which wait apart from all others.
 
-A tenant is slow when a codec of it has not read its frames of a batch in time, until all that waits
-is dealt with. Meanwhile messages of devices that may send frames go into the lane of their
-tenant, in their order, and each lane has batches of its own.
+A tenant becomes slow when one of its codecs does not decode its frames of a batch in time, and
+stays slow until all its waiting messages are processed. Meanwhile the messages of its devices that
+may send frames go into the lane of the tenant, in order, and each lane has its own batches.
 """
 
 import asyncio
@@ -18,29 +18,29 @@ from services.device.telemetry.uplink import Uplink, read_uplink
 from services.device.things.model import Thing
 
 BATCH = 8000
-"""Messages of a tenant that wait, and that are dealt with together."""
+"""Messages of a tenant that wait, and that are processed together."""
 TENANTS = 6
-"""Slow tenants that have a batch in hand: fewer than there are processes of codecs."""
+"""Slow tenants that are processed concurrently: fewer than there are codec processes."""
 EXTENDED = 10.0
-"""Seconds between two extensions of the time to acknowledge what waits."""
+"""Seconds between two extensions of the acknowledgement deadline of waiting messages."""
 ENDING = 30.0
-"""Seconds for which the end of the process waits for batches in hand."""
+"""Seconds that shutdown waits for running batches."""
 KNOWN = 100_000
-"""Devices whose tenants are remembered."""
+"""Devices whose tenants are cached."""
 
 
 class SlowCodecs:
-    """Finds the messages that wait, and deals with them."""
+    """Separates messages of tenants with slow codecs, and processes them."""
 
     def __init__(self, bus: Bus, handle: Callable[[list[Msg]], Awaitable[bool]]) -> None:
-        """`handle` deals with a batch of one tenant and returns whether that succeeded."""
+        """Construct it; `handle` processes a batch of one tenant and returns the success."""
         self._messages = LanedMessages(
             bus, "slow codecs", self._tenant_of, handle, BATCH, TENANTS, BATCH
         )
         self._tenants: LruCache[str, str] = LruCache(KNOWN)
 
     async def run(self) -> None:
-        """Keep messages that wait from being sent again, until cancelled."""
+        """Extend the deadline of waiting messages, until cancelled."""
         try:
             while True:
                 await asyncio.sleep(EXTENDED)
@@ -48,15 +48,18 @@ class SlowCodecs:
         finally:
             await self._messages.finish(ENDING)
 
-    async def part(
+    async def separate(
         self,
         uplinks: Sequence[Uplink],
         things: Mapping[str, Thing],
         refused: Container[int],
         late: Container[str] = (),
     ) -> list[Uplink]:
-        """Let messages of slow tenants and of `late` ones wait; return the others and `refused`."""
-        now, waiting = list[Uplink](), list[Msg]()
+        """Queue messages of slow tenants and of `late` ones; return the others.
+
+        Messages in `refused` are returned too.
+        """
+        immediate, waiting = list[Uplink](), list[Msg]()
         for uplink in uplinks:
             thing = things.get(uplink.sn)
             if (
@@ -65,12 +68,12 @@ class SlowCodecs:
                 or (uplink.channel != "frame" and thing.integration == DIRECT)
                 or not (thing.tenant in late or self._messages.holds(thing.tenant))
             ):
-                now.append(uplink)
+                immediate.append(uplink)
             else:
                 self._tenants.put(uplink.sn, thing.tenant)
                 waiting.append(uplink.message)
         await self._messages.put(waiting)
-        return now
+        return immediate
 
     def _tenant_of(self, message: Msg) -> str:
         return self._tenants.get(read_uplink(message).sn) or ""

@@ -1,7 +1,7 @@
-"""Connections to the bus, as NATS's system account tells of them.
+"""Connections to NATS, according to its system account.
 
-The user is `client.user` of an event and `authorized_user` of a CONNZ row; both carry
-`issuer_key` only when they came through the auth callout (measured, 2.15.1): services do not.
+The user is `client.user` of an event and `authorized_user` of a CONNZ row. Both have `issuer_key`
+only for users authorized by the auth callout (measured with 2.15.1), not for services.
 """
 
 import time
@@ -21,27 +21,27 @@ from libs.common.jobs import gather_limited
 
 SYSTEM_ACCOUNT = "SYS"
 PAGE = 2048
-"""Rows of one answer: some 1 MB. The server looks at all its connections for each answer."""
+"""Rows of one answer, some 1 MB. For each answer the server reads all its connections."""
 ANSWER = 2.0
-"""Seconds in which a server answers."""
+"""Seconds within which a server answers."""
 FOUND = 4.0
-"""Seconds for which it is remembered which servers there are."""
+"""Seconds that the list of servers is cached."""
 QUIET = 0.25
 """Seconds without a further answer after which all servers have answered."""
 
 
 class User(msgspec.Struct, frozen=True):
-    """Whose connection it is."""
+    """A connection and its user."""
 
     connection: Connection
     name: str
-    """In capitals: an SN, `APP.…` or `INTEGRATION.…`."""
+    """Upper case: an SN, `APP.…` or `INTEGRATION.…`."""
     subscriptions: int = 0
-    """Over MQTT, as a look has told; nats-server itself bounds the others."""
+    """MQTT subscriptions, if read by a scan; nats-server limits those of other connections."""
 
     @property
     def is_device(self) -> bool:
-        """No SN has a dot, and all other names do."""
+        """Return whether the user is a device: other names contain a dot, SNs do not."""
         return "." not in self.name
 
 
@@ -64,12 +64,12 @@ class Change(msgspec.Struct):
 
     @property
     def opened(self) -> bool:
-        """Whether the connection begins; else it ends."""
+        """Return whether the connection opened; otherwise it closed."""
         return self.reason is None
 
     @property
     def user(self) -> User | None:
-        """Whose connection; None of a service of the platform."""
+        """Return connection and user; None for a service of the platform."""
         return _user(self.server.id, self.client.id, self.client.user, self.client.issuer_key)
 
 
@@ -95,12 +95,12 @@ class Page(msgspec.Struct, frozen=True):
     """Rows of one server, ascending by cid."""
 
     first: int
-    """The lowest cid; 0 when there is none."""
+    """The lowest cid; 0 without rows."""
     last: int
     number: int
-    """How many rows; fewer than `PAGE` are the last ones."""
+    """The number of rows; the last page has fewer than `PAGE`."""
     users: list[User]
-    """Of those rows that are from outside."""
+    """The rows of external users."""
 
 
 def _user(server: str, cid: int, name: str, issuer_key: str, subscriptions: int = 0) -> User | None:
@@ -110,9 +110,9 @@ def _user(server: str, cid: int, name: str, issuer_key: str, subscriptions: int 
 
 
 class SystemAccount:
-    """Asks NATS about connections, and closes them.
+    """Asks NATS for connections, and closes them.
 
-    Raises what nats-py raises when a server does not answer.
+    Raises the errors of nats-py when a server does not answer.
     """
 
     def __init__(self, bus: Bus) -> None:
@@ -121,11 +121,11 @@ class SystemAccount:
 
     @property
     def reconnects(self) -> int:
-        """How often the connection to NATS was lost."""
+        """Return how often the connection to NATS was lost."""
         return int(self._bus.client.stats["reconnects"])
 
     async def servers(self) -> set[str]:
-        """The ids of all servers: the first answer is waited for, the others come soon after."""
+        """Return the ids of all servers that answer within `ANSWER` and `QUIET` seconds."""
         inbox = self._bus.client.new_inbox()
         subscription = await self._bus.client.subscribe(inbox)
         found: set[str] = set()
@@ -144,7 +144,7 @@ class SystemAccount:
         return found
 
     async def known_servers(self) -> set[str]:
-        """The ids of all servers, as they were up to `FOUND` seconds ago."""
+        """Return the ids of all servers, up to `FOUND` seconds old."""
         at, servers = self._found
         if at + FOUND <= time.monotonic():
             servers = await self.servers()
@@ -152,7 +152,7 @@ class SystemAccount:
         return servers
 
     async def page(self, server: str, offset: int) -> Page:
-        """The rows of a server from `offset` on, whatever account they are in."""
+        """Return the rows of a server in all accounts, from `offset` on."""
         rows = await self._ask(server, sort="cid", limit=PAGE, offset=offset)
         users = _users(server, rows)
         if not rows:
@@ -160,16 +160,16 @@ class SystemAccount:
         return Page(rows[0].cid, rows[-1].cid, len(rows), users)
 
     async def is_open(self, connection: Connection) -> bool:
-        """Whether a connection is open.
+        """Return whether a connection is open.
 
-        The account does not restrict a question for one cid; that of a small one keeps the
-        server from copying its whole list.
+        A request for one cid is not limited to an account. The name of a small account avoids that
+        the server copies its whole list.
         """
         rows = await self._ask(**_only_of_us(cid=connection.cid), server=connection.server)
         return any(row.cid == connection.cid for row in rows)
 
-    async def of_user(self, server: str, user: str) -> list[User]:
-        """A user's connections to a server, which looks through all of its own."""
+    async def list_user_connections(self, server: str, user: str) -> list[User]:
+        """Return a user's connections to a server, which searches all of its own."""
         found: list[User] = []
         for offset in range(0, 2**31, PAGE):
             rows = await self._ask(server, user=user, sort="cid", limit=PAGE, offset=offset)
@@ -179,10 +179,10 @@ class SystemAccount:
         return found
 
     async def close(self, connection: Connection) -> None:
-        """Close a connection; it may have ended already.
+        """Close a connection, if it is still open.
 
-        A request, because nats-server does nothing for a KICK without a reply subject. Raises
-        `Unavailable` when its server cannot be reached.
+        This is a request, because nats-server ignores a KICK without a reply subject. Raises
+        `Unavailable` when the server does not answer.
         """
         body = msgspec.json.encode({"cid": connection.cid})
         subject = f"$SYS.REQ.SERVER.{connection.server}.KICK"
@@ -192,7 +192,7 @@ class SystemAccount:
             raise Unavailable(f"the NATS server {connection.server} does not answer") from error
 
     async def _ask(self, server: str, **options: Any) -> list[_Row]:
-        """Ask one server; a filter that it does not know must not look like an empty answer."""
+        """Ask one server; raise if the answer is not a list of connections."""
         message = await self._bus.client.request(
             f"$SYS.REQ.SERVER.{server}.CONNZ",
             msgspec.json.encode({"auth": True, "state": 0, **options}),
@@ -222,8 +222,8 @@ def _users(server: str, rows: Iterable[_Row]) -> list[User]:
     return [user for user in found if user is not None]
 
 
-async def closed_among(account: SystemAccount, users: Iterable[User], at_once: int) -> list[User]:
-    """Return those whose connection has ended; each is asked for by itself."""
+async def filter_closed(account: SystemAccount, users: Iterable[User], at_once: int) -> list[User]:
+    """Return those whose connection is closed; each is checked individually."""
     listed = list(users)
     asked = (partial(account.is_open, user.connection) for user in listed)
     opened = await gather_limited(at_once, asked)

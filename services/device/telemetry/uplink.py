@@ -1,4 +1,4 @@
-"""Messages of `UPLINK`, and the check of what devices send. No I/O."""
+"""Messages of `UPLINK`, and the validation of messages of devices. No I/O."""
 
 from typing import Any
 
@@ -18,14 +18,14 @@ MAX_PAYLOAD = 256 * 1024
 
 SUBJECT_PARTS = 4
 PARTITION_BITS = 44
-"""Of a sequence; above them stands the partition. Together they stay below 2^53."""
+"""Bits of a sequence; the bits above are the partition. Together they stay below 2^53."""
 MQTT_PREFIX = "$MQTT.msgs."
 QOS_1 = "1"
 ACK_PARTS_WITH_DOMAIN = 11
 
 
 INTEGRATION = "Thingway-Integration"
-"""Header: the integration that handed a frame over, for a device of the tenant in `TENANT`."""
+"""Header: the integration that sent a frame, for a device of the tenant in `TENANT`."""
 
 
 class Uplink(msgspec.Struct, frozen=True):
@@ -35,34 +35,34 @@ class Uplink(msgspec.Struct, frozen=True):
     channel: str
     payload: bytes
     sequence: int
-    """Of all partitions together: no two messages have the same."""
+    """Unique in all partitions together."""
     received: int
-    """When the stream took it, ms: the same at every redelivery."""
+    """Arrival in the stream, ms; equal for every redelivery."""
     delivered: int
-    """How often it was delivered, this time included."""
+    """Number of deliveries, including this one."""
     message: Msg
     trace: str = ""
-    """The `traceparent` of what it leads to; empty when it belongs to no recorded trace."""
+    """The `traceparent` for subsequent spans; empty without a recorded trace."""
 
     @property
     def key(self) -> str:
-        """Names this message for ever: ids of its events are made from it."""
+        """Return a unique key, from which the ids of its events derive."""
         return f"{self.received:x}-{self.sequence:x}"
 
     def is_sent_for(self, thing: Thing) -> bool:
-        """Whether who handed it over meant this device, and not an earlier one of its SN."""
+        """Return whether the sender meant this device, not an earlier one with its SN."""
         headers = self.message.headers or {}
         sender = headers.get(TENANT), headers.get(INTEGRATION)
         return INTEGRATION not in headers or sender == (thing.tenant, thing.integration)
 
 
 def sender_headers(tenant: str, integration: str) -> dict[str, str]:
-    """Headers that say for whose device an integration hands a frame over."""
+    """Return headers that name the tenant and integration that send a frame."""
     return {TENANT: tenant, INTEGRATION: integration}
 
 
 def read_uplink(message: Msg) -> Uplink:
-    """Read subject and acknowledgement subject (`$JS.ACK.…`, NATS ADR-15)."""
+    """Read an uplink with its acknowledgement subject (`$JS.ACK.…`, NATS ADR-15)."""
     parts = message.subject.removeprefix(MQTT_PREFIX).split(".")
     if len(parts) != SUBJECT_PARTS:
         sn, channel = parts[1], ""
@@ -85,15 +85,15 @@ def read_uplink(message: Msg) -> Uplink:
 
 
 def global_sequence(stream: str, sequence: int) -> int:
-    """A sequence of `stream` as one of all partitions: that of `UPLINK` as it is."""
+    """Return a sequence that is unique in all partitions."""
     return UPLINKS.index(stream) << PARTITION_BITS | sequence
 
 
 def is_second_copy(message: Msg) -> bool:
-    """Whether this is the plain copy of an MQTT message of QoS 1.
+    """Return whether this is the plain copy of an MQTT message of QoS 1.
 
-    nats-server puts such a message on its own subject too, without waiting for it; the
-    copy under `$MQTT.msgs.`, which its PUBACK waited for, is the one that counts.
+    nats-server also puts such a message on its own subject, without waiting for it. The copy under
+    `$MQTT.msgs.`, which its PUBACK waited for, is the one that counts.
     """
     headers = message.headers
     return (
@@ -104,18 +104,18 @@ def is_second_copy(message: Msg) -> bool:
 
 
 FUTURE_MS = 5 * 60_000
-"""How far ahead of us a device's clock may be."""
+"""How far a device's clock may be ahead."""
 
 
 class WrongTime(Refusal):
-    """A report or an event is of a time that cannot be taken."""
+    """The time of a report or an event is not acceptable."""
 
     def __str__(self) -> str:
         return f"ts {self.faults[0].reason}"
 
 
 class Reply(msgspec.Struct, rename="camel"):
-    """What a device answers on `up/reply`; other fields are ignored."""
+    """The reply of a device on `up/reply`; other fields are ignored."""
 
     command_id: Any
     status: str
@@ -124,9 +124,9 @@ class Reply(msgspec.Struct, rename="camel"):
 
 
 def read_report(thing: Thing, raw: bytes, received: int, retention_ms: int) -> tuple[int, Report]:
-    """A report with at least one good property, and its time (ms); raise `Refusal`.
+    """Return the time (ms) and content of a valid report; raise `Refusal`.
 
-    Without a time of its own it is of when it was `received`.
+    The time defaults to `received`. At least one property is valid.
     """
     report = thing.tsl.decode_report(raw)
     ts = _time(report.ts, received, retention_ms)
@@ -136,13 +136,16 @@ def read_report(thing: Thing, raw: bytes, received: int, retention_ms: int) -> t
 
 
 def read_event(thing: Thing, raw: bytes, received: int, retention_ms: int) -> tuple[int, Event]:
-    """An event of the TSL, and its time (ms); raise `Refusal`."""
+    """Return the time (ms) and content of an event of the TSL; raise `Refusal`."""
     event = thing.tsl.decode_event(raw)
     return _time(event.ts, received, retention_ms), event
 
 
 def read_reply(raw: bytes) -> tuple[Reply, int]:
-    """Read a reply and the id it names, which may be decimal text; raise `InvalidInput`."""
+    """Return a reply and its command id; raise `InvalidInput`.
+
+    The id may be decimal text.
+    """
     try:
         reply = msgspec.json.decode(raw, type=Reply)
     except (ValueError, RecursionError) as error:
@@ -157,10 +160,10 @@ def read_reply(raw: bytes) -> tuple[Reply, int]:
 def check_message(
     channel: str, thing: Thing, raw: bytes, now: int, retention_ms: int
 ) -> list[Fault]:
-    """Check what a thing says on `channel`; return what is wrong with single properties.
+    """Validate a message of a thing; return the faults of single properties.
 
-    Whether the command of a reply exists is found out later. Raises `InvalidInput` when all of
-    it is refused.
+    Whether the command of a reply exists is checked later. Raises `InvalidInput` when the whole
+    message is refused.
     """
     try:
         if channel == "report":
@@ -178,7 +181,7 @@ def check_message(
 
 
 def frame_time(ts: int | None, received: int, retention_ms: int) -> int:
-    """Return the time of a frame: that of its gateway, unless the gateway's clock is wrong.
+    """Return the time of a frame: that of its gateway if plausible.
 
     A time that is older than the retention or more than five minutes ahead is replaced by
     `received`: a reading is never refused for the clock of a gateway.
@@ -192,7 +195,7 @@ def _time(ts: int | None, received: int, retention_ms: int) -> int:
     if ts is None:
         return received
     if ts > received + FUTURE_MS:
-        raise WrongTime([Fault("ts", "is more than five minutes ahead")])
+        raise WrongTime([Fault("ts", "is more than five minutes in the future")])
     if ts < received - retention_ms:
         raise WrongTime([Fault("ts", "is older than the retention")])
     return ts

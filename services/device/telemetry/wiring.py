@@ -1,4 +1,4 @@
-"""The wiring of telemetry: ingest, history, presence, rejected messages and HTTP ingest."""
+"""The wiring of ingest, history, presence, refused messages and HTTP ingest."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -51,12 +51,12 @@ from services.device.things.wiring import ThingsPackage
 
 DURABLE = "ingest"
 OVERLAP_FROM = 1000
-"""Messages of a batch that is worth writing while another one is being written."""
+"""Messages of a batch from which on another batch is written concurrently."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportStores:
-    """Where reports are stored, and for how long."""
+    """The stores of reports, and their retention."""
 
     ledger: Ledger
     partitions: Partitions
@@ -88,12 +88,12 @@ class TelemetryHandlers:
 
 @dataclass(frozen=True, kw_only=True)
 class TelemetryPackage:
-    """What devices reported, and how it is reported."""
+    """The components of telemetry that other packages use."""
 
     values: LatestValues
     partitions: Partitions
     direct_partitions: Partitions
-    """The same over PyMongo's own driver (decision 0021)."""
+    """The same partitions over PyMongo's own driver (decision 0021)."""
     events: EventStore
     """Over PyMongo's own driver."""
     key_ranges: KeyRangeResolver
@@ -165,7 +165,7 @@ def wire_telemetry(
 
 @dataclass(frozen=True, kw_only=True)
 class IngestPackage:
-    """Ingest, and the measure of what it has not handled yet."""
+    """Ingest, and the metrics of messages that wait for it."""
 
     ingest: Ingest
     metrics: UplinkMetrics
@@ -218,7 +218,7 @@ def wire_ingest(
     sweeps = RetentionSweeper(
         devices=lists,
         thing_store=things.thing_store,
-        gone=DeletedThings(database),
+        deleted_things=DeletedThings(database),
         partitions=stores.partitions,
         events=EventStore(database).collection,
         ledger=stores.ledger,

@@ -125,8 +125,8 @@ async def test_known_connections_of_a_server_come_by_number(world: World, store:
     """Between two numbers, or to the end; applications among them."""
     await store.change(users("SN1", "APP.1", "SN3", "SN4"), ())
     await store.change(users("SN9", server="B"), ())
-    assert [one.name for one in await store.known("A", 1, 3)] == ["APP.1", "SN3"]
-    assert [one.name for one in await store.known("A", 2, None)] == ["SN3", "SN4"]
+    assert [one.name for one in await store.list_known("A", 1, 3)] == ["APP.1", "SN3"]
+    assert [one.name for one in await store.list_known("A", 2, None)] == ["SN3", "SN4"]
     assert await store.connections("APP.1") == [Connection("A", 2)]
     assert await store.servers() == {"A", "B"}
 
@@ -446,7 +446,7 @@ class Account:
 @pytest.fixture
 async def watching(world: World, store: PresenceStore, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A watch whose seconds are short."""
-    for name, seconds in (("AGAIN", 0.05), ("ROUND", 0.05), ("GONE", 0.3)):
+    for name, seconds in (("RETRY_DELAY", 0.05), ("ROUND", 0.05), ("MAX_SILENCE", 0.3)):
         monkeypatch.setattr(watches, name, seconds)
     account = Account()
     watch = PresenceWatch(
@@ -536,8 +536,8 @@ async def test_a_connection_that_ends_while_a_page_is_on_its_way_stays_ended(
     """The page still shows it."""
     watch, account = watching
     await world.add(1)
-    watch.take(change("SN1", 1))
-    watch.take(change("SN1", 1, "x"))
+    watch.add(change("SN1", 1))
+    watch.add(change("SN1", 1, "x"))
     account.open["A"] = users("SN1", "SN2")
 
     async def second() -> bool:
@@ -558,7 +558,7 @@ async def test_more_events_than_can_wait_are_made_good(
         await world.add(number)
     account.open["A"] = users(*(f"SN{number}" for number in range(1, 6)))
     for number in range(1, 6):
-        watch.take(change(f"SN{number}", number))
+        watch.add(change(f"SN{number}", number))
     await becomes(world, dict.fromkeys(range(1, 6), "ONLINE"))
 
 
@@ -577,7 +577,7 @@ async def test_a_device_that_connects_while_the_database_is_away_is_online_after
     with monkeypatch.context() as patch:
         patch.setattr(store, "change", away)
         account.open["A"] = users("SN1")
-        watch.take(change("SN1", 1))
+        watch.add(change("SN1", 1))
         async with asyncio.timeout(30):
             await failed.wait()
     await becomes(world, {1: "ONLINE"})
@@ -592,8 +592,8 @@ async def test_http_devices_fall_silent_while_others_come_and_go(
     await store.heard(1, soon(0), timedelta(seconds=0.1))
 
     async def offline() -> bool:
-        watch.take(change("SN9", 1))
-        watch.take(change("SN9", 1, "x"))
+        watch.add(change("SN9", 1))
+        watch.add(change("SN9", 1, "x"))
         return await states(world) == {1: "OFFLINE"}
 
     await until(offline)

@@ -74,7 +74,7 @@ def sweeps_of(world: World, kept: Retention, most: HistoryRowLimits) -> Retentio
     return RetentionSweeper(
         devices=world.first.devices.queries,
         thing_store=world.first.things.store,
-        gone=DeletedThings(world.database),
+        deleted_things=DeletedThings(world.database),
         partitions=Partitions(world.database),
         events=world.database["device_events"],
         ledger=world.first.ledger,
@@ -87,13 +87,13 @@ def sweeps_of(world: World, kept: Retention, most: HistoryRowLimits) -> Retentio
 
 
 async def sweep_by(job: RetentionSweeper) -> None:
-    await job.once()
+    await job.sweep_platform()
     await shorten(job)
 
 
 async def shorten(job: RetentionSweeper) -> None:
     for tenant in await job.tenants():
-        async for _ in job.shorter(tenant):
+        async for _ in job.sweep_tenant(tenant):
             pass
 
 
@@ -197,12 +197,12 @@ async def test_a_tenant_with_too_much_history_keeps_the_newest(world: World):
     await world.add(6, tenant="other")
     for device in (5, 6):
         await write(world, device, *range(29))
-    assert await rows(world, 29).days() == {}
+    assert await rows(world, 29).find_fitting_days() == {}
 
     async with answering(world.bus, {"default": Limits(history_rows=15)}):
         limits = LimitsCache(RpcClient(world.bus))
         most = rows_of(world, limits)
-        assert (await most.days()).keys() == {"default"}
+        assert (await most.find_fitting_days()).keys() == {"default"}
         await shorten(sweeps_of(world, retention(world), most))
 
     found = await ages(world)

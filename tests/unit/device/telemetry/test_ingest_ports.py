@@ -86,7 +86,9 @@ class _Things:
 class _Slow:
     """Lets messages of late tenants wait, as `SlowCodecs` does."""
 
-    async def part(self, uplinks: Any, things: Any, refused: Any, late: Any = ()) -> list[Uplink]:
+    async def separate(
+        self, uplinks: Any, things: Any, refused: Any, late: Any = ()
+    ) -> list[Uplink]:
         return [one for one in uplinks if things[one.sn].tenant not in late]
 
 
@@ -110,10 +112,10 @@ def ingest(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> Ingest:
         store = fake._note("store")
 
     class Nothing:
-        def beyond(self, uplinks: Any, things: Any) -> dict[int, Any]:
+        def find_excess(self, uplinks: Any, things: Any) -> dict[int, Any]:
             return {}
 
-        def entries(self, batch: Batch) -> list[Any]:
+        def build(self, batch: Batch) -> list[Any]:
             return []
 
     class Shapes:

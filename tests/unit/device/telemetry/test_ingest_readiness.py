@@ -39,7 +39,7 @@ async def test_a_backlog_that_shrinks_is_ready_and_tells_its_lag(
     """RefusedUplink ones count as dealt with."""
     for n in range(5):
         clock.now += STUCK - 1
-        uplink._take(Reading(stored=n, rejected=1, waiting=100))
+        uplink._record(Reading(stored=n, rejected=1, waiting=100))
     clock.now += 2
     assert await run_check(uplink.check) == "ok: 100 messages wait, the last was stored 2 s ago"
     assert is_ready(await run_check(uplink.check))
@@ -49,14 +49,14 @@ async def test_messages_that_wait_while_none_is_stored_are_no_readiness(
     clock: Clock, uplink: UplinkMetrics
 ):
     """As soon as one is stored, it is ready again."""
-    uplink._take(Reading(stored=5, waiting=0))
+    uplink._record(Reading(stored=5, waiting=0))
     for _ in range(4):
         clock.now += 10
-        uplink._take(Reading(stored=5, waiting=1))
+        uplink._record(Reading(stored=5, waiting=1))
     with pytest.raises(Unavailable, match="1 messages wait, and none was stored for 40 s"):
         await uplink.check()
     assert not is_ready(await run_check(uplink.check))
-    uplink._take(Reading(stored=6, waiting=1))
+    uplink._record(Reading(stored=6, waiting=1))
     assert is_ready(await run_check(uplink.check))
 
 
@@ -64,8 +64,8 @@ async def test_silence_is_ready_and_ignorance_is_not(clock: Clock, uplink: Uplin
     """Where nothing comes nothing has to be stored; what cannot be read is not known."""
     for _ in range(10):
         clock.now += 10
-        uplink._take(Reading(stored=5, waiting=0))
+        uplink._record(Reading(stored=5, waiting=0))
     assert is_ready(await run_check(uplink.check))
     clock.now += STUCK + 1
-    with pytest.raises(Unavailable, match="not known"):
+    with pytest.raises(Unavailable, match="last read"):
         await uplink.check()

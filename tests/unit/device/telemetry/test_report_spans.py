@@ -22,7 +22,7 @@ def test_a_batch_joins_traces_and_keeps_them_apart(monkeypatch: pytest.MonkeyPat
     """Each message has its trace, the batch its own; links lead from one to the other."""
     kept = kept_spans(monkeypatch)
     spans = ReportSpans([uplink(1), uplink(2), uplink(3, SENT)])
-    with spans.joined():
+    with spans.batch_span():
         spans.refuse([spans.uplinks[1]])
     (*reports,) = (one for one in kept.get_finished_spans() if one.name == "ingest message")
     (joined,) = (one for one in kept.get_finished_spans() if one.name == "ingest batch")
@@ -41,7 +41,7 @@ def test_an_mqtt_report_that_is_not_chosen_has_no_span(monkeypatch: pytest.Monke
     kept = kept_spans(monkeypatch)
     monkeypatch.setattr(tracing.Sampling, "share", 0.0)
     spans = ReportSpans([uplink(1), uplink(2, SENT)])
-    with spans.joined():
+    with spans.batch_span():
         pass
     assert [bool(one.trace) for one in spans.uplinks] == [False, True]
     assert len(kept.get_finished_spans()) == 2

@@ -66,7 +66,7 @@ def test_entries_are_accepted_and_refused_one_by_one(mine: Thing):
     ]
     assert [(one.raw, one.reason) for one in whole[:2]] == [
         (entries[1], "properties.temperature: must be a number"),
-        (entries[3], "ts: is more than five minutes ahead"),
+        (entries[3], "ts: is more than five minutes in the future"),
     ]
     assert [one.raw for one in whole[2:]] == entries[4:]
 
