@@ -1,8 +1,4 @@
-"""Generated readings of a device, and what they amount to: computed in the plainest way.
-
-The reference knows all readings that have arrived, puts them in the order of their times, and
-computes from the first one. It shares no code with the service.
-"""
+"""Generated readings of a device, and a plain computation of the resulting state."""
 
 import random
 from dataclasses import dataclass, field
@@ -31,7 +27,7 @@ class Reading(NamedTuple):
 
 
 class Clear(NamedTuple):
-    """People clear the alarm if it is open."""
+    """A user clears the alarm if it is open."""
 
     arrival: int
 
@@ -42,7 +38,7 @@ Step = list[Reading] | Clear
 
 @dataclass
 class Sequence:
-    """A rule's condition, and what happens to it."""
+    """The condition of a rule, and the readings and clearings of its device."""
 
     condition: Condition
     in_order: bool
@@ -55,7 +51,7 @@ class Sequence:
 
 @dataclass
 class Expected:
-    """What the readings say."""
+    """The result of the plain computation."""
 
     status: str
     is_open: bool
@@ -81,9 +77,9 @@ _CONDITIONS: list[tuple[Condition, tuple[Any, ...]]] = [
 
 
 def generate(seed: int) -> Sequence:
-    """Make 20 to 30 readings in one of the orders that devices send them in.
+    """Generate 20 to 30 readings in one of the orders in which devices send them.
 
-    Some sequences have readings that come too late, and change nothing.
+    Some sequences have readings that arrive too late and change nothing.
     """
     chance = random.Random(seed)
     condition, values = chance.choice(_CONDITIONS)
@@ -110,7 +106,7 @@ def generate(seed: int) -> Sequence:
 
 
 def _arrived(chance: random.Random, found: list[tuple[int, int, Any]]) -> list[Reading]:
-    """As they come: at once, hours later at the same pace, or hours later in one upload."""
+    """Return readings in arrival order: immediate, hours later, or in one upload."""
     way, first = chance.choice(("at once", "later", "upload")), found[-1][0] + 3 * 3_600_000
     readings = []
     for sequence, (key, ts, value) in enumerate(found, 1):
@@ -128,9 +124,9 @@ def _arrived(chance: random.Random, found: list[tuple[int, int, Any]]) -> list[R
 def expected(
     condition: Condition, readings: list[Reading], clears: list[int], now: int
 ) -> Expected:
-    """Compute what all `readings` that have arrived at `now` (ms) say.
+    """Compute the state from all `readings` that have arrived at `now` (ms).
 
-    `clears` are the times (ms) at which people cleared an alarm.
+    `clears` are the times (ms) at which users cleared an alarm.
     """
     cleared = max(clears, default=-1)
     if isinstance(condition, SilenceCondition):
@@ -142,7 +138,7 @@ def expected(
 
 
 def _in_time(readings: list[Reading]) -> list[Reading]:
-    """Those that are not more than 120 s older than one that arrived before."""
+    """Return readings that are at most 120 s older than an earlier arrival."""
     return [
         one
         for one in readings

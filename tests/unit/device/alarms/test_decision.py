@@ -1,4 +1,4 @@
-"""What rules make of values, events and time."""
+"""Decisions of rules on values, events and time."""
 
 from typing import Any
 
@@ -74,8 +74,8 @@ def run(
         ("GT", 30, 0, None, None),
     ],
 )
-def test_a_value_is_judged(comparison, threshold, hysteresis, value, verdict):
-    """Beyond the threshold, within the hysteresis, back; what is of another type says nothing."""
+def test_a_value_is_compared_with_the_condition(comparison, threshold, hysteresis, value, verdict):
+    """A value is beyond the threshold, within the hysteresis, or back; other types do not count."""
     condition = ValueCondition(
         property="t", comparison=comparison, threshold=threshold, hysteresis=hysteresis
     )
@@ -83,7 +83,7 @@ def test_a_value_is_judged(comparison, threshold, hysteresis, value, verdict):
 
 
 def test_an_alarm_is_raised_once_and_clears_itself():
-    """With the hysteresis; each with the time of the report."""
+    """An alarm is raised and cleared once, at the times of the readings."""
     state, changes = run(HOT, fresh(), (10, 20), (20, 31), (30, 29), (40, 40), (50, 28), (60, 31))
     assert changes == [
         AlarmTransition(True, 20, 31),
@@ -93,8 +93,8 @@ def test_an_alarm_is_raised_once_and_clears_itself():
     assert (state.status, state.at, state.due) == ("RAISED", 60, SETTLING_MS)
 
 
-def test_what_comes_twice_changes_nothing():
-    """Readings that were folded in before are folded in again, and those of one ms in order."""
+def test_repeated_readings_change_nothing():
+    """Repeated readings change nothing."""
     values = (10, 31), (20, 20), (20, 35)
     state, changes = run(HOT, fresh(), *values)
     assert [change.raised for change in changes] == [True, False, True]
@@ -102,8 +102,8 @@ def test_what_comes_twice_changes_nothing():
     assert (changes, again.status, again.at) == ([], "RAISED", 20)
 
 
-def test_a_late_reading_counts_where_it_belongs():
-    """It closes an alarm that people have seen, at a time when it had been raised."""
+def test_a_late_reading_counts_at_its_own_time():
+    """A late reading may clear an alarm at a time after it was raised."""
     slow = msgspec.structs.replace(HOT, seconds=60)
     state, changes = run(slow, fresh(), (1_000, 31), now=61_000)
     assert changes == [AlarmTransition(True, 61_000, 31)]
@@ -114,7 +114,7 @@ def test_a_late_reading_counts_where_it_belongs():
 
 
 def test_only_readings_of_the_last_two_minutes_are_folded_in_again():
-    """A reading counts if it is not more than that behind the newest one that came before it."""
+    """A reading counts if it is at most two minutes older than an earlier arrival."""
     newest = TimedValue(500_000, 1, 20, 500_000)
     just = TimedValue(newest.ts - LATE_MS, 2, 31, 500_001)
     late = TimedValue(newest.ts - LATE_MS - 1, 3, 31, 500_001)
@@ -122,14 +122,14 @@ def test_only_readings_of_the_last_two_minutes_are_folded_in_again():
     assert drop_late([early, late, just, newest]) == [early, just, newest]
 
 
-def test_a_clock_that_is_ahead_does_not_make_what_follows_late():
-    """Such a reading counts as one of its arrival."""
+def test_a_clock_that_is_ahead_makes_no_other_reading_late():
+    """A reading from the future counts as one of its arrival time."""
     ahead, following = TimedValue(400_000, 1, 31, 100_000), TimedValue(101_000, 2, 20, 101_000)
     assert drop_late([following, ahead]) == [following, ahead]
 
 
 def test_hours_that_were_evaluated_are_not_read_again():
-    """A newer reading continues the state, unless the last change has not settled."""
+    """A newer reading continues the state once the last change has settled."""
     hour = 3_600_000
     state, _ = run(HOT, fresh(), (hour, 31), now=hour)
     state.changed = hour
@@ -144,7 +144,7 @@ def test_hours_that_were_evaluated_are_not_read_again():
 
 
 def test_a_change_is_evaluated_again_from_the_checkpoint_once_it_has_settled():
-    """Evaluations in between begin later, and neither forget nor postpone that."""
+    """Evaluations in between neither drop nor postpone the second evaluation."""
     state, _ = run(HOT, fresh(), (100_000, 20), (200_000, 31), now=200_000)
     state.changed = 200_000
     assert (state.settles, state.due) == (200_000 + SETTLING_MS, 200_000 + SETTLING_MS)
@@ -164,7 +164,7 @@ def test_a_change_is_evaluated_again_from_the_checkpoint_once_it_has_settled():
 
 
 def test_an_evaluation_begins_at_the_last_checkpoint_before_its_oldest_reading():
-    """Few checkpoints are kept, and those that are younger lie closer together."""
+    """Few checkpoints are kept, and recent ones are closer together."""
     state = fresh()
     for at in range(1_000_000, 1_300_000, 100):
         row = TimedValue(at, at, 31 if at % 200 else 20, at)
@@ -178,7 +178,7 @@ def test_an_evaluation_begins_at_the_last_checkpoint_before_its_oldest_reading()
 
 
 def test_a_duration_that_the_clock_has_ended_may_be_interrupted_later():
-    """What was measured before its end is folded in before it, however much newer it is."""
+    """A reading from before the end of a duration interrupts it."""
     slow = msgspec.structs.replace(HOT, seconds=600)
     state, changes = run(slow, fresh(), (1_000, 31), now=601_000)
     assert [change.raised for change in changes] == [True]
@@ -187,8 +187,8 @@ def test_a_duration_that_the_clock_has_ended_may_be_interrupted_later():
     assert (state.status, [change.raised for change in changes]) == ("NORMAL", [False])
 
 
-def test_a_device_without_history_is_judged_by_what_is_pointed_at():
-    """Newer readings continue the state; one that interrupts a duration closes the alarm."""
+def test_a_device_without_history_is_evaluated_by_requested_readings():
+    """Without history, requested readings continue the present state."""
     slow = msgspec.structs.replace(HOT, seconds=60)
     rows = [TimedValue(1_000, 1, 31, 1_000)]
     arguments = rule(slow), compile_check(slow)
@@ -206,8 +206,8 @@ def test_a_device_without_history_is_judged_by_what_is_pointed_at():
     assert (state.status, changes) == ("NORMAL", [AlarmTransition(False, 30_000)])
 
 
-def test_states_of_earlier_versions_are_carried_on():
-    """They have no checkpoint: newer readings count, and an alarm that was cleared stays so."""
+def test_states_of_earlier_versions_continue():
+    """A state without a checkpoint continues, and a cleared alarm stays cleared."""
     raised = fresh(status="RAISED", at=10_000, sequence=3, since=10_000, value=31, alarm=1)
     _, changes = run(HOT, raised, (9_000, 20), (11_000, 31), (12_000, 20), now=12_000)
     assert changes == [AlarmTransition(False, 12_000)]
@@ -219,13 +219,13 @@ def test_states_of_earlier_versions_are_carried_on():
 
 
 def test_what_arrived_before_a_rule_does_not_count():
-    """However late the rule is evaluated."""
+    """Readings that arrived before the rule was created do not count."""
     state, changes = run(HOT, fresh(begun=20_000), (10_000, 31), (20_000, 29), now=20_000)
     assert (state.status, changes) == ("NORMAL", [])
 
 
-def test_it_does_not_matter_in_how_many_looks():
-    """One by one, each with what came before, they give what all together give."""
+def test_the_number_of_evaluations_does_not_matter():
+    """One evaluation per reading gives the same result as one evaluation of all."""
     values = [(at, 31 if at % 3 else 20) for at in range(1, 50)]
     _, at_once = run(HOT, fresh(), *values)
     state, one_by_one = fresh(), []
@@ -237,7 +237,7 @@ def test_it_does_not_matter_in_how_many_looks():
 
 
 def test_a_duration_is_counted_from_the_first_value():
-    """It raises when it has lasted, also between reports, and names the value it began with."""
+    """A duration also ends between reports, and the alarm has its first value."""
     slow = msgspec.structs.replace(HOT, seconds=10)
     state, changes = run(slow, fresh(), (1_000, 31), now=5_000)
     assert (state.status, state.due, changes) == ("PENDING", 11_000, [])
@@ -249,15 +249,15 @@ def test_a_duration_is_counted_from_the_first_value():
     assert changes == [AlarmTransition(True, 11_000, 31), AlarmTransition(False, 15_000)]
 
 
-def test_events_raise_and_end():
-    """The same event does nothing more while the alarm is there."""
+def test_events_raise_and_clear_an_alarm():
+    """A repeated event does not raise a second alarm."""
     leak = EventCondition(event="leak", ended_by="dry")
     _, changes = run(leak, fresh(), (1, "dry"), (2, "leak"), (3, "leak"), (4, "other"), (5, "dry"))
     assert changes == [AlarmTransition(True, 2, "leak"), AlarmTransition(False, 5)]
 
 
 def test_a_silence_begins_and_ends():
-    """It is counted from the newest report, without one from when it began to be watched."""
+    """A silence counts from the newest report, or from when it was first watched."""
     silence = SilenceCondition(seconds=60)
     state, changes = decide_silence(silence, fresh(since=5_000), None, 6_000)
     assert (state.due, changes) == (65_000, [])
@@ -272,7 +272,7 @@ def test_a_silence_begins_and_ends():
 
 
 def test_a_silence_that_ended_and_began_again_is_two_alarms():
-    """Also when it is looked at after both."""
+    """Two silences are two alarms, even if both are evaluated at once."""
     silence = SilenceCondition(seconds=60)
     state, _ = decide_silence(silence, fresh(since=5_000), None, 65_000)
     state, changes = decide_silence(silence, state, 70_000, 200_000)
@@ -280,8 +280,8 @@ def test_a_silence_that_ended_and_began_again_is_two_alarms():
     assert (state.status, state.at) == ("RAISED", 130_000)
 
 
-def test_a_silence_that_was_there_before_its_rule_begins_with_it():
-    """A device that has not reported for days is silent since the rule is there."""
+def test_a_silence_begins_no_earlier_than_its_rule():
+    """A silence begins no earlier than its rule."""
     silence = SilenceCondition(seconds=60)
     _, changes = decide_silence(silence, fresh(since=900_000), 1_000, 900_500)
     assert changes == [AlarmTransition(True, 900_000)]

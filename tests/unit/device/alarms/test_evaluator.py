@@ -1,4 +1,4 @@
-"""What is due of one tenant does not wait for what is due of another."""
+"""Due states of one tenant do not wait for those of another."""
 
 import asyncio
 from typing import Any, cast
@@ -11,7 +11,7 @@ from services.device.alarms.model import Rule, State, ValueCondition, new_state
 
 
 class Fake:
-    """Rules, states and evaluations of two tenants, one of which takes for ever."""
+    """Rules, states and evaluations of two tenants, one of which never finishes."""
 
     def __init__(self) -> None:
         self.evaluated = asyncio.Event()
@@ -41,13 +41,13 @@ class Fake:
         return [new_state(rule, 5) for rule in self.rules.values() if rule.tenant == tenant]
 
     async def end(self, *_: Any, **__: Any) -> None:
-        """Nothing ends."""
+        """Do nothing: no state ends."""
 
     async def find_arrival_times(self, _: list[int]) -> dict[int, int]:
         return {}
 
     async def postpone(self, _: list[Any]) -> None:
-        """Nothing is silent."""
+        """Do nothing: no device is silent."""
 
     async def evaluate_due(self, tenant: str, _: list[Any]) -> None:
         if tenant == "loud":
@@ -58,7 +58,7 @@ class Fake:
 async def test_a_slow_tenant_delays_no_other_and_begins_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its next turn begins when the last one has ended."""
+    """The next turn of a tenant begins when its last one has ended."""
     monkeypatch.setattr(evaluator, "PERIOD", 0)
     fake = cast("Any", Fake())
     running = asyncio.ensure_future(DueStateSweep(fake, fake, fake, fake, fake).run())

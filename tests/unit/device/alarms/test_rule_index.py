@@ -1,4 +1,4 @@
-"""What ingest knows of rules and states: which values may change something."""
+"""The rule index of ingest: which values may change a state."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def matter(known: RuleIndex, value: Any, ts: int = 1_000) -> list[int]:
 
 
 def test_a_value_matters_when_it_may_change_the_state():
-    """Beyond the threshold in NORMAL, back again in RAISED."""
+    """A value matches when it is beyond in NORMAL, or back in RAISED."""
     known = index(rule(), rule(2, device=6, product=None), rule(3, enabled=False))
     assert [matter(known, value) for value in (20, 31, "x")] == [[], [1], []]
     known.set_state(state("RAISED"))
@@ -45,8 +45,8 @@ def test_a_value_matters_when_it_may_change_the_state():
     assert [matter(known, value) for value in (20, 31)] == [[], [1]]
 
 
-def test_any_value_matters_while_a_state_is_in_doubt():
-    """What was pointed at is changing."""
+def test_any_value_matters_while_a_state_is_uncertain():
+    """Any value matches while a state may be changing."""
     known, found = index(rule()), RuleMatch(compile_rule(rule()), 31)
     assert known.mark_uncertain(found, 5, until=9.0, ts=1_000) == 1_000
     assert known.mark_uncertain(found, 5, until=10.0, ts=2_000) == 1_000
@@ -57,8 +57,8 @@ def test_any_value_matters_while_a_state_is_in_doubt():
     assert matter(known, 20) == []
 
 
-def test_a_doubt_ends_though_the_device_goes_on_reporting():
-    """Normal values are pointed at because of the doubt, and do not prolong it."""
+def test_uncertainty_ends_while_the_device_keeps_reporting():
+    """Readings that match for lack of certainty do not prolong it."""
     known = index(rule())
     (sure,) = known.match_report(ABOUT, {"t": 31}, 1_000)
     known.mark_uncertain(sure, 5, until=10.0, ts=1_000)
@@ -69,7 +69,7 @@ def test_a_doubt_ends_though_the_device_goes_on_reporting():
 
 
 def test_a_reading_that_is_older_than_the_last_change_may_undo_it():
-    """One within the hysteresis interrupts a duration; one beyond the threshold begins it."""
+    """An earlier reading may interrupt a duration, or begin it earlier."""
     known = index(rule(condition=msgspec.structs.replace(HOT, seconds=60)))
     known.set_state(state("RAISED", at=61_000, since=1_000))
     assert [matter(known, 29, ts) for ts in (60_999, 61_000)] == [[1], []]
@@ -77,8 +77,8 @@ def test_a_reading_that_is_older_than_the_last_change_may_undo_it():
     assert [matter(known, 31, ts) for ts in (69_999, 70_001, 130_000)] == [[1], [], [1]]
 
 
-def test_a_state_of_an_older_generation_says_nothing():
-    """Neither of a rule that has changed, nor over the state of the newer one."""
+def test_a_state_of_an_older_generation_is_ignored():
+    """States of older generations are ignored."""
     known = index(rule(generation=2))
     known.set_state(state("RAISED"))
     assert matter(known, 31) == [1]
@@ -87,8 +87,8 @@ def test_a_state_of_an_older_generation_says_nothing():
     assert [matter(known, value) for value in (20, 31)] == [[1], []]
 
 
-def test_events_are_found_by_name_and_rules_go():
-    """Of the rules of the device or its product."""
+def test_events_match_by_name_until_the_rule_is_removed():
+    """Events match rules of their device or product; removed rules do not match."""
     smoke = EventCondition(event="smoke", ended_by="clear")
     known = index(rule(), rule(2, smoke))
     assert [one.compiled.rule.id for one in known.match_event(ABOUT, "smoke", 1)] == [2]

@@ -1,4 +1,4 @@
-"""10,000 generated sequences of readings against a plain computation of all of them."""
+"""10,000 generated sequences of readings, compared with a plain computation."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,7 +33,7 @@ SEQUENCES, PARTS = 10_000, 10
 
 @dataclass
 class Replica:
-    """What the services do with readings, without what they store them in."""
+    """Ingest and evaluation without storage."""
 
     compiled: CompiledRule
     state: State
@@ -48,14 +48,14 @@ class Replica:
         self.restart()
 
     def restart(self) -> None:
-        """Know nothing but what is stored."""
+        """Drop everything that is not stored."""
         self.state = from_document(to_document(self.state), State)
         self.index = RuleIndex()
         self.index.put(self.compiled.rule)
         self.index.set_state(self.state)
 
     def arrive(self, reading: Reading) -> None:
-        """Store a reading, and point at it if it matters."""
+        """Store a reading, and request an evaluation if it matters."""
         row, about = TimedValue(*reading), ("t", 5, "p")
         self.history.append(row)
         self.history.sort(key=lambda row: row[:2])
@@ -68,7 +68,7 @@ class Replica:
             self.pointed.append(row)
 
     def evaluate(self, now: int) -> None:
-        """Evaluate what was pointed at, or what is due."""
+        """Evaluate requested readings, or a due state."""
         earliest = min((row.ts for row in self.pointed), default=0)
         heard, self.pointed = self.pointed, []
         if heard and all(row.ts < earliest_relevant(self.state) for row in heard):
@@ -86,7 +86,7 @@ class Replica:
         self._store(*decide_silence(condition, self.state, newest, now), now)
 
     def sweep(self, until: int) -> None:
-        """Evaluate what is due, when it is due."""
+        """Evaluate the state when it is due."""
         while self.state.due is not None and self.state.due <= until:
             if isinstance(self.compiled.rule.condition, SilenceCondition):
                 self.look_at_silence(self.compiled.rule.condition, self.state.due)
@@ -94,7 +94,7 @@ class Replica:
                 self.evaluate(max(self.state.due, self.state.changed))
 
     def clear(self, now: int) -> bool:
-        """Clear the alarm as people do."""
+        """Clear the alarm as a user does."""
         if self.state.alarm is None:
             return False
         self.alarms[-1][1] = now
@@ -131,7 +131,7 @@ def replica_of(sequence: Sequence) -> Replica:
 
 
 def check(seed: int) -> None:
-    """Feed a sequence and compare after each step that looks at it, and at the end."""
+    """Run a sequence, and compare after each evaluation and at the end."""
     sequence = generate(seed)
     replica, arrived, clears = replica_of(sequence), list[Reading](), list[int]()
     silence = sequence.condition if isinstance(sequence.condition, SilenceCondition) else None
@@ -179,7 +179,7 @@ def compare(
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_a_state_is_what_all_readings_say(part: int) -> None:
-    """In any order and batches, over restarts and clearings by hand; late ones do not count."""
+def test_a_state_equals_a_fold_over_all_readings(part: int) -> None:
+    """The state equals a fold over all readings, in any order and batches."""
     for seed in range(part, SEQUENCES, PARTS):
         check(seed)

@@ -1,4 +1,4 @@
-"""What an application asks for, checked and written down as commands."""
+"""The command service checks requests and creates commands."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ ME = Principal(Kind.APPLICATION, "default", "1")
 
 @dataclass
 class World:
-    """Stands for every collaborator of the service."""
+    """A fake of every collaborator of the service."""
 
     mine: Thing = field(default_factory=thing)
     others: list[Thing] = field(default_factory=list)
@@ -47,12 +47,12 @@ class World:
     async def find_values(
         self, ids: Sequence[int], session: Any = None
     ) -> dict[int, dict[str, Any]]:
-        """Latest values of things."""
+        """Return latest values of things."""
         self.looks.append(list(ids))
         return {one: dict(self.latest) for one in ids}
 
     async def get_thing(self, principal: Principal, device_id: int) -> Thing:
-        """The thing of an id."""
+        """Return the thing of an id."""
         found = await self.find_all_visible(principal, [device_id])
         if not found:
             raise device_not_found(device_id)
@@ -114,8 +114,8 @@ def world() -> World:
     return World()
 
 
-async def test_an_update_is_a_command_with_its_event_and_two_sendings(world: World):
-    """Event, kept copy and plain copy are written together with the command."""
+async def test_an_update_creates_a_command_with_its_event_and_messages(world: World):
+    """An update creates a command, its event, and messages for QoS 1 and QoS 0."""
     command = await world.service().update_properties(ME, 7, {"interval": 5})
     assert (command.kind, command.status) == ("SET_PROPERTIES", "PENDING")
     assert command.expires_at - command.created_at == timedelta(seconds=60)
@@ -137,18 +137,18 @@ async def test_an_update_is_a_command_with_its_event_and_two_sendings(world: Wor
     ],
     ids=str,
 )
-async def test_one_bad_property_refuses_them_all(
+async def test_one_invalid_property_rejects_the_update(
     world: World, properties: dict[str, Any], field_: str
 ):
-    """Nothing is written, and the field is named."""
+    """One invalid property rejects the update, and the error names its field."""
     with pytest.raises(InvalidInput) as caught:
         await world.service().update_properties(ME, 7, properties)
     assert caught.value.field == field_
     assert world.commands == []
 
 
-async def test_only_an_update_of_a_struct_takes_turns(world: World):
-    """Nothing is completed where every value is given whole."""
+async def test_only_a_partial_struct_locks_its_device(world: World):
+    """Only a partial STRUCT locks its device."""
     service = world.service()
     await service.update_properties(ME, 7, {"interval": 4})
     assert world.in_turn == []
@@ -157,7 +157,7 @@ async def test_only_an_update_of_a_struct_takes_turns(world: World):
 
 
 async def test_devices_are_checked_together(world: World):
-    """Their values are read once, of those whose STRUCT is given in part; each has its result."""
+    """Values are read once, only for devices with a partial STRUCT."""
     struct, bad, plain = (thing(id=number, sn=f"SN{number}") for number in (8, 9, 10))
     world.latest = {"limits": {"low": 1, "high": 9}}
     service = world.service()
@@ -180,8 +180,8 @@ async def test_devices_are_checked_together(world: World):
     ]
 
 
-async def test_a_transaction_that_is_repeated_takes_no_more_ids(world: World):
-    """Neither where values are completed in it."""
+async def test_a_repeated_transaction_allocates_no_more_ids(world: World):
+    """A repeated transaction allocates no more ids."""
     service = world.service()
     for properties in ({"limits": {"low": 3}}, {"interval": 5}, {"limits": {"low": 4}}):
         await service.update_properties(ME, 7, properties)
@@ -197,7 +197,7 @@ async def test_a_transaction_that_is_repeated_takes_no_more_ids(world: World):
     ],
 )
 def test_an_encoded_payload_is_sent_as_it_is(kind: Any, payload: dict[str, Any]):
-    """The device gets the same bytes as when the command is sent again."""
+    """The first message has the same bytes as a repetition."""
     moment, mine = utc_now(), thing()
     command = Command(
         id=5,
@@ -217,8 +217,8 @@ def test_an_encoded_payload_is_sent_as_it_is(kind: Any, payload: dict[str, Any])
     assert msgspec.json.decode(again[0].payload) == command.to_wire()
 
 
-async def test_an_integration_that_carries_nothing_takes_no_commands_of_applications(world: World):
-    """409 instead of waiting for nobody; users, who see the integration, may ask all the same."""
+async def test_an_integration_without_commands_rejects_those_of_applications(world: World):
+    """An application gets 409 for an integration without commands; a user does not."""
     world.mine = thing(integration="hooks")
     with pytest.raises(Conflict) as refusal:
         await world.service().update_properties(ME, 7, {"interval": 4})
@@ -230,7 +230,7 @@ async def test_an_integration_that_carries_nothing_takes_no_commands_of_applicat
 
 
 class Lamps(NoCarrier):
-    """An integration that carries commands."""
+    """An integration that delivers commands."""
 
     async def carries(self, integration: str) -> Carries:
         return "commands"
@@ -239,17 +239,17 @@ class Lamps(NoCarrier):
         self.carried = [command.carrier for command in commands]
 
 
-async def test_a_command_of_an_application_goes_through_the_integration_that_carries_it(
+async def test_an_integration_delivers_commands_of_applications(
     world: World,
 ):
-    """As that of a user does."""
+    """The integration delivers commands of applications, too."""
     world.mine, lamps = thing(integration="lamps"), Lamps()
     await world.service(lamps).update_properties(ME, 7, {"interval": 4})
     assert lamps.carried == ["lamps"]
 
 
-async def test_configuration_shows_what_is_still_to_be_taken_on(world: World):
-    """Latest values, with open commands over them, newest last; read-only ones left out."""
+async def test_a_configuration_includes_open_commands(world: World):
+    """A configuration has latest values, overridden by open commands, without read-only ones."""
     service = world.service()
     world.latest = {"interval": 1, "temperature": 20.0, "limits": {"low": 1, "high": 9}}
     await service.update_properties(ME, 7, {"limits": {"low": 3}})
@@ -261,7 +261,7 @@ async def test_configuration_shows_what_is_still_to_be_taken_on(world: World):
 
 
 async def test_a_gateway_shows_its_profile(world: World):
-    """Confirmed values, with those of open commands over them."""
+    """A gateway's configuration has confirmed values, overridden by open commands."""
     world.mine = thing(device_type="GATEWAY")
     world.confirmed = {"a": 1, "b": 2}
     service = world.service()
@@ -290,8 +290,8 @@ async def test_a_gateway_shows_its_profile(world: World):
     ],
     ids=range(6),
 )
-async def test_a_wrong_task_names_its_field(world: World, request_: CreateTasks, field_: str):
-    """And writes nothing."""
+async def test_an_invalid_task_names_its_field(world: World, request_: CreateTasks, field_: str):
+    """An invalid task names its field and creates nothing."""
     with pytest.raises(InvalidInput) as caught:
         await world.service().create_tasks(ME, request_)
     assert caught.value.field == field_
@@ -315,7 +315,7 @@ async def test_a_wrong_task_names_its_field(world: World, request_: CreateTasks,
 async def test_a_fault_of_one_device_names_it(
     world: World, kind: str, config: Config, field: str, device: bool
 ):
-    """Once, in text and data; one of the configuration itself is of no device."""
+    """An error of one device names the device once; an invalid layout names none."""
     with pytest.raises(InvalidInput) as caught:
         await world.service().create_tasks(ME, CreateTasks(kind, [7], config))
     assert caught.value.field == field
@@ -326,17 +326,17 @@ async def test_a_fault_of_one_device_names_it(
 
 @pytest.mark.parametrize("named", [None, "TSL", "tsl", "v1.0", "V1.0"])
 @pytest.mark.parametrize("version", [None, "v1.0"])
-async def test_a_configuration_may_say_what_it_is_of(
+async def test_a_configuration_may_name_its_version_and_type(
     world: World, named: str | None, version: str | None
 ):
-    """The TSL version that the device follows, and the type again or that version."""
+    """A configuration may name the TSL version of the device, and its type."""
     config = Config(version, named, {"interval": 1})
     (created,) = await world.service().create_tasks(ME, CreateTasks("TSL", [7], config))
     assert created.device_id == 7
 
 
-async def test_a_task_for_a_device_that_is_not_mine_creates_none(world: World):
-    """All or nothing."""
+async def test_an_unknown_device_rejects_all_tasks(world: World):
+    """An unknown device rejects the whole request."""
     config = Config(properties={"interval": 1})
     with pytest.raises(NotFound):
         await world.service().create_tasks(ME, CreateTasks("TSL", "7;8", config))
@@ -344,7 +344,7 @@ async def test_a_task_for_a_device_that_is_not_mine_creates_none(world: World):
 
 
 async def _refusal(world: World, ids: list[int], config: Config) -> tuple[Any, ...] | None:
-    """How tasks for `ids` are refused, or None; what is written is forgotten."""
+    """Return the error of tasks for `ids`, or None."""
     kind = "PROFILE" if config.values else "TSL"
     try:
         await world.service().create_tasks(ME, CreateTasks(kind, list(ids), config))
@@ -367,10 +367,10 @@ async def _refusal(world: World, ids: list[int], config: Config) -> tuple[Any, .
     ],
     ids=["empty", "good for one", "bad", "profile", "bad profile"],
 )
-async def test_devices_read_together_are_refused_as_one_by_one(
+async def test_the_first_rejected_device_is_named(
     world: World, ids: tuple[int, ...], config: Config
 ):
-    """A TSL with `interval`, one without, and a device that is not mine: the first counts."""
+    """The error is the one of the first rejected device."""
     empty = compile_tsl(parse_document({**TSL, "properties": TSL["properties"][:1]}))
     world.others = [thing(id=9, tsl=empty)]
     alone = [await _refusal(world, [one], config) for one in ids]
@@ -378,7 +378,7 @@ async def test_devices_read_together_are_refused_as_one_by_one(
 
 
 async def test_a_thousand_devices_are_read_in_batches(world: World):
-    """Neither one by one nor all in memory; every device gets its own command, in order."""
+    """A thousand devices are read in batches and get a command each, in order."""
     world.others = [thing(id=number) for number in range(8, 1007)]
     ids = list(range(1006, 6, -1))
     config = Config(properties={"limits": {"low": 3}})
@@ -390,8 +390,8 @@ async def test_a_thousand_devices_are_read_in_batches(world: World):
     assert [command.payload for command in world.commands] == [payload] * 1000
 
 
-async def test_a_command_that_no_message_can_carry_is_refused(world: World):
-    """413 before anything is written: it would block the outbox."""
+async def test_a_command_larger_than_a_message_is_rejected(world: World):
+    """A command larger than a message is rejected with 413."""
     config = Config(values=[ProfileValue("a", "x" * 2_000_000)])
     with pytest.raises(TooLarge):
         await world.service().create_tasks(ME, CreateTasks("PROFILE", [7], config))
@@ -399,7 +399,7 @@ async def test_a_command_that_no_message_can_carry_is_refused(world: World):
 
 
 async def test_a_service_call_is_checked(world: World):
-    """An unknown service and a bad input are 400."""
+    """An unknown service and an invalid input are rejected."""
     service = world.service()
     for service_id, inputs in (("nope", None), ("reboot", {"x": 1})):
         with pytest.raises(InvalidInput):
@@ -419,13 +419,13 @@ async def test_a_service_call_is_checked(world: World):
     ids=str,
 )
 def test_device_ids_are_read_in_every_spelling(given: Any, ids: list[int]):
-    """Numbers, text, and text with commas or semicolons."""
+    """Device ids may be numbers, text, or text with commas or semicolons."""
     assert read_device_ids(given) == ids
 
 
 @pytest.mark.parametrize("given", [[], "", "x", "1,,2", "-1", "0", str(2**53), "9" * 40, "1.5"])
 def test_other_device_ids_are_refused(given: Any):
-    """The field is named."""
+    """Invalid device ids are rejected, and the error names the field."""
     with pytest.raises(InvalidInput) as caught:
         read_device_ids(given)
     assert caught.value.field == "deviceIds"

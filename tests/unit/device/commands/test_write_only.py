@@ -1,4 +1,4 @@
-"""Commands that set values of access mode W: only delivery has them, and only while it is open."""
+"""Commands with write-only values: only delivery reads them, while the command is open."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ async def test_the_device_gets_write_only_values(world: World):
     }
 
 
-async def test_all_that_people_read_of_a_command_lacks_write_only_values(world: World):
+async def test_no_response_or_event_has_write_only_values(world: World):
     command = await update(world)
     command.status = "SUCCESS"
 
@@ -68,15 +68,15 @@ async def test_all_that_people_read_of_a_command_lacks_write_only_values(world: 
     ]
 
 
-async def test_a_pending_write_only_value_is_no_part_of_the_configuration(world: World):
+async def test_a_configuration_lacks_pending_write_only_values(world: World):
     await update(world)
 
     found = await world.service().config(ME, 7)
     assert found.properties == {"volume": 50.1, "wifi": {"ssid": "home"}}
 
 
-async def test_the_answer_of_a_patch_has_what_was_accepted(world: World):
-    """Rounded, of a STRUCT the members that were sent, and nothing that is write-only."""
+async def test_the_response_of_an_update_has_accepted_values(world: World):
+    """It has rounded values and sent members of a STRUCT, without write-only ones."""
     command = await update(world)
 
     assert accepted(GIVEN, command.payload["properties"]) == {"volume": 50.1, "wifi": {}}

@@ -1,4 +1,4 @@
-"""What people send for entities, sorted by thing."""
+"""Requested values and service calls, grouped by thing."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ GO = compile_tsl(
 
 
 def member(number: int, path: str, **more: Any) -> Member:
-    """A member, a writable property unless told otherwise."""
+    """Return a member, by default a writable property."""
     fields: dict[str, Any] = {
         "type": "PROPERTY",
         "value_type": "LONG",
@@ -37,12 +37,12 @@ def member(number: int, path: str, **more: Any) -> Member:
 
 
 def service(number: int, path: str, **more: Any) -> Member:
-    """A service, or an input of one."""
+    """Return a service, or an input of one."""
     return member(number, path, type="SERVICE", **more)
 
 
 def thing(thing_id: int, *members: Member) -> dict[str, Entity]:
-    """The entities of a device by key."""
+    """Return the entities of a device by key."""
     found = EntityThing(
         id=thing_id,
         tenant="default",
@@ -58,8 +58,8 @@ def thing(thing_id: int, *members: Member) -> dict[str, Entity]:
     return {entity.key: entity for entity in entities}
 
 
-def test_what_is_written_is_gathered_by_thing():
-    """Children come together in their object; what is read-only is passed over."""
+def test_values_are_grouped_by_thing():
+    """Children are merged into their object; read-only entities are ignored."""
     entities = thing(
         1,
         member(1, "a"),
@@ -84,14 +84,14 @@ def test_what_is_written_is_gathered_by_thing():
 
 
 def test_an_empty_object_writes_nothing():
-    """Consoles send it for the parent of what they really set."""
+    """Consoles send an empty object for the parent of the changed property."""
     entities = thing(1, member(1, "s", value_type="OBJECT"))
     with pytest.raises(InvalidInput):
         collect_updates({"direct.device.d1.s": {}}, entities)
 
 
 def test_services_are_named_by_themselves_or_by_their_inputs():
-    """Each is called once, whatever of it is named; the suffix that keeps keys apart goes."""
+    """A service is called once, whether it or its inputs are named."""
     entities = thing(
         1,
         service(1, "go@service", value_type="OBJECT"),
@@ -119,7 +119,7 @@ def test_services_are_named_by_themselves_or_by_their_inputs():
     ],
 )
 def test_wrong_inputs_have_codes(given, code):
-    """One fault for each."""
+    """Each invalid input has a fault with a code."""
     entities = thing(1, service(1, "go", value_type="OBJECT"), service(2, "go.to", parent="go"))
     exchange = {f"direct.device.d1.{key}": value for key, value in given.items()}
     (calling,) = collect_calls(exchange, entities)
@@ -130,8 +130,8 @@ def test_wrong_inputs_have_codes(given, code):
     assert refused.detail[0].error_code == f"entity_value_{code}"
 
 
-def test_null_is_passed_over_where_it_is_optional():
-    """It counts as not given; elsewhere it is for the TSL to refuse."""
+def test_null_leaves_out_an_optional_input():
+    """Null leaves out an optional input; the TSL rejects it elsewhere."""
     entities = thing(1, member(1, "a", attribute={"optional": True}), member(2, "b"))
     key = "direct.device.d1"
     (found,) = collect_updates({f"{key}.a": None, f"{key}.b": None}, entities)

@@ -1,4 +1,4 @@
-"""How a search reads: as little as it can. What it finds is tested with real servers."""
+"""Reads of a search; integration tests check its results."""
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from datetime import UTC, datetime
@@ -36,7 +36,7 @@ class Walk(NamedTuple):
 
 
 class FakeStore:
-    """A thousand devices, the newest first, of the models in turn."""
+    """A thousand devices of alternating models, newest first."""
 
     def __init__(self, *models: str) -> None:
         self.models = models
@@ -145,15 +145,15 @@ async def page(store: FakeStore, number: int, size: int, **asked: Any) -> Page[S
 
 
 async def test_the_first_page_reads_as_many_devices_as_it_shows():
-    """Ten entities of devices that have five each: two devices, of a thousand."""
+    """Ten entities of devices with five each take two devices of a thousand."""
     store = FakeStore("FIVE")
     found = await page(store, 1, 10)
     assert (found.total, len(found.content), store.read) == (5 * DEVICES, 10, 2)
 
 
 @pytest.mark.parametrize(("number", "skipped", "read"), [(100, 198, 2), (3, 4, 2), (501, 0, 0)])
-async def test_a_late_page_passes_over_devices_unread(number: int, skipped: int, read: int):
-    """Where all have equally many entities, it is known where a page begins."""
+async def test_a_late_page_skips_devices_without_reading_them(number: int, skipped: int, read: int):
+    """Devices before a page are skipped when all have equally many entities."""
     store = FakeStore("FIVE")
     found = await page(store, number, 10)
     assert store.read == read
@@ -161,8 +161,8 @@ async def test_a_late_page_passes_over_devices_unread(number: int, skipped: int,
     assert len(found.content) == (10 if read else 0)
 
 
-async def test_where_devices_differ_the_walk_counts():
-    """The page begins where it should, though nothing could be passed over."""
+async def test_devices_with_different_members_are_counted_one_by_one():
+    """Devices with different numbers of entities are counted one by one."""
     store = FakeStore("FIVE", "SEVEN")
     found = await page(store, 2, 6)
     assert found.total == (5 + 7) * DEVICES // 2
@@ -177,7 +177,7 @@ async def test_where_devices_differ_the_walk_counts():
 
 
 async def test_an_order_by_name_walks_only_over_the_names_of_the_page():
-    """A name that is not on the page costs nothing but its number."""
+    """Names outside the page are not read."""
     store = FakeStore("FIVE")
     found = await page(store, 101, 10, sorts=[Sort("name")])
     assert {row.entity_name for row in found.content} == {"P2"}
@@ -185,7 +185,7 @@ async def test_an_order_by_name_walks_only_over_the_names_of_the_page():
 
 
 async def test_a_page_across_two_names_walks_twice():
-    """The rest of the one, then the beginning of the next."""
+    """A page across two names reads the end of one and the start of the next."""
     store = FakeStore("FIVE")
     found = await page(store, 2, 999, sorts=[Sort("name", "DESC")])
     names = [row.entity_name for row in found.content]
@@ -201,10 +201,8 @@ async def test_a_page_across_two_names_walks_twice():
         {ModelKey("SEVEN", "v1"): DEVICES + 5},
     ],
 )
-async def test_devices_that_are_not_as_counted_a_moment_ago_are_counted_anew(
-    lately: dict[ModelKey, int], sorts: list[Sort] | None
-):
-    """Of other models, or fewer than a page needs: it is as it would be without a memory."""
+async def test_outdated_counts_are_repeated(lately: dict[ModelKey, int], sorts: list[Sort] | None):
+    """Outdated counts are repeated, so that the page is complete."""
     asked = {} if sorts is None else {"sorts": sorts}
     expected = await page(FakeStore("FIVE", "SEVEN"), 5, 1000, **asked)
     store = FakeStore("FIVE", "SEVEN")
@@ -212,8 +210,8 @@ async def test_devices_that_are_not_as_counted_a_moment_ago_are_counted_anew(
     assert await page(store, 5, 1000, **asked) == expected
 
 
-async def test_certain_ids_walk_over_no_device():
-    """They are looked up."""
+async def test_requested_ids_read_no_other_device():
+    """Requested ids are looked up directly."""
     store = FakeStore("FIVE")
     assert (await page(store, 1, 10, entity_ids=["8193"])).total == 0
     assert (store.walks, store.read) == ([], 0)

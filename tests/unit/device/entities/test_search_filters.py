@@ -1,4 +1,4 @@
-"""What a keyword matches."""
+"""Matches of a keyword."""
 
 import pytest
 
@@ -37,19 +37,19 @@ KNOWN = {"ping": IntegrationSummary("Ping test"), "other": IntegrationSummary("O
     ],
 )
 def test_a_keyword_in_the_thing_finds_all_its_entities(text: str):
-    """Its name, its key with the dot behind it, its integration's name."""
+    """The name, the key with its dot, and the integration's name count."""
     assert Keyword(text, KNOWN).matches_thing(THING)
 
 
 @pytest.mark.parametrize("text", ["network", "ssid", "wifi.s", ".wifi", "WIFI.SSID", "."])
 def test_a_keyword_in_the_member_finds_it_everywhere(text: str):
-    """Its name, its path with the dot before it."""
+    """The name and the path with the dot before it count."""
     assert Keyword(text, KNOWN).matches_member(MEMBER)
 
 
 @pytest.mark.parametrize("text", ["sn-7.wifi", "7.W", "ping.device.sn-7.wifi.ssid", "7.wifi.s"])
 def test_a_keyword_across_the_dot_finds_one_entity(text: str):
-    """It matches neither part, and both together."""
+    """The keyword matches neither part alone."""
     keyword = Keyword(text, KNOWN)
     assert not keyword.matches_thing(THING)
     assert not keyword.matches_member(MEMBER)
@@ -61,5 +61,5 @@ def test_a_keyword_across_the_dot_finds_one_entity(text: str):
     "text", ["other", "hall.*", "sn-8", "n-7.ssid", "sn-7..wifi", "wifi.sn-7", "sn-7.ssid"]
 )
 def test_what_does_not_match(text: str):
-    """Nothing in a keyword has a meaning of its own, and parts must stand together."""
+    """A keyword has no wildcards, and its parts must be adjacent."""
     assert not matches_entity(Keyword(text, KNOWN), THING, MEMBER)

@@ -1,4 +1,4 @@
-"""Codecs that are loaded: what they give, and what no call leaves for the next."""
+"""Loaded codecs: their results, and the isolation of calls."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ PORT, AT = 85, 1_700_000_000_000
 
 
 def codec(source: str, entry: str = "Decode", changeable: list[str] | None = None) -> LoadedCodec:
-    """A codec of one script with the older entry point."""
+    """Return a codec of one script with the older entry point."""
     args = [Argument("fPort"), Argument("bytes", payload=True), Argument("variables")]
     step = Step("codec.js", entry, args)
     script = Codec(scripts={"codec.js": source}, decoder=[step], encoder=[step])
@@ -22,7 +22,7 @@ def codec(source: str, entry: str = "Decode", changeable: list[str] | None = Non
 
 
 def codecs_of(name: str) -> list[str]:
-    """The codecs of a file, one on each line."""
+    """Return the codecs of a file, one per line."""
     lines = Path(__file__).with_name(name).read_text().splitlines()
     return [line for line in lines if not line.startswith("//")]
 
@@ -32,12 +32,12 @@ def decode(source: str) -> object:
 
 
 def test_a_payload_becomes_bytes() -> None:
-    """A decoder gets the port and an array of numbers."""
+    """A decoder receives the port and an array of numbers."""
     assert decode("return {port, bytes}") == {"port": PORT, "bytes": [1, 2]}
 
 
 def test_functions_of_several_scripts_follow_each_other() -> None:
-    """Each gets what the one before gave, though all have the same name."""
+    """Each function receives the result of the previous one."""
     payload = [Argument("x", payload=True)]
     steps = [Step("a.js", "go", payload), Step("b.js", "go", payload)]
     scripts = {
@@ -48,7 +48,7 @@ def test_functions_of_several_scripts_follow_each_other() -> None:
 
 
 def test_the_alliances_entry_points_get_what_they_are_promised() -> None:
-    """TS013: bytes, port and the time of the frame."""
+    """TS013 entry points receive bytes, port and the time of the frame."""
     step = Step("codec.js", "decodeUplink", [Argument("input")])
     source = (
         "function decodeUplink(input) {"
@@ -59,7 +59,7 @@ def test_the_alliances_entry_points_get_what_they_are_promised() -> None:
 
 
 def test_values_are_encoded() -> None:
-    """An encoder gets the values and gives bytes."""
+    """An encoder receives values and returns bytes."""
     source = "function Encode(port, values) { return [values.on ? 1 : 0, port] }"
     assert codec(source, "Encode").encode({"on": True}, PORT, AT) == [1, PORT]
 
@@ -67,7 +67,7 @@ def test_values_are_encoded() -> None:
 @pytest.mark.parametrize("changeable", [None, EVERYTHING], ids=["named", "all"])
 @pytest.mark.parametrize("source", codecs_of("kept.js"))
 def test_no_call_leaves_anything_for_the_next(source: str, changeable: list[str] | None) -> None:
-    """Whatever a script changes, and may change, the second call answers as the first one did."""
+    """A second call returns the same as the first, whatever the script changes."""
     loaded = codec(source, changeable=changeable)
     answers = []
     for _ in range(3):
@@ -81,7 +81,7 @@ def test_no_call_leaves_anything_for_the_next(source: str, changeable: list[str]
 
 
 def test_all_that_calls_share_is_frozen() -> None:
-    """Whatever a call reaches that it has not made itself."""
+    """All objects that calls share are frozen."""
     source = Path(__file__).with_name("walk.js").read_text()
     assert codec(source, changeable=[]).decode(b"", PORT, AT) == [True]
 
@@ -99,7 +99,7 @@ def test_all_that_calls_share_is_frozen() -> None:
     ],
 )
 def test_changes_that_cannot_be_undone_end_the_context(code: str) -> None:
-    """The call keeps its value, and the next one needs a new context."""
+    """After such a change the result is kept, and the context is replaced."""
     loaded = codec(f"function Decode() {{ {code}; return 1 }}")
     assert loaded.decode(b"", PORT, AT) == 1
     assert loaded.spent
@@ -114,8 +114,8 @@ def test_changes_that_cannot_be_undone_end_the_context(code: str) -> None:
         ("return 'x'.repeat(2 ** 29)", "memory|invalid string length"),
     ],
 )
-def test_what_takes_too_much_is_ended(code: str, reason: str) -> None:
-    """Loops and memory end; the context is not used again."""
+def test_a_call_that_takes_too_much_is_interrupted(code: str, reason: str) -> None:
+    """Endless loops and memory use are interrupted."""
     with pytest.raises(CodecInterrupted, match=reason):
         decode(code)
 
@@ -131,15 +131,15 @@ def test_what_takes_too_much_is_ended(code: str, reason: str) -> None:
         ("return 'x'.repeat(70000)", "65536 characters"),
     ],
 )
-def test_what_a_codec_throws_is_told(code: str, reason: str) -> None:
-    """The text of the error is the reason."""
+def test_a_thrown_error_is_the_fault(code: str, reason: str) -> None:
+    """The text of a thrown error is the fault."""
     with pytest.raises(CodecFailed, match=reason):
         decode(code)
 
 
 @pytest.mark.parametrize("code", ["return", "return undefined", "return () => 1", "return NaN"])
-def test_nonsense_is_nothing(code: str) -> None:
-    """What has no JSON is null."""
+def test_a_result_without_json_is_null(code: str) -> None:
+    """A result that JSON cannot represent is null."""
     assert decode(code) is None
 
 
@@ -156,39 +156,39 @@ def test_nonsense_is_nothing(code: str) -> None:
         ("let a = []; for (let i = 0; i < 3000; i++) a = [a]; return {a, t: 1}", {"a": None}),
     ],
 )
-def test_a_value_that_json_cannot_carry_costs_no_other(code: str, values: dict[str, Any]) -> None:
-    """A BigInt is a number or its digits; what has no JSON at all is null."""
+def test_a_value_without_json_affects_no_other(code: str, values: dict[str, Any]) -> None:
+    """A BigInt becomes a number or its digits; other such values become null."""
     assert decode(code) == {"t": 1, **values}
 
 
 def test_an_integer_that_javascript_would_round_is_not_encoded() -> None:
-    """The device would get another value than the user set."""
+    """An integer beyond 2^53 is rejected."""
     source = "function Encode(port, values) { return [values.a] }"
     with pytest.raises(CodecFailed, match="9007199254740993"):
         codec(source, "Encode").encode({"x": [2**53 + 1]}, PORT, AT)
 
 
-def test_a_frame_that_is_read_again_gives_the_same() -> None:
-    """Clock and chance are the frame's."""
+def test_decoding_a_frame_again_returns_the_same() -> None:
+    """Clock and random numbers depend on the frame only."""
     code = "return [Date.now(), new Date().getTime(), Math.random(), new Date(5).getTime()]"
     assert decode(code) == decode(code) == [AT, AT, 0.5, 5]
 
 
 @pytest.mark.parametrize("source", codecs_of("written.js"))
-def test_scripts_as_they_are_written_run(source: str) -> None:
-    """Polyfills, prototypes of their own, own errors, forgotten declarations."""
+def test_common_scripts_run(source: str) -> None:
+    """Polyfills, prototypes, custom errors and undeclared variables work."""
     assert codec(source).decode(b"\x01", PORT, AT) == {"a": 1}
 
 
 @pytest.mark.parametrize("line", codecs_of("buffers.js"))
 def test_buffers_are_those_of_node(line: str) -> None:
-    """The subset that network servers offer gives the values of Node.js."""
+    """`Buffer` returns the values of Node.js."""
     expression, _, value = line.rpartition(" // ")
     assert decode(f"return {expression}") == json.loads(value)
 
 
 def test_a_console_keeps_lines_for_a_trial() -> None:
-    """All methods exist; lines are bounded, begin afresh with each call, and are kept on demand."""
+    """Console output is limited, reset by each call, and kept on demand."""
     source = """function Decode() {
       console.log("a", 1, {b: 2}, [3], null, undefined, 4n, new Error("five"));
       console.group("in"); console.warn("x".repeat(600)); console.groupEnd(); console.count();
@@ -207,7 +207,7 @@ def test_a_console_keeps_lines_for_a_trial() -> None:
 
 
 def test_a_console_keeps_the_lines_of_a_call_that_fails() -> None:
-    """They are what explains the fault."""
+    """A failed call keeps its console output."""
     loaded = codec("function Decode() { console.log('here'); throw new Error('odd') }")
     with pytest.raises(CodecFailed, match="odd"):
         loaded.decode(b"", PORT, AT, logging=True)
@@ -215,7 +215,7 @@ def test_a_console_keeps_the_lines_of_a_call_that_fails() -> None:
 
 
 def test_variables_are_empty_objects_of_each_call() -> None:
-    """`input.variables` of ChirpStack 4, and the third argument of ChirpStack 3."""
+    """`input.variables` and the third argument are empty objects in each call."""
     step = Step("codec.js", "decodeUplink", [Argument("input")])
     source = "function decodeUplink(input) { return {a: input.variables, b: input.recvTime} }"
     loaded = LoadedCodec(Codec(scripts={"codec.js": source}, decoder=[step]))
@@ -224,14 +224,14 @@ def test_variables_are_empty_objects_of_each_call() -> None:
 
 @pytest.mark.parametrize("value", ["Buffer.from([1, 2])", "new Uint8Array([1, 2])"])
 def test_encoders_may_give_typed_arrays(value: str) -> None:
-    """Alone, or as `bytes`."""
+    """An encoder may return a typed array, also as `bytes`."""
     assert codec(f"function Encode() {{ return {value} }}", "Encode").encode({}, 1, AT) == [1, 2]
     source = f"function Encode() {{ return {{bytes: {value}}} }}"
     assert codec(source, "Encode").encode({}, 1, AT) == {"bytes": [1, 2]}
 
 
 def test_dates_and_numbers_are_written_as_in_english() -> None:
-    """As V8 does without a locale."""
+    """Dates and numbers are formatted in English."""
     values = "day, new Date(NaN), 1234567.8917, -0.5, 100, new Date(0)"
     code = f"""const day = new Date(Date.UTC(2026, 7, 2, 13, 8, 5));
       return [{values}].map((value) => value.toLocaleString()).concat(day.toLocaleDateString())"""
@@ -242,25 +242,25 @@ def test_dates_and_numbers_are_written_as_in_english() -> None:
 
 
 def test_a_long_answer_comes_whole() -> None:
-    """QuickJS keeps long texts in parts."""
+    """Long text is returned complete."""
     assert decode("return 'x'.repeat(60000) + 'µ'") == "x" * 60000 + "µ"
 
 
 def test_a_script_that_loads_modules_gets_a_clear_fault() -> None:
-    """There is no `require`."""
+    """`require` does not exist, and the fault says so."""
     with pytest.raises(CodecFailed, match="cannot load other files"):
         decode("return require('fs')")
 
 
 @pytest.mark.parametrize("source", ["function (", "var x = 1;", "throw new Error('at once')"])
-def test_what_cannot_be_called_fails(source: str) -> None:
-    """A script with a fault of syntax, without the entry, or that ends as it begins."""
+def test_an_invalid_script_is_a_fault(source: str) -> None:
+    """A syntax error, a missing entry point, and an error at start are faults."""
     with pytest.raises(CodecFailed):
         codec(source).decode(b"\x01", PORT, AT)
 
 
 def test_functions_of_a_script_are_found() -> None:
-    """However they are declared; what is no function is none."""
+    """Functions are found in all forms of declaration."""
     source = "function Decode() {} const Encode = () => []; var Encoder = 7;"
     names = ["Decode", "Decoder", "Encode", "Encoder"]
     assert ScriptReader(source).functions(names) == ["Decode", "Encode"]
@@ -279,6 +279,6 @@ def test_functions_of_a_script_are_found() -> None:
     ],
 )
 def test_a_script_is_a_program_by_itself(source: str, reason: str) -> None:
-    """Nothing gets out of what stands around it, and it ends."""
+    """A script cannot break out of the text around it."""
     with pytest.raises(CodecFailed, match=reason):
         ScriptReader(source).functions(["Decode"])

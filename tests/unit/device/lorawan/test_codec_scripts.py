@@ -1,4 +1,4 @@
-"""Entry points of scripts by convention, and what these give."""
+"""Entry points of scripts by convention, and their results."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def step(entry: str) -> list[Step]:
 
 
 def test_the_alliances_entry_point_comes_first() -> None:
-    """A script that has several conventions is called by TS013's."""
+    """The TS013 entry point precedes older ones."""
     found = {"a.js": ["Decode"], "b.js": ["Decoder", "decodeUplink", "Encoder"]}
     (decoder,) = find_entry_point(found, DECODERS)
     assert (decoder.script, decoder.entry) == ("b.js", "decodeUplink")
@@ -29,8 +29,8 @@ def test_the_alliances_entry_point_comes_first() -> None:
     assert find_entry_point({"a.js": []}, DECODERS) == []
 
 
-def test_what_decoding_gives_is_unwrapped() -> None:
-    """Of TS013 the data; keys with levels become objects."""
+def test_the_values_of_a_decoder_are_unwrapped() -> None:
+    """The values of TS013 are its `data`; nested keys become objects."""
     data = {"plan.days#sunday": True, "plan.on": 1, "t": 2.5}
     nested = {"plan": {"days": {"sunday": True}, "on": 1}, "t": 2.5}
     assert read_decoded(step("Decode"), data).properties == nested
@@ -47,8 +47,8 @@ def test_what_decoding_gives_is_unwrapped() -> None:
         ("decodeUplink", {"data": {}, "errors": ["bad", "worse"]}, "bad; worse"),
     ],
 )
-def test_what_is_no_decoding_is_a_fault(entry: str, value: Any, reason: str) -> None:
-    """Nonsense and what the codec calls an error."""
+def test_an_invalid_decoder_result_is_a_fault(entry: str, value: Any, reason: str) -> None:
+    """Invalid results and errors of the codec are faults."""
     with pytest.raises(CodecFailed, match=reason):
         read_decoded(step(entry), value)
 
@@ -69,10 +69,10 @@ def test_what_is_no_decoding_is_a_fault(entry: str, value: Any, reason: str) -> 
         ({".".join("a" * 17): 1, "t": 1}, {"t": 1}, ["properties." + ".".join("a" * 17)]),
     ],
 )  # fmt: skip
-def test_keys_with_levels_nest_everywhere_and_lose_nothing_silently(
+def test_nested_keys_become_objects_at_every_level(
     values: dict[str, Any], nested: dict[str, Any], lost: list[str]
 ) -> None:
-    """A value whose place another one has is a fault; the plain key precedes."""
+    """A value whose place is taken is a fault; a plain key precedes a nested one."""
     given = read_decoded(step("Decode"), values)
     assert given.properties == nested
     assert [fault.path for fault in given.faults] == lost
@@ -94,19 +94,19 @@ def test_keys_with_levels_nest_everywhere_and_lose_nothing_silently(
 def test_an_example_may_be_written_flat(
     given: dict[str, Any], expected: dict[str, Any], equal: bool
 ) -> None:
-    """Its keys nest as those of the codec do."""
+    """Keys of an example nest like those of the codec."""
     assert is_expected(given, expected) is equal
 
 
-def test_what_encoding_gives_is_unwrapped() -> None:
-    """Bytes, and the port that the codec says or that was asked for."""
+def test_the_bytes_of_an_encoder_are_unwrapped() -> None:
+    """The port is that of the codec, or the requested one."""
     assert read_encoded(step("Encode"), [1, 255], 85) == (b"\x01\xff", 85, [])
     answer = {"bytes": [2], "fPort": 6, "warnings": ["slow"]}
     assert read_encoded(step("encodeDownlink"), answer, 85) == (b"\x02", 6, ["slow"])
 
 
 def test_the_fraction_of_a_byte_is_cut_off() -> None:
-    """As The Things Stack and ChirpStack do: `[300 / 256, 300 % 256]`."""
+    """Fractions are cut off as network servers do: `[300 / 256, 300 % 256]`."""
     assert read_encoded(step("Encode"), [300 / 256, 44, 255.9], 85).content == bytes([1, 44, 255])
 
 
@@ -124,7 +124,7 @@ def test_the_fraction_of_a_byte_is_cut_off() -> None:
         ("encodeDownlink", {"errors": "no such"}, "no such"),
     ],
 )
-def test_what_is_no_encoding_is_a_fault(entry: str, value: Any, reason: str) -> None:
-    """What cannot be sent is named."""
+def test_an_invalid_encoder_result_is_a_fault(entry: str, value: Any, reason: str) -> None:
+    """A fault names the value that cannot be sent."""
     with pytest.raises(CodecFailed, match=reason):
         read_encoded(step(entry), value, 85)

@@ -1,4 +1,4 @@
-"""How the text of a script decides what the engine prepares for it."""
+"""Analysis of the text of scripts."""
 
 import pytest
 
@@ -35,7 +35,7 @@ from services.device.lorawan.codec_source import COMMON, read_script
 def test_built_in_objects_that_a_script_changes_are_found(
     source: str, changeable: list[str]
 ) -> None:
-    """Calls, reads, comments and texts do not count."""
+    """Calls, reads, comments and strings do not count."""
     assert read_script(source).changeable == changeable
 
 
@@ -51,12 +51,12 @@ def test_built_in_objects_that_a_script_changes_are_found(
     ],
 )
 def test_names_reached_through_the_global_object_are_found(source: str, names: list[str]) -> None:
-    """Only those that the script declares outside of functions."""
+    """Only names declared outside functions count."""
     assert read_script(source).globals == names
 
 
 def test_built_in_names_that_a_script_replaces_are_found() -> None:
-    """Declared with `var` or assigned; `let` and `const` need nothing."""
+    """`var` and assignments count; `let` and `const` do not."""
     source = "var console = console || {}; parseInt = 1; let Math = 2; globalThis.Date = 3;"
     script = read_script(source)
     assert (script.parameters, script.replaced) == (["console"], ["Date", "console", "parseInt"])
@@ -67,5 +67,5 @@ def test_built_in_names_that_a_script_replaces_are_found() -> None:
     [("'use strict'; x", True), ('/* a */ // b\n "use strict"', True), ("x; 'use strict'", False)],
 )
 def test_the_strict_mode_of_a_script_is_found(source: str, strict: bool) -> None:
-    """Only a directive at its beginning counts."""
+    """Only a directive at the start counts."""
     assert read_script(source).strict == strict

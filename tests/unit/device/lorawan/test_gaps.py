@@ -1,4 +1,4 @@
-"""What is missing between frames."""
+"""Gaps between frames."""
 
 import pytest
 
@@ -12,7 +12,7 @@ ONE, OTHER = b"session1", b"session2"
 
 
 def frames(*counters: int, begin: int = 0, session: bytes = ONE) -> list[CountedFrame]:
-    """Frames a minute after each other."""
+    """Return frames that are a minute apart."""
     return [
         CountedFrame(history_key(7, begin + at * MINUTE, at), begin + at * MINUTE, session, counter)
         for at, counter in enumerate(counters)
@@ -20,7 +20,7 @@ def frames(*counters: int, begin: int = 0, session: bytes = ONE) -> list[Counted
 
 
 def gap(start: int, end: int, counter: int, last: int, missing: int | None = None) -> Gap:
-    """A gap between two minutes."""
+    """Return a gap between two minutes."""
     key = history_key(7, start * MINUTE, start)
     missing = last - counter + 1 if missing is None else missing
     return Gap(key, start * MINUTE, end * MINUTE, counter, last, ONE, missing)
@@ -41,25 +41,25 @@ def gap(start: int, end: int, counter: int, last: int, missing: int | None = Non
         ((1, MOST_JUMP + 3, 2**32 - 1), []),
     ],
 )
-def test_gaps_are_what_no_frame_has_between_two(counters: tuple[int, ...], gaps: list[Gap]) -> None:
-    """Late frames close them; a counter that begins anew, or leaps, makes none."""
+def test_missing_counters_are_gaps(counters: tuple[int, ...], gaps: list[Gap]) -> None:
+    """Late frames close gaps; a counter that restarts or jumps leaves none."""
     assert find_gaps(frames(*counters)) == gaps
 
 
 def test_a_new_session_is_no_gap() -> None:
-    """Whatever its first counter is."""
+    """A new session may start with any counter."""
     assert find_gaps([*frames(1, 2), *frames(7, 8, begin=MINUTE * 2, session=OTHER)]) == []
 
 
-def test_what_comes_more_than_a_day_later_is_not_late() -> None:
-    """It is of a counter that began anew."""
+def test_a_frame_more_than_a_day_later_is_not_late() -> None:
+    """A frame more than a day later has a counter that restarted."""
     later = 2 * MINUTE + DAY
     found = find_gaps([*frames(5, 9), *frames(6, 7, begin=later)])
     assert found == [gap(0, 1, 6, 8)]
 
 
-def test_a_device_is_asked_half_an_interval_away_from_what_has_arrived() -> None:
-    """In whole seconds; a gap that is too short for any has no range."""
+def test_the_requested_range_is_half_an_interval_inside_the_gap() -> None:
+    """The requested range is in whole seconds; a short gap has none."""
     assert gap(0, 10, 1, 9).request_range() == (30, 570)
     short = Gap(b"", 1000, 3000, 1, 1, ONE, 1)
     assert (short.interval, short.request_range()) == (1000, None)

@@ -1,4 +1,4 @@
-"""How devices can be asked for what they remember, and encoders that do it wrong."""
+"""Checks of encoders for requests of past readings."""
 
 import pytest
 
@@ -43,7 +43,7 @@ def document(*services: str, inputs: tuple[str, ...] = ("start_time", "end_time"
 
 
 def check_codec(bytes_: str, *services: str) -> HistoryRequest | None:
-    """What is found of an encoder that gives these bytes."""
+    """Return the request of an encoder that returns these bytes."""
     script = f"{NUMBERS} function Encode(port, {{fetch_history}}) {{ return [{bytes_}] }}"
     step = Step("a.js", "Encode", [Argument("fPort"), Argument("obj", payload=True)])
     codec = Codec(scripts={"a.js": script}, decoder=[step], encoder=[step])
@@ -51,16 +51,16 @@ def check_codec(bytes_: str, *services: str) -> HistoryRequest | None:
     return check_requests(codec, services, outcomes)
 
 
-def test_a_service_that_takes_a_range_may_be_such() -> None:
-    """Whatever its name is, and no more of them than are looked at."""
+def test_a_service_with_a_time_range_is_a_candidate() -> None:
+    """A service with a time range is a candidate, whatever its name."""
     many = [f"fetch{at}" for at in range(MAX_SERVICES + 1)]
     assert find_candidates(document(*many)) == many[:MAX_SERVICES]
     assert find_candidates(document("fetch", inputs=("start_time",))) == []
     assert find_candidates(document("fetch", inputs=("start_time", "end_time", "rate"))) == []
 
 
-def test_an_encoder_that_tells_all_ranges_apart_is_right() -> None:
-    """Nothing is wrong with it, also when another service of it is no good."""
+def test_an_encoder_with_different_bytes_for_all_ranges_is_valid() -> None:
+    """Different bytes for all ranges have no fault."""
     assert check_codec(RIGHT, "fetch_history") == HistoryRequest(service="fetch_history")
     assert check_codec(RIGHT, "other", "fetch_history") == HistoryRequest(service="fetch_history")
     assert check_codec(RIGHT) is None
@@ -78,8 +78,8 @@ def test_an_encoder_that_tells_all_ranges_apart_is_right() -> None:
         ("(() => { for (;;); })()", "the codec takes too long"),
     ],
 )
-def test_what_is_wrong_is_told(bytes_: str, fault: str) -> None:
-    """What is left out, with two ranges that show it, or why there are no bytes."""
+def test_the_fault_says_which_time_is_omitted(bytes_: str, fault: str) -> None:
+    """The fault names the omitted time and two ranges with the same bytes."""
     found = check_codec(bytes_, "fetch_history")
     assert found is not None
     assert fault in (found.fault or "")
@@ -95,8 +95,8 @@ RIGHT_ONES = {"am104", "em410_rdl", "ts201_v2", "ts302_v2", "wt102"}
     ["am308", "ts302_v2", "wt102", "ws303"]
     + [pytest.param(one, marks=pytest.mark.slow) for one in names()],
 )
-def test_encoders_of_public_templates_are_told_apart(name: str) -> None:
-    """Those that leave `end_time` out, those that are right, and those that have no request."""
+def test_encoders_of_public_templates_are_checked(name: str) -> None:
+    """Public templates have valid encoders, some without `end_time`, and some without a request."""
     found = template(name)
     services = find_candidates(found.document)
     outcomes = WarmCodec(found.codec).outcomes(build_calls(services), CHECK_SECONDS)

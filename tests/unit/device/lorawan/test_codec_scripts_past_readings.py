@@ -1,4 +1,4 @@
-"""Rows of a device's memory among decoded values."""
+"""Past readings among decoded values."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ TSL = compile_tsl(
 AT = 1_700_000_000
 
 
-def take(rows: list[Any]) -> tuple[list[Any], list[str]]:
+def extract(rows: list[Any]) -> tuple[list[Any], list[str]]:
     readings, faults = extract_past_readings({"history": rows}, TSL, 0, AT * 2000)
     return [(ts, values["t"]) for ts, values in readings], [fault.path for fault in faults]
 
@@ -36,14 +36,14 @@ def take(rows: list[Any]) -> tuple[list[Any], list[str]]:
         ({"timestamp": AT, "t": 2}, "history[1].t"),
     ],
 )
-def test_a_bad_row_costs_no_other_row(row: Any, path: str) -> None:
-    """It is a fault with its place."""
+def test_an_invalid_row_rejects_no_other(row: Any, path: str) -> None:
+    """An invalid row is a fault with its position, and the others are kept."""
     good = [(AT * 1000, 1.0), ((AT + 9) * 1000, 3.0)]
     rows = [{"timestamp": AT, "t": 1}, row, {"timestamp": AT + 9, "t": 3}]
-    assert take(rows) == (good, [path])
+    assert extract(rows) == (good, [path])
 
 
 def test_the_time_of_a_row_may_be_text() -> None:
-    """Seconds or milliseconds."""
+    """The time may be text, in seconds or milliseconds."""
     rows = [{"timestamp": f"{AT}", "t": "1.5"}, {"timestamp": f"{AT * 1000 + 1}", "t": 2}]
-    assert take(rows) == ([(AT * 1000, 1.5), (AT * 1000 + 1, 2.0)], [])
+    assert extract(rows) == ([(AT * 1000, 1.5), (AT * 1000 + 1, 2.0)], [])
