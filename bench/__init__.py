@@ -1,1 +1,1 @@
-"""Side-by-side measurements: `make bench`."""
+"""Benchmarks: `make bench`."""

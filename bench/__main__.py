@@ -1,4 +1,4 @@
-"""`make bench`: run every measurement and print one table; exit 1 when a bar is missed."""
+"""`make bench`: run the benchmarks and print one table; exit 1 on a missed target."""
 
 import argparse
 import asyncio
@@ -63,7 +63,7 @@ def show(rows: list[Row]) -> None:
 
 
 def main() -> int:
-    """Measure everything, or what is named on the command line; SIGTERM ends the children too."""
+    """Run all benchmarks, or those named on the command line."""
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all of them")

@@ -1,8 +1,8 @@
-"""What accounts cost: permission checks, grants of a search, log-ins and a storm of them.
+"""Benchmark of permission checks, grants in searches, and logins.
 
-`auth`, `device`, `management` and one gateway run on servers without logins, so that Redis and
-NATS can be asked how much they were asked. The same device record is read by an application,
-whose API has no grants, and by a user. Rounds alternate; medians count.
+`auth`, `device`, `management` and one gateway run on servers without passwords, so that commands of
+Redis and NATS can be counted. An application, whose API has no grants, and a user read the same
+device. Rounds alternate; medians count.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ import aiohttp
 from pymongo import MongoClient
 
 from bench.stack import Stack, ready, stack
-from bench.table import Row, middle
+from bench.table import Row, median_of
 from deploy.local import programs
 from deploy.platform import ports, redis_server
 from libs.common.bus import Bus, RpcClient
@@ -41,7 +41,7 @@ DEVICES, GRANTED = 100_000, 10_000
 REQUESTS, SEARCHES, ROUNDS = 500, 60, 5
 USERS, STORM_SECONDS, STORM_CONNECTIONS = 50, 6, 16
 PACE = 0.01
-"""Seconds between two requests of one prober; there are `PROBERS`."""
+"""Seconds between two requests of each of the `PROBERS`."""
 PROBERS = 2
 CLIENT = ("bench", secrets.token_hex(8))
 ROLE = 900_001
@@ -51,7 +51,7 @@ Json = dict[str, Any]
 
 @dataclass
 class Running:
-    """The running services, and those who call them."""
+    """The running services and clients for them."""
 
     url: str
     redis: Redis
@@ -61,14 +61,14 @@ class Running:
     directory: Path
 
     async def user(self, number: int, *, super_admin: bool = False) -> UserPassword:
-        """Add a user."""
+        """Create a user."""
         wanted = CreateUser(
             email=f"bench{number}@example.org", nickname="Bench", super_admin=super_admin
         )
         return await self.rpc.call("rpc.auth.create_user", wanted, UserPassword)
 
     async def log_in(self, http: aiohttp.ClientSession, user: UserPassword) -> Json:
-        """Header fields of a user."""
+        """Return the request headers of a user."""
         form = {
             "grant_type": "password",
             "username": user.email,
@@ -81,7 +81,7 @@ class Running:
         return {"Authorization": f"Bearer {body['access_token']}"}
 
     async def application(self, http: aiohttp.ClientSession) -> Json:
-        """Header fields of an application."""
+        """Return the request headers of a new application."""
         made = await self.rpc.call(
             "rpc.auth.create_application", CreateApplication("bench"), ApplicationSecret
         )
@@ -152,7 +152,7 @@ async def _redis(servers: Stack) -> str:
 
 
 async def _add_devices(running: Running, http: aiohttp.ClientSession, headers: Json) -> int:
-    """Add a device by the API and copies of it past the API; return the first one's id."""
+    """Add a device through the API, and copies to the database; return the first id."""
     body = {"snDevEUI": "BENCH", "name": "Bench"}
     path = "/device/openapi/v1/devices"
     async with http.post(path, json=body, headers=headers) as answer:
@@ -176,7 +176,7 @@ def _copy(template: Json, number: int) -> Json:
 
 
 def _grant(running: Running, user: UserPassword, first: int) -> None:
-    """Let a user search devices, and see every tenth; before it calls for the first time."""
+    """Let a user search devices and see every tenth one, before its first request."""
     auth = running.mongo["auth"]
     menus = [menu["_id"] for menu in auth["menus"].find({"code": "device.view"})]
     role = {"_id": ROLE, "tenant": "default", "name": "bench", "menus": menus}
@@ -188,7 +188,7 @@ def _grant(running: Running, user: UserPassword, first: int) -> None:
 
 
 async def _timed(call: Callable[[], Awaitable[Any]]) -> float:
-    """Milliseconds that a call takes."""
+    """Return the milliseconds that a call takes."""
     started = time.perf_counter()
     await call()
     return (time.perf_counter() - started) * 1000
@@ -208,7 +208,7 @@ class Calls:
             await answer.read()
 
     async def search(self, total: int) -> None:
-        """Search devices; raise unless all that are seen are counted."""
+        """Search devices; raise unless `total` devices are found."""
         body = {"page_size": 10, "page_number": 1}
         async with self._http.post("/device/search", json=body, headers=self._headers) as answer:
             answer.raise_for_status()
@@ -218,39 +218,39 @@ class Calls:
 
 
 async def _commands(running: Running) -> int:
-    """Commands that Redis has run, but for the question."""
+    """Return how many commands Redis has executed."""
     found = await running.redis.info("stats")
     return int(found["total_commands_processed"])
 
 
 async def _check_rows(running: Running, app: Calls, user: Calls, device: int) -> list[Row]:
-    """What a permission check costs a request whose grants are known."""
-    asked: list[str] = []
+    """Measure the cost of a permission check with cached grants."""
+    calls_seen: list[str] = []
 
-    async def hear(message: Any) -> None:
-        asked.append(message.subject)
+    async def count(message: Any) -> None:
+        calls_seen.append(message.subject)
 
-    heard = await running.bus.client.subscribe("rpc.>", cb=hear)
+    subscription = await running.bus.client.subscribe("rpc.>", cb=count)
     by_app = f"/device/openapi/v1/devices/{device}"
     by_user = f"/device/{device}"
     counts: dict[str, int] = {}
     for name, calls, path in (("app", app, by_app), ("user", user, by_user)):
         await calls.get(path)
         await running.bus.client.flush()
-        asked.clear()
+        calls_seen.clear()
         before = await _commands(running)
         for _ in range(REQUESTS):
             await calls.get(path)
         await running.bus.client.flush()
-        counts[name] = await _commands(running) - before + len(asked)
-    await heard.unsubscribe()
+        counts[name] = await _commands(running) - before + len(calls_seen)
+    await subscription.unsubscribe()
     times = [
         (await _timed(lambda: app.get(by_app)), await _timed(lambda: user.get(by_user)))
         for _ in range(REQUESTS)
     ]
     per_user, per_app = counts["user"] / REQUESTS, counts["app"] / REQUESTS
     extra = round(per_user - per_app, 1) + 0.0  # no "-0"
-    mine, theirs = middle([user for _, user in times]), middle([app for app, _ in times])
+    mine, theirs = median_of([user for _, user in times]), median_of([app for app, _ in times])
     return [
         Row(
             "round trips of a permission check, grants cached (Redis commands + rpcs)",
@@ -269,7 +269,7 @@ async def _check_rows(running: Running, app: Calls, user: Calls, device: int) ->
 
 
 async def _search_row(user: Calls, admin: Calls) -> Row:
-    """The console's search of a user with many grants, and of one who sees everything."""
+    """Compare the search of a user with many grants with that of a super-admin."""
     for _ in range(3):
         await user.search(GRANTED)
         await admin.search(DEVICES)
@@ -277,7 +277,7 @@ async def _search_row(user: Calls, admin: Calls) -> Row:
         (await _timed(lambda: user.search(GRANTED)), await _timed(lambda: admin.search(DEVICES)))
         for _ in range(SEARCHES)
     ]
-    mine, theirs = middle([user for user, _ in times]), middle([admin for _, admin in times])
+    mine, theirs = median_of([user for user, _ in times]), median_of([admin for _, admin in times])
     return Row(
         f"search of {DEVICES:,} devices, {GRANTED:,} granted / all, ms",
         f"{mine:.1f}",
@@ -289,7 +289,7 @@ async def _search_row(user: Calls, admin: Calls) -> Row:
 
 
 async def _probe(calls: Calls, path: str, seconds: float) -> float:
-    """The p99 in ms of requests that come at a steady pace."""
+    """Return the p99 in ms of requests at a steady pace."""
     times: list[float] = []
     until = time.perf_counter() + seconds
 
@@ -305,7 +305,7 @@ async def _probe(calls: Calls, path: str, seconds: float) -> float:
 async def _storm_rows(
     running: Running, people: list[UserPassword], app: Calls, device: int
 ) -> list[Row]:
-    """Log-ins per second, and what others feel of them."""
+    """Measure logins per second, and their effect on other requests."""
     if shutil.which("wrk") is None:
         return [Row("log-ins per second", "not measured: no wrk on PATH")]
     path = f"/device/openapi/v1/devices/{device}"
@@ -321,13 +321,13 @@ async def _storm_rows(
         )
         storms.append(await _probe(app, path, STORM_SECONDS - 0.5))
         rates.append(_rate((await storm.communicate())[0].decode()))
-    ratio = middle([storm / rest for storm, rest in zip(storms, rests, strict=True)])
+    ratio = median_of([storm / rest for storm, rest in zip(storms, rests, strict=True)])
     return [
-        Row(f"log-ins per second, {STORM_CONNECTIONS} at a time", f"{middle(rates):.0f}"),
+        Row(f"log-ins per second, {STORM_CONNECTIONS} at a time", f"{median_of(rates):.0f}"),
         Row(
             "GET a device during a storm of log-ins / at rest, p99 in ms",
-            f"{middle(storms):.1f}",
-            f"{middle(rests):.1f}",
+            f"{median_of(storms):.1f}",
+            f"{median_of(rests):.1f}",
             ratio,
             "<= 2.0",
             ratio <= 2.0,
@@ -360,14 +360,14 @@ def _rate(text: str) -> float:
 
 
 async def run() -> list[Row]:
-    """All rows."""
+    """Run the benchmark."""
     async with _running() as running, aiohttp.ClientSession(running.url) as http:
         bearer = await running.application(http)
         app, first = Calls(http, bearer), await _add_devices(running, http, bearer)
-        boss = await running.user(0, super_admin=True)
+        super_admin = await running.user(0, super_admin=True)
         people = [await running.user(number) for number in range(1, USERS + 1)]
         _grant(running, people[0], first)
-        admin = Calls(http, await running.log_in(http, boss))
+        admin = Calls(http, await running.log_in(http, super_admin))
         user = Calls(http, await running.log_in(http, people[0]))
         return [
             *await _check_rows(running, app, user, first),

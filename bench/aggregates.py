@@ -1,7 +1,7 @@
-"""What an aggregate over the history of one device costs, against the driver alone.
+"""Benchmark of aggregates over the history of a device, against the driver.
 
-Both read the same million reports, of two weeks; the driver runs the pipeline that one would
-write by hand. Rounds alternate; medians count.
+Both read the same million reports of two weeks; the driver runs the pipeline that one would write
+by hand. Rounds alternate; medians count.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from typing import Any
 
 from pymongo.database import Database
 
-from bench.table import Row, middle
+from bench.table import Row, median_of
 from bench.things import TENANT, Running, device_service
 from libs.common.clock import now_ms
 from libs.common.identity import Kind
@@ -32,7 +32,7 @@ Json = dict[str, Any]
 
 
 def _fill(database: Database[Json], start: int) -> list[str]:
-    """Reports as ingest would have written them; the partitions they are in."""
+    """Write reports like ingest; return the names of their partitions."""
     step = DAYS * DAY_MS // REPORTS
     names = []
     for partition in range(partition_of(start), partition_of(start + REPORTS * step) + 1):
@@ -47,13 +47,15 @@ def _fill(database: Database[Json], start: int) -> list[str]:
                 "p": {FIELD: 20 + number % 100 / 10, "value_1": number % 100, "value_2": 1.5},
             }
             rows.setdefault(collection_name(partition_of(ts)), []).append(row)
-        for name, some in rows.items():
-            database[name].insert_many(some, ordered=False)
+        for name, documents in rows.items():
+            database[name].insert_many(documents, ordered=False)
     return names
 
 
-def _by_hand(database: Database[Json], names: list[str], start: int, group: Json) -> float:
-    """Run the pipeline of the driver; seconds."""
+def _query_with_driver(
+    database: Database[Json], names: list[str], start: int, group: Json
+) -> float:
+    """Run the pipeline with the driver; return the seconds it takes."""
     keys = {"$gte": history_key(DEVICE, start, 0), "$lte": history_key(DEVICE, 2**62, 0)}
     match = {"$match": {"_id": keys, f"p.{FIELD}": {"$exists": True}}}
     unions = [{"$unionWith": {"coll": name, "pipeline": [match]}} for name in names[1:]]
@@ -63,7 +65,7 @@ def _by_hand(database: Database[Json], names: list[str], start: int, group: Json
 
 
 async def aggregates(running: Running) -> list[Row]:
-    """One row for each kind."""
+    """Measure each kind of aggregate."""
     database = running.mongo["bench"]
     await running.put_product("THREE", 3)
     start = now_ms() - DAYS * DAY_MS
@@ -85,13 +87,15 @@ async def aggregates(running: Running) -> list[Row]:
         asked = {"entity_id": str(entity_id(DEVICE, 1)), "aggregate_type": kind}
         for _ in range(ROUNDS):
             ours.append(await running.call(Kind.USER, "POST", "/entity/history/aggregate", asked))
-            theirs.append(await asyncio.to_thread(_by_hand, database, names, start, group))
-        ratio = middle(ours) / middle(theirs)
+            theirs.append(
+                await asyncio.to_thread(_query_with_driver, database, names, start, group)
+            )
+        ratio = median_of(ours) / median_of(theirs)
         rows.append(
             Row(
                 f"{kind} over {REPORTS:,} reports of one device, s",
-                f"{middle(ours):.2f}",
-                f"{middle(theirs):.2f} by the driver",
+                f"{median_of(ours):.2f}",
+                f"{median_of(theirs):.2f} by the driver",
                 ratio,
                 f"<= {BAR}",
                 ratio <= BAR,
@@ -101,7 +105,7 @@ async def aggregates(running: Running) -> list[Row]:
 
 
 async def run() -> list[Row]:
-    """All rows."""
+    """Run the benchmark."""
     async with device_service() as running:
         return await aggregates(running)
 

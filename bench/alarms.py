@@ -1,8 +1,8 @@
-"""Ingest while 10,000 alarm rules judge what it says, against ingest alone.
+"""Benchmark of ingest with 10,000 alarm rules, against ingest alone.
 
-One `device-ingest` and one `device` process; ten rules of each of half the devices,
-which none of the reports is beyond. Rounds alternate: in one the rules are disabled and `device` is
-stopped, in the other ingest judges by them; the median of the ratios counts.
+One `device-ingest` and one `device` process evaluate ten rules for each of half the devices. No
+report exceeds a threshold. Rounds alternate: in one the rules are disabled and `device` is stopped,
+in the other ingest evaluates the rules; the median of the ratios counts.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from pymongo import MongoClient, WriteConcern
 
 from bench.ingest import DEVICES, FIRST_ID, REPORTS, ROUNDS, TENANT, drained, fill, prepare
 from bench.stack import Stack, ready, stack
-from bench.table import Row, middle
+from bench.table import Row, median_of
 from libs.common.bus import Bus
 from libs.common.clock import now_ms
 from services.device.alarms.model import Rule, ValueCondition, to_document
@@ -49,15 +49,15 @@ def add_rules(database: Any) -> None:
 
 
 async def enable(database: Any, *, enabled: bool) -> None:
-    """Let the rules decide or not, and wait until no process asks for that change any more."""
+    """Enable or disable the rules, and wait until all processes have read the change."""
     now = now_ms()
     change = {"$set": {"enabled": enabled, "updatedAt": now, "changed": now}}
     await asyncio.to_thread(database.alarm_rules.update_many, {}, change)
     await asyncio.sleep(OVERLAP / 1000 + 1)
 
 
-async def one_round(bus: Bus, ingest: subprocess.Popen[bytes]) -> float:
-    """Reports per second of a round."""
+async def run_round(bus: Bus, ingest: subprocess.Popen[bytes]) -> float:
+    """Return the reports per second of a round."""
     ingest.send_signal(signal.SIGSTOP)
     await fill(bus, now_ms())
     started = time.perf_counter()
@@ -81,10 +81,10 @@ async def measure(servers: Stack) -> Row:
     for number in range(ROUNDS + 1):
         judging.send_signal(signal.SIGSTOP)
         await enable(database, enabled=False)
-        without = await one_round(bus, ingest)
+        without = await run_round(bus, ingest)
         judging.send_signal(signal.SIGCONT)
         await enable(database, enabled=True)
-        rate = await one_round(bus, ingest)
+        rate = await run_round(bus, ingest)
         if number:
             alone.append(without)
             run_concurrently.append(rate)
@@ -92,11 +92,11 @@ async def measure(servers: Stack) -> Row:
         raise RuntimeError("rules that nothing is beyond have raised alarms")
     await bus.drain()
     client.close()
-    ratio = middle([one / other for one, other in zip(run_concurrently, alone, strict=True)])
+    ratio = median_of([one / other for one, other in zip(run_concurrently, alone, strict=True)])
     return Row(
         f"ingest with {RULES:,} alarm rules: reports/s, one process of each",
-        f"{middle(run_concurrently):,.0f}",
-        f"{middle(alone):,.0f} alone",
+        f"{median_of(run_concurrently):,.0f}",
+        f"{median_of(alone):,.0f} alone",
         ratio,
         f">= {BAR:.2f}",
         ratio >= BAR,
@@ -104,7 +104,7 @@ async def measure(servers: Stack) -> Row:
 
 
 async def run() -> list[Row]:
-    """The row of alarms."""
+    """Run the benchmark."""
     async with stack() as servers:
         return [await measure(servers)]
 

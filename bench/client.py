@@ -1,7 +1,7 @@
-"""A light HTTP/1.1 client: a blocking socket and a parser in C.
+"""A minimal HTTP/1.1 client: a blocking socket and a parser in C.
 
-What is measured is the platform, so its client must not cost more than the driver that it
-is compared with. Of a page of history in 1.9 ms aiohttp's client takes 0.3 ms.
+The benchmark measures the platform, so its client must not cost more than the driver that it is
+compared with. For a history page that takes 1.9 ms, aiohttp's client takes 0.3 ms.
 """
 
 import socket
@@ -15,7 +15,7 @@ OK = 200
 
 
 class Client:
-    """One kept-alive connection; one request at a time."""
+    """One persistent connection; one request at a time."""
 
     def __init__(self, base: str, token: str) -> None:
         url = urlsplit(base)
@@ -36,7 +36,7 @@ class Client:
         self._socket.close()
 
     def get(self, target: str) -> bytes:
-        """The body of an answer; raise RuntimeError when it is not a success."""
+        """Return the body of a response; raise RuntimeError unless it is successful."""
         self._body, self._complete = bytearray(), False
         parser = httptools.HttpResponseParser(self)
         self._socket.sendall(f"GET {target} {self._head}".encode())
@@ -52,9 +52,9 @@ class Client:
     # httptools
 
     def on_body(self, part: bytes) -> None:
-        """Keep a part of the body."""
+        """Store a part of the body."""
         self._body += part
 
     def on_message_complete(self) -> None:
-        """There is no more."""
+        """Mark the response as complete."""
         self._complete = True

@@ -1,4 +1,4 @@
-"""Code nodes: what one adds to a run of a flow, its sandbox included."""
+"""Benchmark of code nodes: the time that one adds to a flow run."""
 
 import asyncio
 import time
@@ -6,16 +6,16 @@ from typing import Any
 
 import msgspec
 
-from bench.table import Row, middle
+from bench.table import Row, median_of
 from services.workflow.nodes.base import NodeContext
 from services.workflow.nodes.code import CodeNode, CodeParameters
 from services.workflow.sandbox.runner import Sandbox
 
 RUNS = 500
 RATE = 100
-"""Runs in a second: a code node waits for no other one."""
+"""Runs per second, so that no code node waits for another."""
 BAR = 1.0
-"""ms at the median."""
+"""Target of the median in ms."""
 CODE = {
     "js": "return {fahrenheit: degrees * 1.8 + 32, hot: degrees > 30}",
     "python": "return {'fahrenheit': degrees * 1.8 + 32, 'hot': degrees > 30}",
@@ -51,19 +51,19 @@ def _context(degrees: float) -> NodeContext:
 
 
 async def _code(language: str) -> Row:
-    """What one node takes, from its parameters to its checked output."""
+    """Measure a node from its parameters to its validated output."""
     parameters = _parameters(language)
     taken: list[float] = []
     async with Sandbox(2) as sandbox:
         node: CodeNode = CodeNode(sandbox)
         for number in range(RUNS):
-            begun = time.perf_counter()
+            started = time.perf_counter()
             output: Any = await node.run(_context(number), parameters, None)
-            taken.append((time.perf_counter() - begun) * 1000)
+            taken.append((time.perf_counter() - started) * 1000)
             assert output["hot"] is (number > 30)
             await asyncio.sleep(max(0.0, 1 / RATE - taken[-1] / 1000))
     at = sorted(taken)
-    p50, p99 = middle(taken), at[int(len(at) * 0.99)]
+    p50, p99 = median_of(taken), at[int(len(at) * 0.99)]
     return Row(
         f"code node ({language}), {RATE}/s",
         f"p50 {p50:.2f} ms, p99 {p99:.2f} ms",

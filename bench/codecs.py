@@ -64,7 +64,7 @@ class Example(NamedTuple):
         return bytes(self.content) if self.kind == "decode" else self.content
 
 
-def examples_of(folder: Path) -> Iterator[tuple[Path, Example]]:
+def find_examples(folder: Path) -> Iterator[tuple[Path, Example]]:
     """Yield scripts with their documented examples."""
     for pattern, read in READERS.items():
         for path in sorted(folder.rglob(pattern)):
@@ -138,7 +138,7 @@ def _time(text: object) -> int:
     return AT if text is None else int(datetime.fromisoformat(str(text)).timestamp() * 1000)
 
 
-def jobs_of(folder: Path, payloads: int) -> dict[str, tuple[Path, list[Example]]]:
+def find_jobs(folder: Path, payloads: int) -> dict[str, tuple[Path, list[Example]]]:
     """Return the scripts of a folder by their source, with examples and random payloads."""
     jobs: dict[str, tuple[Path, list[Example]]] = {}
     entry, decodes = (
@@ -148,7 +148,7 @@ def jobs_of(folder: Path, payloads: int) -> dict[str, tuple[Path, list[Example]]
         source = path.read_text(errors="replace")
         if path.is_file() and len(source) <= MOST_SCRIPT and entry.search(source):
             jobs.setdefault(source, (path, []))
-    for path, example in examples_of(folder):
+    for path, example in find_examples(folder):
         job = jobs.get(path.read_text(errors="replace")) if path.is_file() else None
         if job is not None and example not in job[1]:
             job[1].append(example)
@@ -167,7 +167,7 @@ def jobs_of(folder: Path, payloads: int) -> dict[str, tuple[Path, list[Example]]
     return jobs
 
 
-async def v8(jobs: dict[str, tuple[Path, list[Example]]]) -> list[list[dict[str, Any]]]:
+async def decode_in_v8(jobs: dict[str, tuple[Path, list[Example]]]) -> list[list[dict[str, Any]]]:
     """Return what V8 answers."""
     node = await asyncio.create_subprocess_exec(
         *(NODE, HARNESS), stdin=PIPE, stdout=PIPE, env={"TZ": "UTC"}, limit=2**28
@@ -194,7 +194,7 @@ async def v8(jobs: dict[str, tuple[Path, list[Example]]]) -> list[list[dict[str,
     return answers
 
 
-async def ours(
+async def decode_here(
     workers: CodecWorkers, source: str, examples: list[Example]
 ) -> tuple[list[Outcome], str | None]:
     """Return what our workers answer, or why they refuse the script."""
@@ -210,12 +210,12 @@ async def ours(
     return list(await workers.run_each("compare", codec, calls)), None
 
 
-def same(one: Any, other: Any) -> bool:
+def is_equal(one: Any, other: Any) -> bool:
     """Return whether two JSON values are equal, except for rounding and error texts."""
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and all(is_equal(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same, one, other))
+        return len(one) == len(other) and all(map(is_equal, one, other))
     if type(one) in (int, float) and type(other) in (int, float):
         return math.isclose(one, other, rel_tol=CLOSE)
     if isinstance(one, str) and isinstance(other, str) and one != other:
@@ -223,32 +223,32 @@ def same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and one == other
 
 
-def documented(expected: Any, value: Any) -> bool:
-    """Return whether a value matches the documented one; a part of an error text suffices."""
-    expected, value = _given(expected), _given(value)
+def matches_documentation(expected: Any, value: Any) -> bool:
+    """Return whether a value equals the documented one; parts of error texts suffice."""
+    expected, value = _without_nulls(expected), _without_nulls(value)
     if isinstance(expected, dict) and isinstance(value, dict) and expected.get("errors"):
         errors = str(value.pop("errors", ""))
         if not all(str(part) in errors for part in expected.pop("errors")):
             return False
-    return same(expected, value)
+    return is_equal(expected, value)
 
 
-def _given(value: Any) -> Any:
+def _without_nulls(value: Any) -> Any:
     """Return a JSON value without its nulls and empty lists."""
     if isinstance(value, dict):
-        return {key: _given(part) for key, part in value.items() if part not in ([], None)}
+        return {key: _without_nulls(part) for key, part in value.items() if part not in ([], None)}
     if isinstance(value, list):
-        return [_given(part) for part in value]
+        return [_without_nulls(part) for part in value]
     return value if isinstance(value, str | int | float | None) else str(value)
 
 
 async def compare(folder: Path, payloads: int, show: int) -> None:
     """Print what differs in a folder, and its counts."""
-    jobs, counts = jobs_of(folder, payloads), Counter[str]()
-    answers = await v8(jobs)
+    jobs, counts = find_jobs(folder, payloads), Counter[str]()
+    answers = await decode_in_v8(jobs)
     async with CodecWorkers() as workers:
         for (source, (path, examples)), theirs in zip(jobs.items(), answers, strict=True):
-            outcomes, refused = await ours(workers, source, examples)
+            outcomes, refused = await decode_here(workers, source, examples)
             counts["scripts"] += 1
             counts["scripts with examples"] += any(one.expected is not None for one in examples)
             counts["refused"] += refused is not None
@@ -258,12 +258,16 @@ async def compare(folder: Path, payloads: int, show: int) -> None:
                 counts[known] += 1
                 failed = ("fault" in their, outcome.fault is not None)
                 right = failed == (True, True) or (
-                    failed == (False, False) and same(their["value"], outcome.value)
+                    failed == (False, False) and is_equal(their["value"], outcome.value)
                 )
                 if example.expected is not None and outcome.fault is None:
-                    counts["as documented"] += documented(example.expected, outcome.value)
+                    counts["as documented"] += matches_documentation(
+                        example.expected, outcome.value
+                    )
                 if example.expected is not None and "value" in their:
-                    counts["as documented in V8"] += documented(example.expected, their["value"])
+                    counts["as documented in V8"] += matches_documentation(
+                        example.expected, their["value"]
+                    )
                 if not right:
                     counts[f"{known} that differ"] += 1
                     differs += 1

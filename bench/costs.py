@@ -1,8 +1,8 @@
-"""What a report and a command cost: processor time of every process of the platform.
+"""Benchmark of the processor time of a report and a command, over all processes.
 
-Ten devices report over MQTT, HTTP and on the bus as fast as they are acknowledged, and an
-application sets a property of each, one update after the other, which it confirms. What processes
-spend while nobody asks anything of them is taken off.
+Ten devices report over MQTT, HTTP and NATS as fast as they are acknowledged. An application updates
+a property of each device, which confirms it; one update at a time. The idle consumption of the
+processes is subtracted.
 """
 
 import asyncio
@@ -26,9 +26,9 @@ from libs.common.bus.subjects import up
 
 DEVICES, REPORTS, HTTP_REPORTS, COMMANDS = 10, 30_000, 4_000, 1_000
 WINDOW = 20
-"""Reports of a device over MQTT that wait for their acknowledgement."""
+"""Unacknowledged MQTT reports per device."""
 IDLE = 10
-"""Seconds."""
+"""Seconds of the idle measurement."""
 PRODUCT: dict[str, Any] = {
     "name": "Cost",
     "snPrefixes": ["COST"],
@@ -42,18 +42,18 @@ PRODUCT: dict[str, Any] = {
 }
 BODY = b'{"properties":{"temperature":21.5,"humidity":40,"battery":90}}'
 Devices = list[tuple[int, str, str]]
-"""Id, SN and key of each."""
+"""Id, SN and key of each device."""
 
 
 def _spent(platform: Platform) -> dict[str, float]:
-    """Seconds of processor time by process."""
+    """Return the processor seconds of each process."""
     return {name: processor_seconds(pid) for name, pid in platform.ready["pids"].items()}
 
 
-async def _during(platform: Platform, work: Awaitable[None]) -> tuple[dict[str, float], float]:
-    """What was spent, and seconds."""
+async def _during(platform: Platform, action: Awaitable[None]) -> tuple[dict[str, float], float]:
+    """Return the processor seconds of each process during `action`, and the duration."""
     before, began = _spent(platform), time.monotonic()
-    await work
+    await action
     spent = {name: now - before[name] for name, now in _spent(platform).items()}
     return spent, time.monotonic() - began
 
@@ -63,17 +63,17 @@ async def _cost(
     idle: dict[str, float],
     title: str,
     number: int,
-    work: Callable[[], Awaitable[None]],
+    action: Callable[[], Awaitable[None]],
 ) -> Row:
     async def whole() -> None:
-        await work()
-        await asyncio.sleep(2)  # those who hear of it, too
+        await action()
+        await asyncio.sleep(2)  # include later processing of events
 
     total, seconds = await _during(platform, whole())
     spent = {name: (took - idle[name] * seconds) / number * 1e6 for name, took in total.items()}
-    shares = sorted(spent.items(), key=lambda one: -one[1])
-    told = ", ".join(f"{name} {cost:.0f}" for name, cost in shares if cost >= 1)
-    return Row(f"{title}, processor time", f"{sum(spent.values()):,.0f} µs", told)
+    shares = sorted(spent.items(), key=lambda share: -share[1])
+    summary = ", ".join(f"{name} {cost:.0f}" for name, cost in shares if cost >= 1)
+    return Row(f"{title}, processor time", f"{sum(spent.values()):,.0f} µs", summary)
 
 
 async def _drained(bus: Bus) -> None:
@@ -119,7 +119,7 @@ async def _over_http(platform: Platform, bus: Bus, devices: Devices) -> None:
 
 
 async def _commands(platform: Platform, api: OpenApi, devices: Devices) -> None:
-    async def obey(device: int, sn: str, key: str) -> None:
+    async def execute_commands(device: int, sn: str, key: str) -> None:
         async with _client(platform, sn, key) as client:
             await client.subscribe(f"thing/{sn}/down/#", qos=1)
             for _ in range(COMMANDS // DEVICES):
@@ -129,7 +129,7 @@ async def _commands(platform: Platform, api: OpenApi, devices: Devices) -> None:
                 reply = {"commandId": command["commandId"], "status": "SUCCESS"}
                 await client.publish(f"thing/{sn}/up/reply", json.dumps(reply), qos=1)
 
-    await asyncio.gather(*(obey(*one) for one in devices))
+    await asyncio.gather(*(execute_commands(*one) for one in devices))
 
 
 def _client(platform: Platform, sn: str, key: str) -> aiomqtt.Client:
@@ -137,7 +137,7 @@ def _client(platform: Platform, sn: str, key: str) -> aiomqtt.Client:
 
 
 async def measure(platform: Platform) -> list[Row]:
-    """One row for each kind of thing."""
+    """Measure each kind of message."""
     app = platform.ready["application"]
     password = platform.state["secrets"]["nats.admin"]
     bus = await Bus.connect(platform.nats_url, user="admin", password=password, name="bench")
@@ -148,7 +148,7 @@ async def measure(platform: Platform) -> list[Row]:
         for number in range(DEVICES):
             device = await api.add_device(f"COST{number}", f"Cost {number}", "COST-1")
             devices.append((device, *await api.issue_credentials(device)))
-        await _over_nats(bus, devices)  # once for warmth
+        await _over_nats(bus, devices)  # warm-up
         kinds: list[tuple[str, int, Callable[[], Awaitable[None]]]] = [
             ("a report, on the bus", REPORTS, lambda: _over_nats(bus, devices)),
             ("a report over MQTT", REPORTS, lambda: _over_mqtt(platform, bus, devices)),
@@ -159,14 +159,14 @@ async def measure(platform: Platform) -> list[Row]:
         rest, seconds = await _during(platform, asyncio.sleep(IDLE))
         idle = {name: took / seconds for name, took in rest.items()}
         rows = [await _cost(platform, idle, *kind) for kind in kinds]
-        told = f"{sum(idle.values()):.1%} of a processor"
-        rows.append(Row("the platform at rest, processor time", told))
+        summary = f"{sum(idle.values()):.1%} of a processor"
+        rows.append(Row("the platform at rest, processor time", summary))
     await bus.drain()
     return rows
 
 
 async def run() -> list[Row]:
-    """Start the platform, measure, end it."""
+    """Start the platform, measure, stop it."""
     directory = Path(tempfile.mkdtemp(prefix="thingway-bench-"))
     platform = Platform(directory)
     try:

@@ -1,8 +1,8 @@
-"""A crowd of MQTT 3.1.1 devices in one process, as light as can be: one protocol for each.
+"""Many MQTT 3.1.1 devices in one process, with one minimal protocol object each.
 
-`python -m bench.crowd PORT` reads lines `FIRST LAST` from its input and keeps just the devices
-of these numbers (the last not among them) connected; it prints how many of them are, whenever
-that changes. Devices come back by themselves, each after a while of its own, as real ones do.
+`python -m bench.crowd PORT` reads lines `FIRST LAST` and keeps exactly these devices connected
+(LAST excluded). It prints the number of connected devices when it changes. Disconnected devices
+reconnect after individual pauses, as real devices do.
 """
 
 import asyncio
@@ -12,36 +12,36 @@ import sys
 from collections.abc import Callable
 
 KEEP_ALIVE = 120
-"""Seconds after which the server takes a silent device for dead."""
+"""Seconds of silence after which the server disconnects a device."""
 PING = 60.0
 AGAIN = (0.2, 3.0)
-"""Seconds until a device comes back: evenly between these, doubling to `LONGEST`."""
+"""Range of the first pause before a reconnect in seconds; it doubles up to `LONGEST`."""
 LONGEST = 8.0
 AT_ONCE = 400
-"""Devices that are logging in at the same time."""
-TOLD = 0.05
-"""Seconds between two looks at how many are connected."""
+"""Devices that log in concurrently."""
+CHECK_SECONDS = 0.05
+"""Seconds between two checks of the number of connected devices."""
 CONNACK, SUBACK = 0x20, 0x90
 
 
 def sn_of(number: int) -> str:
-    """The SN of a device of the crowd."""
+    """Return the SN of a simulated device."""
     return f"CROWD{number:07d}"
 
 
 def key_of(number: int) -> str:
-    """Its first key."""
+    """Return the first key of a simulated device."""
     return f"key-of-{number}"
 
 
 def text(content: str) -> bytes:
-    """A text as MQTT has it."""
+    """Return a string in MQTT encoding."""
     raw = content.encode()
     return struct.pack("!H", len(raw)) + raw
 
 
 def packet(kind: int, body: bytes) -> bytes:
-    """A packet of MQTT."""
+    """Return an MQTT packet."""
     length, size = b"", len(body)
     while True:
         size, digit = divmod(size, 128)
@@ -51,16 +51,16 @@ def packet(kind: int, body: bytes) -> bytes:
 
 
 class Device(asyncio.Protocol):
-    """One connection: it logs in, subscribes to its commands, and stays."""
+    """A connection that logs in and subscribes to commands."""
 
     def __init__(self, sn: str, key: str, changed: Callable[[int], None]) -> None:
         self._sn, self._key, self._changed = sn, key, changed
         self._up = False
         self._transport: asyncio.Transport | None = None
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when the connection has ended."""
+        """Done when the connection ends."""
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when it is subscribed; cancelled when it is turned away."""
+        """Done when subscribed; cancelled if the login is rejected."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Log in."""
@@ -71,7 +71,7 @@ class Device(asyncio.Protocol):
         transport.write(packet(0x10, head + login))
 
     def data_received(self, data: bytes) -> None:
-        """Go on; answers are short, so each comes whole."""
+        """Continue after a reply; replies are short and arrive in one piece."""
         assert self._transport is not None
         if data[0] == CONNACK and data[3] == 0:
             topic = text(f"thing/{self._sn}/down/#") + b"\0"
@@ -85,25 +85,25 @@ class Device(asyncio.Protocol):
                 self.ready.set_result(None)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Say so."""
+        """Report the end of the connection."""
         if self._up:
             self._changed(-1)
         self.ready.cancel()
         self.over.set_result(None)
 
     def ping(self) -> None:
-        """Stay alive."""
+        """Send a keep-alive packet."""
         if self._transport is not None:
             self._transport.write(b"\xc0\0")
 
     def close(self) -> None:
-        """Leave without a word, as a device does that loses its power."""
+        """Disconnect abruptly, like a device without power."""
         if self._transport is not None:
             self._transport.abort()
 
 
 class Crowd:
-    """Keeps devices connected."""
+    """A set of devices that stay connected."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -112,8 +112,8 @@ class Crowd:
         self.connected = 0
 
     def keep(self, first: int, last: int) -> None:
-        """Keep these connected, and no other."""
-        for number in [one for one in self._tasks if not first <= one < last]:
+        """Keep exactly these devices connected."""
+        for number in [each for each in self._tasks if not first <= each < last]:
             self._tasks.pop(number).cancel()
         for number in range(first, last):
             if number not in self._tasks:
@@ -159,25 +159,25 @@ class Crowd:
 
 
 async def main(port: int) -> None:
-    """Do as the input says until it ends."""
+    """Follow the commands on standard input."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     crowd = Crowd(port)
 
-    async def tell() -> None:
-        told = -1
+    async def print_count() -> None:
+        printed = -1
         while True:
-            if crowd.connected != told:
-                told = crowd.connected
-                print(told, flush=True)
-            await asyncio.sleep(TOLD)
+            if crowd.connected != printed:
+                printed = crowd.connected
+                print(printed, flush=True)
+            await asyncio.sleep(CHECK_SECONDS)
 
-    telling = asyncio.ensure_future(tell())
+    printing = asyncio.ensure_future(print_count())
     while line := await reader.readline():
         first, last = map(int, line.split())
         crowd.keep(first, last)
-    telling.cancel()
+    printing.cancel()
     crowd.keep(0, 0)
 
 

@@ -1,8 +1,8 @@
-"""A fleet: how long searches of 100,000 devices take, and importing 10,000 rows.
+"""Benchmark of searches of 100,000 devices, and of an import of 10,000 rows.
 
-`device` runs on servers without logins and is called as the gateway calls it; `auth` and
-`management` are played. Devices are written past it. Each search is another one: other values,
-orders and pages; the 95th percentile of each kind counts, first searches included.
+`device` runs on servers without passwords and is called like from the gateway; fakes replace `auth`
+and `management`. Devices are written to the database. Each search differs in values, order and
+page; the 95th percentile of each kind counts, including first searches.
 """
 
 import asyncio
@@ -37,12 +37,12 @@ from services.management.builtin.direct import Direct
 
 DEVICES, GROUPS, TAGS, MODELS = 100_000, 1000, 50, 10
 GRANTED = 50
-"""Groups of the user who does not see everything."""
+"""Number of groups that the second user may see."""
 USER = "2"
-OF_A_KIND, OF_A_COMBINATION = 60, 4
-"""Searches."""
+PER_FILTER, PER_COMBINATION = 60, 4
+"""Searches per filter, and per combination of filters."""
 SEARCH_BAR, IMPORT_BAR = 100.0, 60.0
-"""ms, s."""
+"""Targets in ms and s."""
 ROWS = 10_000
 FIRST_DEVICE, FIRST_GROUP = 6_000_000, 9_000_000
 WORDS = ("pump", "meter", "lamp", "door", "valve", "fan", "camera", "sensor")
@@ -75,7 +75,7 @@ COMBINATIONS = [
 
 
 def _device(number: int, began: datetime) -> Json:
-    """A device as `device` would have written it."""
+    """Return a device document as `device` would write it."""
     name = f"{_random.choice(WORDS)} {_random.randrange(1000)} hall {number % 97}"
     sn = f"SN{number:08}"
     place = {"latitude": _random.uniform(-60, 70), "longitude": _random.uniform(-180, 180)}
@@ -112,7 +112,7 @@ def _fill(devices: Collection[Json], groups: Collection[Json]) -> None:
 
 
 async def _search(running: Running, user: str, names: tuple[str, ...], at: int) -> float:
-    """ms of one search."""
+    """Return the milliseconds of a search."""
     direction = _random.choice(("ASC", "DESC"))
     body: Json = {
         "page_size": 10,
@@ -128,21 +128,21 @@ def _p95(times: list[float]) -> float:
     return sorted(times)[int(len(times) * 0.95)]
 
 
-async def _searches(running: Running, user: str, who: str) -> Row:
-    """What each kind of search takes a user."""
+async def _searches(running: Running, user: str, caller: str) -> Row:
+    """Measure each kind of search for a user."""
     found: dict[str, float] = {}
     for name in FILTERS:
-        times = [await _search(running, user, (name,), at) for at in range(OF_A_KIND)]
+        times = [await _search(running, user, (name,), at) for at in range(PER_FILTER)]
         found[name] = _p95(times)
     found["two or three of them"] = _p95(
         [
             await _search(running, user, names, at)
             for names in COMBINATIONS
-            for at in range(OF_A_COMBINATION)
+            for at in range(PER_COMBINATION)
         ]
     )
     return Row(
-        f"search of {DEVICES:,} devices in {GROUPS:,} groups with {TAGS} tags, {who}: p95, ms",
+        f"search of {DEVICES:,} devices in {GROUPS:,} groups with {TAGS} tags, {caller}: p95, ms",
         ", ".join(f"{name} {time:.0f}" for name, time in found.items()),
         bar=f"each <= {SEARCH_BAR:.0f}",
         ok=max(found.values()) <= SEARCH_BAR,
@@ -150,7 +150,7 @@ async def _searches(running: Running, user: str, who: str) -> Row:
 
 
 async def _import(running: Running) -> Row:
-    """From the sheet to the last of its devices."""
+    """Measure an import, from the upload to the last device."""
     text = io.StringIO()
     rows = ([f"imported {one}", f"IM{one:06}", f"group {one % GROUPS}"] for one in range(ROWS))
     csv.writer(text).writerows([["Name", "SN", "Device Group"], *rows])
@@ -181,8 +181,8 @@ async def _import(running: Running) -> Row:
 
 
 @asynccontextmanager
-async def _others(nats_url: str) -> AsyncIterator[None]:
-    """What `device` asks of `auth` and `management`."""
+async def _fakes(nats_url: str) -> AsyncIterator[None]:
+    """Run fakes of `auth` and `management`."""
     granted = GrantedResources(
         version=1, groups=frozenset(range(FIRST_GROUP, FIRST_GROUP + GRANTED))
     )
@@ -211,14 +211,14 @@ async def _others(nats_url: str) -> AsyncIterator[None]:
 
 
 async def run() -> list[Row]:
-    """All rows."""
-    async with device_service() as running, _others(running.nats_url):
+    """Run the benchmark."""
+    async with device_service() as running, _fakes(running.nats_url):
         database = running.mongo["bench"]
         await asyncio.to_thread(_fill, database["devices"], database["device_groups"])
         await asyncio.to_thread(running.mongo.admin.command, "fsync")
         return [
-            await _searches(running, "1", "by who sees all"),
-            await _searches(running, USER, f"by who sees {GRANTED} groups"),
+            await _searches(running, "1", "by description sees all"),
+            await _searches(running, USER, f"by description sees {GRANTED} groups"),
             await _import(running),
         ]
 

@@ -1,14 +1,14 @@
-"""Flows: listener → choice → assigner, from an MQTT report to the value that is assigned.
+"""Benchmark of a flow (listener → choice → assigner), fed by MQTT reports.
 
-One process each of `device-ingest`, `device` and `workflow` runs the flow; what it assigns is a
-custom entity, whose new value is stored and told like any other, and a run counts when its log is
-stored and told. Node-RED (`node-red` and `npm` on PATH) runs the same flow and writes the same to a
-MongoDB of its own (`bench.node_red`), fed by the same publisher through the same kind of broker.
-Rounds of both alternate. They are compared by runs per second of processor time of all processes,
-stores and broker included: the two share their work out over different numbers of processes.
+One process each of `device-ingest`, `device` and `workflow` runs the flow. It assigns a custom
+entity, whose new value is stored and published; a run counts when its log is stored and published.
+Node-RED (`node-red` and `npm` on PATH) runs the same flow and writes the same data to its own
+MongoDB (`bench.node_red`), with the same publisher and broker. Rounds of both alternate. The
+comparison uses runs per second of processor time over all processes, including stores and broker,
+because the two distribute their work differently.
 
-Latencies are those at an even rate that does not wait for answers. The cost of an event among
-many flows is that of finding those that listen.
+Latencies are measured at a constant rate that does not wait for results. The cost of an event among
+many flows is the time to find the flows that listen.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from pymongo import MongoClient
 
 from bench import ingest, node_red
 from bench.stack import Stack, processor_seconds, ready, stack
-from bench.table import Row, middle
+from bench.table import Row, median_of
 from libs.common.bus import Bus, RpcServer
 from libs.common.changes import ChangedThing, EntityChange
 from libs.common.contracts.integrations import GetIntegrations, KnownIntegrations
@@ -40,15 +40,15 @@ from services.workflow.runs.model import Deployed
 from services.workflow.triggers.listener_index import ListenerIndex, build_starts
 
 REPORTS, ROUNDS = 3000, 5
-"""One device sends them: more in a row would be beyond what it may send."""
+"""Reports of a round; one device may not send more in a row."""
 RATE, SECONDS, WARM = 200, 15, 3
-"""Runs in a second, how long, and how much of that is not counted."""
+"""Runs per second, seconds of measurement, and seconds of warm-up in it."""
 STEP = 1 / 1024
-"""Between the values whose way is followed; every type of number has them exactly."""
+"""Difference of the traced values, exact in every number type."""
 FEW, MANY, EVENTS = 10, 10_000, 2000
 BAR, CHEAP = 1.0, 1.3
 COST = 400
-"""Microseconds of processor time of a run, over all processes."""
+"""Target of processor time per run over all processes, in µs."""
 KEY, TARGET = "direct.device.BENCH0.temperature", "benched"
 REPORT_TOPIC = "thing/BENCH0/up/report"
 FLOW = 7_000_000
@@ -60,7 +60,7 @@ def _node(node_id: str, component: str, **parameters: Any) -> dict[str, Any]:
 
 
 def design() -> str:
-    """`design_data`."""
+    """Return the `design_data` of the flow."""
     value = f"#{{properties.start['{KEY}']}}"
     above = {"key": value, "operator": "GT", "value": "0"}
     when = {"id": "above", "expressionType": "condition"}
@@ -90,7 +90,7 @@ def _listener(flow_id: int, key: str) -> Deployed:
 
 
 def _prepare(database: Any) -> None:
-    """Write the flow, as its service would."""
+    """Write the deployed flow like its service."""
     now = datetime.now(UTC)
     flow = {"tenant": ingest.TENANT, "name": "Bench", "remark": "", "enabled": True, "version": 1}
     times = {"userId": None, "createdAt": now, "updatedAt": now}
@@ -103,7 +103,7 @@ def _prepare(database: Any) -> None:
 
 
 async def _target(port: int, private_key: str) -> None:
-    """Make the custom entity that is assigned."""
+    """Create the custom entity that the flow assigns."""
     user = Principal(
         kind=Kind.USER, tenant=ingest.TENANT, subject="1", name="bench", super_admin=True
     )
@@ -117,7 +117,7 @@ async def _target(port: int, private_key: str) -> None:
 
 
 def _management(bus: Bus) -> RpcServer:
-    """Stands for `management`, which tells `device` of integrations every two seconds."""
+    """Return a fake of `management`, which `device` asks for integrations."""
 
     async def none(_: GetIntegrations) -> KnownIntegrations:
         return KnownIntegrations([])
@@ -127,10 +127,10 @@ def _management(bus: Bus) -> RpcServer:
     return rpc
 
 
-def _publish(port: int, topic: str, values: list[float], rate: float, told: Any) -> None:
-    """Report values over MQTT, `rate` in a second or, when that is 0, as fast as they are taken.
+def _publish(port: int, topic: str, values: list[float], rate: float, results: Any) -> None:
+    """Report values over MQTT at `rate` per second; with rate 0 as fast as possible.
 
-    Tells when each of them was handed over, seconds since 1970: the first at once.
+    Puts the start time into `results`, and then the time of each publish (Unix seconds).
     """
     client = paho.Client(CallbackAPIVersion.VERSION2)
     client.max_inflight_messages_set(500)
@@ -141,7 +141,7 @@ def _publish(port: int, topic: str, values: list[float], rate: float, told: Any)
     client.loop_start()
     connected.wait()
     begin = time.time()
-    told.put(begin)
+    results.put(begin)
     sent, times = [], []
     for number, value in enumerate(values):
         if rate:
@@ -150,7 +150,7 @@ def _publish(port: int, topic: str, values: list[float], rate: float, told: Any)
         sent.append(client.publish(topic, json.dumps({"properties": {"temperature": value}}), 1))
     for one in sent:
         one.wait_for_publish()
-    told.put(times)
+    results.put(times)
     client.disconnect()
     client.loop_stop()
 
@@ -159,35 +159,35 @@ def _publish(port: int, topic: str, values: list[float], rate: float, told: Any)
 async def _publishing(
     port: int, topic: str, values: list[float], rate: float
 ) -> AsyncIterator[Any]:
-    """A process that reports; gives what it tells."""
+    """Run a process that reports; yield its queue of results."""
     context = multiprocessing.get_context("spawn")
-    told = context.Queue()
-    arguments = (port, topic, values, rate, told)
+    results = context.Queue()
+    arguments = (port, topic, values, rate, results)
     publisher = context.Process(target=_publish, args=arguments, daemon=True)
     publisher.start()
     try:
-        yield told
+        yield results
     finally:
         await asyncio.to_thread(publisher.join)
 
 
 async def _rate(port: int, topic: str, done: Callable[[], int]) -> float:
-    """Messages per second from the first publish to the last that is `done`."""
+    """Return the messages per second from the first publish to the last completion."""
     before = done()
     values = [1.0 + number % 80 for number in range(REPORTS)]
-    async with _publishing(port, topic, values, 0) as told:
-        begin: float = await asyncio.to_thread(told.get)
+    async with _publishing(port, topic, values, 0) as results:
+        begin: float = await asyncio.to_thread(results.get)
         async with asyncio.timeout(300):
             while done() < before + REPORTS:
                 await asyncio.sleep(0.005)
         seconds = time.time() - begin
-        await asyncio.to_thread(told.get)
+        await asyncio.to_thread(results.get)
     return REPORTS / seconds
 
 
 @dataclass
 class _Ours:
-    """The services with the flow, on a stack of their own."""
+    """The services with the flow, on their own servers."""
 
     servers: Stack
     bus: Bus
@@ -195,40 +195,40 @@ class _Ours:
     ended: int = 0
 
     async def rate(self) -> float:
-        """Runs per second of one round."""
+        """Return the runs per second of one round."""
         return await _rate(self.servers.mqtt_port, REPORT_TOPIC, lambda: self.ended)
 
     async def count(self, _: Msg) -> None:
-        """Take note of a run that has ended and is logged."""
+        """Count a completed run."""
         self.ended += 1
 
     async def latencies(self) -> list[float]:
-        """Milliseconds from a report over MQTT to the assigned value that is stored and told."""
-        heard: dict[float, float] = {}
+        """Return ms from MQTT reports to the events of the assigned values, sorted."""
+        received: dict[float, float] = {}
 
-        async def hear(message: Msg) -> None:
+        async def receive(message: Msg) -> None:
             value = msgspec.json.decode(message.data)["properties"].get(TARGET)
-            heard.setdefault(value, time.time())
+            received.setdefault(value, time.time())
 
         events = f"event.{ingest.TENANT}.thing.*.reported"
-        subscription = await self.bus.client.subscribe(events, cb=hear)
+        subscription = await self.bus.client.subscribe(events, cb=receive)
         values = [1 + number * STEP for number in range(RATE * SECONDS)]
         port = self.servers.mqtt_port
-        async with _publishing(port, REPORT_TOPIC, values, RATE) as told:
-            await asyncio.to_thread(told.get)
-            times = await asyncio.to_thread(told.get)
+        async with _publishing(port, REPORT_TOPIC, values, RATE) as results:
+            await asyncio.to_thread(results.get)
+            times = await asyncio.to_thread(results.get)
         async with asyncio.timeout(60):
-            while len(heard) < len(values):
+            while len(received) < len(values):
                 await asyncio.sleep(0.05)
         await subscription.unsubscribe()
         counted = list(zip(values, times, strict=True))[RATE * WARM :]
-        return sorted((heard[value] - sent) * 1000 for value, sent in counted)
+        return sorted((received[value] - sent) * 1000 for value, sent in counted)
 
 
 async def _round(
     pids: Mapping[str, int], measure: Callable[[], Awaitable[float]]
 ) -> tuple[float, dict[str, float]]:
-    """Runs per second of a round, and seconds of processor time that it took each process."""
+    """Return the runs per second of a round, and processor seconds by process."""
     before = {name: processor_seconds(pid) for name, pid in pids.items()}
     rate = await measure()
     return rate, {name: processor_seconds(pid) - before[name] for name, pid in pids.items()}
@@ -236,7 +236,7 @@ async def _round(
 
 @asynccontextmanager
 async def _ours() -> AsyncIterator[_Ours]:
-    """Start the services, and let the flow run."""
+    """Start the services and deploy the flow."""
     async with stack() as servers:
         private, public = generate_keys()
         keys = {"THINGWAY_INTERNAL_PUBLIC_KEY": public, "THINGWAY_SECRETS_KEY": public}
@@ -259,7 +259,7 @@ async def _ours() -> AsyncIterator[_Ours]:
         processes |= {"mongod": mongo, "nats": nats}
         found = _Ours(servers, bus, {name: one.pid for name, one in processes.items()})
         await bus.client.subscribe(f"event.*.workflow.{FLOW}.finished", cb=found.count)
-        await asyncio.sleep(1)  # the service asks for changes
+        await asyncio.sleep(1)  # wait until the service polls for changes
         yield found
         failed = flows.runs.find_one({"status": "ERROR"})
         if failed is not None:
@@ -270,20 +270,20 @@ async def _ours() -> AsyncIterator[_Ours]:
 
 @dataclass
 class _Theirs:
-    """Node-RED with the flow, on a stack of its own."""
+    """Node-RED with the flow, on its own servers."""
 
     port: int
     pids: dict[str, int]
     arrived: Callable[[], int]
 
     async def rate(self) -> float:
-        """Runs per second of one round."""
+        """Return the runs per second of one round."""
         return await _rate(self.port, node_red.TOPIC, self.arrived)
 
 
 @asynccontextmanager
 async def _theirs() -> AsyncIterator[_Theirs | None]:
-    """None when Node-RED is not there."""
+    """Start Node-RED; yield None if it is not installed."""
     found = node_red.programs()
     if found is None:
         yield None
@@ -296,21 +296,21 @@ async def _theirs() -> AsyncIterator[_Theirs | None]:
 
 @dataclass
 class _Side:
-    """The rounds of one of the two that count."""
+    """The measured rounds of one side."""
 
     rates: list[float]
     costs: list[dict[str, float]]
-    """Seconds of processor time, by process."""
+    """Processor seconds by process, for each round."""
 
     @property
     def per_cpu(self) -> list[float]:
-        """Runs per second of processor time, of each round."""
+        """Return the runs per second of processor time of each round."""
         return [REPORTS / sum(cost.values()) for cost in self.costs]
 
-    def told(self) -> str:
-        """Microseconds of a run by process, with the sum first."""
+    def summary(self) -> str:
+        """Return microseconds per run: the sum and each process."""
         each = {
-            name: middle([cost[name] for cost in self.costs]) / REPORTS * 1e6
+            name: median_of([cost[name] for cost in self.costs]) / REPORTS * 1e6
             for name in self.costs[0]
         }
         parts = ", ".join(f"{name} {cost:.0f}" for name, cost in each.items())
@@ -318,7 +318,7 @@ class _Side:
 
 
 async def _measure() -> tuple[_Side, _Side | None, list[float]]:
-    """Run all rounds of both, the first of each does not count; then take our latencies."""
+    """Run all rounds of both, discard the first, and measure our latencies."""
     async with _theirs() as other, _ours() as own:
         rounds: list[list[tuple[float, dict[str, float]]]] = [[], []]
         for _ in range(ROUNDS + 1):
@@ -333,7 +333,7 @@ async def _measure() -> tuple[_Side, _Side | None, list[float]]:
 
 
 def _cost(flows: int) -> float:
-    """Microseconds in which an event finds the one flow that listens, among so many."""
+    """Return the µs in which an event finds the listening flow among `flows`."""
     index = ListenerIndex()
     for number in range(1, flows):
         key = f"direct.device.SN{number:06}."
@@ -349,43 +349,45 @@ def _cost(flows: int) -> float:
             if len(list(build_starts(index, change, 0))) != 1:
                 raise RuntimeError("the event did not find its flow")
         rounds.append((time.perf_counter() - started) / EVENTS * 1e6)
-    return middle(rounds)
+    return median_of(rounds)
 
 
 async def run() -> list[Row]:
-    """Measure all."""
+    """Run the benchmark."""
     ours, theirs, latencies = await _measure()
     p50, p99 = (latencies[int(len(latencies) * part)] for part in (0.5, 0.99))
     few, many = _cost(FEW), _cost(MANY)
     ratio = None
     if theirs is not None:
         pairs = zip(ours.per_cpu, theirs.per_cpu, strict=True)
-        ratio = middle([one / other for one, other in pairs])
-    cost = middle([1e6 / one for one in ours.per_cpu])
+        ratio = median_of([one / other for one, other in pairs])
+    cost = median_of([1e6 / one for one in ours.per_cpu])
     return [
         Row(
             "MQTT report → listener → choice → assigner, runs per second of processor time",
-            f"{middle(ours.per_cpu):,.0f}",
-            f"{middle(theirs.per_cpu):,.0f} Node-RED" if theirs else "no node-red or npm on PATH",
+            f"{median_of(ours.per_cpu):,.0f}",
+            f"{median_of(theirs.per_cpu):,.0f} Node-RED"
+            if theirs
+            else "no node-red or npm on PATH",
             ratio,
             f">= {BAR:.1f}",
             None if ratio is None else ratio >= BAR,
         ),
         Row(
             "such runs per second",
-            f"{middle(ours.rates):,.0f}",
-            f"{middle(theirs.rates):,.0f} Node-RED" if theirs else "",
+            f"{median_of(ours.rates):,.0f}",
+            f"{median_of(theirs.rates):,.0f} Node-RED" if theirs else "",
         ),
         Row(
             "processor time of a run, µs",
-            ours.told(),
-            theirs.told() if theirs else "",
+            ours.summary(),
+            theirs.summary() if theirs else "",
             None,
             f"<= {COST}",
             cost <= COST,
         ),
         Row(
-            f"MQTT report to assigned value, stored and told, {RATE} runs/s, ms",
+            f"MQTT report to assigned value, stored and results, {RATE} runs/s, ms",
             f"p50 {p50:.1f}, p99 {p99:.1f}",
         ),
         Row(

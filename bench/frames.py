@@ -1,8 +1,9 @@
-"""Uplinks of network servers: from `frames` calls, through codecs, into history.
+"""Benchmark of LoRaWAN uplinks, from `frames` calls through codecs to history.
 
-One `device` and one `device-ingest` process on two processors; calls of 500 frames, some at a time,
-in turn alone and beside a tenant whose codec loops. Then all are read again by another codec, alone
-and beside uplinks. And what one decode takes with the way there.
+One `device` and one `device-ingest` process on two processors handle concurrent calls of 500
+frames, alternately alone and next to a tenant whose codec loops. Then all frames are decoded again
+by another codec, alone and next to uplinks. Finally the time of a single decode is measured,
+including the exchange with the codec process.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from pymongo import MongoClient, WriteConcern
 
 from bench.ingest import DEVICES, FIRST_ID, TENANT, drained
 from bench.stack import Stack, ready, stack
-from bench.table import Row, middle
+from bench.table import Row, median_of
 from libs.common.bus import Bus, RpcClient
 from libs.common.clock import now_ms
 from libs.common.contracts.frames import MOST_FRAMES, DeviceFrame, Frame, Reception
@@ -34,13 +35,13 @@ from services.device.things.product_model import ProductCodec
 SERVER, MODEL, VERSION, LOOPING = "bench", "FRAMES", "v1.0", "looping"
 FRAMES, ROUNDS, AT_ONCE = 40_000, 5, 8
 UPLINKS, TICK = 1000, 0.1
-"""A second, while frames are read again; seconds between calls with some."""
+"""Uplinks per second during the re-decode job, and seconds between calls."""
 LATEST = 3.0
-"""Seconds that these may be late, and wait to be stored."""
+"""Tolerated delay of these uplinks, and of their storage, in seconds."""
 BAR, BAR_DECODE, BAR_AGAIN, BAR_COST = 8000, 50.0, 16_667, 60.0
-"""Ten million frames in ten minutes: so many a second, and so many µs of a processor for each."""
+"""Targets: uplinks/s, µs per decode, re-decoded frames/s (ten million in ten minutes), µs each."""
 KNOWN, IDLE = 3.0, 10.0
-"""Seconds after which all processes know a codec, and in which it is seen what else they do."""
+"""Seconds until all processes know a new codec, and seconds of the idle measurement."""
 SCRIPT = """
 function decodeUplink(input) {
   var bytes = input.bytes, data = {};
@@ -75,13 +76,13 @@ TSL: dict[str, Any] = {
 
 
 def codec_of(script: str) -> Codec:
-    """A codec of one script."""
+    """Return a codec with one script."""
     steps = find_entry_point({"script": ["decodeUplink"]}, DECODERS)
     return Codec(scripts={"script": script}, decoder=steps)
 
 
 def stored(codec: Codec) -> bytes:
-    """A codec as its product keeps it."""
+    """Return a codec as its product stores it."""
     kept = ProductCodec(
         version=codec.version, scripts=codec.scripts, decoder=codec.decoder, encoder=[], examples=[]
     )
@@ -89,7 +90,7 @@ def stored(codec: Codec) -> bytes:
 
 
 def payload(number: int) -> bytes:
-    """The bytes of frame `number`."""
+    """Return the bytes of frame `number`."""
     temperature = (200 + number % 100).to_bytes(2, "little")
     return b"\x01\x75\x63\x03\x67" + temperature + bytes([4, 0x68, number % 200, 6, 0, number % 2])
 
@@ -97,7 +98,7 @@ def payload(number: int) -> bytes:
 def prepare(
     database: Any, tenant: str, first: int, devices: int, script: str, model: str = MODEL
 ) -> None:
-    """Write a product with its codec, and its devices."""
+    """Write a product with its codec and devices."""
     name = tenant if model == MODEL else f"{tenant}-{model}-"
     product = {"tenant": tenant, "model": model}
     document = msgspec.json.encode(to_wire(parse_document(TSL)))
@@ -137,10 +138,12 @@ def prepare(
     )
 
 
-def told(tenant: str, numbers: range, devices: int, data: bytes | None = None) -> list[DeviceFrame]:
-    """Frames of devices in turn."""
+def make_frames(
+    tenant: str, numbers: range, devices: int, data: bytes | None = None
+) -> list[DeviceFrame]:
+    """Return frames, alternating between the devices."""
     ts = now_ms()
-    heard = [Reception(gateway="24e124fffef01234", rssi=-91, snr=7.5)]
+    gateways = [Reception(gateway="24e124fffef01234", rssi=-91, snr=7.5)]
     return [
         DeviceFrame(
             tenant=tenant,
@@ -153,7 +156,7 @@ def told(tenant: str, numbers: range, devices: int, data: bytes | None = None) -
                 ts=ts,
                 data_rate="SF7BW125",
                 frequency=868_100_000,
-                gateways=heard,
+                gateways=gateways,
             ),
         )
         for number in numbers
@@ -161,25 +164,25 @@ def told(tenant: str, numbers: range, devices: int, data: bytes | None = None) -
 
 
 def calls(first: int) -> Iterator[list[DeviceFrame]]:
-    """A round's calls."""
+    """Yield the calls of a round."""
     for start in range(first, first + FRAMES, MOST_FRAMES):
-        yield told(TENANT, range(start, start + MOST_FRAMES), DEVICES)
+        yield make_frames(TENANT, range(start, start + MOST_FRAMES), DEVICES)
 
 
-async def one_round(bus: Bus, database: Any, number: int) -> float:
-    """Frames per second of a round, until all are in history."""
+async def run_round(bus: Bus, database: Any, number: int) -> float:
+    """Return the frames per second of a round, until all are in the history."""
     things = IntegrationThings(RpcClient(bus), SERVER)
     waiting = list(calls(number * FRAMES))
     before = database.frames.estimated_document_count()
     started = time.perf_counter()
 
-    async def tell() -> None:
+    async def send() -> None:
         while waiting:
             answer = await things.frames(waiting.pop(0))
             if answer.refused:
                 raise RuntimeError(answer.refused[0].reason)
 
-    await asyncio.gather(*(tell() for _ in range(AT_ONCE)))
+    await asyncio.gather(*(send() for _ in range(AT_ONCE)))
     await drained(bus)
     rate = FRAMES / (time.perf_counter() - started)
     kept = database.frames.count_documents({"c": {"$exists": True}}) - before
@@ -188,10 +191,11 @@ async def one_round(bus: Bus, database: Any, number: int) -> float:
     return rate
 
 
-async def read_again(servers: Stack, database: Any, places: int) -> tuple[float, float]:
-    """Frames per second that a mended codec reads otherwise, and seconds of processor for each.
+async def redecode(servers: Stack, database: Any, places: int) -> tuple[float, float]:
+    """Measure a re-decode job that changes all frames.
 
-    What the processors do beside it is taken off. The codec gives as many decimal `places`.
+    Returns frames per second and processor seconds per frame, without the idle consumption.
+    `places` is the number of decimal places that the new codec produces.
     """
     script = SCRIPT.replace("/ 10;", f"/ {10**places};")
     codec, product = codec_of(script), {"tenant": TENANT, "model": MODEL}
@@ -220,25 +224,25 @@ async def read_again(servers: Stack, database: Any, places: int) -> tuple[float,
     return done["changed"] / seconds, cost / done["changed"]
 
 
-async def steady(bus: Bus, tenant: str, first: int, devices: int, some: int) -> None:
-    """Frames of devices in turn, `some` every `TICK`, for ever."""
+async def send_steadily(bus: Bus, tenant: str, first: int, devices: int, count: int) -> None:
+    """Send frames, `count` every `TICK`, forever."""
     things = IntegrationThings(RpcClient(bus), SERVER)
     started = time.monotonic()
     for turn in itertools.count():
-        number = first + turn * some
-        answer = await things.frames(told(tenant, range(number, number + some), devices))
+        number = first + turn * count
+        answer = await things.frames(make_frames(tenant, range(number, number + count), devices))
         if answer.refused:
             raise RuntimeError(answer.refused[0].reason)
         late = time.monotonic() - started - (turn + 1) * TICK
         if late > LATEST:
-            raise RuntimeError(f"frames are told {late:.1f} s late")
+            raise RuntimeError(f"frames are sent {late:.1f} s late")
         await asyncio.sleep(max(0, -late))
 
 
 @contextlib.asynccontextmanager
-async def beside(bus: Bus, work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Let something go on meanwhile; raise what it raises."""
-    task = asyncio.ensure_future(work)
+async def run_alongside(bus: Bus, job: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run `job` during the block; raise its errors."""
+    task = asyncio.ensure_future(job)
     try:
         yield
     finally:
@@ -251,7 +255,7 @@ async def beside(bus: Bus, work: Coroutine[Any, Any, None]) -> AsyncIterator[Non
 
 
 async def decode() -> float:
-    """The median of what a decode takes, µs, with the way to the process and back."""
+    """Return the median time of a decode in µs, including the codec process."""
     codec = codec_of(SCRIPT)
     some = [Call("decode", payload(number), 85, now_ms()) for number in range(MOST_FRAMES)]
     taken = []
@@ -260,7 +264,7 @@ async def decode() -> float:
             started = time.perf_counter()
             await workers.run(TENANT, codec, some)
             taken.append((time.perf_counter() - started) / MOST_FRAMES * 1e6)
-    return middle(taken)
+    return median_of(taken)
 
 
 async def measure(servers: Stack) -> list[Row]:
@@ -273,25 +277,25 @@ async def measure(servers: Stack) -> list[Row]:
     prepare(database, TENANT, FIRST_ID, DEVICES, SCRIPT)
     prepare(database, LOOPING, FIRST_ID + DEVICES, 1, LOOP)
     bus = await Bus.connect(servers.nats_url, name="bench")
-    await one_round(bus, database, 0)
+    await run_round(bus, database, 0)
     alone, looped = [], []
     for number in range(1, 2 * ROUNDS, 2):
-        alone.append(await one_round(bus, database, number))
-        async with beside(bus, steady(bus, LOOPING, number * FRAMES, 1, 1)):
-            looped.append(await one_round(bus, database, number + 1))
-    again, cost = await read_again(servers, database, 2)
+        alone.append(await run_round(bus, database, number))
+        async with run_alongside(bus, send_steadily(bus, LOOPING, number * FRAMES, 1, 1)):
+            looped.append(await run_round(bus, database, number + 1))
+    again, cost = await redecode(servers, database, 2)
     first = (2 * ROUNDS + 1) * FRAMES
-    async with beside(bus, steady(bus, TENANT, first, DEVICES, int(UPLINKS * TICK))):
-        busy, busy_cost = await read_again(servers, database, 3)
+    async with run_alongside(bus, send_steadily(bus, TENANT, first, DEVICES, int(UPLINKS * TICK))):
+        busy, busy_cost = await redecode(servers, database, 3)
     await bus.drain()
     client.close()
     return [
-        _row("frames: decoded uplinks/s into history", middle(alone), BAR),
-        _row("frames: the same beside a codec that loops", middle(looped), BAR),
+        _row("frames: decoded uplinks/s into history", median_of(alone), BAR),
+        _row("frames: the same run_alongside a codec that loops", median_of(looped), BAR),
         _row("frames: read again and written otherwise, frames/s", again, BAR_AGAIN),
-        _row(f"frames: the same beside {UPLINKS:,} uplinks/s", busy, BAR_AGAIN),
+        _row(f"frames: the same run_alongside {UPLINKS:,} uplinks/s", busy, BAR_AGAIN),
         _cost("frames: one that is read again, processor time of all processes", cost),
-        _cost(f"frames: the same beside {UPLINKS:,} uplinks/s", busy_cost),
+        _cost(f"frames: the same run_alongside {UPLINKS:,} uplinks/s", busy_cost),
     ]
 
 
@@ -305,7 +309,7 @@ def _cost(name: str, seconds: float) -> Row:
 
 
 async def run() -> list[Row]:
-    """The rows of frames."""
+    """Run the benchmark."""
     taken = await decode()
     name = f"frames: a decode in batches of {MOST_FRAMES}, median"
     async with stack() as servers:

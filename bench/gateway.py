@@ -1,11 +1,10 @@
-"""An authenticated GET through the gateway, against nginx `auth_request` + `proxy_pass`.
+"""Benchmark of an authenticated GET through the gateway, against nginx.
 
-Both stand in front of the same service process, and check the token by the same code: nginx
-asks an endpoint made of `TokenReader` and `HeaderSigner`, served as our services
-are. The gateway is one process, as `thingway up` starts it, and nginx has a worker for each
-core: for each the better choice on two cores, where the service itself takes one. Rounds
-alternate, connections are kept alive everywhere, the median of the ratios counts.
-`python -m bench.gateway device` and `... tokens` are the two services.
+Both use the same service process and check the token with the same code: nginx calls an endpoint
+that uses `TokenReader` and `HeaderSigner` (`auth_request`). The gateway is one process, and nginx
+has a worker per core: the better choice for each on two cores, one of which the service needs.
+Rounds alternate, connections are persistent, and the median of the ratios counts. `python -m
+bench.gateway device` and `... tokens` run the two services.
 """
 
 import asyncio
@@ -24,7 +23,7 @@ from litestar import Request, Response, get
 from litestar.params import FromPath
 
 from bench.stack import ROOT, ready
-from bench.table import Row, middle
+from bench.table import Row, median_of
 from deploy.local import programs
 from deploy.platform import ports, redis_server
 from libs.common.http import Service, create_app, ok, run_service, serve
@@ -95,16 +94,16 @@ http {{
 
 
 class Load(NamedTuple):
-    """What one round measured."""
+    """Result of a round."""
 
     rate: float
     """Requests per second."""
     p99: float
-    """Milliseconds."""
+    """p99 latency in ms."""
 
 
 async def run() -> list[Row]:
-    """Measure; the row says so when nginx or wrk is missing."""
+    """Run the benchmark; without nginx or wrk, return a row that says so."""
     missing = [program for program in ("nginx", "wrk") if shutil.which(program) is None]
     if missing:
         return [Row(NAME, f"not measured: no {' and no '.join(missing)} on PATH")]
@@ -119,20 +118,20 @@ async def run() -> list[Row]:
 
 
 def _rows(rounds: list[tuple[Load, Load]]) -> Iterator[Row]:
-    rate = middle([ours.rate / theirs.rate for ours, theirs in rounds])
-    p99 = middle([ours.p99 / theirs.p99 for ours, theirs in rounds])
+    rate = median_of([ours.rate / theirs.rate for ours, theirs in rounds])
+    p99 = median_of([ours.p99 / theirs.p99 for ours, theirs in rounds])
     yield Row(
         f"{NAME}, requests/s",
-        f"{middle([ours.rate for ours, _ in rounds]):,.0f}",
-        f"{middle([theirs.rate for _, theirs in rounds]):,.0f}",
+        f"{median_of([ours.rate for ours, _ in rounds]):,.0f}",
+        f"{median_of([theirs.rate for _, theirs in rounds]):,.0f}",
         rate,
         f">= {BAR}",
         rate >= BAR,
     )
     yield Row(
         f"{NAME}, p99 in ms",
-        f"{middle([ours.p99 for ours, _ in rounds]):.1f}",
-        f"{middle([theirs.p99 for _, theirs in rounds]):.1f}",
+        f"{median_of([ours.p99 for ours, _ in rounds]):.1f}",
+        f"{median_of([theirs.p99 for _, theirs in rounds]):.1f}",
         p99,
         "<= 1.0",
         p99 <= 1.0,
@@ -140,7 +139,7 @@ def _rows(rounds: list[tuple[Load, Load]]) -> Iterator[Row]:
 
 
 async def _start(directory: Path, cleanup: contextlib.ExitStack) -> tuple[str, str, str]:
-    """Start everything; return the two addresses and a token."""
+    """Start all processes; return the two URLs and a token."""
     redis, device, tokens, gateway, nginx = (ports.choose_free() for _ in range(5))
     redis_url = f"redis://127.0.0.1:{redis}/0"
     private, public = generate_keys()
@@ -187,7 +186,7 @@ async def _start(directory: Path, cleanup: contextlib.ExitStack) -> tuple[str, s
 
 
 async def _load(url: str, token: str, seconds: int = SECONDS) -> Load:
-    """One round of wrk; raises when an answer was not a success."""
+    """Run wrk once; raise if a response is not successful."""
     process = await asyncio.create_subprocess_exec(
         *("wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "--latency"),
         *("-H", f"Authorization: Bearer {token}", url),
@@ -202,7 +201,7 @@ async def _load(url: str, token: str, seconds: int = SECONDS) -> Load:
 
 
 async def serve_role(role: str) -> None:
-    """Serve the device record, or the token check that nginx asks."""
+    """Serve the device record, or the token check for nginx."""
     settings = load(GatewaySettings)
     signer = HeaderSigner(settings.internal_private_key)
     tokens = TokenReader(connect_redis(settings.redis_url))

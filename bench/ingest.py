@@ -1,8 +1,8 @@
-"""Ingest against bare `insert_many` of the same history documents.
+"""Benchmark of ingest, against bare `insert_many` of the same history documents.
 
-One `device-ingest` process takes reports of 2,000 devices from `UPLINK` to stored, latest
-values, an acknowledged event per report, and acknowledged. Rounds alternate with the bare
-insertion into a clustered collection of its own; the median of the ratios counts.
+One `device-ingest` process takes reports of 2,000 devices from `UPLINK`, stores them and the latest
+values, publishes an event per report, and acknowledges them. Rounds alternate with the bare
+insertion into a separate clustered collection; the median of the ratios counts.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ import msgspec
 from pymongo import MongoClient, WriteConcern
 
 from bench.stack import Stack, ready, stack
-from bench.table import Row, middle
+from bench.table import Row, median_of
 from libs.common.bus import EVENTS, UPLINK, Bus, OutgoingMessage
 from libs.common.clock import now_ms
 from libs.common.tsl import parse_document, to_wire
@@ -42,7 +42,7 @@ TSL: dict[str, Any] = {
 
 
 def properties(number: int) -> dict[str, Any]:
-    """What report `number` holds."""
+    """Return the values of report `number`."""
     return {
         "temperature": 20 + number % 100 / 10,
         "humidity": 40.0 + number % 50,
@@ -77,14 +77,14 @@ def prepare(database: Any) -> None:
 
 
 def encoded(ts: int) -> Iterator[bytes]:
-    """A round's reports, those of all devices in turn."""
+    """Yield the reports of a round, alternating between the devices."""
     encoder = msgspec.json.Encoder()
     for number in range(REPORTS):
         yield encoder.encode({"ts": ts + number // DEVICES, "properties": properties(number)})
 
 
 async def fill(bus: Bus, ts: int) -> None:
-    """Put a round's reports on `UPLINK`."""
+    """Publish the reports of a round to `UPLINK`."""
     await bus.publish(
         [
             OutgoingMessage(f"thing.BENCH{number % DEVICES}.up.report", body)
@@ -94,13 +94,13 @@ async def fill(bus: Bus, ts: int) -> None:
 
 
 async def drained(bus: Bus) -> None:
-    """Wait until nothing is left on `UPLINK`."""
+    """Wait until `UPLINK` is empty."""
     while (await bus.js.stream_info(UPLINK)).state.messages:
         await asyncio.sleep(0.01)
 
 
 def insert_bare(database: Any, round_number: int, ts: int) -> float:
-    """Insert the same history documents with the driver alone; return documents per second."""
+    """Insert the same documents with the driver alone; return documents per second."""
     name = f"bare_{round_number}"
     database.create_collection(name, clusteredIndex={"key": {"_id": 1}, "unique": True})
     documents = [
@@ -134,20 +134,20 @@ async def measure(servers: Stack) -> Row:
         child.send_signal(signal.SIGCONT)
         await drained(bus)
         rate = REPORTS / (time.perf_counter() - started)
-        said = (await bus.js.stream_info(EVENTS)).state.messages - events
-        if said != REPORTS:
-            raise RuntimeError(f"{said} events for {REPORTS} reports")
+        published = (await bus.js.stream_info(EVENTS)).state.messages - events
+        if published != REPORTS:
+            raise RuntimeError(f"{published} events for {REPORTS} reports")
         plain = await asyncio.to_thread(insert_bare, database, number, ts)
         if number:
             ours.append(rate)
             bare.append(plain)
     await bus.drain()
     client.close()
-    ratio = middle([one / other for one, other in zip(ours, bare, strict=True)])
+    ratio = median_of([our / their for our, their in zip(ours, bare, strict=True)])
     return Row(
         "ingest: reports/s, one process",
-        f"{middle(ours):,.0f}",
-        f"{middle(bare):,.0f} insert_many",
+        f"{median_of(ours):,.0f}",
+        f"{median_of(bare):,.0f} insert_many",
         ratio,
         f">= {BAR:.2f}",
         ratio >= BAR,
@@ -155,7 +155,7 @@ async def measure(servers: Stack) -> Row:
 
 
 async def run() -> list[Row]:
-    """The rows of ingest."""
+    """Run the benchmark."""
     async with stack() as servers:
         return [await measure(servers)]
 

@@ -1,9 +1,8 @@
-"""Live updates: from an MQTT publish to a push, and what an idle socket costs.
+"""Benchmark of live updates: latency of pushes, and memory of idle sockets.
 
-The whole platform runs as `thingway up` starts it; 100 devices report ten times a second
-each. Each of 100 sockets at the gateway hears of one of them; then each of 100 pages over MQTT
-hears the ids of all. Publishers and readers live in processes of their own, so that neither waits
-for the other.
+The whole platform runs as with `thingway up`; 100 devices report ten times a second each. Each of
+100 sockets at the gateway subscribes to one of them; then each of 100 pages over MQTT gets the ids
+of all. Publishers and readers run in separate processes, so that neither waits for the other.
 """
 
 import asyncio
@@ -30,15 +29,15 @@ from libs.common.mqtt import encode_packet
 
 DEVICES = 100
 RATE = 10
-"""Reports of one device in a second."""
+"""Reports per second and device."""
 WARM, MEASURED = 3, 15
-"""Seconds."""
+"""Seconds of warm-up and of measurement."""
 IDLE = min(5000, open_files() // 20)
 LIMITS = json.dumps({"websockets": 2 * IDLE, "eachWebsockets": 2 * IDLE})
 ADDRESSES = 10
-"""That they come from: one may have an eighth of the pages of a gateway."""
+"""Client addresses; each may have an eighth of a gateway's pages."""
 OPENING = 50
-"""Sockets that are opened at a time."""
+"""Sockets opened concurrently."""
 LATENCY_BAR = 50.0
 MEMORY_BAR = 40.0
 PRODUCT = {
@@ -92,7 +91,7 @@ async def _devices(ready: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _publish(host: str, port: int, devices: list[tuple[str, str]], seconds: float) -> None:
-    """Report the time at which it is reported, each device at its own moments."""
+    """Report the current time, each device at its own offsets."""
 
     async def report(number: int, sn: str, key: str) -> None:
         async with aiomqtt.Client(host, port, username=sn, password=key) as client:
@@ -111,12 +110,12 @@ def _publish(host: str, port: int, devices: list[tuple[str, str]], seconds: floa
 
 
 async def _latencies(ready: dict[str, Any], token: str) -> list[float]:
-    """Milliseconds from each report to its push."""
+    """Return the ms from each report to its push, sorted."""
     devices = await _devices(ready)
     host, _, port = ready["mqtt_url"].removeprefix("mqtt://").partition(":")
     found: list[float] = []
 
-    async def hear(sn: str) -> None:
+    async def receive(sn: str) -> None:
         key = f"direct.device.{sn}.at"
         header = {"Authorization": f"Bearer {token}"}
         async with connect(_url(ready), additional_headers=header, compression=None) as socket:
@@ -127,7 +126,7 @@ async def _latencies(ready: dict[str, Any], token: str) -> list[float]:
                 sent = json.loads(frame)["payload"]["values"][key]["value"]
                 found.append((now - sent) * 1000)
 
-    listening = [asyncio.ensure_future(hear(sn)) for sn, _ in devices]
+    listening = [asyncio.ensure_future(receive(sn)) for sn, _ in devices]
     publisher = multiprocessing.get_context("spawn").Process(
         target=_publish, args=(host, int(port), devices, WARM + MEASURED), daemon=True
     )
@@ -142,7 +141,7 @@ async def _latencies(ready: dict[str, Any], token: str) -> list[float]:
 
 
 async def _page(ready: dict[str, Any], token: str) -> tuple[str, str]:
-    """User name and password of a page."""
+    """Return user name and password of a page."""
     header = {"Authorization": f"Bearer {token}"}
     async with (
         aiohttp.ClientSession(ready["base_url"], headers=header) as session,
@@ -153,10 +152,10 @@ async def _page(ready: dict[str, Any], token: str) -> tuple[str, str]:
 
 
 async def _page_latencies(ready: dict[str, Any], token: str) -> list[float]:
-    """Milliseconds from a report to the message that names what changed, one at a time.
+    """Return the ms from a report to the MQTT message with the changed id, sorted.
 
-    A message has no values: one device reports, the next does when the page has heard, while the
-    others report as in the measurement above.
+    Messages contain no values. Therefore one device reports when the page has received the previous
+    message, while the others report as in the measurement above.
     """
     devices = await _devices(ready)
     host, _, port = ready["mqtt_url"].removeprefix("mqtt://").partition(":")
@@ -205,7 +204,7 @@ async def _entity_id(ready: dict[str, Any], token: str, sn: str) -> str:
 async def _idle_pages(
     platform: Platform, held: list[ClientConnection], token: str
 ) -> tuple[float, float]:
-    """KiB that one idle page costs `management` and the gateway."""
+    """Return the KiB that an idle page costs `management` and the gateway."""
     username, password = await _page(platform.ready, token)
     text = [one.encode() for one in ("bench", username, password)]
     body = b"\x00\x04MQTT\x04\xc2\x00\x00"
@@ -217,7 +216,7 @@ async def _idle_pages(
 async def _idle_sockets(
     platform: Platform, held: list[ClientConnection], token: str
 ) -> tuple[float, float]:
-    """The same of a socket of the specification."""
+    """Return the KiB that an idle WebSocket costs `management` and the gateway."""
     said = {"event_type": "Exchange", "payload": {"entity_key": ["direct.device.X.t"]}}
     header = {"Authorization": f"Bearer {token}"}
     text, url = json.dumps(said), _url(platform.ready)
@@ -227,7 +226,7 @@ async def _idle_sockets(
 async def _idle(
     platform: Platform, held: list[ClientConnection], said: str | bytes, url: str, **options: Any
 ) -> tuple[float, float]:
-    """What each of the sockets costs that are `held` afterwards: freed memory would serve again."""
+    """Return the KiB per socket; `held` keeps sockets open, as freed memory is reused."""
     before = platform.memory()
     sockets = []
     for _ in range(IDLE // OPENING):
@@ -255,7 +254,7 @@ async def _idle(
 
 
 async def run() -> list[Row]:
-    """Measure both."""
+    """Run the benchmark."""
     directory = Path(tempfile.mkdtemp(prefix="thingway-bench-"))
     platform = Platform(directory, THINGWAY_TENANT_LIMITS=LIMITS)
     try:

@@ -1,7 +1,7 @@
-"""Node-RED running in → switch → change → store → out, fed over MQTT.
+"""Node-RED with the flow in → switch → change → store → out, fed over MQTT.
 
-`store` writes what Thingway writes of such a run: its log, the reported and the assigned value into
-history and as the latest, each with a majority's word. The event is what `out` publishes.
+`store` writes the same data as a Thingway run: the log, the reported and the assigned value in the
+history and as latest values, each with majority write concern. `out` publishes the event.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from paho.mqtt.enums import CallbackAPIVersion
 from bench.stack import Stack
 
 TOPIC = "bench/in"
-"""What the flow listens to."""
+"""Input topic of the flow."""
 MONGODB = "mongodb@6"
-"""The driver, as npm names it."""
+"""npm package of the driver."""
 _STORE = """
 const {runs, history, latest} = global.get("stores");
 const at = new Date(), reported = msg.reported, assigned = msg.payload;
@@ -53,25 +53,29 @@ def _flow(port: int) -> list[dict[str, Any]]:
         {"t": "set", "p": "topic", "pt": "msg", "to": "bench/out", "tot": "str"},
     ]
     broker = {"broker": "127.0.0.1", "port": port, "protocolVersion": "4", "autoConnect": True}
-    place = {"z": "tab", "x": 1, "y": 1}  # a node without one would be taken for settings
-    mqtt = {**place, "broker": "broker", "qos": "1"}
+    position = {
+        "z": "tab",
+        "x": 1,
+        "y": 1,
+    }  # Node-RED treats a node without coordinates as settings
+    mqtt = {**position, "broker": "broker", "qos": "1"}
     above = {"property": value, "rules": [{"t": "gt", "v": "0", "vt": "num"}], "outputs": 1}
     return [
         {"id": "tab", "type": "tab", "label": "bench"},
         {"id": "broker", "type": "mqtt-broker", "cleansession": True, "keepalive": "60", **broker},
         {"id": "in", "type": "mqtt in", "topic": TOPIC, "datatype": "json", **mqtt,
          "wires": [["switch"]]},
-        {"id": "switch", "type": "switch", **place, "propertyType": "msg", **above,
+        {"id": "switch", "type": "switch", **position, "propertyType": "msg", **above,
          "checkall": "true", "wires": [["change"]]},
-        {"id": "change", "type": "change", **place, "rules": rules, "wires": [["store"]]},
-        {"id": "store", "type": "function", **place, "func": _STORE, "outputs": 1,
+        {"id": "change", "type": "change", **position, "rules": rules, "wires": [["store"]]},
+        {"id": "store", "type": "function", **position, "func": _STORE, "outputs": 1,
          "wires": [["out"]]},
         {"id": "out", "type": "mqtt out", "topic": "", "retain": "", **mqtt, "wires": []},
     ]  # fmt: skip
 
 
 def programs() -> tuple[str, str] | None:
-    """`node-red` and `npm` on PATH, when both are."""
+    """Return the paths of `node-red` and `npm`; None unless both are on PATH."""
     node_red, npm = shutil.which("node-red"), shutil.which("npm")
     return (node_red, npm) if node_red and npm else None
 
@@ -80,7 +84,7 @@ def programs() -> tuple[str, str] | None:
 async def running(
     servers: Stack, node_red: str, npm: str
 ) -> AsyncIterator[tuple[int, Callable[[], int]]]:
-    """Node-RED with the flow: its process, and a call that tells how many messages came through."""
+    """Run Node-RED with the flow; yield its pid and a counter of output messages."""
     folder: Path = servers.directory / "node-red"
     folder.mkdir()
     install = [npm, "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder)]

@@ -1,8 +1,8 @@
-"""Two partitions on two ingest processes against `UPLINK` on one.
+"""Benchmark of two partitions on two ingest processes, against one on one.
 
-Where the machine has fewer than eight processors each ingest process gets a share of one (a control
-group): servers and processes would take it from each other otherwise, and what is measured is
-whether the second process finds its work waiting, not how many processors there are.
+On machines with fewer than eight processors, each ingest process gets a share of one (a control
+group). Otherwise servers and processes would compete for processors, while the benchmark measures
+whether the second process adds throughput.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from pymongo import MongoClient
 
 from bench.ingest import DEVICES, encoded, prepare
 from bench.stack import Stack, ready, stack
-from bench.table import Row, middle
+from bench.table import Row, median_of
 from libs.common.bus import UPLINK, Bus, OutgoingMessage
 from libs.common.bus.streams import PARTITIONS
 from libs.common.bus.subjects import partitioned, up
@@ -27,18 +27,18 @@ from libs.common.clock import now_ms
 
 REPORTS, ROUNDS, BAR = 20_000, 3, 1.7
 BATCH = 500
-"""Messages of a batch: few, so that none is without work while another has the last ones."""
+"""Messages per batch: few, so that no process idles while another has the last ones."""
 ENOUGH = 8
-"""Processors from which on nobody is held back."""
+"""Number of processors that needs no control groups."""
 SHARE = 0.1
 PERIOD = 20_000
-"""Microseconds."""
+"""Scheduling period in µs."""
 GROUPS = Path("/sys/fs/cgroup")
 
 
 @contextlib.contextmanager
-def held_back(pids: list[int]) -> Iterator[None]:
-    """Give each process `SHARE` of a processor; raises `OSError` where that is not allowed."""
+def limited_processes(pids: list[int]) -> Iterator[None]:
+    """Give each process `SHARE` of a processor; raise `OSError` if not permitted."""
     groups = []
     try:
         for pid in pids:
@@ -62,7 +62,7 @@ def held_back(pids: list[int]) -> Iterator[None]:
 
 
 async def rate(servers: Stack, partitions: int) -> float:
-    """Reports per second of as many processes as partitions, the median of `ROUNDS`."""
+    """Return the median reports per second of one process per partition."""
     given = {"THINGWAY_UPLINK_PARTITIONS": str(partitions), "THINGWAY_INGEST_BATCH": str(BATCH)}
     started = [servers.start("services.device.ingest_main", **given) for _ in range(partitions)]
     children = [child for child, _ in started]
@@ -70,18 +70,18 @@ async def rate(servers: Stack, partitions: int) -> float:
         await ready(port)
     bus = await Bus.connect(servers.nats_url, name="bench")
     try:
-        with held_back([one.pid for one in children] if needs_shares() else []):
+        with limited_processes([one.pid for one in children] if needs_shares() else []):
             rates = [await _round(bus, children, partitions) for _ in range(ROUNDS + 1)]
     finally:
         await bus.drain()
         for child in children:
             child.terminate()
             await asyncio.to_thread(child.wait)
-    return middle(rates[1:])
+    return median_of(rates[1:])
 
 
 def needs_shares() -> bool:
-    """Whether the processors are too few for all."""
+    """Return whether there are too few processors for all processes."""
     return (os.cpu_count() or 1) < ENOUGH
 
 
@@ -112,10 +112,10 @@ def _subject(device: int, partitions: int) -> str:
 
 
 async def measure(servers: Stack) -> Row:
-    """Compare."""
+    """Compare one partition with two."""
     client: MongoClient[dict[str, object]] = MongoClient(servers.mongo_url)
     child, port = servers.start("services.device.ingest_main")
-    await ready(port)  # it makes the indexes
+    await ready(port)  # creates the indexes
     child.terminate()
     await asyncio.to_thread(child.wait)
     prepare(client["bench"])
@@ -133,6 +133,6 @@ async def measure(servers: Stack) -> Row:
 
 
 async def run() -> list[Row]:
-    """Start the servers, measure, end them."""
+    """Start the servers, measure, stop them."""
     async with stack() as servers:
         return [await measure(servers)]

@@ -1,8 +1,7 @@
-"""The whole platform as `thingway up` starts it: time to ready, memory, HTTP reports, history.
+"""Benchmark of the platform: start time, memory, HTTP reports, history pages.
 
-A page of history is compared with the same query by the driver, in turn, and read again
-from a history ten times as long. Both sides are clients that block, and light ones: see
-`bench.client`.
+A history page is compared with the same query by the driver, alternately, and with a page of a
+history ten times as long. Both clients are blocking and minimal (`bench.client`).
 """
 
 import asyncio
@@ -24,7 +23,7 @@ from pymongo import MongoClient, WriteConcern
 
 from bench.client import Client
 from bench.stack import ROOT
-from bench.table import Row, middle
+from bench.table import Row, median_of
 from deploy.platform import ports
 from libs.common.clock import now_ms
 from libs.common.store.mongo import CLUSTERED
@@ -50,7 +49,7 @@ class Platform:
         nats = ports.choose_free()
         self.nats_url = f"nats://127.0.0.1:{nats}"
         command = [str(Path(sys.executable).with_name("thingway")), "up", "--data", str(directory)]
-        doors = [
+        listeners = [
             "--port",
             str(self.port),
             "--mqtt-port",
@@ -60,7 +59,7 @@ class Platform:
         ]
         self.started = time.perf_counter()
         self.process = subprocess.Popen(
-            [*command, *doors],
+            [*command, *listeners],
             cwd=ROOT,
             env={
                 **os.environ,
@@ -85,21 +84,21 @@ class Platform:
         self.state: dict[str, Any] = msgspec.json.decode((directory / "state.json").read_bytes())
 
     def stop(self) -> None:
-        """End it."""
+        """Stop it."""
         self.process.send_signal(signal.SIGTERM)
         self.process.wait()
 
     def memory(self) -> dict[str, float]:
-        """Proportional memory of each process in MiB."""
+        """Return the proportional memory of each process in MiB."""
         return self.memory_of(self.ready["pids"])
 
     @staticmethod
     def memory_of(pids: dict[str, int]) -> dict[str, float]:
-        """The same, of processes that have been started again."""
+        """Return the proportional memory of the given processes in MiB."""
         return {name: _pss(pid) for name, pid in pids.items()}
 
     def database(self) -> Any:
-        """The device service's database, as the administrator."""
+        """Return the device service's database, as administrator."""
         password = self.state["secrets"]["mongo.admin"]
         port = self.state["ports"]["mongod"]
         url = f"mongodb://admin:{password}@127.0.0.1:{port}/?directConnection=true"
@@ -114,7 +113,7 @@ def _pss(pid: int) -> float:
 
 
 def http_reports(platform: Platform) -> list[Row]:
-    """One report per request through the gateway, with wrk."""
+    """Measure one report per request through the gateway with wrk."""
     if shutil.which("wrk") is None:
         return [Row("HTTP reports, one per request", "not measured: no wrk on PATH")]
     device = platform.ready["device"]
@@ -137,14 +136,14 @@ def http_reports(platform: Platform) -> list[Row]:
 
 
 class Histories:
-    """A device with a history that is written past the platform, and read through it."""
+    """A device whose history is written to the database and read through the API."""
 
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
         self._database = platform.database()
 
     async def rows(self) -> list[Row]:
-        """Compare with the driver, short and long."""
+        """Compare with the driver, with a short and a long history."""
         base = self._platform.ready["base_url"]
         async with aiohttp.ClientSession(base) as http:
             token = await self._token(http)
@@ -157,21 +156,21 @@ class Histories:
                 long.append(self._page(client, long_id))
                 driver.append(self._query(long_id))
                 short.append(self._page(client, short_id))
-        ratio = middle([one / other for one, other in zip(long, driver, strict=True)])
-        growth = middle(long) / middle(short)
+        ratio = median_of([one / other for one, other in zip(long, driver, strict=True)])
+        growth = median_of(long) / median_of(short)
         return [
             Row(
                 f"history page of {PAGE} of {LONG:,}, ms",
-                f"{middle(long) * 1000:.2f}",
-                f"{middle(driver) * 1000:.2f} driver",
+                f"{median_of(long) * 1000:.2f}",
+                f"{median_of(driver) * 1000:.2f} driver",
                 ratio,
                 "<= 3.0",
                 ratio <= 3.0,
             ),
             Row(
                 "the same, history ten times as long",
-                f"{middle(long) * 1000:.2f}",
-                f"{middle(short) * 1000:.2f} of {SHORT:,}",
+                f"{median_of(long) * 1000:.2f}",
+                f"{median_of(short) * 1000:.2f} of {SHORT:,}",
                 growth,
                 "<= 1.3",
                 growth <= 1.3,
@@ -228,7 +227,7 @@ class Histories:
 
 
 async def run() -> list[Row]:
-    """All rows of the running platform."""
+    """Run the benchmark."""
     directory = Path(tempfile.mkdtemp(prefix="thingway-bench-"))
     platform = Platform(directory)
     try:

@@ -1,9 +1,9 @@
-"""The whole platform with 1,000,000 registered devices, 10,000 of them connected over MQTT.
+"""Benchmark of 1,000,000 registered devices, 10,000 of them connected.
 
-Devices are written past the platform, with credentials for those that connect. Then each part
-is killed while `SWAPPED` devices leave and as many others come, and the time until the states
-of all devices are right again is taken; keys are rotated until their connections close; devices
-are listed and searched; ten devices report as they did before the others were there.
+Devices are written to the database, with credentials for those that connect. Then each process is
+killed while `SWAPPED` devices disconnect and as many others connect, and the time until all device
+states are correct again is measured. Keys are rotated until their connections close; devices are
+listed and searched; ten devices report as before.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from bench.crowd import Device, key_of, sn_of
 from bench.ingest import MODEL, TSL, VERSION, drained, properties
 from bench.platform import Platform
 from bench.stack import ROOT
-from bench.table import Row, middle
+from bench.table import Row, median_of
 from libs.common.bus import Bus, OutgoingMessage, RpcClient
 from libs.common.clock import now_ms
 from libs.common.contracts.auth import DeviceCredentials, DeviceRef
@@ -43,14 +43,14 @@ SEARCHES = 40
 GATEWAY_TIMEOUT = 504
 KILLED = ("nats", "device", "device-ingest", "mongod", "auth", "gateway")
 PATIENCE = 120.0
-"""Seconds after which something that is not right is given up."""
+"""Timeout of each measurement in seconds."""
 TENANT = "default"
 
 Json = dict[str, Any]
 
 
 class Scale:
-    """The running platform, and what is measured on it."""
+    """The running platform and its measurements."""
 
     def __init__(self, platform: Platform, bus: Bus) -> None:
         self._platform = platform
@@ -65,14 +65,14 @@ class Scale:
         }
 
     def prepare(self) -> None:
-        """A product, and the devices that report."""
+        """Write a product and the reporting devices."""
         document = msgspec.json.encode(to_wire(parse_document(TSL)))
         identity = {"tenant": TENANT, "model": MODEL, "version": VERSION}
         self._device.tsls.insert_one({"_id": identity, "document": document, "hash": "bench"})
         self._register(range(REPORTING))
 
     def fill(self) -> None:
-        """All other devices, and the credentials of those that connect."""
+        """Write all other devices, and the credentials of those that connect."""
         number = CONNECTED + SWAPPED + ROTATED
         self._register(range(REPORTING, REGISTERED))
         self._auth.device_credentials.insert_many(
@@ -123,7 +123,7 @@ class Scale:
             }
 
     async def ingest(self, devices: int) -> float:
-        """Reports per second of this many devices, from `UPLINK` to stored: the median."""
+        """Return the median reports per second from `UPLINK` to storage."""
         encoder, rates = msgspec.json.Encoder(), []
         for _ in range(ROUNDS):
             ts = now_ms()
@@ -140,16 +140,16 @@ class Scale:
             )
             await drained(self._bus)
             rates.append(REPORTS / (time.perf_counter() - started))
-        return middle(rates)
+        return median_of(rates)
 
     def online(self) -> set[str]:
-        """The SNs of the devices that are ONLINE, as applications see it."""
+        """Return the SNs of the devices that applications see as ONLINE."""
         mine = {"tenant": TENANT, "application.applicationId": self._application["applicationId"]}
         online = {**mine, "connectStatus": "ONLINE", "model": MODEL}
         return {row["sn"] for row in self._device.devices.find(online, {"sn": 1})}
 
-    async def right(self, first: int, last: int) -> float:
-        """Seconds until exactly the devices of these numbers are ONLINE."""
+    async def wait_presence(self, first: int, last: int) -> float:
+        """Return the seconds until exactly these devices are ONLINE."""
         wanted = {sn_of(number) for number in range(first, last)}
 
         async def same() -> bool:
@@ -158,18 +158,18 @@ class Scale:
         return await _until(same)
 
     async def restart(self, name: str, crowd: "Crowd", first: int) -> tuple[float, float]:
-        """Kill a process while devices come and go; seconds until they are there, and right."""
+        """Kill a process during reconnects; return seconds until connected and ONLINE."""
         pid = _ready(self._platform)["pids"][name]
         os.kill(pid, signal.SIGKILL)
         began = time.perf_counter()
         crowd.keep(first, first + CONNECTED)
-        await crowd.grown(CONNECTED)
+        await crowd.wait_connected(CONNECTED)
         there = time.perf_counter() - began
-        await self.right(first, first + CONNECTED)
+        await self.wait_presence(first, first + CONNECTED)
         return there, time.perf_counter() - began
 
     async def rotations(self) -> list[float]:
-        """Seconds from asking for another key to the end of a connection of the one before."""
+        """Return the seconds from each key rotation to the end of the old connection."""
         rpc = RpcClient(self._bus)
         loop = asyncio.get_running_loop()
         taken = []
@@ -187,7 +187,7 @@ class Scale:
         return taken
 
     async def searches(self) -> dict[str, list[float]]:
-        """Seconds of lists and searches over HTTP, by what is asked."""
+        """Return the seconds of lists and searches over HTTP, by kind."""
         asked: dict[str, Json] = {
             "list": {"pageSize": 20, "pageNumber": 1},
             "list, page 50": {"pageSize": 20, "pageNumber": 50},
@@ -216,22 +216,22 @@ class Scale:
 
 
 class Crowd:
-    """The process of the devices."""
+    """The process with the devices."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
-        self._told = asyncio.Event()
+        self._updated = asyncio.Event()
         self.connected = 0
 
     def keep(self, first: int, last: int) -> None:
-        """Keep just these connected."""
+        """Keep exactly these devices connected."""
         assert self._process.stdin is not None
-        self._told.clear()
+        self._updated.clear()
         self._process.stdin.write(b"%d %d\n" % (first, last))
 
-    async def grown(self, number: int) -> float:
-        """Seconds until so many are connected, once the change has been told of."""
-        await self._told.wait()
+    async def wait_connected(self, number: int) -> float:
+        """Return the seconds until `number` devices are connected after a change."""
+        await self._updated.wait()
 
         async def enough() -> bool:
             return self.connected == number
@@ -239,16 +239,16 @@ class Crowd:
         return await _until(enough)
 
     async def follow(self) -> None:
-        """Hear how many there are."""
+        """Read the number of connected devices."""
         assert self._process.stdout is not None
         async for line in self._process.stdout:
             self.connected = int(line)
-            self._told.set()
+            self._updated.set()
 
 
 @asynccontextmanager
-async def crowd_of(port: int) -> Any:
-    """Start the devices' process; end it afterwards."""
+async def run_crowd(port: int) -> Any:
+    """Run the process with the devices."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "bench.crowd", str(port),
         cwd=ROOT, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
@@ -281,7 +281,7 @@ def _p95(values: list[float]) -> float:
 
 
 def _shown(memory: dict[str, float], before: dict[str, float], number: int) -> str:
-    """What `number` of something cost: in all, and where most of it is."""
+    """Return the memory per item, and the processes with most of it."""
     grown = {name: size - before.get(name, 0.0) for name, size in memory.items()}
     most = sorted(grown.items(), key=lambda one: -one[1])[:3]
     parts = ", ".join(f"{name} {size:+.0f} MiB" for name, size in most)
@@ -293,7 +293,7 @@ def _processes(memory: dict[str, float]) -> str:
 
 
 async def measure(platform: Platform, bus: Bus) -> list[Row]:
-    """All rows."""
+    """Run all measurements."""
     scale = Scale(platform, bus)
     scale.prepare()
     alone = await scale.ingest(REPORTING)
@@ -301,10 +301,10 @@ async def measure(platform: Platform, bus: Bus) -> list[Row]:
     await asyncio.to_thread(scale.fill)
     registered = platform.memory()
     rows = []
-    async with crowd_of(platform.mqtt_port) as crowd:
+    async with run_crowd(platform.mqtt_port) as crowd:
         crowd.keep(0, CONNECTED)
-        there = await crowd.grown(CONNECTED)
-        right = await scale.right(0, CONNECTED)
+        there = await crowd.wait_connected(CONNECTED)
+        right = await scale.wait_presence(0, CONNECTED)
         rows.append(
             Row(
                 f"seconds until {CONNECTED:,} have logged in",
@@ -364,7 +364,7 @@ def _search_rows(times: dict[str, list[float]]) -> list[Row]:
         Row(
             f"devices, {name}: p95, ms",
             f"{_p95(some) * 1000:.1f}",
-            f"{middle(some) * 1000:.1f} p50",
+            f"{median_of(some) * 1000:.1f} p50",
             None,
             "<= 50",
             _p95(some) <= 0.05,
@@ -377,7 +377,7 @@ def _rotation_row(taken: list[float]) -> Row:
     return Row(
         "a key rotated, its connection closed: p95, ms",
         f"{_p95(taken) * 1000:.0f}",
-        f"{middle(taken) * 1000:.0f} p50",
+        f"{median_of(taken) * 1000:.0f} p50",
         None,
         "<= 1000",
         _p95(taken) <= 1.0,
@@ -385,7 +385,7 @@ def _rotation_row(taken: list[float]) -> Row:
 
 
 async def run() -> list[Row]:
-    """The rows of size."""
+    """Run the benchmark."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     directory = Path(tempfile.mkdtemp(prefix="thingway-bench-"))

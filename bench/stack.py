@@ -1,4 +1,4 @@
-"""Servers and processes of one measurement, in a folder that goes away with them."""
+"""Servers and processes of a benchmark, in a temporary directory."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass
 class Stack:
-    """MongoDB and NATS without logins, and the means to start a service against them."""
+    """MongoDB and NATS without passwords, and services started with them."""
 
     directory: Path
     mongo_url: str
@@ -53,15 +53,15 @@ class Stack:
         return child, port
 
     def spent(self) -> float:
-        """Seconds of processor time of all processes, and of those that they have started."""
-        own = [child.pid for child in self.children]
-        theirs = [pid for one in own for pid in _children(one)]
-        return sum(map(processor_seconds, own + theirs))
+        """Return the processor seconds of all processes and their children."""
+        pids = [child.pid for child in self.children]
+        children = [child for pid in pids for child in _children(pid)]
+        return sum(map(processor_seconds, pids + children))
 
 
 @contextlib.asynccontextmanager
 async def stack() -> AsyncIterator[Stack]:
-    """Start the servers; end everything afterwards."""
+    """Start the servers; stop everything afterwards."""
     directory = Path(tempfile.mkdtemp(prefix="thingway-bench-"))
     mongo_port, nats_port = ports.choose_free(), ports.choose_free()
     mqtt_port = ports.choose_free()
@@ -95,7 +95,7 @@ async def stack() -> AsyncIterator[Stack]:
     finally:
         for child in reversed(children):
             child.terminate()
-            child.send_signal(signal.SIGCONT)  # one that was stopped would not end
+            child.send_signal(signal.SIGCONT)  # a stopped process would not end
         for child in children:
             child.wait()
         shutil.rmtree(directory, ignore_errors=True)
@@ -106,13 +106,13 @@ def _children(pid: int) -> list[int]:
 
 
 def processor_seconds(pid: int) -> float:
-    """Seconds of processor time of a process (proc(5): `utime` and `stime`)."""
+    """Return the processor seconds of a process (proc(5): `utime` and `stime`)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def ready(port: int, seconds: float = 30.0) -> None:
-    """Wait until a service says that it is ready."""
+    """Wait until a service is ready."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError):

@@ -6,7 +6,7 @@ from statistics import median
 
 @dataclass(frozen=True)
 class Row:
-    """One measurement; `ratio` and `bar` are None where there is nothing to compare with."""
+    """One measurement; `ratio` and `bar` are None without a comparison."""
 
     name: str
     ours: str
@@ -16,6 +16,6 @@ class Row:
     ok: bool | None = None
 
 
-def middle(values: list[float]) -> float:
-    """The median."""
+def median_of(values: list[float]) -> float:
+    """Return the median."""
     return median(values)

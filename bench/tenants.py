@@ -1,4 +1,4 @@
-"""A tenant of a running platform with all that it needs to speak on every protocol."""
+"""A tenant of a running platform with credentials for every protocol."""
 
 import itertools
 import json
@@ -27,7 +27,7 @@ PASSWORD = "Correct1horse"
 
 @dataclass
 class Tenant:
-    """A tenant with an application, a person, a flow and devices."""
+    """A tenant with an application, a user, a flow and devices."""
 
     name: str
     api: OpenApi
@@ -41,7 +41,7 @@ class Tenant:
 
 
 def command(platform: Platform, *words: str) -> Any:
-    """What a `thingway` command prints."""
+    """Run a `thingway` command and return its JSON output."""
     program = [str(Path(sys.executable).with_name("thingway")), *words]
     done = subprocess.run(
         [*program, "--data", platform.directory, "--json"],
@@ -53,17 +53,17 @@ def command(platform: Platform, *words: str) -> Any:
 
 
 async def data(answer: aiohttp.ClientResponse) -> Any:
-    """What a successful answer holds; raise `RuntimeError` for any other."""
+    """Return the data of a successful response; raise `RuntimeError` otherwise."""
     body = await answer.json()
     if not answer.ok or body.get("status") != "Success":
         raise RuntimeError(f"{answer.url}: {answer.status} {body}")
     return body.get("data")
 
 
-async def make_tenant(
+async def create_tenant(
     platform: Platform, stack: AsyncExitStack, name: str, devices: int, *nodes: dict[str, Any]
 ) -> Tenant:
-    """Make a tenant; the nodes of its flow come between its hook and its end."""
+    """Create a tenant; `nodes` come between the webhook and the end of its flow."""
     made = command(platform, "tenant", "create", name)
     wanted = CreateApplication(name=name, tenant=name, events=True)
     password = platform.state["secrets"]["nats.admin"]
@@ -100,7 +100,7 @@ async def make_tenant(
 
 
 def _design(hook: str, *nodes: dict[str, Any]) -> str:
-    """Hook → nodes → output."""
+    """Return the design of a flow: webhook → nodes → output."""
     found = [
         {"id": "hook", "componentName": "httpIn", "data": {"parameters": {"token": hook}}},
         *nodes,

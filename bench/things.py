@@ -1,8 +1,7 @@
-"""What entities cost that nobody stores: a search over all of them, and adding a device.
+"""Benchmark of entities that are not stored: search, and adding a device.
 
-`device` runs on servers without logins and is called as the gateway calls it. Devices are
-written past it, `DEVICES` of a product with `MEMBERS` members. Rounds alternate; medians
-count.
+`device` runs on servers without passwords and is called like from the gateway. Devices are written
+to the database, `DEVICES` of a product with `MEMBERS` entities. Rounds alternate; medians count.
 """
 
 import asyncio
@@ -17,7 +16,7 @@ import aiohttp
 from pymongo import MongoClient
 
 from bench.stack import ready, stack
-from bench.table import Row, middle
+from bench.table import Row, median_of
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal, generate_keys
 from libs.common.identity.functions import Function
 
@@ -41,7 +40,7 @@ class Running:
 
     @staticmethod
     def principal(kind: Kind, subject: str = "1") -> Principal:
-        """A caller; the user 1 is a super-admin, others may do everything with what they see."""
+        """Return a caller; user 1 is a super-admin, others have all permissions."""
         everything, all_of_it = frozenset(Function), kind is Kind.USER and subject == "1"
         return Principal(kind, TENANT, subject, functions=everything, super_admin=all_of_it)
 
@@ -59,7 +58,7 @@ class Running:
         return seconds
 
     async def put_product(self, model: str, members: int) -> None:
-        """A product with this many properties."""
+        """Create a product with `members` properties."""
         properties = [
             {"id": f"value_{number}", "accessMode": "R", "dataSpec": {"dataType": "FLOAT"}}
             for number in range(members)
@@ -71,7 +70,7 @@ class Running:
 
 @asynccontextmanager
 async def device_service() -> AsyncIterator[Running]:
-    """Start `device` with what it needs."""
+    """Start `device` with its servers."""
     private, public = generate_keys()
     async with stack() as servers:
         _, port = servers.start(
@@ -85,7 +84,7 @@ async def device_service() -> AsyncIterator[Running]:
 
 
 def _fill(running: Running) -> None:
-    """Devices as `device` would have written them."""
+    """Write devices like `device`."""
     devices = running.mongo["bench"]["devices"]
     now = datetime.now(UTC)
     for first in range(0, DEVICES, 10_000):
@@ -108,7 +107,7 @@ def _fill(running: Running) -> None:
 
 
 async def searches(running: Running) -> list[Row]:
-    """The first page of entities against the first page of devices."""
+    """Compare the first page of entities with the first page of devices."""
     await running.put_product("FIFTY", MEMBERS)
     await asyncio.to_thread(_fill, running)
     page = {"page_size": 10, "page_number": 1}
@@ -124,7 +123,7 @@ async def searches(running: Running) -> list[Row]:
     for _ in range(SEARCHES):
         for name, (path, body) in asked.items():
             times[name].append(await running.call(Kind.USER, "POST", path, body))
-    found = {name: middle(some) * 1000 for name, some in times.items()}
+    found = {name: median_of(some) * 1000 for name, some in times.items()}
     size = f"{DEVICES:,} devices of {MEMBERS}"
     return [
         *(
@@ -148,7 +147,7 @@ async def searches(running: Running) -> list[Row]:
 
 
 async def additions(running: Running) -> list[Row]:
-    """Adding a device of a product with many members against one with few."""
+    """Compare adding a device of a product with many entities and one with few."""
     times: dict[str, list[float]] = {"SMALL": [], "LARGE": []}
     await running.put_product("SMALL", SMALL_TSL)
     await running.put_product("LARGE", LARGE_TSL)
@@ -157,7 +156,7 @@ async def additions(running: Running) -> list[Row]:
             body = {"snDevEUI": f"{model}{number}", "name": "added", "model": model}
             path = "/device/openapi/v1/devices"
             some.append(await running.call(Kind.APPLICATION, "POST", path, body))
-    small, large = (middle(some) * 1000 for some in times.values())
+    small, large = (median_of(some) * 1000 for some in times.values())
     return [
         Row(
             f"adding a device, TSL of {LARGE_TSL:,} members, ms",
@@ -171,7 +170,7 @@ async def additions(running: Running) -> list[Row]:
 
 
 async def run() -> list[Row]:
-    """All rows."""
+    """Run the benchmark."""
     async with device_service() as running:
         return [*await additions(running), *await searches(running)]
 

@@ -1,45 +1,28 @@
 """Certificates for tests of TLS."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from deploy.platform.certificates import Authority, new_authority
+from deploy.platform.certificates import Authority, Certificates, new_authority
 
 
-@dataclass
-class Files:
-    """An authority and a server's certificate of it, in files."""
+@dataclass(frozen=True)
+class Files(Certificates):
+    """The files of an authority and of a server certificate that it issued."""
 
-    directory: Path
+    names: Sequence[str] = ("localhost", "127.0.0.1")
+    authority: Authority = field(default_factory=lambda: Authority(new_authority("tests")))
 
     def __post_init__(self) -> None:
-        """Make both."""
+        """Write the files."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        self.authority = Authority(new_authority("tests"))
-        self.ca.write_text(self.authority.certificate)
-        self.renew()
-
-    @property
-    def ca(self) -> Path:
-        return self.directory / "ca.pem"
-
-    @property
-    def certificate(self) -> Path:
-        return self.directory / "server.pem"
-
-    @property
-    def key(self) -> Path:
-        return self.directory / "server.key"
+        self.ca_file.write_text(self.authority.certificate)
+        self.issue()
 
     @property
     def both(self) -> Path:
-        """Certificate and key in one file."""
+        """Return a file with certificate and key."""
         path = self.directory / "both.pem"
         path.write_text(self.certificate.read_text() + self.key.read_text())
         return path
-
-    def renew(self) -> None:
-        """Issue another certificate for the server."""
-        certificate, key = self.authority.issue_server_certificate(["localhost", "127.0.0.1"])
-        self.key.write_text(key)
-        self.certificate.write_text(certificate)

@@ -1,6 +1,7 @@
-"""Measure how one tenant delays another: each contest, then ten times all limits at once.
+"""Benchmarks of how one tenant delays another.
 
-`BENCH_ROWS=1,7` runs only those contests; their names begin with their numbers.
+Runs each contest, and then a tenant at ten times all limits. `BENCH_ROWS=1,7` runs only those
+contests; their names start with their numbers.
 """
 
 import os
@@ -10,7 +11,7 @@ from bench.neighbours.alarms import BusyKey, Durations, ManyRules
 from bench.neighbours.answers import Answers, Workbooks
 from bench.neighbours.devices import LargeValues, SlowCodecs
 from bench.neighbours.flows import Listeners
-from bench.neighbours.harness import Contest, hold
+from bench.neighbours.harness import Contest, run_contest
 from bench.neighbours.notifications import Notifications, SlowWebhooks
 from bench.neighbours.redecodes import Redecodes
 from bench.neighbours.reports import Reports
@@ -44,5 +45,5 @@ async def run() -> list[Row]:
     rows: list[Row] = []
     for contest in CONTESTS:
         if not wanted or contest.name.split(".")[0] in wanted:
-            rows += await hold(contest())
+            rows += await run_contest(contest())
     return rows if wanted else [*rows, *await at_limits.run()]

@@ -1,4 +1,4 @@
-"""Alarms: devices of one tenant go beyond the thresholds of many rules, and back."""
+"""Alarms: devices of one tenant exceed the thresholds of many rules, and return."""
 
 import asyncio
 import time
@@ -11,12 +11,12 @@ import aiomqtt
 import msgspec
 from nats.aio.msg import Msg
 
-from bench.neighbours.harness import Contest, Count, Ground, listen
+from bench.neighbours.harness import Arena, Contest, Count, listen
 from bench.tenants import Tenant, data
 from libs.common.clock import now_ms
 
 DEVICES = 20
-"""Of the quiet tenant: each probe has one to itself."""
+"""Devices of the quiet tenant; each probe uses another one."""
 HIGH, LOW = 1000.0, 0.0
 
 
@@ -24,34 +24,34 @@ class _Alarms(Contest):
     """A probe reports a value and ends with the event of the alarm that it raises or clears."""
 
     rules: ClassVar[int] = 0
-    """Of each device of the attacker."""
+    """Rules per device of the attacker."""
     rate: ClassVar[float] = 0.0
     """Reports per second of all devices of the attacker."""
     condition: ClassVar[dict[str, Any]] = {}
     """Fields of its rules in addition to the threshold."""
 
-    async def prepare(self, ground: Ground) -> None:
+    async def prepare(self, arena: Arena) -> None:
         """Create the rules, and listen."""
-        self.mqtt = "127.0.0.1", ground.platform.mqtt_port
-        self.logins = [login for _, login in ground.loud.devices]
+        self.mqtt = "127.0.0.1", arena.platform.mqtt_port
+        self.logins = [login for _, login in arena.loud.devices]
         self._changes: dict[tuple[int, int], asyncio.Future[None]] = {}
-        await _add_rule(ground, ground.quiet, {"product": "LIVE"}, 500)
-        for device, _ in ground.loud.devices:
+        await _add_rule(arena, arena.quiet, {"product": "LIVE"}, 500)
+        for device, _ in arena.loud.devices:
             for number in range(self.rules):
                 target = {"device_id": str(device)}
-                await _add_rule(ground, ground.loud, target, 10 + number, **self.condition)
-        await listen(ground, ground.quiet, "alarm.>", self._changed)
+                await _add_rule(arena, arena.loud, target, 10 + number, **self.condition)
+        await listen(arena, arena.quiet, "alarm.>", self._changed)
         await asyncio.sleep(2)  # every process knows the rules
 
-    async def probe(self, ground: Ground, number: int) -> None:
+    async def probe(self, arena: Arena, number: int) -> None:
         """Raise or clear an alarm."""
-        device, login = ground.quiet.devices[number % DEVICES]
+        device, login = arena.quiet.devices[number % DEVICES]
         ts, high = now_ms(), number // DEVICES % 2 == 0
         self._changes[device, ts] = changed = asyncio.get_running_loop().create_future()
         body = {"ts": ts, "properties": {"at": HIGH if high else LOW}}
         headers = {"Authorization": aiohttp.encode_basic_auth(login.name, login.key)}
         path = f"/ingest/v1/{login.name}/report"
-        async with ground.http.post(path, json=body, headers=headers) as answer:
+        async with arena.http.post(path, json=body, headers=headers) as answer:
             await data(answer)
         await changed
 
@@ -78,16 +78,16 @@ class _Alarms(Contest):
                 await client.publish(f"thing/{name}/up/report", body, qos=1)
                 count()
 
-    async def progress(self, ground: Ground) -> int:
+    async def progress(self, arena: Arena) -> int:
         """Count the alarms of the attacker."""
         body = {"page_size": 1, "page_number": 1}
-        headers = {"Authorization": f"Bearer {ground.loud.token}"}
-        async with ground.http.post("/alarms/search", json=body, headers=headers) as answer:
+        headers = {"Authorization": f"Bearer {arena.loud.token}"}
+        async with arena.http.post("/alarms/search", json=body, headers=headers) as answer:
             return int((await data(answer))["total"])
 
-    async def check(self, ground: Ground) -> None:
+    async def check(self, arena: Arena) -> None:
         """Raise unless all rules of a device have raised the same alarms."""
-        if (alarms := await self.progress(ground)) % self.rules:
+        if (alarms := await self.progress(arena)) % self.rules:
             raise RuntimeError(f"{alarms} alarms of {self.rules} rules of each device")
 
     async def _changed(self, message: Msg) -> None:
@@ -124,10 +124,10 @@ class Durations(_Alarms):
 
 
 async def _add_rule(
-    ground: Ground, tenant: Tenant, target: dict[str, str], threshold: float, **more: Any
+    arena: Arena, tenant: Tenant, target: dict[str, str], threshold: float, **more: Any
 ) -> None:
     condition = {"type": "VALUE", "property": "at", "comparison": "GT", "threshold": threshold}
     body = {"name": "high", "severity": "CRITICAL", "condition": condition | more, **target}
     headers = {"Authorization": f"Bearer {tenant.token}"}
-    async with ground.http.post("/alarm-rules", json=body, headers=headers) as answer:
+    async with arena.http.post("/alarm-rules", json=body, headers=headers) as answer:
         await data(answer)

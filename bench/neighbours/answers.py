@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import aiohttp
 import xlsxwriter
 
-from bench.neighbours.harness import Contest, Count, Ground
+from bench.neighbours.harness import Arena, Contest, Count
 from bench.tenants import Tenant, data
 
 OPEN_API = "/device/openapi/v1/devices"
@@ -26,28 +26,28 @@ class Answers(Contest):
     devices: ClassVar = (1, 20)
     settings: ClassVar = {"THINGWAY_PRINCIPAL_RATE": "0"}
 
-    async def prepare(self, ground: Ground) -> None:
+    async def prepare(self, arena: Arena) -> None:
         """Store the large dashboards and records."""
-        self.base = ground.base
-        self.user, self.app = bearer(ground.loud.token), bearer(ground.loud.app_token)
-        self.quiet = bearer(ground.quiet.token), bearer(ground.quiet.app_token)
-        self.quiet_device, _ = ground.quiet.devices[0]
-        await _add_dashboard(ground.http, ground.quiet, 0, 1, 1_000)
+        self.base = arena.base
+        self.user, self.app = bearer(arena.loud.token), bearer(arena.loud.app_token)
+        self.quiet = bearer(arena.quiet.token), bearer(arena.quiet.app_token)
+        self.quiet_device, _ = arena.quiet.devices[0]
+        await _add_dashboard(arena.http, arena.quiet, 0, 1, 1_000)
         await asyncio.gather(
             *(
-                _add_dashboard(ground.http, ground.loud, number, WIDGETS, WIDGET)
+                _add_dashboard(arena.http, arena.loud, number, WIDGETS, WIDGET)
                 for number in range(DASHBOARDS)
             )
         )
-        self.device, self.entities = await self._store_values(ground)
+        self.device, self.entities = await self._store_values(arena)
 
-    async def probe(self, ground: Ground, number: int) -> None:
+    async def probe(self, arena: Arena, number: int) -> None:
         """Ask `management` for dashboards, or `device` for a device."""
         user, app = self.quiet
         path, login = "/dashboard/dashboards", user
         if number % 2:
             path, login = f"{OPEN_API}/{self.quiet_device}", app
-        async with ground.http.get(path, headers=login) as answer:
+        async with arena.http.get(path, headers=login) as answer:
             await data(answer)
 
     async def attack(self, count: Count) -> None:
@@ -67,20 +67,20 @@ class Answers(Contest):
             ):
                 tasks.create_task(_again(ask, count))
 
-    async def _store_values(self, ground: Ground) -> tuple[int, list[str]]:
+    async def _store_values(self, arena: Arena) -> tuple[int, list[str]]:
         """Report large values; return the device with the history, and its entities."""
         logins = []
         for number in range(20):
-            device = await ground.loud.api.add_device(f"LARGE{number}", "Large", "generic")
-            logins.append((device, *await ground.loud.api.issue_credentials(device)))
+            device = await arena.loud.api.add_device(f"LARGE{number}", "Large", "generic")
+            logins.append((device, *await arena.loud.api.issue_credentials(device)))
         first = logins[0]
         for _ in range(RECORDS):
-            await _report(ground.http, first[1], first[2])
+            await _report(arena.http, first[1], first[2])
         for _, sn, key in logins[1:]:
-            await _report(ground.http, sn, key)
+            await _report(arena.http, sn, key)
         found = {"keyword": "text", "page_size": 100, "page_number": 1}
-        async with ground.http.post(
-            "/entity/search", json=found, headers=bearer(ground.loud.token)
+        async with arena.http.post(
+            "/entity/search", json=found, headers=bearer(arena.loud.token)
         ) as answer:
             entities = (await data(answer))["content"]
         mine = [one["entity_id"] for one in entities if one["device_id"] == str(first[0])]
@@ -92,18 +92,18 @@ class Workbooks(Contest):
 
     name = "10. 4 workbooks of 80 KB with a million rows at a time; a device"
 
-    async def prepare(self, ground: Ground) -> None:
+    async def prepare(self, arena: Arena) -> None:
         """Make the workbook."""
-        self.base = ground.base
-        self.user = bearer(ground.loud.token)
-        self.quiet = bearer(ground.quiet.app_token)
-        self.quiet_device, _ = ground.quiet.devices[0]
+        self.base = arena.base
+        self.user = bearer(arena.loud.token)
+        self.quiet = bearer(arena.quiet.app_token)
+        self.quiet_device, _ = arena.quiet.devices[0]
         self.workbook = workbook(1_000_000)
 
-    async def probe(self, ground: Ground, number: int) -> None:
+    async def probe(self, arena: Arena, number: int) -> None:
         """Read a device."""
         path = f"{OPEN_API}/{self.quiet_device}"
-        async with ground.http.get(path, headers=self.quiet) as answer:
+        async with arena.http.get(path, headers=self.quiet) as answer:
             await data(answer)
 
     async def attack(self, count: Count) -> None:

@@ -1,10 +1,10 @@
-"""What a tenant notices of another one that does ten times what it may, on every protocol at once.
+"""Benchmark of a tenant next to another that exceeds all its limits tenfold.
 
-The whole platform runs as `thingway up` starts it. One tenant reports over HTTP until it is stored,
-reads a page of its history, hears over a WebSocket what a device says over MQTT, and calls a
-hook until the run has ended: for a while alone, then while the other one (`bench.hostile`, a
-process of its own) does what it can; in turn. The other one has modest limits, so that ten times
-of them fit on a small machine. The medians of the rounds count.
+The whole platform runs as with `thingway up`. One tenant reports over HTTP until the report is
+stored, reads a history page, receives values over a WebSocket that a device reports over MQTT, and
+calls a webhook until the run has ended: alternately alone, and while the other tenant
+(`bench.hostile`, a separate process) attacks. The other tenant has low limits, so that ten times of
+them fit on a small machine. The medians of the rounds count.
 """
 
 import asyncio
@@ -31,14 +31,14 @@ from websockets.asyncio.client import connect
 from bench.hostile import Attack
 from bench.platform import Platform
 from bench.stack import ROOT
-from bench.table import Row, middle
-from bench.tenants import Tenant, command, data, make_tenant
+from bench.table import Row, median_of
+from bench.tenants import Tenant, command, create_tenant, data
 from libs.common.clock import now_ms
 
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "5"))
 WARM, MEASURED, REST = 4.0, 8.0, 8.0
-"""Seconds of a round: until what may come at once has been used up, what counts, and until the
-last runs of the other one have ended."""
+"""Seconds of a round: warm-up until bursts are used up, measurement, and pause until the other
+tenant's last runs have ended."""
 BAR = 2.0
 TIMES = 10
 LIMITS = {
@@ -62,15 +62,15 @@ SETTINGS = {
     "THINGWAY_TOKEN_RATE": "1",
     "THINGWAY_TOKEN_BURST": "10",
 }
-"""Rates that hold for all tenants, lowered like the limits."""
+"""Rates of all tenants, lowered like the limits."""
 QUESTIONS = 200
-"""Requests for events that the relay takes of an application, per second."""
+"""Pull requests per second that the relay accepts from an application."""
 SIGN_INS = 1
 DEVICES = 2
-"""Of the other tenant, for each protocol."""
+"""Devices of the other tenant per protocol."""
 PAGE = 100
 EVERY = 0.1
-"""Seconds between two reports, and so on."""
+"""Seconds between two actions of a kind."""
 SPIN = {"language": "js", "expression": "for (;;) {}"}
 
 Times = dict[str, list[float]]
@@ -92,7 +92,7 @@ class Neighbour:
 
     @asynccontextmanager
     async def ready(self) -> AsyncIterator[None]:
-        """Fill a page of history, and listen."""
+        """Fill a history page, and subscribe."""
         now = now_ms()
         page = [{"ts": now - number, "properties": {"at": 1.0}} for number in range(2 * PAGE)]
         async with self._http.post(self._report, json=page, headers=self._login) as answer:
@@ -115,16 +115,16 @@ class Neighbour:
             await bus.close()
 
     async def measure(self, seconds: float) -> Times:
-        """What everything took, in ms, by name."""
+        """Return the durations in ms by action."""
         self.times = defaultdict(list)
         end = time.monotonic() + seconds
         await asyncio.gather(
-            _often("report, wait=stored", self._stored, end, self.times),
-            _often("GET a page of history", self._page, end, self.times),
-            _often("hook to run", self._run, end, self.times),
-            self._say(end),
+            _repeat("report, wait=stored", self._stored, end, self.times),
+            _repeat("GET a page of history", self._page, end, self.times),
+            _repeat("hook to run", self._run, end, self.times),
+            self._report_time(end),
         )
-        await asyncio.sleep(0.3)  # what is on its way
+        await asyncio.sleep(0.3)  # wait for pending messages
         if self._listening is None or self._listening.done():
             raise RuntimeError("the WebSocket has ended")
         return self.times
@@ -159,8 +159,8 @@ class Neighbour:
             raise RuntimeError(f"a run failed: {event}")
         self._end_of(int(event["runId"])).set_result(time.perf_counter())
 
-    async def _say(self, end: float) -> None:
-        """Report over MQTT the time at which it is reported."""
+    async def _report_time(self, end: float) -> None:
+        """Report the current time over MQTT."""
         login = self.live
         port = self._platform.mqtt_port
         async with aiomqtt.Client(
@@ -183,13 +183,13 @@ class Neighbour:
                 self.times["MQTT to WebSocket"].append((time.time() - sent) * 1000)
 
 
-async def _often(
-    name: str, work: Callable[[int], Awaitable[None]], end: float, times: Times
+async def _repeat(
+    name: str, action: Callable[[int], Awaitable[None]], end: float, times: Times
 ) -> None:
     number = 0
     while time.monotonic() < end:
         began = time.perf_counter()
-        await work(number)
+        await action(number)
         took = time.perf_counter() - began
         times[name].append(took * 1000)
         number += 1
@@ -204,23 +204,23 @@ class Hostile:
         self.counts: list[dict[str, int]] = []
 
     def start(self) -> None:
-        """Begin to attack."""
-        self._tell("start")
+        """Start the attack."""
+        self._send("start")
 
     async def stop(self) -> None:
-        """Leave off, and note what was answered."""
-        self._tell("stop")
+        """Stop the attack, and save the counts."""
+        self._send("stop")
         assert self._process.stdout is not None
         self.counts.append(json.loads(await self._process.stdout.readline()))
 
-    def _tell(self, word: str) -> None:
+    def _send(self, word: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(f"{word}\n".encode())
 
 
 @asynccontextmanager
 async def _hostile(attack: Attack) -> AsyncIterator[Hostile]:
-    """It gets idle time only: the machines of attackers are not ours."""
+    """Run the attacker with idle priority, like a process on another machine."""
     process = await asyncio.create_subprocess_exec(
         *("chrt", "--idle", "0", sys.executable, "-m", "bench.hostile"),
         cwd=ROOT,
@@ -238,7 +238,7 @@ async def _hostile(attack: Attack) -> AsyncIterator[Hostile]:
 
 
 async def _attack(platform: Platform, tenant: Tenant) -> Attack:
-    """Ten times of all limits; the application gets its consumer."""
+    """Return ten times all limits; create the application's consumer."""
     login = tenant.application
     inbox = f"_INBOX.app.{login.name}".encode()
     bus = await nats.connect(
@@ -276,7 +276,7 @@ async def _attack(platform: Platform, tenant: Tenant) -> Attack:
 
 
 async def _rounds(neighbour: Neighbour, hostile: Hostile) -> tuple[list[Times], list[Times]]:
-    """Alone and beside the other one, in turn."""
+    """Measure alternately alone and next to the attacker."""
     await neighbour.measure(WARM)
     alone, beside = [], []
     for _ in range(ROUNDS):
@@ -298,9 +298,9 @@ def _rows(alone: list[Times], beside: list[Times]) -> list[Row]:
     for name in alone[0]:
         quiet, loud = [one[name] for one in alone], [one[name] for one in beside]
         before, after = ([_at(one, 0.95) for one in some] for some in (quiet, loud))
-        ratio = middle(after) / middle(before)
+        ratio = median_of(after) / median_of(before)
         shown = [
-            f"p50 {middle([_at(one, 0.5) for one in some]):.1f}, p95 {middle(p95):.1f}"
+            f"p50 {median_of([_at(one, 0.5) for one in some]):.1f}, p95 {median_of(p95):.1f}"
             for some, p95 in ((loud, after), (quiet, before))
         ]
         rows.append(
@@ -317,7 +317,7 @@ def _rows(alone: list[Times], beside: list[Times]) -> list[Row]:
 
 
 def _done(hostile: Hostile) -> Row:
-    """What the other one did in a second."""
+    """Return what the attacker did per second."""
     seconds = (WARM + MEASURED) * len(hostile.counts)
     names = sorted({name for one in hostile.counts for name in one})
     rates = {name: sum(one.get(name, 0) for one in hostile.counts) / seconds for name in names}
@@ -327,16 +327,16 @@ def _done(hostile: Hostile) -> Row:
 
 
 async def run() -> list[Row]:
-    """Measure."""
+    """Run the benchmark."""
     directory = Path(tempfile.mkdtemp(prefix="thingway-bench-"))
     platform = Platform(directory, **SETTINGS)
     try:
         platform.wait()
         async with AsyncExitStack() as stack:
-            quiet = await make_tenant(platform, stack, "quiet", 2)
+            quiet = await create_tenant(platform, stack, "quiet", 2)
             spin = {"id": "spin", "componentName": "code", "data": {"parameters": {}}}
             spin["data"] = {"parameters": {"expression": SPIN}}
-            loud = await make_tenant(platform, stack, "loud", 3 * DEVICES, spin)
+            loud = await create_tenant(platform, stack, "loud", 3 * DEVICES, spin)
             limits = [f"{name}={number}" for name, number in LIMITS.items()]
             command(platform, "tenant", "limits", loud.name, *limits)
             http = await stack.enter_async_context(

@@ -8,10 +8,10 @@ from typing import Any
 
 import aiohttp
 
-from bench.neighbours.harness import Contest, Count, Ground
+from bench.neighbours.harness import Arena, Contest, Count
 from bench.neighbours.reports import report
-from bench.neighbours.users import Person
-from bench.tenants import Tenant, make_tenant
+from bench.neighbours.users import SignedInUser
+from bench.tenants import Tenant, create_tenant
 
 DEVICES, RATE = 16, 58
 """Number of devices with large values, and their reports per second."""
@@ -44,11 +44,11 @@ class LargeValues(Contest):
         "a report with wait=stored"
     )
 
-    async def prepare(self, ground: Ground) -> None:
+    async def prepare(self, arena: Arena) -> None:
         """Fill the values; ignore rejections."""
-        self.base = ground.base
-        self.quiet = ground.quiet.devices[0][1]
-        api = ground.loud.api
+        self.base = arena.base
+        self.quiet = arena.quiet.devices[0][1]
+        api = arena.loud.api
         names = ["tiny", *(f"large{number}" for number in range(VALUES))]
         await api.put_product("LARGE", {"name": "L", "snPrefixes": [], "tsl": _tsl(*names)})
         self.logins = []
@@ -62,23 +62,23 @@ class LargeValues(Contest):
                 headers = {"Authorization": aiohttp.encode_basic_auth(*login)}
                 body = {"properties": {name: "x" * LENGTH}}
                 path = f"/ingest/v1/{login[0]}/report?wait=stored"
-                async with ground.http.post(path, json=body, headers=headers) as answer:
+                async with arena.http.post(path, json=body, headers=headers) as answer:
                     await answer.read()
 
         await asyncio.gather(*(fill() for _ in range(AT_ONCE)))
 
-    async def probe(self, ground: Ground, number: int) -> None:
+    async def probe(self, arena: Arena, number: int) -> None:
         """Report and wait until it is stored."""
-        await report(ground.http, (self.quiet.name, self.quiet.key), number)
+        await report(arena.http, (self.quiet.name, self.quiet.key), number)
 
     async def attack(self, count: Count) -> None:
         """Report a short value at a steady rate."""
         async with aiohttp.ClientSession(self.base) as http, asyncio.TaskGroup() as tasks:
-            begun = time.monotonic()
+            started = time.monotonic()
             for number in itertools.count():
                 login = self.logins[number % DEVICES]
                 tasks.create_task(self._report(http, login, str(number), count))
-                await asyncio.sleep(begun + (number + 1) / RATE - time.monotonic())
+                await asyncio.sleep(started + (number + 1) / RATE - time.monotonic())
 
     @staticmethod
     async def _report(
@@ -97,30 +97,30 @@ class SlowCodecs(Contest):
 
     name = f"11. {SLOW} tenants with a codec that loops; a report with wait=stored"
 
-    async def prepare(self, ground: Ground) -> None:
+    async def prepare(self, arena: Arena) -> None:
         """Give each tenant a sensor behind a webhook."""
-        self.base = ground.base
-        self.quiet = ground.quiet.devices[0][1]
+        self.base = arena.base
+        self.quiet = arena.quiet.devices[0][1]
         self.hooks = []
         for number in range(SLOW):
-            tenant = ground.loud
+            tenant = arena.loud
             if number:
-                tenant = await make_tenant(ground.platform, ground.stack, f"loud{number}", 0)
-            self.hooks.append((await _add_sensor(ground.http, tenant, number), _eui(number)))
+                tenant = await create_tenant(arena.platform, arena.stack, f"loud{number}", 0)
+            self.hooks.append((await _add_sensor(arena.http, tenant, number), _eui(number)))
 
-    async def probe(self, ground: Ground, number: int) -> None:
+    async def probe(self, arena: Arena, number: int) -> None:
         """Report and wait until it is stored."""
-        await report(ground.http, (self.quiet.name, self.quiet.key), number)
+        await report(arena.http, (self.quiet.name, self.quiet.key), number)
 
     async def attack(self, count: Count) -> None:
         """Send frames of all tenants at a steady rate."""
         async with aiohttp.ClientSession(self.base) as http, asyncio.TaskGroup() as tasks:
-            begun = time.monotonic()
+            started = time.monotonic()
             for number in itertools.count():
                 for hook, eui in self.hooks:
                     body = {"device": eui, "data": "00", "port": 85, "counter": number}
                     tasks.create_task(self._send(http, hook, body, count))
-                await asyncio.sleep(begun + (number + 1) / FRAMES - time.monotonic())
+                await asyncio.sleep(started + (number + 1) / FRAMES - time.monotonic())
 
     @staticmethod
     async def _send(
@@ -139,7 +139,7 @@ async def _add_sensor(http: aiohttp.ClientSession, tenant: Tenant, number: int) 
     """Add a sensor with a codec that loops; return the path of its webhook."""
     await tenant.api.put_product("LOOP", {"name": "L", "snPrefixes": [], "tsl": _tsl("tiny")})
     await tenant.api.request("PUT", "/device/openapi/v1/products/LOOP/codec", {"script": LOOP})
-    person, token = Person(http, tenant.token), secrets.token_urlsafe(32)
+    person, token = SignedInUser(http, tenant.token), secrets.token_urlsafe(32)
     fields = {one: f"/{one}" for one in ("device", "data", "port", "counter")}
     settings = {"webhook_token": token, "encoding": "hex", **fields}
     exchange = {f"{SERVER}.{name}": value for name, value in settings.items()}

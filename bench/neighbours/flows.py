@@ -9,7 +9,7 @@ from typing import ClassVar
 import aiohttp
 from nats.aio.msg import Msg
 
-from bench.neighbours.harness import Contest, Count, Ground, listen
+from bench.neighbours.harness import Arena, Contest, Count, listen
 from bench.tenants import Tenant, data
 
 FLOWS = 150
@@ -23,19 +23,19 @@ class Listeners(Contest):
     name = "7. 150 flows listen to one key, 40 reports/s; from a report to the end of a flow's run"
     devices: ClassVar = (1, 1)
 
-    async def prepare(self, ground: Ground) -> None:
-        """Let flows listen."""
-        self.base = ground.base
+    async def prepare(self, arena: Arena) -> None:
+        """Create the listening flows."""
+        self.base = arena.base
         self.logins = [
             (login.name, login.key)
-            for tenant in (ground.quiet, ground.loud)
+            for tenant in (arena.quiet, arena.loud)
             for _, login in tenant.devices
         ]
-        await _let_flows_listen(ground, ground.quiet, 1)
-        await _let_flows_listen(ground, ground.loud, FLOWS)
-        await asyncio.sleep(1)  # the service asks for changes
+        await _add_flows(arena, arena.quiet, 1)
+        await _add_flows(arena, arena.loud, FLOWS)
+        await asyncio.sleep(1)  # wait until the service polls for changes
 
-    async def begin(self, ground: Ground) -> None:
+    async def begin(self, arena: Arena) -> None:
         """Subscribe to the ends of runs."""
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._done = 0
@@ -48,42 +48,42 @@ class Listeners(Contest):
         async def loud_ended(_: Msg) -> None:
             self._done += 1
 
-        await listen(ground, ground.quiet, "workflow.*.finished", quiet_ended)
-        await listen(ground, ground.loud, "workflow.*.finished", loud_ended)
+        await listen(arena, arena.quiet, "workflow.*.finished", quiet_ended)
+        await listen(arena, arena.loud, "workflow.*.finished", loud_ended)
 
-    async def probe(self, ground: Ground, number: int) -> None:
+    async def probe(self, arena: Arena, number: int) -> None:
         """Report and wait until the flow has run; runs of the flow end in the order of reports."""
         ended = asyncio.get_running_loop().create_future()
         self._waiting.append(ended)
-        await _report(ground.http, self.logins[0], number)
+        await _report(arena.http, self.logins[0], number)
         await ended
 
     async def attack(self, count: Count) -> None:
         """Report at a steady rate."""
         async with aiohttp.ClientSession(self.base) as http, asyncio.TaskGroup() as tasks:
-            begun, number = time.monotonic(), 0
+            started, number = time.monotonic(), 0
             while True:
                 tasks.create_task(self._report(http, number, count))
                 number += 1
-                await asyncio.sleep(begun + number / RATE - time.monotonic())
+                await asyncio.sleep(started + number / RATE - time.monotonic())
 
     async def _report(self, http: aiohttp.ClientSession, number: int, count: Count) -> None:
         await _report(http, self.logins[1], number)
         count()
 
-    async def progress(self, ground: Ground) -> int:
+    async def progress(self, arena: Arena) -> int:
         """Return how many runs have ended."""
         return self._done
 
-    async def pending(self, ground: Ground) -> int:
+    async def pending(self, arena: Arena) -> int:
         """Return how many runs have not ended."""
-        database = ground.platform.database().client["thingway_workflow"]
+        database = arena.platform.database().client["thingway_workflow"]
         return await asyncio.to_thread(
             database["runs"].count_documents, {"status": "RUNNING", "replica": {"$gte": ""}}
         )
 
 
-async def _let_flows_listen(ground: Ground, tenant: Tenant, number: int) -> None:
+async def _add_flows(arena: Arena, tenant: Tenant, number: int) -> None:
     key = f"direct.device.{tenant.devices[0][1].name}.at"
     nodes = [
         {
@@ -97,7 +97,7 @@ async def _let_flows_listen(ground: Ground, tenant: Tenant, number: int) -> None
     headers = {"Authorization": f"Bearer {tenant.token}"}
     for flow in range(number):
         body = {"name": f"Flow {flow}", "enabled": True, "design_data": design}
-        async with ground.http.post("/workflow/flows/design", json=body, headers=headers) as answer:
+        async with arena.http.post("/workflow/flows/design", json=body, headers=headers) as answer:
             await data(answer)
 
 

@@ -1,8 +1,8 @@
-"""Measure how one kind of modest, legal traffic of a loud tenant delays a quiet tenant.
+"""Benchmarks of how modest, legal traffic of a loud tenant delays a quiet tenant.
 
-For each contest the whole platform runs as `thingway up` starts it. The quiet tenant's probes run
-alone first, then beside the attack, which is a process of its own at idle priority: the machines of
-attackers are not ours. Probes start at a steady pace, whether earlier ones have ended or not.
+For each contest the whole platform runs as with `thingway up`. The quiet tenant's probes run alone
+first, and then next to the attack, a separate process with idle priority, as if on another machine.
+Probes start at a steady pace, whether or not earlier ones have ended.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from nats.aio.msg import Msg
 
 from bench.platform import Platform
 from bench.table import Row
-from bench.tenants import Tenant, make_tenant
+from bench.tenants import Tenant, create_tenant
 from deploy.platform import admin
 from deploy.platform.state import Addresses
 
@@ -37,15 +37,15 @@ WARM = 5.0
 LONGEST = 60.0
 """Seconds after which a probe counts as lost."""
 DRAINED = 60.0
-"""Seconds after the end of the attack in which its backlog has to be done."""
+"""Seconds after the attack in which its backlog must be processed."""
 MOST_MEMORY = 400
 """MiB of a Python process with its children (PSS)."""
 TIMES, P95, WORST = 2, 0.3, 1.0
-"""A probe may take so many times the quiet figure and so many seconds more."""
+"""Tolerance of a probe: a factor of the quiet duration, plus seconds for p95 and worst."""
 
 
 @dataclass
-class Ground:
+class Arena:
     """A running platform with two tenants."""
 
     platform: Platform
@@ -67,29 +67,29 @@ class Ground:
 
 
 async def listen(
-    ground: Ground, tenant: Tenant, events: str, handle: Callable[[Msg], Awaitable[None]]
+    arena: Arena, tenant: Tenant, events: str, handle: Callable[[Msg], Awaitable[None]]
 ) -> None:
     """Call `handle` with the events of a tenant, as its application, until the contest ends."""
     login = tenant.application
     bus = await nats.connect(
-        ground.platform.nats_url,
+        arena.platform.nats_url,
         user=login.name,
         password=login.key,
         inbox_prefix=f"_INBOX.app.{login.name}".encode(),
     )
-    ground.stack.push_async_callback(bus.close)
+    arena.stack.push_async_callback(bus.close)
     await bus.subscribe(f"event.{tenant.name}.{events}", cb=handle)
 
 
 class Contest(ABC):
-    """One row. Its attributes are pickled for the process of the attack: plain data only.
+    """A contest; its attributes are pickled for the attacking process.
 
-    `prepare` may keep what cannot be pickled in attributes that begin with an underscore; the
-    attack does not get them.
+    `prepare` may store other objects in attributes with a leading underscore; the attack does not
+    get them.
     """
 
     name: ClassVar[str]
-    """The attack and the probe, in a few words."""
+    """Short description of the attack and the probe."""
     pace: ClassVar[float] = 0.3
     """Seconds between two probes."""
     settings: ClassVar[dict[str, str]] = {}
@@ -101,34 +101,34 @@ class Contest(ABC):
         return {name: value for name, value in vars(self).items() if name[0] != "_"}
 
     @abstractmethod
-    async def prepare(self, ground: Ground) -> None:
+    async def prepare(self, arena: Arena) -> None:
         """Create what probe and attack need."""
 
     @abstractmethod
-    async def probe(self, ground: Ground, number: int) -> float | None:
-        """Run one action of the quiet tenant until its effect is seen; raise if it is wrong.
+    async def probe(self, arena: Arena, number: int) -> float | None:
+        """Run one action of the quiet tenant until its effect is visible.
 
-        Several run at a time. The seconds that it took are measured around the call, unless it
-        returns them.
+        Raises if the effect is wrong. Several probes run at a time. The duration is measured around
+        the call, unless the probe returns it in seconds.
         """
 
     @abstractmethod
     async def attack(self, count: "Count") -> None:
         """Run the attack until cancelled; call `count()` for each success."""
 
-    async def begin(self, ground: Ground) -> None:  # noqa: B027 - most need nothing
+    async def begin(self, arena: Arena) -> None:  # noqa: B027 - most need nothing
         """Start listeners of this process, which stay while the attack runs."""
 
-    async def progress(self, ground: Ground) -> int | None:
-        """Return the amount of the attacker's work that is done; None: use its own count."""
+    async def progress(self, arena: Arena) -> int | None:
+        """Return how much work of the attacker is done; None uses its own count."""
         return None
 
-    async def pending(self, ground: Ground) -> int:
-        """Return how much of the attacker's work waits beside the consumers of the bus."""
+    async def pending(self, arena: Arena) -> int:
+        """Return how much work of the attacker is pending outside the bus consumers."""
         return 0
 
-    async def check(self, ground: Ground) -> None:  # noqa: B027 - most need nothing
-        """Raise if something of the attacker's accepted work is lost, once its backlog is done."""
+    async def check(self, arena: Arena) -> None:  # noqa: B027 - most need nothing
+        """Raise if accepted work of the attacker was lost, after its backlog is processed."""
 
 
 class Count:
@@ -144,7 +144,7 @@ class Count:
 
 @dataclass
 class Figures:
-    """What was measured."""
+    """Durations of the probes, and errors of the lost ones."""
 
     times: list[float] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
@@ -159,7 +159,7 @@ class Figures:
         return f"{parts} s" + (f", {len(self.lost)} lost" if self.lost else "")
 
 
-async def hold(contest: Contest) -> list[Row]:
+async def run_contest(contest: Contest) -> list[Row]:
     """Run a contest."""
     directory = Path(tempfile.mkdtemp(prefix="thingway-bench-"))
     platform = Platform(directory, **contest.settings)
@@ -170,16 +170,16 @@ async def hold(contest: Contest) -> list[Row]:
             http = await stack.enter_async_context(
                 aiohttp.ClientSession(platform.ready["base_url"])
             )
-            ground = Ground(
+            arena = Arena(
                 platform,
-                await make_tenant(platform, stack, "quiet", quiet),
-                await make_tenant(platform, stack, "loud", loud),
+                await create_tenant(platform, stack, "quiet", quiet),
+                await create_tenant(platform, stack, "loud", loud),
                 stack,
                 http,
             )
-            await contest.prepare(ground)
-            await contest.begin(ground)
-            return await _measure(contest, ground)
+            await contest.prepare(arena)
+            await contest.begin(arena)
+            return await _measure(contest, arena)
     finally:
         platform.stop()
         if os.environ.get("BENCH_KEEP"):
@@ -188,20 +188,20 @@ async def hold(contest: Contest) -> list[Row]:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-async def _measure(contest: Contest, ground: Ground) -> list[Row]:
-    alone = await _probes(contest, ground, 0)
-    memory = _Memory(ground.platform)
+async def _measure(contest: Contest, arena: Arena) -> list[Row]:
+    alone = await _probes(contest, arena, 0)
+    memory = _Memory(arena.platform)
     async with memory.watched():
-        before = await contest.progress(ground) or 0
+        before = await contest.progress(arena) or 0
         async with _attack(contest) as counted:
             await asyncio.sleep(WARM)
             began, first = time.monotonic(), counted.value
-            beside = await _probes(contest, ground, PROBES)
+            beside = await _probes(contest, arena, PROBES)
             seconds, done = time.monotonic() - began, counted.value - first
-        left, drained = await _drained(contest, ground)
-    own = await contest.progress(ground)
+        left, drained = await _drained(contest, arena)
+    own = await contest.progress(arena)
     work = done if own is None else own - before
-    await contest.check(ground)
+    await contest.check(arena)
     p95, worst = TIMES * alone.at(0.95) + P95, TIMES * alone.at(1) + WORST
     met = beside.at(0.95) <= p95 and beside.at(1) <= worst and not beside.lost
     for error in (alone.lost + beside.lost)[:3]:
@@ -232,7 +232,7 @@ async def _measure(contest: Contest, ground: Ground) -> list[Row]:
     ]
 
 
-async def _probes(contest: Contest, ground: Ground, first: int) -> Figures:
+async def _probes(contest: Contest, arena: Arena, first: int) -> Figures:
     """Start probes at a steady pace and wait for them."""
     figures = Figures()
 
@@ -240,7 +240,7 @@ async def _probes(contest: Contest, ground: Ground, first: int) -> Figures:
         began = time.perf_counter()
         try:
             async with asyncio.timeout(LONGEST):
-                took = await contest.probe(ground, number)
+                took = await contest.probe(arena, number)
         except Exception as error:  # noqa: BLE001 - it is shown, and counts as lost
             figures.lost.append(repr(error))
         else:
@@ -274,15 +274,15 @@ def _run_attack(contest: Contest, counted: "Synchronized[int]") -> None:
     asyncio.run(contest.attack(Count(counted)))
 
 
-async def _drained(contest: Contest, ground: Ground) -> tuple[int, float]:
+async def _drained(contest: Contest, arena: Arena) -> tuple[int, float]:
     """Wait until nothing of the attack waits; return what is left, and the seconds it took."""
-    platform = ground.platform
+    platform = arena.platform
     addresses = Addresses("", "", platform.nats_url)
     began = time.monotonic()
     operator = await admin.log_in(addresses, platform.state["secrets"]["nats.admin"])
     try:
         while True:
-            left = await contest.pending(ground)
+            left = await contest.pending(arena)
             for stream in ("UPLINK", "EVENTS"):
                 for info in await operator.jetstream().consumers_info(stream):
                     left += (info.num_pending or 0) + (info.num_ack_pending or 0)
@@ -308,7 +308,7 @@ class _Memory:
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
-        """Look at them each second during the block."""
+        """Sample the memory each second during the block."""
         watching = asyncio.create_task(self._watch())
         try:
             yield

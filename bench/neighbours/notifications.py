@@ -1,4 +1,4 @@
-"""Notifications of alarms: one sensor flaps, and many users of its tenant want to know."""
+"""Alarm notifications: one sensor flaps, and many users are notified."""
 
 import asyncio
 from collections import Counter
@@ -8,8 +8,8 @@ import aiohttp
 from aiohttp import web
 from pymongo import MongoClient
 
-from bench.neighbours.harness import Contest, Count, Ground
-from bench.neighbours.users import Person, add_users
+from bench.neighbours.harness import Arena, Contest, Count
+from bench.neighbours.users import SignedInUser, add_users
 from bench.tenants import data
 from deploy.platform import ports
 
@@ -28,20 +28,20 @@ class Notifications(Contest):
     devices: ClassVar = (QUIET_DEVICES, 1)
     users: ClassVar[int] = 40
     seconds: ClassVar[float] = 0.0
-    """Until a webhook of the loud tenant answers."""
+    """Seconds until a webhook of the loud tenant responds."""
 
-    async def prepare(self, ground: Ground) -> None:
+    async def prepare(self, arena: Arena) -> None:
         """Create rules and users with webhooks, which this process answers."""
-        self.base = ground.base
-        (_, login), *_ = ground.loud.devices
+        self.base = arena.base
+        (_, login), *_ = arena.loud.devices
         self.login = (login.name, login.key)
-        self._told: Counter[int] = Counter()
+        self._messages: Counter[int] = Counter()
         self._alarms: Counter[int] = Counter()
         self._raised: dict[float, asyncio.Future[None]] = {}
-        self._turns = [asyncio.Lock() for _ in ground.quiet.devices]
-        port = await self._serve(ground)
-        people = await add_users(ground, self.users)
-        mine = Person(ground.http, ground.quiet.token)
+        self._turns = [asyncio.Lock() for _ in arena.quiet.devices]
+        port = await self._serve(arena)
+        people = await add_users(arena, self.users)
+        mine = SignedInUser(arena.http, arena.quiet.token)
         for person, tenant in ((mine, "quiet"), (people[0], "loud")):
             condition = {"type": "VALUE", "property": "at", "comparison": "GTE", "threshold": HIGH}
             rule = {"name": "high", "severity": "CRITICAL", "product": "LIVE"}
@@ -53,18 +53,18 @@ class Notifications(Contest):
                 await owner.put("/alarm-notifications", wanted | {"webhook": hook})
         await asyncio.sleep(2)  # until the rules are in force
 
-    async def probe(self, ground: Ground, number: int) -> float:
+    async def probe(self, arena: Arena, number: int) -> float:
         """Report a value that raises an alarm, wait for the webhook, and end the alarm."""
         loop, value = asyncio.get_running_loop(), HIGH + number
         at = number % len(self._turns)
         async with self._turns[at]:
-            _, login = ground.quiet.devices[at]
-            began, told = loop.time(), loop.create_future()
-            self._raised[value] = told
-            await _report(ground.http, (login.name, login.key), value)
-            await told
+            _, login = arena.quiet.devices[at]
+            began, notified = loop.time(), loop.create_future()
+            self._raised[value] = notified
+            await _report(arena.http, (login.name, login.key), value)
+            await notified
             took = loop.time() - began
-            await _report(ground.http, (login.name, login.key), LOW)
+            await _report(arena.http, (login.name, login.key), LOW)
         return took
 
     async def attack(self, count: Count) -> None:
@@ -77,45 +77,45 @@ class Notifications(Contest):
                 count()
                 await asyncio.sleep(1 / RATE)
 
-    async def progress(self, ground: Ground) -> int:
+    async def progress(self, arena: Arena) -> int:
         """Return how many messages the loud tenant's users got."""
-        return self._told.total()
+        return self._messages.total()
 
-    async def pending(self, ground: Ground) -> int:
+    async def pending(self, arena: Arena) -> int:
         """Return how many notices wait."""
-        password = ground.platform.state["secrets"]["mongo.admin"]
-        port = ground.platform.state["ports"]["mongod"]
+        password = arena.platform.state["secrets"]["mongo.admin"]
+        port = arena.platform.state["ports"]["mongod"]
         url = f"mongodb://admin:{password}@127.0.0.1:{port}/?directConnection=true"
         with MongoClient[dict[str, Any]](url) as client:
             return client["thingway_workflow"]["alarm_notices"].count_documents({"tenant": "loud"})
 
-    async def check(self, ground: Ground) -> None:
-        """Raise unless all users of the loud tenant were told the same."""
-        told = [self._alarms[user] for user in range(self.users)]
-        if min(told) != max(told):
-            raise RuntimeError(f"alarms were lost: {sorted(told)}")
+    async def check(self, arena: Arena) -> None:
+        """Raise unless all users of the loud tenant were notified of the same alarms."""
+        counts = [self._alarms[user] for user in range(self.users)]
+        if min(counts) != max(counts):
+            raise RuntimeError(f"alarms were lost: {sorted(counts)}")
 
-    async def _serve(self, ground: Ground) -> int:
+    async def _serve(self, arena: Arena) -> int:
         app = web.Application()
-        app.router.add_post("/{tenant}/{user}", self._hear)
+        app.router.add_post("/{tenant}/{user}", self._receive)
         runner = web.AppRunner(app)
         await runner.setup()
-        ground.stack.push_async_callback(runner.cleanup)
+        arena.stack.push_async_callback(runner.cleanup)
         port = ports.choose_free()
         await web.TCPSite(runner, "127.0.0.1", port).start()
         return port
 
-    async def _hear(self, request: web.Request) -> web.Response:
+    async def _receive(self, request: web.Request) -> web.Response:
         body = await request.json()
         if request.match_info["tenant"] == "quiet":
             for alarm in body["alarms"]:
-                told = self._raised.get(alarm["value"])
-                if told is not None and not told.done():
-                    told.set_result(None)
+                notified = self._raised.get(alarm["value"])
+                if notified is not None and not notified.done():
+                    notified.set_result(None)
             return web.Response()
         await asyncio.sleep(self.seconds)
         user = int(request.match_info["user"])
-        self._told[user] += 1
+        self._messages[user] += 1
         self._alarms[user] += len(body["alarms"]) + body["more"]
         return web.Response()
 

@@ -1,4 +1,4 @@
-"""Redecoding: frames of many products of one tenant are decoded again."""
+"""Re-decode jobs: frames of many products of one tenant are decoded again."""
 
 import asyncio
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import aiohttp
 import msgspec
 
 from bench.frames import SCRIPT, payload, prepare
-from bench.neighbours.harness import Contest, Count, Ground
+from bench.neighbours.harness import Arena, Contest, Count
 from bench.tenants import Tenant, data
 from libs.common.clock import now_ms
 from libs.common.contracts.frames import Frame
@@ -25,52 +25,52 @@ FIRST_ID = 10**9
 
 
 class Redecodes(Contest):
-    """Dry runs of redecodings, from their start to their end."""
+    """Dry runs of re-decode jobs, from start to end."""
 
     name = "9. 12 products of 20,000 frames are decoded again and again; one product of 10 frames"
 
-    async def prepare(self, ground: Ground) -> None:
+    async def prepare(self, arena: Arena) -> None:
         """Write products with codecs, devices and frames."""
-        self.base, self.loud = ground.base, _headers(ground.loud)
-        database, device = ground.platform.database(), FIRST_ID
+        self.base, self.loud = arena.base, _headers(arena.loud)
+        database, device = arena.platform.database(), FIRST_ID
         for tenant, products, devices, frames in (
-            (ground.quiet, PROBED, 1, FEW),
-            (ground.loud, PRODUCTS, DEVICES, FRAMES),
+            (arena.quiet, PROBED, 1, FEW),
+            (arena.loud, PRODUCTS, DEVICES, FRAMES),
         ):
             for number in range(products):
                 prepare(database, tenant.name, device, devices, SCRIPT, f"P{number}")
-                for one in range(device, device + devices):
-                    await asyncio.to_thread(database.frames.insert_many, _frames(one, frames))
+                for device_id in range(device, device + devices):
+                    await asyncio.to_thread(database.frames.insert_many, _frames(device_id, frames))
                 device += devices
 
-    async def probe(self, ground: Ground, number: int) -> None:
-        """Decode the frames of a product again, and wait until all are."""
-        headers = _headers(ground.quiet)
-        begun = await _begin(ground.http, headers, number % PROBED)
-        while begun["state"] == "RUNNING":
+    async def probe(self, arena: Arena, number: int) -> None:
+        """Run a re-decode job, and wait until it is done."""
+        headers = _headers(arena.quiet)
+        job = await _begin(arena.http, headers, number % PROBED)
+        while job["state"] == "RUNNING":
             await asyncio.sleep(POLL)
-            begun = await _find(ground.http, headers, number % PROBED)
-        if (begun["state"], begun.get("read")) != ("DONE", FEW):
-            raise RuntimeError(str(begun))
+            job = await _find(arena.http, headers, number % PROBED)
+        if (job["state"], job.get("read")) != ("DONE", FEW):
+            raise RuntimeError(str(job))
 
     async def attack(self, count: Count) -> None:
-        """Begin the redecoding of each product again as soon as it has ended; count frames."""
+        """Restart the re-decode job of each product as soon as it ends; count frames."""
         async with aiohttp.ClientSession(self.base) as http, asyncio.TaskGroup() as tasks:
             for number in range(PRODUCTS):
                 tasks.create_task(self._again(http, number, count))
 
     async def _again(self, http: aiohttp.ClientSession, number: int, count: Count) -> None:
         while True:
-            begun, read = await _begin(http, self.loud, number), 0
-            while begun["state"] == "RUNNING":
+            job, read = await _begin(http, self.loud, number), 0
+            while job["state"] == "RUNNING":
                 await asyncio.sleep(1)
-                begun = await _find(http, self.loud, number)
-                count(begun.get("read", 0) - read)
-                read = begun.get("read", 0)
+                job = await _find(http, self.loud, number)
+                count(job.get("read", 0) - read)
+                read = job.get("read", 0)
 
-    async def pending(self, ground: Ground) -> int:
-        """Return how many redecodings are under way."""
-        redecodes = ground.platform.database().redecodes
+    async def pending(self, arena: Arena) -> int:
+        """Return how many re-decode jobs are running."""
+        redecodes = arena.platform.database().redecodes
         return await asyncio.to_thread(redecodes.count_documents, {"state": "RUNNING"})
 
 

@@ -1,11 +1,11 @@
-"""Reports: many devices of one tenant report as fast as they are answered."""
+"""Reports: many devices of one tenant report as fast as they get responses."""
 
 import asyncio
 from typing import ClassVar
 
 import aiohttp
 
-from bench.neighbours.harness import Contest, Count, Ground
+from bench.neighbours.harness import Arena, Contest, Count
 from bench.tenants import data
 
 
@@ -15,16 +15,16 @@ class Reports(Contest):
     name = "0. 8 devices report as fast as they can; a report with wait=stored"
     devices: ClassVar = (1, 8)
 
-    async def prepare(self, ground: Ground) -> None:
+    async def prepare(self, arena: Arena) -> None:
         """Keep the logins."""
-        self.base = ground.base
-        self.logins = [(login.name, login.key) for _, login in ground.loud.devices]
-        _, login = ground.quiet.devices[0]
+        self.base = arena.base
+        self.logins = [(login.name, login.key) for _, login in arena.loud.devices]
+        _, login = arena.quiet.devices[0]
         self.quiet = (login.name, login.key)
 
-    async def probe(self, ground: Ground, number: int) -> None:
+    async def probe(self, arena: Arena, number: int) -> None:
         """Report and wait until it is stored."""
-        await report(ground.http, self.quiet, number)
+        await report(arena.http, self.quiet, number)
 
     async def attack(self, count: Count) -> None:
         """Report without a pause."""

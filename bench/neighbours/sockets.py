@@ -1,4 +1,4 @@
-"""Live updates: one tenant's user opens all WebSockets that it may, each with many keys."""
+"""Live updates: a user opens all allowed WebSockets, each with many keys."""
 
 import asyncio
 import json
@@ -8,7 +8,7 @@ import aiohttp
 from websockets.asyncio.client import ClientConnection, connect
 
 from bench.live import PRODUCT
-from bench.neighbours.harness import Contest, Count, Ground
+from bench.neighbours.harness import Arena, Contest, Count
 from bench.tenants import data
 
 SOCKETS, KEYS, RATE = 100, 480, 10
@@ -22,41 +22,39 @@ class Sockets(Contest):
     spread: ClassVar[bool] = False
     """Whether each socket has keys that no other has, so that no frames can be shared."""
 
-    async def prepare(self, ground: Ground) -> None:
+    async def prepare(self, arena: Arena) -> None:
         """Create a device with many properties; listen to the quiet tenant's device."""
-        self.base, self.websocket, self.token = ground.base, ground.websocket, ground.loud.token
+        self.base, self.websocket, self.token = arena.base, arena.websocket, arena.loud.token
         (one,) = PRODUCT["tsl"]["properties"]  # type: ignore[index]
         properties = [
             one | {"id": f"k{number}", "propertyKey": f"k{number}", "name": f"K{number}"}
             for number in range(KEYS)
         ]
         tsl = PRODUCT["tsl"] | {"properties": properties}  # type: ignore[operator]
-        api = ground.loud.api
+        api = arena.loud.api
         await api.put_product(MODEL, {**PRODUCT, "snPrefixes": [], "tsl": tsl})
         device_id = await api.add_device("WIDE0", "Wide", MODEL)
         self.login = await api.issue_credentials(device_id)
         self._reported: dict[float, asyncio.Future[None]] = {}
-        _, quiet = ground.quiet.devices[0]
+        _, quiet = arena.quiet.devices[0]
         self._path = f"/ingest/v1/{quiet.name}/report"
         self._auth = {"Authorization": aiohttp.encode_basic_auth(quiet.name, quiet.key)}
         self._key = f"direct.device.{quiet.name}.at"
 
-    async def begin(self, ground: Ground) -> None:
+    async def begin(self, arena: Arena) -> None:
         """Open the quiet tenant's socket."""
-        socket = await ground.stack.enter_async_context(
-            _socket(ground.websocket, ground.quiet.token)
-        )
+        socket = await arena.stack.enter_async_context(_socket(arena.websocket, arena.quiet.token))
         await socket.send(_subscription([self._key]))
         listening = asyncio.create_task(self._listen(socket))
-        ground.stack.callback(listening.cancel)
+        arena.stack.callback(listening.cancel)
 
-    async def probe(self, ground: Ground, number: int) -> None:
+    async def probe(self, arena: Arena, number: int) -> None:
         """Report, and wait until the socket is sent the value."""
-        told = self._reported[float(number)] = asyncio.get_running_loop().create_future()
+        received = self._reported[float(number)] = asyncio.get_running_loop().create_future()
         body = {"properties": {"at": float(number)}}
-        async with ground.http.post(self._path, json=body, headers=self._auth) as answer:
+        async with arena.http.post(self._path, json=body, headers=self._auth) as answer:
             await data(answer)
-        await told
+        await received
 
     async def attack(self, count: Count) -> None:
         """Report, and read what the sockets are sent."""
@@ -87,9 +85,9 @@ class Sockets(Contest):
     async def _listen(self, socket: ClientConnection) -> None:
         async for frame in socket:
             value = json.loads(frame)["payload"]["values"][self._key]["value"]
-            told = self._reported.get(value)
-            if told is not None and not told.done():
-                told.set_result(None)
+            received = self._reported.get(value)
+            if received is not None and not received.done():
+                received.set_result(None)
 
 
 class SocketsRequest(Sockets):
@@ -98,10 +96,10 @@ class SocketsRequest(Sockets):
     name = f"6. {SOCKETS} WebSockets x {KEYS} keys of their own, {RATE} reports/s; a request"
     spread = True
 
-    async def probe(self, ground: Ground, number: int) -> None:
+    async def probe(self, arena: Arena, number: int) -> None:
         """List dashboards."""
-        headers = {"Authorization": f"Bearer {ground.quiet.token}"}
-        async with ground.http.get("/dashboard/dashboards", headers=headers) as answer:
+        headers = {"Authorization": f"Bearer {arena.quiet.token}"}
+        async with arena.http.get("/dashboard/dashboards", headers=headers) as answer:
             await data(answer)
 
 

@@ -1,4 +1,4 @@
-"""Log-ins: one tenant creates many users, or its devices log in, while another's log in."""
+"""Logins: a tenant creates many users, or its devices log in, while another logs in."""
 
 import asyncio
 import itertools
@@ -10,26 +10,26 @@ from urllib.parse import parse_qsl
 import aiohttp
 import aiomqtt
 
-from bench.neighbours.harness import Contest, Count, Ground
+from bench.neighbours.harness import Arena, Contest, Count
 from bench.tenants import PASSWORD, data
 
 CALLERS = 64
 
 
 @dataclass(frozen=True)
-class Person:
-    """Somebody who is signed in."""
+class SignedInUser:
+    """A signed-in user."""
 
     http: aiohttp.ClientSession
     token: str
 
     async def post(self, path: str, body: Any) -> Any:
-        """Call a management operation."""
+        """Call a management operation with POST."""
         async with self.http.post(path, json=body, headers=self._headers) as answer:
             return await data(answer)
 
     async def put(self, path: str, body: Any) -> None:
-        """Set something."""
+        """Call a management operation with PUT."""
         async with self.http.put(path, json=body, headers=self._headers) as answer:
             await data(answer)
 
@@ -38,9 +38,9 @@ class Person:
         return {"Authorization": f"Bearer {self.token}"}
 
 
-async def add_users(ground: Ground, number: int) -> list[Person]:
+async def add_users(arena: Arena, number: int) -> list[SignedInUser]:
     """Add super-admins to the loud tenant and sign them in."""
-    admin = Person(ground.http, ground.loud.token)
+    admin = SignedInUser(arena.http, arena.loud.token)
     page = {"page_size": 999, "page_number": 1}
     roles = (await admin.post("/user/roles/search", page))["content"]
     emails = [f"user{one}@example.com" for one in range(number)]
@@ -52,9 +52,9 @@ async def add_users(ground: Ground, number: int) -> list[Person]:
     await admin.post(f"/user/roles/{role}/associate-user", {"user_ids": ids})
     people = []
     for email in emails:
-        form = dict(parse_qsl(ground.loud.sign_in)) | {"username": email}
-        async with ground.http.post("/oauth2/token", data=form) as answer:
-            people.append(Person(ground.http, (await data(answer))["access_token"]))
+        form = dict(parse_qsl(arena.loud.sign_in)) | {"username": email}
+        async with arena.http.post("/oauth2/token", data=form) as answer:
+            people.append(SignedInUser(arena.http, (await data(answer))["access_token"]))
     return people
 
 
@@ -63,14 +63,14 @@ class NewUsers(Contest):
 
     name = f"8. {CALLERS} callers create users; a log-in"
 
-    async def prepare(self, ground: Ground) -> None:
+    async def prepare(self, arena: Arena) -> None:
         """Keep the tokens and the form."""
-        self.base, self.token = ground.base, ground.loud.token
-        self._form = dict(parse_qsl(ground.quiet.sign_in))
+        self.base, self.token = arena.base, arena.loud.token
+        self._form = dict(parse_qsl(arena.quiet.sign_in))
 
-    async def probe(self, ground: Ground, number: int) -> None:
+    async def probe(self, arena: Arena, number: int) -> None:
         """Sign in."""
-        async with ground.http.post("/oauth2/token", data=self._form) as answer:
+        async with arena.http.post("/oauth2/token", data=self._form) as answer:
             await data(answer)
 
     async def attack(self, count: Count) -> None:
@@ -78,7 +78,7 @@ class NewUsers(Contest):
         numbers = itertools.count()
         connector = aiohttp.TCPConnector(limit=0)
         async with aiohttp.ClientSession(self.base, connector=connector) as http:
-            admin = Person(http, self.token)
+            admin = SignedInUser(http, self.token)
 
             async def create() -> None:
                 while True:
@@ -97,13 +97,13 @@ class DeviceLogins(Contest):
     name = f"8. {CALLERS} devices log in without a pause; a device logs in"
     devices: ClassVar = (8, CALLERS)
 
-    async def prepare(self, ground: Ground) -> None:
+    async def prepare(self, arena: Arena) -> None:
         """Keep the logins."""
-        self.port = ground.platform.mqtt_port
-        self.logins = [(login.name, login.key) for _, login in ground.loud.devices]
-        self._quiet = [(login.name, login.key) for _, login in ground.quiet.devices]
+        self.port = arena.platform.mqtt_port
+        self.logins = [(login.name, login.key) for _, login in arena.loud.devices]
+        self._quiet = [(login.name, login.key) for _, login in arena.quiet.devices]
 
-    async def probe(self, ground: Ground, number: int) -> None:
+    async def probe(self, arena: Arena, number: int) -> None:
         """Log in over MQTT."""
         async with self._client(*self._quiet[number % len(self._quiet)]):
             pass

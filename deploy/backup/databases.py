@@ -102,14 +102,9 @@ class Tally:
         self._sum = (self._sum + int.from_bytes(digest)) % 2**128
 
     @property
-    def digest(self) -> bytes:
-        """Return the digest (16 bytes)."""
-        return self._sum.to_bytes(16)
-
-    @property
     def end(self) -> CollectionEnd:
         """Return the record that ends the collection."""
-        return CollectionEnd(self.count, self.digest)
+        return CollectionEnd(self.count, self._sum.to_bytes(16))
 
 
 def split_documents(data: bytes) -> Iterator[bytes]:

@@ -22,6 +22,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from nats.js.errors import NotFoundError
 
 from deploy.backup.records import Message, StreamHead, StreamPosition
+from deploy.platform.admin import JetStreamReply, call_jetstream
 from deploy.platform.errors import CommandError
 from libs.common.bus import Bus, OutgoingMessage
 from libs.common.bus.retained_messages import delete_messages
@@ -54,30 +55,14 @@ _BATCH = 500
 """Messages per fetch or publish; `UPLINK` stores at most 10,000 per subject."""
 
 
-class _Fault(msgspec.Struct):
-    description: str = ""
-    err_code: int = 0
-
-
-class _Answer(msgspec.Struct):
-    error: _Fault | None = None
-    config: dict[str, Any] = {}
-    state: dict[str, Any] = {}
-    deliver_subject: str = ""
-
-
-_NOT_FOUND = 10059
-"""JetStream's error code for a missing stream."""
-
-
 async def _request(
     client: Client, subject: str, body: Any, seconds: float = _API_SECONDS
-) -> _Answer:
+) -> JetStreamReply:
     answer = await client.request(subject, msgspec.json.encode(body), timeout=seconds)
-    return msgspec.json.decode(answer.data, type=_Answer)
+    return msgspec.json.decode(answer.data, type=JetStreamReply)
 
 
-def _checked(answer: _Answer, what: str) -> _Answer:
+def _checked(answer: JetStreamReply, what: str) -> JetStreamReply:
     if answer.error is not None:
         raise CommandError(f"NATS rejects {what}: {answer.error.description}")
     return answer
@@ -93,8 +78,8 @@ async def snapshot(client: Client, name: str) -> AsyncIterator[StreamHead | byte
     subscription = await client.subscribe(inbox)
     try:
         body = {"deliver_subject": inbox, "chunk_size": _CHUNK, "no_consumers": name == UPLINK}
-        answer = await _request(client, f"$JS.API.STREAM.SNAPSHOT.{name}", body)
-        if answer.error is not None and answer.error.err_code == _NOT_FOUND:
+        answer = await call_jetstream(client, f"STREAM.SNAPSHOT.{name}", body)
+        if answer.is_missing:
             return
         _checked(answer, f"a snapshot of {name}")
         yield StreamHead(name, answer.config, answer.state)
@@ -223,9 +208,9 @@ class StreamRestore:
         if self._replicas is not None:
             config = config | {"num_replicas": self._replicas}
         body = {"config": config, "state": self._head.state}
-        subject = f"$JS.API.STREAM.RESTORE.{self._head.name}"
+        subject = f"STREAM.RESTORE.{self._head.name}"
         answer = _checked(
-            await _request(self._client, subject, body), f"the restore of {self._head.name}"
+            await call_jetstream(self._client, subject, body), f"the restore of {self._head.name}"
         )
         self._to = answer.deliver_subject
 
@@ -233,13 +218,13 @@ class StreamRestore:
         """Send a chunk of the snapshot."""
         answer = await self._client.request(self._to, data, timeout=_CHUNK_SECONDS)
         if answer.data:
-            decoded = msgspec.json.decode(answer.data, type=_Answer)
+            decoded = msgspec.json.decode(answer.data, type=JetStreamReply)
             _checked(decoded, f"a chunk of {self._head.name}")
 
     async def end(self) -> None:
         """Finish the restore and wait until the server has loaded the stream."""
         answer = await self._client.request(self._to, b"", timeout=_FINISH_SECONDS)
-        decoded = msgspec.json.decode(answer.data, type=_Answer)
+        decoded = msgspec.json.decode(answer.data, type=JetStreamReply)
         _checked(decoded, f"the restored stream {self._head.name}")
 
 

@@ -23,30 +23,19 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from deploy.platform import admin
+from deploy.platform.admin import JetStreamFault
 from deploy.platform.errors import Exit, LauncherError
 from deploy.platform.nats_grants import SYSTEM_USER
 from deploy.platform.state import Addresses
 from libs.common.bus.accounts import ACCOUNT
 
-_ANSWER_SECONDS = 10.0
-_NOT_FOUND = 10059
-"""JetStream's error code for a missing stream."""
 _META = "meta.inf"
-
-
-class _Fault(msgspec.Struct):
-    err_code: int = 0
-    description: str = ""
-
-
-class _Answer(msgspec.Struct):
-    error: _Fault | None = None
 
 
 async def adopt_streams(
     store: Path, addresses: Addresses, password: str, server: str, replicas: int
 ) -> None:
-    """Let the cluster adopt_streams the streams in `store`, the directory of server `server`.
+    """Let the cluster adopt the streams in `store`, the directory of server `server`.
 
     Raises `LauncherError` (exit code 1) if the cluster rejects a stream.
     """
@@ -61,10 +50,10 @@ async def adopt_streams(
 
 async def _adopt_stream(client: Client, stream: Path, server: str, replicas: int) -> None:
     name = stream.name
-    known = await _request(client, f"STREAM.INFO.{name}", None)
+    known = await admin.call_jetstream(client, f"STREAM.INFO.{name}", None)
     if known.error is None:
         return
-    if known.error.err_code != _NOT_FOUND:
+    if not known.is_missing:
         raise _adoption_error(name, known.error)
     config = _read_config(stream)
     await _require_success(
@@ -88,18 +77,12 @@ def _read_config(directory: Path) -> dict[str, Any]:
 
 
 async def _require_success(client: Client, operation: str, body: Any) -> None:
-    answer = await _request(client, operation, body)
+    answer = await admin.call_jetstream(client, operation, body)
     if answer.error is not None:
         raise _adoption_error(operation, answer.error)
 
 
-async def _request(client: Client, operation: str, body: Any) -> _Answer:
-    content = b"" if body is None else msgspec.json.encode(body)
-    answer = await client.request(f"$JS.API.{operation}", content, timeout=_ANSWER_SECONDS)
-    return msgspec.json.decode(answer.data, type=_Answer)
-
-
-def _adoption_error(what: str, fault: _Fault) -> LauncherError:
+def _adoption_error(what: str, fault: JetStreamFault) -> LauncherError:
     return LauncherError(f"NATS cannot adopt {what}: {fault.description}", Exit.FAILED)
 
 

@@ -124,22 +124,15 @@ DATA = option(
     default=lambda: os.environ.get("THINGWAY_DATA") or ".data",
     help="data directory (default: %(default)s; environment: THINGWAY_DATA)",
 )
-_PLAIN: Mapping[str, int | None] = {
-    "port": 8080,
-    "mqtt_port": 1883,
-    "nats_port": 4222,
-    "websocket_port": None,
-    "certificate_port": None,
-    "certificate_nats_port": None,
+PORTS: Mapping[str, tuple[int | None, int]] = {
+    "port": (8080, 8443),
+    "mqtt_port": (1883, 8883),
+    "nats_port": (4222, 4222),
+    "websocket_port": (None, 8084),
+    "certificate_port": (None, 8884),
+    "certificate_nats_port": (None, 4223),
 }
-_TLS: Mapping[str, int | None] = {
-    "port": 8443,
-    "mqtt_port": 8883,
-    "nats_port": 4222,
-    "websocket_port": 8084,
-    "certificate_port": 8884,
-    "certificate_nats_port": 4223,
-}
+"""Default port of each listener without and with TLS; None: closed."""
 
 
 def given_ports(given: argparse.Namespace) -> dict[str, int | None]:
@@ -147,10 +140,9 @@ def given_ports(given: argparse.Namespace) -> dict[str, int | None]:
 
     Raises `LauncherError` for certificate ports without TLS.
     """
-    defaults = _TLS if given.tls else _PLAIN
     if (given.certificate_port or given.certificate_nats_port) and not given.tls:
         raise LauncherError("--certificate-port and --certificate-nats-port require --tls")
-    return {name: getattr(given, name) or port for name, port in defaults.items()}
+    return {name: getattr(given, name) or ports[given.tls] for name, ports in PORTS.items()}
 
 
 def port_options(ports: Mapping[str, int | None]) -> dict[str, int]:

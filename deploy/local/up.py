@@ -16,7 +16,7 @@ from rich.console import Console
 
 from deploy.local import jetstream, lock, servers, simulator
 from deploy.local.backups import RESTORING
-from deploy.local.options import given_ports, port_options
+from deploy.local.options import PORTS, given_ports, port_options
 from deploy.local.process import Spec, base_environment, end_with_parent
 from deploy.local.progress import Progress, summary
 from deploy.local.supervisor import Supervisor, run_concurrently, wait_ready
@@ -257,23 +257,11 @@ class Launcher:
         await self._progress.follow(spec.name, wait_ready(child, ready_check))
 
     def _claim_ports(self) -> None:
-        options = self._options
         if self._state.is_cluster:
             servers.remember_primary(self._directory, self._state)
         self._state.claim_ports(
             [*servers.internal_ports(self._state), *services.internal_port_names()],
-            reserved={
-                port
-                for port in (
-                    options.port,
-                    options.mqtt_port,
-                    options.nats_port,
-                    options.websocket_port,
-                    options.certificate_port,
-                    options.certificate_nats_port,
-                )
-                if port
-            },
+            reserved={port for name in PORTS if (port := getattr(self._options, name))},
         )
 
     def _service_specs(self, addresses: Addresses) -> list[tuple[Spec, str]]:

@@ -1,9 +1,11 @@
-"""RPC clients that log in to NATS as the administrator."""
+"""Clients of NATS: RPC calls as administrator, and JetStream's API."""
 
 import contextlib
 import logging
 from collections.abc import AsyncIterator
+from typing import Any
 
+import msgspec
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
@@ -15,6 +17,8 @@ from libs.common.jobs import retry
 from libs.common.tls import client_context_for
 
 _CONNECT_SECONDS = 2
+_API_SECONDS = 10.0
+_STREAM_NOT_FOUND = 10059
 _TLS_WARNING = "returning true from eof_received() has no effect when using ssl"
 """Harmless warning of asyncio at the end of every TLS connection of nats-py."""
 logging.getLogger("asyncio").addFilter(lambda record: record.msg != _TLS_WARNING)
@@ -70,6 +74,34 @@ async def log_in(addresses: Addresses, password: str, user: str = ADMIN) -> Clie
         error_cb=_suppress_log,
     )
     return client
+
+
+class JetStreamFault(msgspec.Struct):
+    """An error of JetStream's API."""
+
+    err_code: int = 0
+    description: str = ""
+
+
+class JetStreamReply(msgspec.Struct):
+    """A reply of JetStream's API."""
+
+    error: JetStreamFault | None = None
+    config: dict[str, Any] = {}
+    state: dict[str, Any] = {}
+    deliver_subject: str = ""
+
+    @property
+    def is_missing(self) -> bool:
+        """Return whether the stream does not exist."""
+        return self.error is not None and self.error.err_code == _STREAM_NOT_FOUND
+
+
+async def call_jetstream(client: Client, operation: str, body: Any = None) -> JetStreamReply:
+    """Call an operation of JetStream's API, e.g. `STREAM.INFO.EVENTS`."""
+    content = b"" if body is None else msgspec.json.encode(body)
+    reply = await client.request(f"$JS.API.{operation}", content, timeout=_API_SECONDS)
+    return msgspec.json.decode(reply.data, type=JetStreamReply)
 
 
 async def _suppress_log(_: Exception) -> None:

@@ -295,6 +295,10 @@ class Certificates:
             and is_valid_for(self.certificate.read_text(), self.names, self.authority)
         ):
             return
+        self.issue()
+
+    def issue(self) -> None:
+        """Issue a new server certificate."""
         certificate, key = self.authority.issue_server_certificate(self.names)
         write_private(self.key, key.encode())
         write_private(self.certificate, certificate.encode())

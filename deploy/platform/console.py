@@ -37,9 +37,8 @@ def adopt_client(state: State, environ: Mapping[str, str]) -> None:
 
 def client(state: State) -> tuple[str, str]:
     """Return id and secret of the console client, created on first use."""
-    parts = (CLIENT_ID, lambda: str(uuid.uuid4())), (CLIENT_SECRET, keys.new_password)
-    identity, secret = (state.secret(name, create) for name, create in parts)
-    return identity, secret
+    identity = state.secret(CLIENT_ID, lambda: str(uuid.uuid4()))
+    return identity, state.secret(CLIENT_SECRET, keys.new_password)
 
 
 def admin_email() -> str:

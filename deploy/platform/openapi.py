@@ -1,7 +1,6 @@
 """Clients of the open API and the management API for the launcher's commands."""
 
 import asyncio
-from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
@@ -54,12 +53,7 @@ class OpenApi:
         )
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._session.close()
 
     async def put_product(self, model: str, product: dict[str, Any]) -> Any:

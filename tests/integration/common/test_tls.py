@@ -58,11 +58,11 @@ async def test_services_talk_to_nats_over_tls(
     )
     url = f"tls://127.0.0.1:{port}"
     async with process(str(programs.find(programs.NATS).path), "-c", str(config)):
-        bus = await Bus.connect(url, name="test", ca_file=str(files.ca), streams=1)
+        bus = await Bus.connect(url, name="test", ca_file=str(files.ca_file), streams=1)
         assert bus.connected
         await bus.close()
         with pytest.raises(TimeoutError):
-            await Bus.connect(url, name="test", ca_file=str(strange.ca), wait=0.5)
+            await Bus.connect(url, name="test", ca_file=str(strange.ca_file), wait=0.5)
     assert "CERTIFICATE_VERIFY_FAILED" in caplog.text
 
 
@@ -72,7 +72,7 @@ async def test_nothing_is_said_in_the_clear_to_a_server_that_should_have_tls(
     """Also when it says that it has none: whoever stands between could say so."""
     url = servers.nats_url.replace("nats://", "tls://")
     with pytest.raises(TimeoutError):
-        await Bus.connect(url, name="test", ca_file=str(files.ca), wait=0.5)
+        await Bus.connect(url, name="test", ca_file=str(files.ca_file), wait=0.5)
     assert "offers no TLS" in caplog.text
 
 
@@ -83,11 +83,11 @@ async def test_services_talk_to_mongodb_over_tls(files: Files, strange: Files, t
     tls = ["--tlsMode", "requireTLS", "--tlsCertificateKeyFile", str(files.both)]
     async with process(*command, *tls):
         url = f"mongodb://127.0.0.1:{port}/?directConnection=true&tls=true&tlsCAFile="
-        mongo = Mongo(f"{url}{files.ca}", "test")
+        mongo = Mongo(f"{url}{files.ca_file}", "test")
         assert (await mongo.database.command("hello"))["ok"] == 1
         assert (await mongo.direct.command("hello"))["ok"] == 1
         await mongo.close()
-        other = Mongo(f"{url}{strange.ca}&serverSelectionTimeoutMS=500", "test")
+        other = Mongo(f"{url}{strange.ca_file}&serverSelectionTimeoutMS=500", "test")
         with pytest.raises(ServerSelectionTimeoutError, match="CERTIFICATE_VERIFY_FAILED"):
             await other.direct.command("hello")
         await other.close()
@@ -116,9 +116,13 @@ async def encrypting(url: str, files: Files) -> AsyncIterator[int]:
 async def test_services_talk_to_redis_over_tls(servers: Servers, files: Files, strange: Files):
     """As its URL says."""
     async with encrypting(servers.redis_url, files) as port:
-        async with connect_redis(f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={files.ca}") as redis:
+        async with connect_redis(
+            f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={files.ca_file}"
+        ) as redis:
             await check_redis(redis)
-        async with connect_redis(f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={strange.ca}") as redis:
+        async with connect_redis(
+            f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={strange.ca_file}"
+        ) as redis:
             with pytest.raises(RedisConnectionError, match="CERTIFICATE_VERIFY_FAILED"):
                 await check_redis(redis)
 
@@ -136,7 +140,9 @@ async def answer(scope, receive, send) -> None:
 
 async def shown(port: int, files: Files) -> str:
     """The serial number of a listener's certificate."""
-    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client_context(str(files.ca)))
+    _, writer = await asyncio.open_connection(
+        "127.0.0.1", port, ssl=client_context(str(files.ca_file))
+    )
     serial = writer.get_extra_info("peercert")["serialNumber"]
     writer.transport.abort()
     return str(serial)
@@ -154,7 +160,7 @@ async def test_a_listener_shows_a_new_certificate_and_keeps_its_connections(
     )
     serving = asyncio.create_task(serve(answer, settings))
     async with aiohttp.ClientSession(f"https://127.0.0.1:{port}") as session:
-        trust = client_context(str(files.ca))
+        trust = client_context(str(files.ca_file))
 
         async def get() -> str:
             async with session.get("/", ssl=trust) as reply:
@@ -169,7 +175,7 @@ async def test_a_listener_shows_a_new_certificate_and_keeps_its_connections(
                 break
         before, key = await shown(port, files), files.key.read_text()
         [connection] = await idle(session)
-        files.renew()
+        files.issue()
         new = files.key.read_text()
         files.key.write_text(key)  # as if the certificate were there first
         await asyncio.sleep(0.05)

@@ -68,7 +68,7 @@ class World:
 
     def context(self, sn: str | None = None) -> ssl.SSLContext:
         """What a client connects with; with the certificate of a device."""
-        context = ssl.create_default_context(cafile=self.files.ca)
+        context = ssl.create_default_context(cafile=self.files.ca_file)
         if sn is not None:
             issued = self.files.authority.issue_device_certificate(sn, 1)
             both = self.directory / f"{sn}.pem"
@@ -101,7 +101,7 @@ def opened(tmp_path: Path) -> Open:
                 mqtt_addresses(f"mqtt://127.0.0.1:{there}", ""),
                 connect_timeout=5,
             )
-            tls = ServerTls(str(files.certificate), str(files.key), str(files.ca))
+            tls = ServerTls(str(files.certificate), str(files.key), str(files.ca_file))
             async with door.opened("127.0.0.1", port, tls):
                 yield World(files, port, played, tmp_path)
 
@@ -258,10 +258,10 @@ async def test_a_client_of_nats_comes_through_to_a_server_with_tls_and_without(
         + (block if encrypted else "")
     )
     url = f"{'tls' if encrypted else 'nats'}://127.0.0.1:{there}"
-    door = NatsListener(Connections(TrustedProxies(), 10), SIGNER, url, str(files.ca), 5)
-    trust = ssl.create_default_context(cafile=files.ca)
+    door = NatsListener(Connections(TrustedProxies(), 10), SIGNER, url, str(files.ca_file), 5)
+    trust = ssl.create_default_context(cafile=files.ca_file)
     login = {"tls": trust, "user": "u", "allow_reconnect": False}
-    tls = ServerTls(str(files.certificate), str(files.key), str(files.ca))
+    tls = ServerTls(str(files.certificate), str(files.key), str(files.ca_file))
     async with door.opened("127.0.0.1", port, tls), process("-c", str(config)):
         while True:
             try:

@@ -69,13 +69,13 @@ class ServerBroker:
             "broker": f"mqtts://localhost:{self.port}",
             "username": USER,
             "password": PASSWORD,
-            "ca": self.files.ca.read_text(),
+            "ca": self.files.ca_file.read_text(),
         }
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[aiomqtt.Client]:
         """A connection of the network server's own."""
-        tls = aiomqtt.TLSParameters(ca_certs=str(self.files.ca))
+        tls = aiomqtt.TLSParameters(ca_certs=str(self.files.ca_file))
         async with aiomqtt.Client(
             "localhost", self.port, username=USER, password=PASSWORD, tls_params=tls
         ) as client:
@@ -90,7 +90,7 @@ def running_broker(folder: Path, *, verify: bool = False) -> Iterator[ServerBrok
     """
     port, mqtt = ports.choose_free(), ports.choose_free()
     files = Files(folder / "certificates")
-    asks = f', ca_file: "{files.ca}", verify: true' if verify else ""
+    asks = f', ca_file: "{files.ca_file}", verify: true' if verify else ""
     tls = f'tls {{ cert_file: "{files.certificate}", key_file: "{files.key}"{asks} }}'
     config = folder / "nats.conf"
     config.write_text(

@@ -187,6 +187,6 @@ async def test_the_certificate_is_checked(hosted, tmp_path):
         await played.update(settings(api, "https"))
         with pytest.raises(ThingwayError, match="ChirpStack's API"):
             await played.add(PARAMS)
-        await played.update({"ca": files.ca.read_text()})
+        await played.update({"ca": files.ca_file.read_text()})
         await played.add(PARAMS)
         assert api.devices
