@@ -101,7 +101,7 @@ async def test_the_command_is_a_network(
         words = ["simulate", "lorawan", "--data", str(platform.directory), "--server", "tts"]
         words += ["--model", "SIM-1", "--devices", "3", "--rate", "50", "--duration", "1"]
         words += ["--connect", "--broker", broker.settings["broker"], "--username", USER]
-        words += ["--password-file", str(password), "--ca-file", str(broker.files.ca)]
+        words += ["--password-file", str(password), "--ca-file", str(broker.files.ca_file)]
         done = await asyncio.create_subprocess_exec(THINGWAY, *words, stdout=PIPE)
         said, _ = await asyncio.wait_for(done.communicate(), 60)
         async with onboarding.connect_management(first_user(platform)) as api:

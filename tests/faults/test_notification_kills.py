@@ -23,7 +23,6 @@ from libs.common.contracts.events import AlarmChanged, DeviceProfile
 from libs.common.identity import HeaderSigner, generate_keys
 from libs.common.identity.functions import Function
 from libs.common.store.mongo import Mongo
-from services.workflow.notifications.events import DURABLE
 from tests.console import AskedByUsers, Grants
 from tests.faults.replica import Replica
 from tests.integration.workflow.conftest import PlayedDevice
@@ -116,7 +115,7 @@ async def _hearing(bus: Bus) -> None:
     async with asyncio.timeout(60):
         while True:
             with suppress(NotFoundError):
-                await bus.js.consumer_info(EVENTS, DURABLE)
+                await bus.js.consumer_info(EVENTS, "alarm-notifications")
                 return
             await asyncio.sleep(0.1)
 
