@@ -2,7 +2,7 @@ import { mount } from "svelte";
 
 import App from "./App.svelte";
 import "./app.css";
-import { preferred, reader } from "./i18n/index.svelte";
+import { preferredLanguage, localization } from "./i18n/index.svelte";
 import { activateOnce } from "./lib/keys";
 import { connection } from "./live/connection.svelte";
 
@@ -27,5 +27,5 @@ if (import.meta.env.PROD && "serviceWorker" in navigator) setTimeout(() => void 
 
 addEventListener("keydown", activateOnce, { capture: true });
 
-await reader.choose(preferred());
+await localization.load(preferredLanguage());
 mount(App, { target: document.getElementById("app")! });

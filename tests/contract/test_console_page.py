@@ -61,8 +61,8 @@ async def test_somebody_begins_with_the_link_and_sees_a_device_live(
     found: dict[str, Any] = json.loads(text)
     assert found.pop("before") != found.pop("after")
     assert found == {
-        "used": "This link has been used: a password was chosen.",
-        "refusal": "The address or the password is wrong.",
+        "used": "This link has already been used to set a password.",
+        "refusal": "The email address or password is wrong.",
         "noticed": True,
         "problems": [],
     }
@@ -98,7 +98,7 @@ async def test_a_device_is_added_reports_is_refused_and_is_set(
         f"SN (user name) {thing.sn}", "MQTT server 127.0.0.1", f"MQTT port {port}",
     )  # fmt: skip
     assert found == {
-        "why": "properties.temperature must be at most 70 it was 999",
+        "why": "properties.temperature must be at most 70 received 999",
         "fault": "must be at least 1",
         "commands": 1,
         "current": True,
@@ -128,7 +128,7 @@ async def test_a_product_is_described(platform: Platform, admin: Console) -> Non
     assert found == {
         "refused": "has no device-template.yaml",
         "wrong": "odd/device-template.yaml there is no such file",
-        "made": "Imported: 1, with faults: 0",
+        "made": "Imported: 1, failed: 0",
         "encoded": "ff07",
         "fault": "tsl.properties[0].dataSpec.validator.min exceeds max",
         "difference": "added",
@@ -168,8 +168,8 @@ async def test_a_sensor_is_added_by_its_label_and_its_codec_is_mended(
         await sending
     await set_chirpstack(admin, {"broker": ""})
     assert found == {
-        "fault": "Its checksum does not fit: scan it again, or type the DevEUI",
-        "line": "Line 2: “x” is no DevEUI: 16 hex digits are needed",
+        "fault": "The checksum does not match. Scan the code again, or enter the DevEUI.",
+        "line": "Line 2: “x” is not a valid DevEUI. Enter 16 hex digits.",
         "heard": "-36 dBm · 10.5 dB · SF11BW125",
         "missing": "2",
         "pointers": 0,

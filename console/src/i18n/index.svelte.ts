@@ -1,4 +1,4 @@
-/** Words, numbers and times in the language of the reader. */
+/** Texts, numbers and times in the language of the user. */
 import { en } from "./en";
 
 export type Key = keyof typeof en;
@@ -9,84 +9,85 @@ const LANGUAGES: Record<Language, () => Promise<Messages>> = {
   en: () => Promise.resolve(en),
   zh: async () => (await import("./zh")).zh,
 };
-const KEPT = "thingway.language";
-const DIVISIONS: [Intl.RelativeTimeFormatUnit, number][] = [
+const STORAGE_KEY = "thingway.language";
+const UNITS: [Intl.RelativeTimeFormatUnit, number][] = [
   ["day", 86_400_000],
   ["hour", 3_600_000],
   ["minute", 60_000],
   ["second", 1_000],
 ];
 
-class Reader {
+class Localization {
   language = $state<Language>("en");
-  words = $state.raw<Messages>(en);
+  messages = $state.raw<Messages>(en);
 
-  /** How numbers and times are written: as the browser says for this language, `en-GB` or `en-US`. */
-  readonly locale = $derived(navigator.languages.find((one) => one.split("-")[0] === this.language && isLocale(one)) ?? this.language);
+  /** The browser's variant of the language, such as `en-GB`: numbers and times follow it. */
+  readonly locale = $derived(navigator.languages.find((tag) => tag.split("-")[0] === this.language && isLocale(tag)) ?? this.language);
 
-  async choose(language: Language): Promise<void> {
-    this.words = await LANGUAGES[language]();
+  async load(language: Language): Promise<void> {
+    this.messages = await LANGUAGES[language]();
     this.language = language;
     document.documentElement.lang = language;
   }
 
-  /** Choose, and remember it for the next time. */
-  async keep(language: Language): Promise<void> {
-    localStorage.setItem(KEPT, language);
-    await this.choose(language);
+  /** Load a language, and remember it for the next visit. */
+  async select(language: Language): Promise<void> {
+    localStorage.setItem(STORAGE_KEY, language);
+    await this.load(language);
   }
 }
 
-/** Whether a name that the browser gives is one: some have that of their system, `en-US@posix`. */
-function isLocale(name: string): boolean {
+/** Return whether a tag of `navigator.languages` is valid: some systems report theirs, such as `en-US@posix`. */
+function isLocale(tag: string): boolean {
   try {
-    return Intl.getCanonicalLocales(name).length > 0;
+    return Intl.getCanonicalLocales(tag).length > 0;
   } catch {
     return false;
   }
 }
 
-/** What was chosen before, else the browser's language, else English. */
-export function preferred(): Language {
-  const wanted = localStorage.getItem(KEPT) ?? navigator.language.slice(0, 2);
+/** Return the language that the user selected, else the browser's language, else English. */
+export function preferredLanguage(): Language {
+  const wanted = localStorage.getItem(STORAGE_KEY) ?? navigator.language.slice(0, 2);
   return wanted in LANGUAGES ? (wanted as Language) : "en";
 }
 
-export const reader = new Reader();
+export const localization = new Localization();
 
-/** The words for a key; `{name}` in them is replaced. */
+/** Translate a key. `{name}` is replaced by a value; `{count|device|devices}` by a word for one or for several. */
 export function t(key: Key, values: Record<string, string | number> = {}): string {
-  return reader.words[key].replace(/\{(\w+)\}/g, (_, name: string) => {
+  return localization.messages[key].replace(/\{(\w+)(?:\|(.*?)\|(.*?))?\}/g, (_, name: string, singular?: string, plural?: string) => {
     const value = values[name];
+    if (singular !== undefined) return value === 1 ? singular : plural!;
     return typeof value === "number" ? number(value) : (value ?? "");
   });
 }
 
-/** The words for a key that may be unknown, such as one made of a code of the platform. */
-export function known(key: string): string | undefined {
-  return (reader.words as Record<string, string | undefined>)[key];
+/** Translate a key that may be unknown, such as one with a code of the platform. */
+export function translateIfKnown(key: string): string | undefined {
+  return (localization.messages as Record<string, string | undefined>)[key];
 }
 
-/** With so many digits behind the point, else up to three. */
+/** Format a number with so many decimal places, by default up to three. */
 export function number(value: number, digits: number | null = null): string {
-  const some = digits === null ? {} : { minimumFractionDigits: digits, maximumFractionDigits: digits };
-  return new Intl.NumberFormat(reader.locale, some).format(value);
+  const options = digits === null ? {} : { minimumFractionDigits: digits, maximumFractionDigits: digits };
+  return new Intl.NumberFormat(localization.locale, options).format(value);
 }
 
-/** A moment (ms), to the second. */
+/** Format a moment (ms), to the second. */
 export function moment(at: number): string {
-  return new Intl.DateTimeFormat(reader.locale, { dateStyle: "short", timeStyle: "medium" }).format(at);
+  return new Intl.DateTimeFormat(localization.locale, { dateStyle: "short", timeStyle: "medium" }).format(at);
 }
 
-/** A length of time (s) in the largest unit that says it in a whole number. */
+/** Format a duration (s) in the largest unit that gives a whole number. */
 export function duration(seconds: number): string {
-  const [unit, length] = DIVISIONS.find(([, ms]) => seconds && (seconds * 1_000) % ms === 0) ?? ["second", 1_000];
-  return new Intl.NumberFormat(reader.locale, { style: "unit", unit, unitDisplay: "long" }).format((seconds * 1_000) / length);
+  const [unit, length] = UNITS.find(([, ms]) => seconds && (seconds * 1_000) % ms === 0) ?? ["second", 1_000];
+  return new Intl.NumberFormat(localization.locale, { style: "unit", unit, unitDisplay: "long" }).format((seconds * 1_000) / length);
 }
 
-/** How long ago a moment (ms) was, as seen at `now`. */
+/** Format how long before `now` a moment (ms) was. */
 export function ago(at: number, now: number): string {
-  const format = new Intl.RelativeTimeFormat(reader.locale, { numeric: "auto" });
-  const [unit, length] = DIVISIONS.find(([, ms]) => now - at >= ms) ?? ["second", 1_000];
+  const format = new Intl.RelativeTimeFormat(localization.locale, { numeric: "auto" });
+  const [unit, length] = UNITS.find(([, ms]) => now - at >= ms) ?? ["second", 1_000];
   return format.format(-Math.floor(Math.max(0, now - at) / length), unit);
 }

@@ -10,24 +10,24 @@ await journey(async ({ page, given, look, signIn }) => {
   await typeInto(page.getByLabel("Name", { exact: true }), `${board}-new`);
   await page.getByRole("radio").first().check();
   await page.getByRole("button", { name: "Create" }).click();
-  await page.getByText("Nothing here yet").waitFor();
-  await page.getByRole("navigation", { name: "Above this page" }).getByRole("link").click();
+  await page.getByText("No widgets yet").waitFor();
+  await page.getByRole("navigation", { name: "Parent pages" }).getByRole("link").click();
   await typeInto(page.getByRole("searchbox"), board);
   await page.getByRole("link", { name: `${board}-new` }).waitFor();
   await look("dashboards");
-  await page.getByRole("button", { name: `What to do with ${board}-new` }).click();
-  await page.getByRole("menuitem", { name: "Make it my home" }).click();
+  await page.getByRole("button", { name: `Actions for ${board}-new` }).click();
+  await page.getByRole("menuitem", { name: "Set as home" }).click();
   await page.getByText("Home", { exact: true }).waitFor();
-  await page.getByRole("button", { name: `What to do with ${board}-new` }).click();
+  await page.getByRole("button", { name: `Actions for ${board}-new` }).click();
   await page.getByRole("menuitem", { name: "Delete" }).click();
   await page.getByRole("alertdialog").getByRole("button", { name: "Delete" }).click();
   await page.getByRole("link", { name: `${board}-new` }).waitFor({ state: "detached" });
 
   await page.getByRole("link", { name: board }).click();
-  await page.getByText("Made in another console").waitFor();
+  await page.getByText("Created in another console").waitFor();
   await page.getByRole("button", { name: "Edit" }).click();
   const add = async (kind, words, found, more = async () => {}) => {
-    await page.getByRole("button", { name: "Add a widget" }).click();
+    await page.getByRole("button", { name: "Add widget", exact: true }).click();
     await page.getByRole("menuitem", { name: kind, exact: true }).click();
     const dialog = page.getByRole("dialog");
     if (words) {
@@ -47,7 +47,7 @@ await journey(async ({ page, given, look, signIn }) => {
     await dialog.waitFor({ state: "detached" });
   };
   // Back, Escape and the cross ask in front of the dialog whose text they would lose.
-  await page.getByRole("button", { name: "Add a widget" }).click();
+  await page.getByRole("button", { name: "Add widget", exact: true }).click();
   await page.getByRole("menuitem", { name: "Text", exact: true }).click();
   await typeInto(page.getByRole("dialog").getByLabel("Text", { exact: true }), "Not lost");
   const ways = [
@@ -71,7 +71,7 @@ await journey(async ({ page, given, look, signIn }) => {
   await add("Status", toggle.name, toggle.name, (dialog) => typeInto(dialog.getByLabel("Title"), "Lamp"));
   await add("Command", toggle.name, toggle.name, async (dialog) => {
     await typeInto(dialog.getByLabel("Title"), "All off");
-    await typeInto(dialog.getByLabel("What is sent"), "false");
+    await typeInto(dialog.getByLabel("Value to send"), "false");
   });
   await add("Text", "", "", (dialog) => typeInto(dialog.getByLabel("Text", { exact: true }), "The roof of house 7"));
   await add("Picture", "", "", async (dialog) => {
@@ -81,7 +81,7 @@ await journey(async ({ page, given, look, signIn }) => {
       mimeType: "image/svg+xml",
       buffer: Buffer.from('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 4 2"><rect width="4" height="2" fill="teal"/></svg>'),
     });
-    await dialog.getByRole("button", { name: "Remove the picture" }).waitFor();
+    await dialog.getByRole("button", { name: "Remove picture" }).waitFor();
   });
 
   const text = page.getByRole("article", { name: "Text", exact: true });

@@ -15,14 +15,14 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   await typeInto(page.getByLabel("Name"), name);
   await page.getByLabel("Product").selectOption(product);
   await look("connect");
-  await page.getByRole("button", { name: "Add the device" }).click();
-  await page.getByRole("heading", { name: "Waiting for its first report" }).waitFor();
+  await page.getByRole("button", { name: "Add device" }).click();
+  await page.getByRole("heading", { name: "Waiting for the first report" }).waitFor();
   await look("connect-waiting");
   await page.getByRole("tab", { name: "Python" }).click();
   const program = await page.locator("pre").textContent();
   await page.setViewportSize({ width: 1280, height: 480 });
   await once(spawn(python, ["-c", program], { stdio: "inherit" }), "exit");
-  await page.getByRole("heading", { name: "It has reported" }).waitFor();
+  await page.getByRole("heading", { name: "First report received" }).waitFor();
   const seen = await page.evaluate(seenBeside);
   await page.setViewportSize({ width: 1280, height: 800 });
   const [sn, key] = await page.locator(".secret code").allTextContents();
@@ -58,7 +58,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
     await page.getByRole("main").getByRole("link", { name, exact: true }).click();
 
     say({ temperature: 999 });
-    await page.getByRole("tab", { name: "Refused" }).click();
+    await page.getByRole("tab", { name: "Rejected" }).click();
     const refusal = page.getByRole("article");
     await refusal.waitFor();
     await refusal.locator("summary").click();
@@ -67,11 +67,11 @@ await journey(async ({ page, given, look, signIn, problems }) => {
 
     await page.getByRole("tab", { name: "Commands" }).click();
     await page.getByLabel("LED").selectOption({ label: "On" });
-    await page.getByRole("button", { name: "Set 1 changed" }).click();
+    await page.getByRole("button", { name: "Send 1 change" }).click();
     await page.getByText("Confirmed", { exact: true }).waitFor();
     await look("commands");
     await typeInto(page.getByLabel("Time", { exact: true }), "0");
-    await page.getByRole("button", { name: "Set 1 changed" }).click();
+    await page.getByRole("button", { name: "Send 1 change" }).click();
     const fault = await page.getByRole("alert").textContent();
     await typeInto(page.getByLabel("Time", { exact: true }), "29");
     await page.keyboard.press("Control+k");
@@ -94,37 +94,37 @@ await journey(async ({ page, given, look, signIn, problems }) => {
     await page.getByRole("cell", { name: "Online" }).first().waitFor();
     await look("connections");
     await page.getByRole("tab", { name: "About" }).click();
-    await page.getByText("No flow, alarm rule, dashboard or role").waitFor();
+    await page.getByText("Not used by any flow").waitFor();
     await page.getByText(`Heat of ${name}: 999 ℃, must be at most 70`).waitFor();
     await look("about");
     await page.getByRole("button", { name: "More" }).click();
-    await page.getByRole("menuitem", { name: `Take back from reads ${name}` }).click();
-    await page.getByRole("alertdialog").getByRole("button", { name: "Take back" }).click();
-    await page.getByText("is the users' again").waitFor();
+    await page.getByRole("menuitem", { name: `Unassign from reads ${name}` }).click();
+    await page.getByRole("alertdialog").getByRole("button", { name: "Unassign" }).click();
+    await page.getByText("is no longer assigned to an application").waitFor();
     await page.getByRole("button", { name: "More" }).click();
-    await page.getByRole("menuitem", { name: "Give to an application" }).click();
-    await dialog.getByLabel("Application").selectOption(`reads ${name}`);
-    await dialog.getByRole("button", { name: "Give" }).click();
-    await dialog.getByText("where YOUR_CLIENT_SECRET stands").waitFor();
+    await page.getByRole("menuitem", { name: "Assign to an application" }).click();
+    await dialog.getByLabel("Application", { exact: true }).selectOption(`reads ${name}`);
+    await dialog.getByRole("button", { name: "Assign", exact: true }).click();
+    await dialog.getByText("Replace YOUR_CLIENT_SECRET with").waitFor();
     await look("give-known");
     const again = await run((await dialog.locator("details pre").textContent()).replace("YOUR_CLIENT_SECRET", secret));
     await dialog.getByRole("button", { name: "Close" }).click();
     await page.getByRole("button", { name: "More" }).click();
-    await page.getByRole("menuitem", { name: "Rename the device" }).waitFor();
+    await page.getByRole("menuitem", { name: "Rename device" }).waitFor();
     await page.getByRole("menuitem", { name: "Delete" }).click();
     await typeInto(page.getByLabel(`Type ${name} to confirm`), name);
     await page.getByRole("button", { name: "Delete" }).click();
     await page.waitForURL(`${baseUrl}/#/devices`);
 
     await page.goto(`${baseUrl}/#/devices/${stranger}?tab=refusals`);
-    const box = page.getByRole("status").filter({ hasText: "It was not let in" });
+    const box = page.getByRole("status").filter({ hasText: "Login failed" });
     await box.getByText("Its key is wrong.").waitFor();
-    await page.getByText("It was never connected").waitFor();
+    await page.getByText("This device has never connected").waitFor();
     await look("not-let-in");
     await page.getByRole("tab", { name: "Connections" }).click();
-    await page.getByText("It was never connected").waitFor();
-    await box.getByRole("button", { name: "Issue a new key" }).click();
-    await page.getByRole("alertdialog").getByRole("button", { name: "Issue a new key" }).click();
+    await page.getByText("This device has never connected").waitFor();
+    await box.getByRole("button", { name: "Issue new key" }).click();
+    await page.getByRole("alertdialog").getByRole("button", { name: "Issue new key" }).click();
     await dialog.getByText("MQTT port").waitFor();
     await look("new-key");
     const login = await dialog.locator(".secret").allTextContents();
@@ -136,15 +136,15 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   /** Give the device to a new application, and run the program that is offered; what it prints. */
   async function readByProgram() {
     const dialog = page.getByRole("dialog");
-    await page.getByRole("button", { name: "Give to an application" }).click();
-    await typeInto(dialog.getByLabel("Its name"), `reads ${name}`);
+    await page.getByRole("button", { name: "Assign to an application" }).click();
+    await typeInto(dialog.getByLabel("Application name"), `reads ${name}`);
     await look("give");
-    await dialog.getByRole("button", { name: "Give" }).click();
+    await dialog.getByRole("button", { name: "Assign", exact: true }).click();
     const reader = await dialog.locator("details pre").textContent();
     secret = await dialog.locator("dd code").nth(1).textContent();
     await look("give-program");
     const printed = await run(reader);
-    await dialog.getByRole("button", { name: "I have kept it" }).click();
+    await dialog.getByRole("button", { name: "I have saved it" }).click();
     return printed;
   }
 

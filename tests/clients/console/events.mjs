@@ -12,7 +12,7 @@ await journey(async ({ page, given, look, signIn }) => {
   await rows.filter({ hasText: "21.5" }).first().waitFor();
   await rows.filter({ hasText: "20.5" }).first().waitFor();
   await page.getByLabel("Type").selectOption("Event");
-  await page.getByRole("button", { name: "Empty the list" }).click();
+  await page.getByRole("button", { name: "Clear", exact: true }).click();
   await rows.filter({ hasText: "20.5" }).first().waitFor();
   const followed = new Set((await rows.allTextContents()).slice(1).map((text) => text.includes(name)));
   const properties = await rows.filter({ hasText: "21.5" }).count();
@@ -31,7 +31,7 @@ await journey(async ({ page, given, look, signIn }) => {
 
   await page.goto(`${baseUrl}/#/alarms/notifications`);
   await page.getByLabel("By webhook").check();
-  await page.getByLabel("Address").pressSequentially("http://169.254.1.1/");
+  await page.getByLabel("URL").pressSequentially("http://169.254.1.1/");
   await page.getByText("Save your changes to send a test.").waitFor();
   await page.getByRole("button", { name: "Save" }).click();
   await page.getByRole("button", { name: "Send a test to the webhook" }).click();

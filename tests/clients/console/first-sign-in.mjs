@@ -8,20 +8,20 @@ await journey(async ({ page, given, look, problems }) => {
   await page.getByLabel("New password").waitFor();
   await page.waitForURL(/#\/welcome$/);
   await page.reload(); // signed in, and without a password of their own
-  await page.getByRole("heading", { name: "What is alive" }).waitFor();
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
   await page.goto("about:blank");
   await page.goto(link);
   await typeInto(page.getByLabel("New password"), password);
   await look("welcome");
-  await page.getByRole("button", { name: "Begin" }).click();
-  await page.getByRole("heading", { name: "What is alive" }).waitFor();
+  await page.getByRole("button", { name: "Set password" }).click();
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
   await page.getByRole("button", { name: "Sign out" }).click();
   await page.goto("about:blank");
   await page.goto(link);
   const used = await page.getByRole("alert").textContent();
 
   await page.getByRole("link", { name: "Sign in" }).click();
-  await typeInto(page.getByLabel("E-mail address"), email);
+  await typeInto(page.getByLabel("Email address"), email);
   await typeInto(page.getByLabel("Password"), "Not it 1");
   await page.getByRole("button", { name: "Sign in" }).click();
   const refusal = await page.getByRole("alert").textContent();
@@ -29,7 +29,7 @@ await journey(async ({ page, given, look, problems }) => {
   await typeInto(page.getByLabel("Password"), password);
   await look("sign-in");
   await page.getByRole("button", { name: "Sign in" }).click();
-  await page.getByRole("heading", { name: "What is alive" }).waitFor();
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
   await look("start");
 
   let muted = false;
@@ -71,7 +71,7 @@ await journey(async ({ page, given, look, problems }) => {
   await live.waitFor();
   await page.getByText("Values on this page may be out of date").waitFor({ state: "detached" });
   muted = true;
-  await page.getByText("Not live: connecting again").waitFor({ timeout: 10_000 });
+  await page.getByText("Disconnected, reconnecting").waitFor({ timeout: 10_000 });
   muted = false;
   await live.waitFor();
   problems.splice(0, Infinity, ...problems.filter((one) => !/ERR_(INTERNET|NETWORK|CONNECTION)|WebSocket/.test(one))); // the browser tells of them

@@ -7,7 +7,7 @@ await journey(async ({ page, given, look, signIn }) => {
 
   const send = async (text) => {
     await page.goto(`${baseUrl}/#/fleet/imports`);
-    await page.getByRole("button", { name: "Import a sheet" }).click();
+    await page.getByRole("button", { name: "Import sheet" }).click();
     const dialog = page.getByRole("dialog");
     await dialog.getByLabel("Integration").selectOption("direct");
     await dialog.getByLabel("Sheet").setInputFiles({ name: "devices.csv", mimeType: "text/csv", buffer: Buffer.from(text) });
@@ -16,14 +16,14 @@ await journey(async ({ page, given, look, signIn }) => {
   };
   await send(sheet);
   await page.getByText("Nothing was added").waitFor();
-  const row = page.getByRole("region", { name: "Faults in the sheet" }).getByRole("row").nth(1);
+  const row = page.getByRole("region", { name: "Errors in the sheet" }).getByRole("row").nth(1);
   await row.waitFor();
   const number = await row.getByRole("rowheader").textContent();
   const faulty = await row.locator("td.faulty").allTextContents();
   await look("import-refused");
   const [download] = await Promise.all([
     page.waitForEvent("download"),
-    page.getByRole("button", { name: "Rows with faults, CSV" }).click(),
+    page.getByRole("button", { name: "Rows with errors, CSV" }).click(),
   ]);
   await send(mended);
   await page.getByText("Done", { exact: true }).waitFor();

@@ -14,8 +14,8 @@ await journey(async ({ page, given, look, signIn }) => {
   const fault = await page.getByRole("alert").textContent();
   await typeInto(code, `LW:D0:1122334455667788:${eui}:AABB1122:SJ24`);
   await look("connect-sensor");
-  await page.getByRole("button", { name: "Add the device" }).click();
-  await page.getByRole("heading", { name: "It has reported" }).waitFor();
+  await page.getByRole("button", { name: "Add device" }).click();
+  await page.getByRole("heading", { name: "First report received" }).waitFor();
   await page.getByRole("link", { name: "Open J24" }).click();
 
   await page.getByRole("tab", { name: "Frames" }).click();
@@ -29,27 +29,27 @@ await journey(async ({ page, given, look, signIn }) => {
   const missing = await page.getByRole("row", { name: /Open/ }).getByRole("cell").nth(2).textContent();
   await look("gaps");
   await page.getByRole("tab", { name: "Frames" }).click();
-  await frame.getByRole("link", { name: "Try the codec" }).click();
+  await frame.getByRole("link", { name: "Test the codec" }).click();
 
-  await page.getByRole("region", { name: "Trial" }).getByRole("row", { name: /temperature 21\.5 taken/ }).waitFor();
+  await page.getByRole("region", { name: "Test the codec" }).getByRole("row", { name: /temperature 21\.5 accepted/ }).waitFor();
   const last = page.getByRole("region", { name: "Last frames" });
   await last.getByText("as stored").nth(1).waitFor();
   const script = page.getByRole("textbox", { name: "script" });
   await typeInto(script, "function decodeUplink({bytes}) { return {data: {temperature: bytes[0] / 10 - 40}} }");
   await last.getByRole("row", { name: /-18\.5/ }).waitFor();
   await page.getByRole("button", { name: "Save" }).click();
-  await page.getByText("The codec is saved").waitFor();
-  const again = page.getByRole("region", { name: "Read frames again" });
-  await again.getByRole("button", { name: "See what would change" }).click();
-  await again.getByText("Frames that would be read otherwise: 2").waitFor();
+  await page.getByText("The codec was saved").waitFor();
+  const again = page.getByRole("region", { name: "Decode frames again" });
+  await again.getByRole("button", { name: "Preview changes" }).click();
+  await again.getByText("Frames whose results would change: 2").waitFor();
   const changes = (await again.getByRole("row", { name: /21\.5/ }).getByRole("cell").allTextContents()).slice(2).join("").replace(/\s+/g, "");
   await look("redecode");
 
   await page.goto(`${baseUrl}/#/connect?kind=lorawan&server=chirpstack&model=${model}`);
-  await page.getByRole("button", { name: "A list" }).click();
+  await page.getByRole("button", { name: "Several sensors" }).click();
   const list = page.getByRole("textbox", { name: "Sensors" });
   await typeInto(list, `${more}, Cellar\nx`);
-  const line = (await page.getByRole("list", { name: "What is wrong" }).textContent()).trim();
+  const line = (await page.getByRole("list", { name: "Problems" }).textContent()).trim();
   await look("connect-sensors");
   await typeInto(list, `DevEUI;Name\n${more};Cellar`);
   await page.getByRole("button", { name: "Add sensors: 1" }).click();
@@ -65,6 +65,6 @@ await journey(async ({ page, given, look, signIn }) => {
   await server.selectOption("Own JSON pointers");
   await page.getByLabel("Frequency").waitFor();
   await page.getByRole("button", { name: "Save" }).click();
-  await page.getByText("The settings are saved").waitFor();
+  await page.getByText("Settings saved").waitFor();
   return { fault, line, heard, missing, changes, pointers };
 });

@@ -62,7 +62,7 @@ export async function typeInto(field, text) {
 /** Sign in where somebody signed out stands. */
 async function signInTo(page, baseUrl, email, password) {
   await page.goto(`${baseUrl}/#/`);
-  await typeInto(page.getByLabel("E-mail address"), email);
+  await typeInto(page.getByLabel("Email address"), email);
   await typeInto(page.getByLabel("Password"), password);
   await page.getByRole("button", { name: "Sign in" }).click();
   await page.getByRole("navigation", { name: "Menu" }).waitFor();

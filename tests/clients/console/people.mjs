@@ -9,36 +9,36 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   const settings = { viewers_may_command: true, notice: true };
   await page.route("**/tenant/settings", (route) => route.fulfill({ json: { status: "Success", request_id: "1", data: settings } }), { times: 1 });
   await signIn();
-  await page.getByText("a setting decides whether users with view functions").waitFor();
+  await page.getByText("setting decides whether users with view functions").waitFor();
   await look("command-notice");
   await page.getByRole("button", { name: "Dismiss" }).click();
 
   await page.goto(`${baseUrl}/#/people/roles`);
-  await page.getByRole("button", { name: "Add a role" }).click();
+  await page.getByRole("button", { name: "Add role" }).click();
   const dialog = page.getByRole("dialog");
   await typeInto(dialog.getByLabel("Name"), role);
   await look("role-form");
-  await dialog.getByRole("button", { name: "Add a role" }).click();
+  await dialog.getByRole("button", { name: "Add role" }).click();
   await page.getByRole("heading", { name: role }).waitFor();
-  await page.getByRole("group", { name: "Devices" }).getByLabel("See", { exact: true }).check();
+  await page.getByRole("group", { name: "Devices" }).getByLabel("View", { exact: true }).check();
   await look("role-permissions");
   await page.getByRole("button", { name: "Save" }).click();
-  await page.getByText("The permissions hold").waitFor();
-  await page.getByRole("tab", { name: "What it shows" }).click();
+  await page.getByText("Permissions saved").waitFor();
+  await page.getByRole("tab", { name: "Access" }).click();
   await typeInto(page.getByLabel("Add from Devices"), device);
   await page.getByRole("option", { name: device }).click();
-  await page.getByRole("button", { name: "Grant", exact: true }).click();
+  await page.getByRole("button", { name: "Grant access", exact: true }).click();
   await page.getByRole("cell", { name: device, exact: true }).waitFor();
   await look("role-grants");
 
   await page.goto(`${baseUrl}/#/people/users`);
-  await page.getByRole("button", { name: "Add a user" }).click();
+  await page.getByRole("button", { name: "Add user" }).click();
   await typeInto(dialog.getByLabel("Name", { exact: true }), "Ann");
-  await typeInto(dialog.getByLabel("E-mail address"), person.email);
-  await typeInto(dialog.getByLabel("First password"), person.password);
+  await typeInto(dialog.getByLabel("Email address"), person.email);
+  await typeInto(dialog.getByLabel("Initial password"), person.password);
   await dialog.getByLabel(role).check();
   await look("user-form");
-  await dialog.getByRole("button", { name: "Add a user" }).click();
+  await dialog.getByRole("button", { name: "Add user" }).click();
   await page.getByText("Ann was added.").waitFor();
   await page.getByRole("button", { name: "Sign out" }).click();
   await page.getByLabel("Password").waitFor();
@@ -47,8 +47,8 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   const menu = await page.getByRole("navigation", { name: "Menu" }).getByRole("link").allTextContents();
   await page.goto(`${baseUrl}/#/fleet/groups`);
   await page.goto(`${baseUrl}/#/fleet/places?without=1`);
-  await page.getByRole("table", { name: "Places" }).waitFor();
-  const devices = await page.getByRole("table", { name: "Places" }).getByRole("link").allTextContents();
+  await page.getByRole("table", { name: "Locations" }).waitFor();
+  const devices = await page.getByRole("table", { name: "Locations" }).getByRole("link").allTextContents();
 
   const refused = [];
   for (const path of ["/people/users", "/products/new"]) {
@@ -63,7 +63,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   await end.waitFor();
   await look("account");
   await end.click();
-  await page.getByText("The session has ended.").waitFor();
+  await page.getByText("Session ended.").waitFor();
   const dead = (await call(baseUrl, "GET", "/user", elsewhere)).status;
 
   const other = await tokenOf(baseUrl, person);
@@ -71,9 +71,9 @@ await journey(async ({ page, given, look, signIn, problems }) => {
     if (!one.current) await call(baseUrl, "DELETE", `/user/sessions/${one.session_id}`, other);
   }
   // The form stays while the password is asked for, and is sent once more.
-  await typeInto(page.getByLabel("Password until now"), "Not it 1");
+  await typeInto(page.getByLabel("Current password"), "Not it 1");
   await typeInto(page.getByLabel("New password"), `${person.password}2`);
-  await page.getByRole("button", { name: "Change the password" }).click();
+  await page.getByRole("button", { name: "Change password" }).click();
   const again = page.getByRole("dialog", { name: "Your session has ended" });
   await typeInto(again.getByLabel("Password"), "Not it 1");
   await page.keyboard.press("Enter");
@@ -84,8 +84,8 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   const wrong = await page.getByText("old password is not correct").textContent();
   forget("400");
   forget("401");
-  await typeInto(page.getByLabel("Password until now"), person.password);
-  await page.getByRole("button", { name: "Change the password" }).click();
+  await typeInto(page.getByLabel("Current password"), person.password);
+  await page.getByRole("button", { name: "Change password" }).click();
   await page.getByText("Your password was changed.").waitFor();
 
   // Signing out in another tab leaves a form that was begun; another user who signs in there does not get it.
@@ -95,7 +95,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   await tab.getByRole("button", { name: "Sign out" }).click();
   await again.waitFor();
   const form = [await page.getByLabel("New password").inputValue()];
-  await typeInto(tab.getByLabel("E-mail address"), given.email);
+  await typeInto(tab.getByLabel("Email address"), given.email);
   await typeInto(tab.getByLabel("Password"), given.password);
   await tab.getByRole("button", { name: "Sign in" }).click();
   await page.locator("header").getByText(given.email).waitFor();

@@ -14,7 +14,7 @@ await journey(async ({ page, given, signIn, problems }) => {
   const value = page.locator("main .now");
   const before = await value.textContent();
   await writeFile(opened, "");
-  await page.getByText("Not live: connecting again").waitFor();
+  await page.getByText("Disconnected, reconnecting").waitFor();
   await writeFile(stale, "");
   await page.getByText("Live", { exact: true }).waitFor();
   await page.waitForFunction(([node, before]) => node.textContent !== before, [await value.elementHandle(), before]);

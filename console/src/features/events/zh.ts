@@ -2,7 +2,7 @@ import type { en } from "./en";
 
 export const zh: Record<keyof typeof en, string> = {
   "events.title": "事件",
-  "events.text": "您可见的所有实体的实时变化。被拒的上报、连接和指令请见各设备页面。",
+  "events.text": "您可见的所有实体的实时变化。被拒绝的上报、连接和命令见各设备页面。",
   "events.keyword": "设备或实体键",
   "events.value": "值包含",
   "events.group": "分组",
@@ -11,7 +11,7 @@ export const zh: Record<keyof typeof en, string> = {
   "events.skipped": "页面来不及处理，跳过了 {count} 条变化。请筛选列表以查看全部变化。",
   "events.gap": "连接曾中断，期间的变化不在列表中。",
   "events.pause": "暂停",
-  "events.go-on": "继续（错过 {count} 条）",
+  "events.go-on": "继续（跳过 {count} 条）",
   "events.clear": "清空",
   "events.when": "时间",
   "events.source": "设备",

@@ -11,7 +11,7 @@ import {
   type ShownDesign,
   type TraceItem,
 } from "../../api/generated";
-import { reader } from "../../i18n/index.svelte";
+import { localization } from "../../i18n/index.svelte";
 import { type Kind, readCatalogue, worded } from "./catalogue";
 import {
   before,
@@ -81,7 +81,7 @@ export class Editing {
       ask(listComponents()),
       id ? ask(getDesign({ path: { flow_id: Number(id) } })) : undefined,
     ]);
-    const words: Record<string, Words> = reader.language === "zh" ? (await import("./nodes.zh")).nodes : {};
+    const words: Record<string, Words> = localization.language === "zh" ? (await import("./nodes.zh")).nodes : {};
     const kinds = [...readCatalogue(groups).values()].map((kind) => worded(kind, words[kind.name]));
     const editing = new Editing(new Map(kinds.map((kind) => [kind.name, kind])), may);
     if (shown) await editing.#take(shown);

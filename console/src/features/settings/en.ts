@@ -1,12 +1,12 @@
 export const en = {
   "settings.title": "Settings",
   "settings.commands": "Commands",
-  "settings.viewers": "Viewers may command devices",
+  "settings.viewers": "Viewers may send commands to devices",
   "settings.viewers.text":
     "When this is on, users who may only view devices, dashboards or integrations can also set values and call services. When it is off, a user needs one of these functions: {functions}. The change applies immediately.",
   "settings.saved": "Settings saved",
   "settings.notice":
-    "Since the update, a setting decides whether users with view functions may command devices. It is on for your tenant, as before. You can turn it off on the Settings page.",
+    "A new setting decides whether users with view functions may send commands to devices. It is on for your tenant, as before. You can turn it off on the Settings page.",
   "settings.notice.open": "Open settings",
   "settings.notice.dismiss": "Dismiss",
   "page.no-access": "You do not have access to this page",
