@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up console screenshots test test-all compiled test-faults test-kubernetes lint lint-python lint-console resolve docs bench compose image clean
+.PHONY: help up console screenshots test test-all compiled test-faults test-kubernetes lint lint-python lint-console lint-language resolve docs bench compose image clean
 
 help: ## List the targets
 	@echo "Thingway: an event-driven IoT platform"
@@ -54,7 +54,7 @@ test-kubernetes: $(DEV) ## Try the chart on the cluster that KUBECONFIG names (d
 test-faults: $(DEV) ## Inject faults into a cluster and count lost data (ARGS: e.g. "kill partition")
 	@$(BIN)/python -m tests.faults $(ARGS)
 
-lint: lint-python lint-console ## Check style, types, import rules and spelling
+lint: lint-python lint-console lint-language ## Check style, types, import rules, spelling and plain English
 
 lint-python: $(DEV)
 	@$(BIN)/ruff check
@@ -62,6 +62,9 @@ lint-python: $(DEV)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/codespell
+
+lint-language: $(DEV) # its rules are in tests/language/rules.toml
+	@$(BIN)/python -m tests.language
 
 # Runs after the build, because both write the generated client.
 lint-console: console/node_modules/.installed $(if $(filter console,$(MAKECMDGOALS)),$(CONSOLE))
