@@ -7,7 +7,7 @@ const PRODUCT_READERS = ["product.view", "product.manage"];
 /** The value of an entity can be read with any of these. */
 const VALUE_READERS = ["dashboard.edit", "dashboard.view", "device.view", "workflow.add", "workflow.edit"];
 
-/** Function codes by route, of which one suffices; none means that every user may open the page. */
+/** Function codes by route, of which one is enough; an empty list lets every user open the page. */
 export const PAGES: Readonly<Record<string, readonly string[]>> = {
   "/": [],
   "/welcome": [],
@@ -49,7 +49,7 @@ export const PAGES: Readonly<Record<string, readonly string[]>> = {
   "/account": [],
 };
 
-/** Whether a user with the functions that `may` knows may open a route. A route without a row is closed. */
+/** Return whether a user may open a route; `may` checks a function. A route without a row is closed. */
 export function allows(route: string, may: (code: string) => boolean): boolean {
   const codes = PAGES[route] ?? SUPER_ADMINS;
   return codes.length === 0 || codes.some(may);

@@ -1,4 +1,4 @@
-/** What the menu of the console leads to, in its order. An entry is shown to who may see its page. */
+/** The entries of the menu, in order. An entry is shown to users who may open its page. */
 import Boxes from "@lucide/svelte/icons/boxes";
 import House from "@lucide/svelte/icons/house";
 import LayoutDashboard from "@lucide/svelte/icons/layout-dashboard";
@@ -32,7 +32,7 @@ export interface Entry {
   icon: Component<{ size?: number; "aria-hidden"?: "true" }>;
 }
 
-/** Whether the user may see the page of an entry. */
+/** Return whether the user may open the page of an entry. */
 export function mayEnter({ path }: Entry): boolean {
   return session.mayOpen(path);
 }

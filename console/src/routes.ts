@@ -1,4 +1,4 @@
-/** Which page stands at which address. Each is loaded when somebody goes there. */
+/** Pages by address. A page is loaded when it is opened. */
 import type { Component } from "svelte";
 
 import { session } from "./api/session.svelte";

@@ -1,6 +1,6 @@
 /**
- * The service worker: keeps the shell and the page files of a build, so that a page that was never visited
- * opens without a network and says so. Data of the platform are never kept. The build writes `BUILD` and `FILES`
+ * The service worker: keeps the shell and the page files of a build, so that an unvisited page
+ * opens without a network and shows a message. It never stores data of the platform. The build writes `BUILD` and `FILES`
  * above this text.
  */
 /* global BUILD, FILES */

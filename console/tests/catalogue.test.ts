@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { initial, readKind, worded } from "../src/features/flows/catalogue.ts";
+import { initialValue, readKind, translateKind } from "../src/features/flows/catalogue.ts";
 
 const DATA = JSON.stringify({
   component: { name: "mqttPublish", title: "MQTT", description: "Publishes", type: "external", testable: true },
@@ -29,7 +29,7 @@ const DATA = JSON.stringify({
   },
 });
 
-test("parameters stand in their order, with the shapes of what is nested", () => {
+test("parameters are ordered and have shapes for nested values", () => {
   const { parameters, group } = readKind(DATA);
   assert.equal(group, "external");
   assert.deepEqual(parameters.map((one) => one.name), ["broker", "topic"]);
@@ -46,14 +46,14 @@ test("parameters stand in their order, with the shapes of what is nested", () =>
       ["more", "More", false, "map"],
     ],
   );
-  assert.deepEqual(initial(broker!.shape), { host: "" });
+  assert.deepEqual(initialValue(broker!.shape), { host: "" });
 });
 
-test("a node type is told in another language as far as it has the words", () => {
+test("a node type is translated where texts exist", () => {
   const kind = readKind(DATA);
   const words = { title: "发布", description: "发布消息", parameters: { topic: ["主题"] as [string], other: ["?"] as [string] } };
-  const told = worded(kind, words);
+  const told = translateKind(kind, words);
   assert.deepEqual([told.title, told.description], ["发布", "发布消息"]);
   assert.deepEqual(told.parameters.map((one) => [one.title, one.description]), [["Broker", "B"], ["主题", ""]]);
-  assert.equal(worded(kind, undefined), kind);
+  assert.equal(translateKind(kind, undefined), kind);
 });

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { before, componentOf, connected, freeBranch, handlesOf, mayConnect, moved, newId, NotADesign, readDesign, withData, withNode, without, writeDesign } from "../src/features/flows/design.ts";
+import { nodesBefore, componentOf, withEdge, freeBranch, handlesOf, mayConnect, withPlaces, newId, NotADesign, readDesign, withData, withNode, withoutNodes, writeDesign } from "../src/features/flows/design.ts";
 import { differences } from "../src/features/flows/diff.ts";
-import { begun, changed, redone, undone } from "../src/features/flows/history.ts";
-import { placed } from "../src/features/flows/layout.ts";
+import { startHistory, addState, redo, undo } from "../src/features/flows/history.ts";
+import { placeMissing } from "../src/features/flows/layout.ts";
 import { keyOf, outputsOf, reference, sampleInput } from "../src/features/flows/references.ts";
 import { asText, asValue } from "../src/features/flows/values.ts";
 
@@ -33,13 +33,13 @@ test("a change touches nothing else, known or not", () => {
 });
 
 test("moving a node sets its place alone", () => {
-  const design = moved(readDesign(THEIRS), new Map([["node_c", { x: 7.4, y: 8 }]]));
+  const design = withPlaces(readDesign(THEIRS), new Map([["node_c", { x: 7.4, y: 8 }]]));
   const expected = JSON.parse(THEIRS) as { nodes: { position: unknown }[] };
   expected.nodes[2]!.position = { x: 7, y: 8 };
   assert.deepEqual(JSON.parse(writeDesign(design, THEIRS)), expected);
 });
 
-test("what is no design is refused with its reason", () => {
+test("an invalid design is rejected with a reason", () => {
   for (const text of ["", "[]", '{"nodes": 3}', '{"nodes": [], "edges": [1]}', '{"nodes": [{}]}']) {
     assert.throws(() => readDesign(text), NotADesign);
   }
@@ -56,7 +56,7 @@ test("edges of a branch that is taken away go with it, others stay", () => {
   assert.deepEqual(after.edges.map((edge) => edge.id), ["x1", "x3"]);
 });
 
-test("what is added behind a choice goes to the first branch that leads nowhere", () => {
+test("a node that is added behind a choice joins the first free branch", () => {
   const { nodes } = readDesign(THEIRS);
   const led = (...branches: string[]) => ({ nodes, edges: branches.map((sourceHandle) => ({ source: "node_b", target: "node_c", sourceHandle })) });
   assert.equal(freeBranch(led(), nodes[1]!), "w1");
@@ -69,15 +69,15 @@ test("edges make no circle, no loop and no double", () => {
   assert.equal(mayConnect(design, { source: "node_c", target: "node_a" }), false);
   assert.equal(mayConnect(design, { source: "node_c", target: "node_c" }), false);
   assert.equal(mayConnect(design, { source: "node_a", target: "node_b", sourceHandle: null }), false);
-  assert.equal(connected(design, { source: "node_b", target: "node_c", sourceHandle: "o" }).edges.length, 4);
+  assert.equal(withEdge(design, { source: "node_b", target: "node_c", sourceHandle: "o" }).edges.length, 4);
 });
 
 test("a node that is removed takes its edges along", () => {
-  assert.deepEqual(without(readDesign(THEIRS), new Set(["node_b"])).edges, []);
+  assert.deepEqual(withoutNodes(readDesign(THEIRS), new Set(["node_b"])).edges, []);
 });
 
-test("what comes before a node is found, the nearest first", () => {
-  assert.deepEqual(before(readDesign(THEIRS), "node_c").map((node) => node.id), ["node_b", "node_a"]);
+test("earlier nodes are found, the nearest first", () => {
+  assert.deepEqual(nodesBefore(readDesign(THEIRS), "node_c").map((node) => node.id), ["node_b", "node_a"]);
 });
 
 test("ids of new nodes are such as the platform takes, and new", () => {
@@ -90,30 +90,30 @@ test("ids of new nodes are such as the platform takes, and new", () => {
 
 test("a design without places is laid out from left to right, one with places stays", async () => {
   const design = readDesign(THEIRS);
-  assert.equal(await placed(design), design);
+  assert.equal(await placeMissing(design), design);
   const bare = { ...design, nodes: design.nodes.map(({ position: _, ...node }) => node) };
-  const [a, b, c] = (await placed(bare)).nodes.map((node) => node.position!);
+  const [a, b, c] = (await placeMissing(bare)).nodes.map((node) => node.position!);
   assert.ok(a!.x < b!.x && b!.x < c!.x);
 });
 
 test("steps are undone and done again; letters of one field are one step", () => {
-  let history = begun("");
-  for (const text of ["a", "ab", "abc"]) history = changed(history, text, "name");
-  history = changed(history, "abc!", "other");
-  history = undone(history);
+  let history = startHistory("");
+  for (const text of ["a", "ab", "abc"]) history = addState(history, text, "name");
+  history = addState(history, "abc!", "other");
+  history = undo(history);
   assert.equal(history.present, "abc");
-  history = undone(history);
+  history = undo(history);
   assert.equal(history.present, "");
-  assert.equal(redone(history).present, "abc");
-  assert.deepEqual(changed(history, "new").future, []);
+  assert.equal(redo(history).present, "abc");
+  assert.deepEqual(addState(history, "new").future, []);
 });
 
 test("differences name nodes and edges; places count apart", () => {
   const old = readDesign(THEIRS);
   let now = withData(old, "node_a", { nodeName: "Begin" });
-  now = moved(without(now, new Set(["node_c"])), new Map([["node_b", { x: 0, y: 0 }]]));
+  now = withPlaces(withoutNodes(now, new Set(["node_c"])), new Map([["node_b", { x: 0, y: 0 }]]));
   now = withNode(now, { id: "node_d", data: { nodeName: "End" } });
-  const found = differences(old, connected(now, { source: "node_b", target: "node_d", sourceHandle: "o" }));
+  const found = differences(old, withEdge(now, { source: "node_b", target: "node_d", sourceHandle: "o" }));
   assert.deepEqual(found.added.map((one) => one.id), ["node_d"]);
   assert.deepEqual(found.removed.map((one) => one.id), ["node_c"]);
   assert.deepEqual(found.changed.map((one) => one.id), ["node_a"]);
@@ -127,7 +127,7 @@ test("references are written as the platform reads them", () => {
   assert.equal(reference("a", null), "#{properties.a}");
 });
 
-test("what is referred to has a key, where a text is one reference and no more", () => {
+test("a text that is one reference has a key", () => {
   assert.equal(keyOf(reference("a", "x.y")), "x.y");
   for (const other of [reference("a", null), "#{properties.a['x']['y']}", "It is #{properties.a['x.y']}", "", null, 3]) assert.equal(keyOf(other), "");
 });

@@ -1,4 +1,4 @@
-// Which key presses are shortcuts, and which belong to what has the focus.
+// Key presses that are shortcuts, and key presses that belong to the focused control.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 

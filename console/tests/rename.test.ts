@@ -51,7 +51,7 @@ test("a member that is moved out of its STRUCT has no parent", () => {
   assert.deepEqual([moved!.id, moved!.dataSpec!.parentId], ["times", undefined]);
 });
 
-test("what is inside of a member goes with it", () => {
+test("members of a member are renamed with it", () => {
   assert.deepEqual(ids(withoutMember(DOCUMENT.properties, "plan")), ["planned"]);
   assert.deepEqual(ids(withoutMembersOf(DOCUMENT.properties, "plan.times")), ["plan", "plan.times", "planned"]);
 });

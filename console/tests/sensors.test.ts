@@ -11,7 +11,7 @@ const INPUTS = [
   { key: "chirpstack.integration.add_device.app_key", name: "AppKey" },
 ];
 
-test("a label is read with all its fields, in whatever case a scanner types", () => {
+test("a label is read with all its fields in upper and lower case", () => {
   const label = { joinEui: "1122334455667788", devEui: "AABBCCDDEEFF0011", appKey: "", vendor: "AABB", profile: "1122", owner: "AABBCCDDEEFF", serial: "YYWWNNNNNN", proprietary: "FOOBAR" };
   assert.deepEqual(readLabel(ALL), label);
   assert.deepEqual(readLabel(` ${ALL.toLowerCase()}\n`), label);
@@ -38,7 +38,7 @@ test("a code may have the DevEUI and the JoinEUI alone, or fields with names in 
   assert.equal(read(key), "qr.no-label");
 });
 
-test("what is wrong with a label is told by its field", () => {
+test("a label error names the field", () => {
   const fault = (text: string) => {
     const found = readLabel(text);
     return "fault" in found ? [found.fault, ...Object.values(found.values)] : found;
@@ -58,7 +58,7 @@ test("an EUI is read as people write it", () => {
   assert.deepEqual(["24-e1-24-13-6b-50-22-17", "24:E1:24:13:6B:50:22:17", "24e124136b50221", ""].map((text) => euiOf(text)), ["24E124136B502217", "24E124136B502217", null, null]);
 });
 
-test("a list may be bare, have titles in any order, or be what a scanner read", () => {
+test("a list may have no titles, titles in any order, or scanned codes", () => {
   assert.deepEqual(sensorsOf("24e124136b502217, Roof\n\n24E124136B502218\n", INPUTS).sensors, [
     { devEui: "24E124136B502217", name: "Roof", more: {} },
     { devEui: "24E124136B502218", name: "", more: {} },
@@ -97,7 +97,7 @@ test("a file is read as a spreadsheet program writes it", () => {
   }
 });
 
-test("each line that cannot be added is told, and one that comes twice", () => {
+test("each invalid line and each repeated line is reported", () => {
   const { sensors, faults } = sensorsOf("24E124136B502217\nx\n24-E1-24-13-6B-50-22-17\nLW:D0:1", []);
   assert.equal(sensors.length, 1);
   assert.deepEqual(faults.map(({ line, fault, values }) => [line, fault, ...Object.values(values)]), [

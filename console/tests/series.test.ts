@@ -2,11 +2,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { exchangeOf, inputsOf } from "../src/features/dashboards/commands.ts";
-import { appended, pointsOf, share } from "../src/features/dashboards/series.ts";
+import { appendChanges, pointsOf, fractionOfRange } from "../src/features/dashboards/series.ts";
 
 const row = (entity_id: string, timestamp: number, value: unknown) => ({ id: "", entity_id, timestamp, value, value_type: "DOUBLE" as const });
 
-test("rows in any order are points of each entity, and what is no number is none", () => {
+test("rows in any order become points of each entity, and texts are skipped", () => {
   const found = pointsOf([row("a", 3, 1.5), row("b", 2, true), row("a", 1, "2"), row("a", 2, "x"), row("c", 1, 1)], ["a", "b"]);
   assert.deepEqual(found.get("a"), { times: [1, 3], values: [2, 1.5] });
   assert.deepEqual(found.get("b"), { times: [2], values: [1] });
@@ -16,13 +16,13 @@ test("rows in any order are points of each entity, and what is no number is none
 test("newer values come behind, and those that are too old go", () => {
   const points = { times: [1, 2, 3], values: [10, 20, 30] };
   const at = (timestamp: number, value: unknown) => ({ timestamp, value });
-  assert.deepEqual(appended(points, [at(4, 40), at(4, 41), at(5, 50)], 2), { times: [2, 3, 4, 5], values: [20, 30, 40, 50] });
-  assert.equal(appended(points, [at(3, 40), at(9, null)], 0), points);
-  assert.deepEqual(appended(points, [at(9, 50)], 8), { times: [9], values: [50] });
+  assert.deepEqual(appendChanges(points, [at(4, 40), at(4, 41), at(5, 50)], 2), { times: [2, 3, 4, 5], values: [20, 30, 40, 50] });
+  assert.equal(appendChanges(points, [at(3, 40), at(9, null)], 0), points);
+  assert.deepEqual(appendChanges(points, [at(9, 50)], 8), { times: [9], values: [50] });
 });
 
 test("a share is between nothing and all", () => {
-  assert.deepEqual([share(50, 0, 200), share(-1, 0, 10), share(11, 0, 10), share("x", 0, 10), share(1, 5, 5)], [0.25, 0, 1, 0, 0]);
+  assert.deepEqual([fractionOfRange(50, 0, 200), fractionOfRange(-1, 0, 10), fractionOfRange(11, 0, 10), fractionOfRange("x", 0, 10), fractionOfRange(1, 5, 5)], [0.25, 0, 1, 0, 0]);
 });
 
 test("a command sends a value, or the inputs of its service by their keys", () => {

@@ -6,7 +6,7 @@ import { t } from "../i18n/index.svelte";
 import { connection } from "../live/connection.svelte";
 import { session } from "./session.svelte";
 
-/** What the platform refused, or could not do. */
+/** An error that the platform returned, or that its absence caused. */
 export class Failure extends Error {
   constructor(
     message: string,
@@ -14,7 +14,7 @@ export class Failure extends Error {
     /** Says in the logs of the platform which request it was. */
     readonly requestId: string,
     readonly code: string = "",
-    /** What is wrong with which field of the request, as the request named it. */
+    /** The rejected fields of the request with reasons, under the names of the request. */
     readonly faults: Fault[] = [],
   ) {
     super(message);
@@ -56,21 +56,21 @@ async function fetchSignedIn(sent: RequestInfo | URL, init?: RequestInit): Promi
 }
 
 /** The data of an answer. Throws `Failure`. */
-export async function ask<T>(call: Answer<T>): Promise<T> {
+export async function request<T>(call: Answer<T>): Promise<T> {
   const { data, error, response } = await call;
   if (response?.ok) return data?.data as T;
   throw failureOf(error, response);
 }
 
-/** The file in an answer: `askFile(exportAlarms({ parseAs: "blob" }))`. Throws `Failure`. */
-export async function askFile(call: Promise<{ data?: unknown; error?: unknown; response?: Response }>): Promise<Blob> {
+/** The file in an answer: `requestFile(exportAlarms({ parseAs: "blob" }))`. Throws `Failure`. */
+export async function requestFile(call: Promise<{ data?: unknown; error?: unknown; response?: Response }>): Promise<Blob> {
   const { data, error, response } = await call;
   if (response?.ok) return data as Blob;
   throw failureOf(error, response);
 }
 
 /** Have the browser keep a file. */
-export function keep(file: Blob, name: string): void {
+export function saveFile(file: Blob, name: string): void {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(file);
   link.download = name;
@@ -96,11 +96,11 @@ function faultsOf(told: Envelope | null): Fault[] {
 }
 
 /** Learn who is signed in. */
-export async function learnUser(): Promise<void> {
-  session.enter((await ask(getCurrentUser())) as Profile);
+export async function loadUser(): Promise<void> {
+  session.enter((await request(getCurrentUser())) as Profile);
 }
 
 /** Go on with the session that the page had before, if it had one. */
-export async function resume(): Promise<void> {
-  if (await session.token()) await learnUser();
+export async function resumeSession(): Promise<void> {
+  if (await session.token()) await loadUser();
 }

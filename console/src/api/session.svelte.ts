@@ -30,9 +30,9 @@ export class SignInRefused extends Error {}
 
 class Session {
   user = $state<Profile | null>(null);
-  /** Whether the session has ended under the open page. */
+  /** True when the session has ended while the page is open. */
   expired = $state(false);
-  /** Whether the page holds edits that its user must not lose; set by the guard of the routes. */
+  /** True while the page has edits that its user must not lose; set by the guard of the routes. */
   hasUnsaved: () => boolean = () => false;
 
   #access = "";
@@ -43,17 +43,17 @@ class Session {
     return this.user?.super_admin === true || (this.#codes?.has(code) ?? false);
   }
 
-  /** Whether the user may open a route of the console, such as `/devices/:id`. */
+  /** Return whether the user may open a route of the console, such as `/devices/:id`. */
   mayOpen(route: string): boolean {
     return allows(route, (code) => this.may(code));
   }
 
-  /** Whether the user may set values and call services: with a function to edit, or as the tenant lets viewers. */
+  /** True if the user may set values and call services: with an edit function, or as a viewer if the tenant allows it. */
   get mayCommand(): boolean {
     return this.user?.may_command === true;
   }
 
-  #codes = $derived(this.user && new Set(codes(this.user.menus)));
+  #codes = $derived(this.user && new Set(menuCodes(this.user.menus)));
 
   /** Return a valid access token; null when nobody is signed in. Waits while the session is expired. */
   async token(): Promise<string | null> {
@@ -76,7 +76,7 @@ class Session {
     return navigator.locks.request(LOCK, async () => {
       const kept = localStorage.getItem(KEPT);
       if (kept === null || this.#isOthers()) return false;
-      const answer = await grant({ grant_type: "refresh_token", refresh_token: kept });
+      const answer = await requestToken({ grant_type: "refresh_token", refresh_token: kept });
       if (answer.ok) this.#take((await answer.json()) as Tokens);
       else if (answer.status === 401) this.#drop();
       else throw new Error(t("failure.status", { status: String(answer.status) }));
@@ -87,11 +87,11 @@ class Session {
   /** Sign in at a tenant and return the profile for `enter`; "" is the tenant of a platform that has one only. */
   async signIn(username: string, password: string, tenant = ""): Promise<Profile> {
     return navigator.locks.request(LOCK, async () => {
-      const answer = await grant({ grant_type: "password", username, password }, tenant);
+      const answer = await requestToken({ grant_type: "password", username, password }, tenant);
       if (answer.status === 401) throw new SignInRefused();
       if (!answer.ok) throw new Error(t("failure.status", { status: String(answer.status) }));
       const tokens = (await answer.json()) as Tokens;
-      const profile = await profileOf(tokens.access_token);
+      const profile = await loadProfile(tokens.access_token);
       localStorage.setItem(OWNER, profile.user_id);
       if (!this.#isOthers()) this.#take(tokens);
       else this.#leaveTo(tokens);
@@ -105,7 +105,7 @@ class Session {
     this.user = profile;
   }
 
-  /** End the session, on the platform too: its tokens are of no more use to anybody. */
+  /** End the session here and on the platform, which revokes its tokens. */
   signOut(): void {
     const headers = { Authorization: `Bearer ${this.#access}` };
     if (this.#access) void fetch("/user/sessions/current", { method: "DELETE", headers, keepalive: true });
@@ -131,7 +131,7 @@ class Session {
     }
   }
 
-  /** Whether another user has signed in, in another tab. */
+  /** True when another user has signed in, in another tab. */
   #isOthers(): boolean {
     return this.user !== null && localStorage.getItem(OWNER) !== this.user.user_id;
   }
@@ -167,13 +167,13 @@ class Session {
   }
 }
 
-function grant(fields: Record<string, string>, tenant = ""): Promise<Response> {
+function requestToken(fields: Record<string, string>, tenant = ""): Promise<Response> {
   const body = new URLSearchParams({ client_id: CLIENT, ...fields });
-  return reach("/oauth2/token", { method: "POST", body, headers: tenant ? { TENANT_ID: tenant } : {} });
+  return fetchPlatform("/oauth2/token", { method: "POST", body, headers: tenant ? { TENANT_ID: tenant } : {} });
 }
 
 /** Fetch; throws an error in words of the reader when the platform does not answer. */
-async function reach(path: string, init: RequestInit): Promise<Response> {
+async function fetchPlatform(path: string, init: RequestInit): Promise<Response> {
   try {
     const answer = await fetch(path, init);
     connection.answered();
@@ -184,14 +184,14 @@ async function reach(path: string, init: RequestInit): Promise<Response> {
   }
 }
 
-async function profileOf(access: string): Promise<Profile> {
-  const answer = await reach("/user", { headers: { Authorization: `Bearer ${access}` } });
+async function loadProfile(access: string): Promise<Profile> {
+  const answer = await fetchPlatform("/user", { headers: { Authorization: `Bearer ${access}` } });
   if (!answer.ok) throw new Error(t("failure.status", { status: String(answer.status) }));
   return ((await answer.json()) as { data: Profile }).data;
 }
 
-function codes(menus: MenuNode[]): string[] {
-  return menus.flatMap((menu) => [menu.code, ...codes(menu.children)]);
+function menuCodes(menus: MenuNode[]): string[] {
+  return menus.flatMap((menu) => [menu.code, ...menuCodes(menu.children)]);
 }
 
 export const session = new Session();

@@ -1,10 +1,10 @@
 /** Files that are kept on the platform. */
-import { ask } from "./client";
+import { request } from "./client";
 import { announceUpload } from "./generated";
 
-/** Upload a file; its path on this platform, whatever name that goes by. `refused` is thrown when it is not taken. */
+/** Upload a file and return its path on this platform, without the host. Throws `refused` when the file is rejected. */
 export async function upload(file: File, refused: string): Promise<string> {
-  const { upload_url, resource_url } = await ask(announceUpload({ body: { file_name: file.name.slice(-200) } }));
+  const { upload_url, resource_url } = await request(announceUpload({ body: { file_name: file.name.slice(-200) } }));
   const answer = await fetch(here(upload_url), { method: "PUT", body: file });
   if (!answer.ok) throw new Error(refused);
   return here(resource_url);

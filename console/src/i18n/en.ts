@@ -1,4 +1,4 @@
-/** Words that several features use, and those of each feature. */
+/** All English texts: those of several features, and those of each feature. */
 import { en as account } from "../features/account/en";
 import { en as alarms } from "../features/alarms/en";
 import { en as applications } from "../features/applications/en";

@@ -59,7 +59,7 @@ export function t(key: Key, values: Record<string, string | number> = {}): strin
   return localization.messages[key].replace(/\{(\w+)(?:\|(.*?)\|(.*?))?\}/g, (_, name: string, singular?: string, plural?: string) => {
     const value = values[name];
     if (singular !== undefined) return value === 1 ? singular : plural!;
-    return typeof value === "number" ? number(value) : (value ?? "");
+    return typeof value === "number" ? formatNumber(value) : (value ?? "");
   });
 }
 
@@ -69,24 +69,24 @@ export function translateIfKnown(key: string): string | undefined {
 }
 
 /** Format a number with so many decimal places, by default up to three. */
-export function number(value: number, digits: number | null = null): string {
+export function formatNumber(value: number, digits: number | null = null): string {
   const options = digits === null ? {} : { minimumFractionDigits: digits, maximumFractionDigits: digits };
   return new Intl.NumberFormat(localization.locale, options).format(value);
 }
 
 /** Format a moment (ms), to the second. */
-export function moment(at: number): string {
+export function formatTime(at: number): string {
   return new Intl.DateTimeFormat(localization.locale, { dateStyle: "short", timeStyle: "medium" }).format(at);
 }
 
 /** Format a duration (s) in the largest unit that gives a whole number. */
-export function duration(seconds: number): string {
+export function formatDuration(seconds: number): string {
   const [unit, length] = UNITS.find(([, ms]) => seconds && (seconds * 1_000) % ms === 0) ?? ["second", 1_000];
   return new Intl.NumberFormat(localization.locale, { style: "unit", unit, unitDisplay: "long" }).format((seconds * 1_000) / length);
 }
 
 /** Format how long before `now` a moment (ms) was. */
-export function ago(at: number, now: number): string {
+export function formatAgo(at: number, now: number): string {
   const format = new Intl.RelativeTimeFormat(localization.locale, { numeric: "auto" });
   const [unit, length] = UNITS.find(([, ms]) => now - at >= ms) ?? ["second", 1_000];
   return format.format(-Math.floor(Math.max(0, now - at) / length), unit);

@@ -1,4 +1,4 @@
-/** The time, as pages show it: it ticks once a second, for all of them. */
+/** The current time of all pages, updated every second. */
 class Clock {
   now = $state(Date.now());
 

@@ -10,7 +10,7 @@ import { tags } from "@lezer/highlight";
 
 import type { Fault } from "../api/client";
 import { t } from "../i18n/index.svelte";
-import { placed } from "./places";
+import { toDiagnostics } from "./diagnostics";
 
 export type Language = "json" | "javascript" | "python" | "text";
 
@@ -63,14 +63,14 @@ interface Given {
   language: Language;
   label: string;
   readonly: boolean;
-  /** What a use of it adds. */
+  /** The text that a completion inserts. */
   more?: Extension;
 }
 
 export interface Editor {
-  /** Show another text; nothing happens when it stands there. */
+  /** Show another text; does nothing when the text is the same. */
   put(text: string): void;
-  /** Show faults where they are, beside those of the language: fields are paths in JSON. */
+  /** Show errors at their fields (paths in JSON), in addition to syntax errors. */
   mark(faults: Fault[]): void;
   destroy(): void;
 }
@@ -92,13 +92,13 @@ const typedOverSelection = EditorView.domEventHandlers({
   },
 });
 
-/** An editor in a shadow tree; `changed` hears what is typed. */
+/** Create an editor in a shadow tree; `changed` is called with the typed text. */
 export function edit(root: ShadowRoot, given: Given, changed: (text: string) => void): Editor {
   let marks: Fault[] = [];
   const language = new Compartment();
   const parse = given.language === "json" ? jsonParseLinter() : () => [];
   const faults = linter(
-    ({ state }) => [...(state.doc.length ? parse(view) : []), ...placed(state, marks)],
+    ({ state }) => [...(state.doc.length ? parse(view) : []), ...toDiagnostics(state, marks)],
     { needsRefresh: (update) => update.transactions.some((one) => one.effects.some((effect) => effect.is(marked))) },
   );
   const view = new EditorView({

@@ -1,4 +1,4 @@
-/** All rows of a list, for an action on each of them. */
+/** All rows of a list, for an action on each row. */
 
 /** Rows of one call. */
 export const PAGE = 500;
@@ -6,15 +6,15 @@ export const PAGE = 500;
 interface Options {
   /** Rows after which collecting stops. */
   most: number;
-  /** Whether the rows are wanted no longer, such as after a change of the filters. */
+  /** Returns true when the rows are no longer needed, such as after a change of the filters. */
   isCancelled: () => boolean;
   /** Called with the number of rows so far. */
   onprogress: (count: number) => void;
 }
 
 /**
- * Return the rows that `load(page, size)` gives, each once; null when cancelled. A caller has all of them or
- * none, so that no action runs on a part of what the user selected.
+ * Return the rows of all pages of `load(page, size)`, each once; null when cancelled. A caller gets all rows or
+ * none, so that no action runs on a part of the user's selection.
  */
 export async function collectRows<T extends { id: string }>(
   load: (page: number, size: number) => Promise<{ content: T[] }>,

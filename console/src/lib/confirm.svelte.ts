@@ -3,11 +3,11 @@ import { toasts } from "./toasts.svelte";
 
 export interface Question {
   title: string;
-  /** What is destroyed with it, and whether it can be had back. */
+  /** The consequences of the action, and whether it can be undone. */
   text: string;
   /** The word on the button that does it: "Delete", unless given. */
   action?: string;
-  /** What must be typed before the button works, for what cannot be undone. */
+  /** Text that the user must type before the button works, for actions that cannot be undone. */
   typed?: string;
   /** The button is not red: nothing is destroyed. */
   harmless?: boolean;
@@ -33,6 +33,6 @@ export const confirmation = new Confirmation();
 export const confirm = (question: Question): Promise<boolean> => confirmation.ask(question);
 
 /** Ask, and do it if one agrees: then `done` is said, or what failed. True when it was done. */
-export async function confirmed(question: Question, work: () => Promise<unknown>, done: string): Promise<boolean> {
+export async function confirmAndRun(question: Question, work: () => Promise<unknown>, done: string): Promise<boolean> {
   return (await confirm(question)) && toasts.during(work, done);
 }

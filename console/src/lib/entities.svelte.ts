@@ -1,7 +1,7 @@
 /** Entities by their keys: found by words, and named where only a key is known. */
 import { SvelteMap } from "svelte/reactivity";
 
-import { ask } from "../api/client";
+import { request } from "../api/client";
 import { searchEntities, type SearchEntities, type ShownEntity } from "../api/generated";
 import type { Option } from "./Combobox.svelte";
 
@@ -22,14 +22,14 @@ class Entities {
     return known;
   }
 
-  /** `Kitchen · Temperature`, or the key while no more is known. */
+  /** Return `Kitchen · Temperature`, or the key until the entity is loaded. */
   name(key: string): string {
     const found = this.get(key);
     return found ? titleOf(found) : key;
   }
 
   async find(words: string, wanted: SearchEntities = {}): Promise<ShownEntity[]> {
-    const found = await ask(
+    const found = await request(
       searchEntities({ body: { ...wanted, keyword: words, page_size: FOUND, page_number: 1 } }),
     );
     const rows = "content" in found ? found.content : found;
@@ -48,7 +48,7 @@ class Entities {
     const keys = [...this.#wanted];
     this.#wanted.clear();
     try {
-      const found = await ask(
+      const found = await request(
         searchEntities({ body: { entity_keys: keys, page_size: keys.length, page_number: 1 } }),
       );
       const rows = "content" in found ? found.content : found;

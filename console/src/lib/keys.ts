@@ -8,7 +8,7 @@ const TYPING = [
 /** `keyCode` of a key press that an input method (IME) has consumed. */
 const IME = 229;
 
-/** Whether an input method composes a character: such an Enter accepts the character and nothing else. */
+/** Return whether an input method composes a character: its Enter only accepts the character. */
 export function isComposing(event: KeyboardEvent): boolean {
   return event.isComposing || event.keyCode === IME;
 }
@@ -21,18 +21,18 @@ export function isTypingTarget(event: KeyboardEvent): boolean {
   return isComposing(event) || event.composedPath().some((node) => (node as Partial<Element>).matches?.(TYPING));
 }
 
-/** Whether a dialog is open: keys are its own, not those of the page behind it. */
+/** Return whether a dialog is open: it receives the keys instead of the page behind it. */
 export function isDialogOpen(): boolean {
   return document.querySelector("[role='dialog'], [role='alertdialog']") !== null;
 }
 
-/** Whether a key press may start a shortcut of one letter: nobody else uses it, and it is not held down. */
+/** Return whether a key press may start a shortcut of one letter: no field receives it, and it is not held down. */
 export function isShortcut(event: KeyboardEvent): boolean {
   const hasModifier = event.ctrlKey || event.metaKey || event.altKey;
   return !hasModifier && !event.repeat && !event.defaultPrevented && !isTypingTarget(event) && !isDialogOpen();
 }
 
-/** Whether Ctrl or Cmd is held with `key` and no other modifier. Works while text is typed, and not in dialogs. */
+/** Return whether Ctrl or Cmd is held with `key` and no other modifier. Works in text fields, but not in dialogs. */
 export function isCommand(event: KeyboardEvent, key: string): boolean {
   const isPressed = (event.ctrlKey || event.metaKey) && !event.altKey && event.key.toLowerCase() === key;
   return isPressed && !event.defaultPrevented && !isComposing(event);

@@ -1,4 +1,4 @@
-/** The query of the page's address, where filters live: a link to a page shows what was seen. */
+/** The query of the page's address. It holds the filters, so that a link shows the same rows. */
 import { replace, router } from "./router.svelte";
 
 class Query {
@@ -37,7 +37,7 @@ export const query = new Query();
 const PATIENCE = 250;
 
 /** Call `work` when nothing has been typed for a moment. */
-export function patiently(work: (value: string) => void): (value: string) => void {
+export function debounce(work: (value: string) => void): (value: string) => void {
   let timer = 0;
   return (value) => {
     clearTimeout(timer);

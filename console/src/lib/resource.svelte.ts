@@ -1,4 +1,4 @@
-/** What a page loads: its data, why it is missing, and a way to try again. */
+/** Data that a page loads, with the error and a retry. */
 import { untrack } from "svelte";
 
 import { connection } from "../live/connection.svelte";
@@ -10,9 +10,9 @@ interface Options {
 
 /**
  * Data that `load` fetches, at once and whenever a state that `load` reads before its first `await`
- * changes. Data stay while they are loaded again; `error` tells that they are old.
+ * changes. The old data stay during a reload; `error` is set when they are out of date.
  *
- * Made where a component begins (it uses `$effect`); shown with `Resource.svelte`.
+ * Create it when a component is initialized (it uses `$effect`), and show it with `Resource.svelte`.
  */
 export class Resource<T> {
   data = $state.raw<T>();
@@ -29,7 +29,7 @@ export class Resource<T> {
       const timer = setInterval(() => document.hidden || void this.reload(), every);
       return () => clearInterval(timer);
     });
-    // What failed without a connection is loaded again when it is back.
+    // A load that failed without a connection is repeated after the reconnect.
     $effect(() => {
       if (connection.returns && untrack(() => this.error)) void this.reload();
     });

@@ -1,7 +1,6 @@
 /**
- * The address behind `#`, and the way from one page to another. Every change of it passes one guard, which
- * asks before unsaved edits are lost: links, Back and Forward, shortcuts, the palette, `push`, `replace`,
- * and addresses that are typed.
+ * The address behind `#`. Every change of it passes one guard, which asks the user before unsaved edits are
+ * lost: links, Back and Forward, shortcuts, the palette, `push`, `replace`, and typed addresses.
  */
 import type { Component } from "svelte";
 
@@ -9,7 +8,7 @@ import { confirmLoss, losesEdits } from "./unsaved.svelte";
 
 type Loader = () => Promise<{ default: Component<any> }>;
 
-/** A page: how it is loaded, and what is shown until then. */
+/** A page: how it is loaded, and the content until then. */
 export interface Route {
   asyncComponent: Loader;
   loadingComponent: Component;
@@ -34,7 +33,7 @@ class Router {
   constructor() {
     this.#place = this.#present();
     addEventListener("hashchange", () => void this.#meet());
-    // Two entries of the same address: no `hashchange` tells of a step from one to the other.
+    // A step between two history entries of the same address causes no `hashchange`.
     addEventListener("popstate", () => {
       if (location.hash === this.#place.hash) this.#place = this.#present();
     });

@@ -1,17 +1,17 @@
-/** The sending of a form: whether it is under way, and what the platform says against which field. */
+/** The submission of a form: its progress and the errors of the platform by field. */
 import { Failure } from "../api/client";
 
 export class Submission {
   busy = $state(false);
   error = $state.raw<unknown>(null);
 
-  /** What is wrong with a field, as the platform names it; undefined when nothing is. */
+  /** Return the error of a field, under the platform's name; undefined when the field is right. */
   fault(field: string): string | undefined {
     if (!(this.error instanceof Failure)) return undefined;
     return this.error.faults.find((fault) => fault.field === field)?.reason;
   }
 
-  /** What failed, unless all of it stands at these fields or inside of them: shown above the buttons. */
+  /** Return an error that is not shown at one of these fields, for the place above the buttons. */
   rest(fields: string[]): unknown {
     const { error } = this;
     if (!(error instanceof Failure) || !error.faults.length) return error;

@@ -1,4 +1,4 @@
-/** Light or dark: what the system says until somebody chooses. */
+/** The light or dark theme: the system's setting, until the user chooses. */
 const KEPT = "thingway.theme";
 
 class Theme {

@@ -1,4 +1,4 @@
-/** Short notes at the edge of the page: what was done, or what failed away from any form. */
+/** Short messages at the edge of the page about finished actions and errors. */
 import { Failure } from "../api/client";
 import { t } from "../i18n/index.svelte";
 
@@ -20,14 +20,14 @@ class Toasts {
     setTimeout(() => this.drop(id), STANDS);
   }
 
-  /** Tell what failed, with the request that the logs know. */
+  /** Show an error with its request id. */
   fail(error: unknown): void {
     const message = error instanceof Error ? error.message : String(error);
     const request = error instanceof Failure && error.requestId;
     this.#add(request ? `${message} · ${t("failure.request", { id: request })}` : message, true);
   }
 
-  /** Run `work` and say `done` after it; a failure is told. True when it did not fail. */
+  /** Run `work` and then show `done`, or the error. Return whether it succeeded. */
   async during(work: () => Promise<unknown>, done: string): Promise<boolean> {
     try {
       await work();

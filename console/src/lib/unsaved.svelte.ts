@@ -1,4 +1,4 @@
-/** Unsaved edits: whoever leaves them is asked first. The router asks here before every change of the address. */
+/** Unsaved edits. The router asks the user before every change of the address that would lose them. */
 import { session } from "../api/session.svelte";
 import { t } from "../i18n/index.svelte";
 import { confirm } from "./confirm.svelte";

@@ -1,5 +1,5 @@
-/** Values of entities: how they read, and how what was typed becomes one. */
-import { number, t } from "../i18n/index.svelte";
+/** Formats and parses values of entities. */
+import { formatNumber, t } from "../i18n/index.svelte";
 
 type ValueType = "STRING" | "LONG" | "DOUBLE" | "BOOLEAN" | "BINARY" | "OBJECT";
 export interface Member {
@@ -11,7 +11,7 @@ export interface Member {
 }
 
 /** The names of an enumeration by value, if it is one. */
-export function choices(attribute: Record<string, unknown>): Record<string, string> | null {
+export function enumNames(attribute: Record<string, unknown>): Record<string, string> | null {
   return attribute.enum && typeof attribute.enum === "object" ? (attribute.enum as Record<string, string>) : null;
 }
 
@@ -27,19 +27,19 @@ interface Shown {
 }
 
 /** A value as people read it: by its name where it has one, else with its unit. */
-export function shownValue(value: unknown, attribute: Record<string, unknown> = {}, { digits = null, withUnit = true }: Shown = {}): string {
+export function formatValue(value: unknown, attribute: Record<string, unknown> = {}, { digits = null, withUnit = true }: Shown = {}): string {
   if (value === null || value === undefined || value === "") return "–";
-  const names = choices(attribute);
+  const names = enumNames(attribute);
   if (names) return names[String(value)] ?? String(value);
   if (typeof value === "boolean") return t(value ? "tsl.true" : "tsl.false");
   if (typeof value === "object") return JSON.stringify(value);
-  const text = typeof value === "number" ? number(value, digits) : String(value);
+  const text = typeof value === "number" ? formatNumber(value, digits) : String(value);
   const unit = unitOf(attribute);
   return unit && withUnit ? `${text} ${unit}` : text;
 }
 
-/** What was typed as a value of a type. Throws where it is none. */
-export function typed(text: string, type: ValueType): unknown {
+/** Parse a typed value of a type. Throws an error when the text is not valid. */
+export function parseValue(text: string, type: ValueType): unknown {
   switch (type) {
     case "LONG":
     case "DOUBLE": {

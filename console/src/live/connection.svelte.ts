@@ -1,6 +1,6 @@
 /**
- * Whether the platform can be reached: one answer for the whole page, from what the browser says of the
- * network, from the answers to requests, and from the live socket.
+ * The state of the connection to the platform for the whole page. It combines the browser's network state,
+ * the answers to requests, and the live socket.
  */
 
 /** Milliseconds between two probes while the platform does not answer. */
@@ -27,7 +27,7 @@ class Connection {
     addEventListener("online", () => this.#change(() => ((this.#hasNetwork = true), (this.#answers = false))));
   }
 
-  /** A request was answered, with whatever status. */
+  /** Record that a request was answered, with any status. */
   answered(): void {
     this.#change(() => (this.#answers = true));
   }

@@ -10,10 +10,10 @@ export interface Live {
   timestamp: number;
 }
 
-/** Which changes to follow, of those that the user sees. */
+/** The changes to follow. */
 export interface Pattern {
   scope: "TENANT" | "GROUP" | "DEVICE";
-  /** Of the group or the device. */
+  /** A pattern of group or device. */
   id?: string;
   type?: "PROPERTY" | "EVENT";
   /** Part of the key or of the device's name. */
@@ -59,18 +59,18 @@ const HEARTBEAT = 3_000;
 class LiveValues {
   /** The latest value of each key that is looked at. */
   readonly values = new SvelteMap<string, Live>();
-  /** Whether changes come at the moment. */
+  /** True while changes arrive. */
   connected = $state(false);
   /** How often a connection was made. */
   connections = $state(0);
-  /** How often one was made after another was lost: what changed in between is not told again. */
+  /** Number of reconnects: changes during an interruption are not sent again. */
   returns = $state(0);
 
   #watched = new Map<string, number>();
   #listeners = new Set<(key: string, change: Live) => void>();
   #follower: Follower | null = null;
   #socket: WebSocket | null = null;
-  /** What came since the page was drawn last. */
+  /** Changes since the last drawing. */
   #fresh = new Map<string, Live>();
   #failures = 0;
   #answered = true;
@@ -86,7 +86,7 @@ class LiveValues {
     });
   }
 
-  /** The newer one of what came live and of what was loaded: after a break that is the second. */
+  /** Return the newer of the live and the loaded value: after an interruption the loaded value is newer. */
   newest(key: string | undefined, loaded?: Loaded): Now {
     const change = key === undefined ? undefined : this.values.get(key);
     const at = loaded?.timestamp ? Number(loaded.timestamp) : null;
@@ -111,13 +111,13 @@ class LiveValues {
     };
   }
 
-  /** Hear each change of what is watched, until the function that is returned is called. */
+  /** Call a listener for each change of the watched keys, until the returned function is called. */
   listen(hear: (key: string, change: Live) => void): () => void {
     this.#listeners.add(hear);
     return () => void this.#listeners.delete(hear);
   }
 
-  /** Hear the changes that fit a pattern, until the function that is returned is called. One page at a time follows. */
+  /** Call a listener for changes that match a pattern, until the returned function is called. One page at a time follows. */
   follow(pattern: Pattern, hear: (changes: Changes) => void): () => void {
     const follower = (this.#follower = { pattern, hear });
     this.#tell();
@@ -130,7 +130,7 @@ class LiveValues {
     };
   }
 
-  /** Whether anything is subscribed to. */
+  /** True if any key or pattern is subscribed. */
   get #isWanted(): boolean {
     return this.#watched.size > 0 || this.#follower !== null;
   }

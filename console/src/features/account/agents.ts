@@ -16,7 +16,7 @@ const SYSTEMS: [RegExp, string][] = [
   [/Linux/, "Linux"],
 ];
 
-export function program(agent: string): string {
+export function browserName(agent: string): string {
   const of = (known: [RegExp, string][]) => known.find(([pattern]) => pattern.test(agent))?.[1];
   return [of(PROGRAMS) ?? agent.split(/[ /]/)[0], of(SYSTEMS)].filter(Boolean).join(" · ");
 }

@@ -1,6 +1,6 @@
 /** Words and searches of alarms. */
 import type { EventCondition, SearchAlarms, SilenceCondition, ValueCondition } from "../../api/generated";
-import { duration, t } from "../../i18n/index.svelte";
+import { formatDuration, t } from "../../i18n/index.svelte";
 import { query } from "../../lib/query.svelte";
 import { bounds, rangeInQuery } from "../../lib/range";
 
@@ -10,7 +10,7 @@ export type Condition = ValueCondition | SilenceCondition | EventCondition;
 export const COMPARISONS = { GT: ">", GTE: "≥", LT: "<", LTE: "≤", EQ: "=", NE: "≠" } as const;
 
 /** The alarms that the page's address asks for. */
-export function wantedAlarms(): SearchAlarms {
+export function alarmFilters(): SearchAlarms {
   const severity = SEVERITIES.filter((one) => query.list("severity").includes(one));
   const state = query.get("state");
   const limited = query.get("last") || query.get("from");
@@ -28,14 +28,14 @@ export function wantedAlarms(): SearchAlarms {
 }
 
 /** A condition in words: `temperature > 30 for 60 s`. */
-export function conditionWords(condition: Condition): string {
+export function describeCondition(condition: Condition): string {
   switch (condition.type) {
     case "VALUE": {
       const words = `${condition.property} ${COMPARISONS[condition.comparison]} ${String(condition.threshold)}`;
-      return condition.seconds ? t("rules.for", { what: words, time: duration(condition.seconds) }) : words;
+      return condition.seconds ? t("rules.for", { what: words, time: formatDuration(condition.seconds) }) : words;
     }
     case "SILENCE":
-      return t("rules.silent", { time: duration(condition.seconds) });
+      return t("rules.silent", { time: formatDuration(condition.seconds) });
     case "EVENT":
       return condition.ended_by
         ? t("rules.event-until", { event: condition.event, ended_by: condition.ended_by })

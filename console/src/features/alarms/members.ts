@@ -1,5 +1,5 @@
 /** Properties and events that a rule may name: those of the device, or of a device of the product. */
-import { ask } from "../../api/client";
+import { request } from "../../api/client";
 import { findDevices, getDeviceDetail } from "../../api/generated";
 
 export interface Member {
@@ -17,7 +17,7 @@ const NONE: Members = { properties: [], events: [] };
 export async function members({ device, product }: { device?: string; product?: string }): Promise<Members> {
   const id = device || (product ? await firstOf(product) : undefined);
   if (!id) return NONE;
-  const { key, entities } = await ask(getDeviceDetail({ path: { device_id: Number(id) } }));
+  const { key, entities } = await request(getDeviceDetail({ path: { device_id: Number(id) } }));
   const of = (type: string) =>
     entities
       .filter((one) => one.type === type)
@@ -27,5 +27,5 @@ export async function members({ device, product }: { device?: string; product?: 
 }
 
 async function firstOf(model: string): Promise<string | undefined> {
-  return (await ask(findDevices({ body: { model: [model], page_size: 1, page_number: 1 } }))).content[0]?.id;
+  return (await request(findDevices({ body: { model: [model], page_size: 1, page_number: 1 } }))).content[0]?.id;
 }

@@ -1,4 +1,4 @@
-/** What stands where the secret of an application goes that nobody here knows. */
+/** The placeholder for a secret that the console does not know. */
 export const PLACEHOLDER = "YOUR_CLIENT_SECRET";
 
 /** A Python program, with nothing but what Python has, that reads the devices of an application. */

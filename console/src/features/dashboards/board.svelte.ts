@@ -1,12 +1,12 @@
-/** What the widgets of a board show: entities, what they said last, and what they say now. */
+/** Data of the widgets of a dashboard: entities, loaded values and live values. */
 import { createContext } from "svelte";
 import { SvelteMap } from "svelte/reactivity";
 
-import { ask } from "../../api/client";
+import { request } from "../../api/client";
 import { getEntityStatuses, type CanvasEntity, type LatestValue } from "../../api/generated";
 import { t } from "../../i18n/index.svelte";
 import { titleOf } from "../../lib/entities.svelte";
-import { shownValue, unitOf } from "../../lib/values";
+import { formatValue, unitOf } from "../../lib/values";
 import { live, type Now } from "../../live/socket.svelte";
 import type { Settings, Source, Widget } from "./widgets";
 
@@ -25,7 +25,7 @@ export class Board {
   /** Call it where a component begins. */
   constructor() {
     $effect(() => (this.#keys ? live.watch(this.#keys.split("\n")) : undefined));
-    // Also when the connection is back: what changed in between is not told again.
+    // Also load again after a reconnect: changes during the interruption are not sent again.
     $effect(() => {
       void live.connections;
       if (this.#ids) void this.#load(this.#ids.split(","));
@@ -61,12 +61,12 @@ export class Board {
 
   /** A value as people read it. */
   shown(source: Source | undefined, value: unknown, digits: number | null = null, withUnit = true): string {
-    return shownValue(value, this.entity(source)?.entity_value_attribute, { digits, withUnit });
+    return formatValue(value, this.entity(source)?.entity_value_attribute, { digits, withUnit });
   }
 
   async #load(entity_ids: string[]): Promise<void> {
     try {
-      this.#latest = await ask(getEntityStatuses({ body: { entity_ids } }));
+      this.#latest = await request(getEntityStatuses({ body: { entity_ids } }));
       this.error = null;
     } catch (failure) {
       this.error = failure;

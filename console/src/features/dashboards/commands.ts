@@ -1,4 +1,4 @@
-/** What a command sends. */
+/** Values and inputs that a command sends. */
 
 export interface Input {
   key: string;
@@ -17,7 +17,7 @@ interface Described {
   entity_value_attribute: Record<string, unknown>;
 }
 
-/** What whoever presses it is asked for: the inputs of a service, or the value of a property. */
+/** Return the inputs that the user is asked for: those of a service, or the value of a property. */
 export function inputsOf(key: string, entity: Described & { entity_type: string }, children: Described[]): Input[] {
   if (entity.entity_type !== "SERVICE") return [input({ ...entity, entity_key: key }, true)];
   return children.map((child) => input(child, !child.entity_value_attribute.optional));
@@ -35,7 +35,7 @@ function input(entity: Described, required: boolean): Input {
   return { key, name, required, numeric, options, read };
 }
 
-/** What a command with a fixed value sends: JSON where it is JSON; a map of keys stands for itself. */
+/** Return the values that a command with a fixed value sends. JSON is parsed, and a map of keys is used as it is. */
 export function exchangeOf(key: string, send: string): Record<string, unknown> {
   let value: unknown = send;
   try {

@@ -1,4 +1,4 @@
-/** History for charts, and what comes live behind it. */
+/** Points of charts: loaded history, followed by live values. */
 import type { HistoryItem } from "../../api/generated";
 
 export interface Points {
@@ -12,7 +12,7 @@ export function pointsOf(rows: HistoryItem[], ids: string[]): Map<string, Points
   const found = new Map(ids.map((id) => [id, { times: [], values: [] } as Points]));
   for (const row of [...rows].sort((one, other) => one.timestamp - other.timestamp)) {
     const points = found.get(row.entity_id);
-    const value = numeric(row.value);
+    const value = toNumber(row.value);
     if (!points || value === null) continue;
     points.times.push(row.timestamp);
     points.values.push(value);
@@ -27,11 +27,11 @@ export interface Change {
 }
 
 /** With newer values behind, and without those before `from` (ms); the very same when none is newer. */
-export function appended(points: Points, changes: Change[], from: number): Points {
+export function appendChanges(points: Points, changes: Change[], from: number): Points {
   let last = points.times.at(-1) ?? 0;
   const newer: [number, number][] = [];
   for (const { value, timestamp } of changes) {
-    const found = numeric(value);
+    const found = toNumber(value);
     if (found === null || timestamp <= last) continue;
     newer.push([timestamp, found]);
     last = timestamp;
@@ -45,7 +45,7 @@ export function appended(points: Points, changes: Change[], from: number): Point
   };
 }
 
-function numeric(value: unknown): number | null {
+function toNumber(value: unknown): number | null {
   if (typeof value === "boolean") return value ? 1 : 0;
   const isText = typeof value === "string" && value.trim() !== "";
   const found = typeof value === "number" || isText ? Number(value) : NaN;
@@ -53,8 +53,8 @@ function numeric(value: unknown): number | null {
 }
 
 /** Where a value stands between two bounds, from 0 to 1. */
-export function share(value: unknown, least: number, most: number): number {
-  const found = numeric(value);
+export function fractionOfRange(value: unknown, least: number, most: number): number {
+  const found = toNumber(value);
   if (found === null || most <= least) return 0;
   return Math.min(1, Math.max(0, (found - least) / (most - least)));
 }

@@ -26,7 +26,7 @@ export interface Source {
   key: string;
 }
 
-/** What a state is called, and how it looks. */
+/** The label and color of a state. */
 export interface State {
   value: string;
   label: string;
@@ -45,9 +45,9 @@ export interface Settings {
   least: number;
   most: number;
   states: State[];
-  /** What a command sends, as JSON or text; empty asks whoever presses it. */
+  /** The value that a command sends, as JSON or text; empty asks the user. */
   send: string;
-  /** Whether a command asks once more before it is sent. */
+  /** True if a command asks for confirmation. */
   ask: boolean;
   text: string;
   /** The address of a picture. */
@@ -64,7 +64,7 @@ export interface Place {
 export interface Widget {
   /** Of this page alone. */
   id: number;
-  /** Of the platform; none yet for a new one. */
+  /** The id of the platform; undefined for a new widget. */
   stored?: string;
   place: Place;
   /** Null: nothing here can draw it. */
@@ -93,7 +93,7 @@ export const DEFAULTS: Settings = {
 interface About {
   /** Columns and rows that a new one takes. */
   size: [number, number];
-  /** What its form asks for, besides the title. */
+  /** The fields of its form, in addition to the title. */
   fields: (keyof Settings)[];
   /** Most entities that it shows. */
   entities: number;
@@ -115,8 +115,8 @@ export const ABOUT: Record<Kind, About> = {
 let last = 0;
 
 /** The widgets of a canvas, in the order in which they are kept. */
-export function read(stored: { widget_id: string; data: Record<string, unknown> }[]): Widget[] {
-  return stored.map(({ widget_id, data }) => readOne(widget_id, data));
+export function readWidgets(stored: { widget_id: string; data: Record<string, unknown> }[]): Widget[] {
+  return stored.map(({ widget_id, data }) => readWidget(widget_id, data));
 }
 
 /** As they are read and reached by keys: row by row. */
@@ -124,23 +124,23 @@ export function inOrder(widgets: Widget[]): Widget[] {
   return [...widgets].sort((one, other) => one.place.y - other.place.y || one.place.x - other.place.x);
 }
 
-function readOne(stored: string, data: Record<string, unknown>): Widget {
+function readWidget(stored: string, data: Record<string, unknown>): Widget {
   const id = ++last;
   const place = placeIn(data.pos);
   const kind = KINDS.find((one) => one === data.kind);
   if (data.type === TYPE && kind) {
     return { id, stored, place, kind, settings: { ...DEFAULTS, ...record(data.settings) } as Settings };
   }
-  return { id, stored, place, ...translated(data), foreign: data };
+  return { id, stored, place, ...readForeignWidget(data), foreign: data };
 }
 
-export function create(kind: Kind, settings: Settings, widgets: Widget[]): Widget {
+export function createWidget(kind: Kind, settings: Settings, widgets: Widget[]): Widget {
   const [w, h] = ABOUT[kind].size;
-  return { id: ++last, kind, settings, place: free(w, h, widgets.map((widget) => widget.place)) };
+  return { id: ++last, kind, settings, place: findFreePlace(w, h, widgets.map((widget) => widget.place)) };
 }
 
 /** The first place of this size where nothing is, row by row. */
-function free(w: number, h: number, taken: Place[]): Place {
+function findFreePlace(w: number, h: number, taken: Place[]): Place {
   for (let y = 0; ; y += 1) {
     for (let x = 0; x + w <= COLUMNS; x += 1) {
       if (!taken.some((one) => x < one.x + one.w && one.x < x + w && y < one.y + one.h && one.y < y + h)) return { x, y, w, h };
@@ -148,15 +148,15 @@ function free(w: number, h: number, taken: Place[]): Place {
   }
 }
 
-/** What is stored of a widget. */
-export function write(widget: Widget): { widget_id?: string; data: Record<string, unknown> } {
+/** Return a widget as it is stored. */
+export function writeWidget(widget: Widget): { widget_id?: string; data: Record<string, unknown> } {
   const { stored, foreign, kind, settings, place } = widget;
-  const data = foreign ? movedTo(foreign, place) : { type: TYPE, kind, pos: place, settings: needed(widget, settings) };
+  const data = foreign ? movedTo(foreign, place) : { type: TYPE, kind, pos: place, settings: requiredSettings(widget, settings) };
   return stored ? { widget_id: stored, data } : { data };
 }
 
 /** Settings that this kind has, and that are not as by default. */
-function needed(widget: Widget, settings: Settings): Partial<Settings> {
+function requiredSettings(widget: Widget, settings: Settings): Partial<Settings> {
   const names: (keyof Settings)[] = ["title", ...(widget.kind ? ABOUT[widget.kind].fields : [])];
   return Object.fromEntries(
     names.filter((name) => settings[name] !== DEFAULTS[name]).map((name) => [name, settings[name]]),
@@ -170,7 +170,7 @@ function movedTo(data: Record<string, unknown>, place: Place): Record<string, un
 }
 
 /** Ids that a save names: those of our widgets, and of the former ones those that others' still have. */
-export function mentioned(widgets: Widget[], former: string[]): string[] {
+export function entityIds(widgets: Widget[], former: string[]): string[] {
   const ours = widgets.filter((one) => !one.foreign).flatMap((one) => one.settings.entities.map(({ id }) => id));
   const texts = widgets.filter((one) => one.foreign).map((one) => JSON.stringify(one.foreign));
   const theirs = former.filter((id) => texts.some((text) => text.includes(`"${id}"`)));
@@ -188,7 +188,7 @@ function placeIn(pos: unknown): Place {
 }
 
 /** How a widget of another console is drawn here, as well as it can be. */
-function translated(data: Record<string, unknown>): { kind: Kind | null; settings: Settings } {
+function readForeignWidget(data: Record<string, unknown>): { kind: Kind | null; settings: Settings } {
   const config = record(data.config);
   const several = list(config.entityPosition).map((one) => record(one).entity);
   const entities = [...list(config.entity ?? config.entityList), ...several].flatMap(source);
@@ -223,13 +223,13 @@ function translated(data: Record<string, unknown>): { kind: Kind | null; setting
     case "radarChart":
       return of("bar");
     case "image":
-      return pictured(config, settings);
+      return readForeignPicture(config, settings);
     default:
       return { kind: null, settings };
   }
 }
 
-function pictured(config: Record<string, unknown>, settings: Settings): { kind: Kind | null; settings: Settings } {
+function readForeignPicture(config: Record<string, unknown>, settings: Settings): { kind: Kind | null; settings: Settings } {
   const picture = String(record(config.file).url ?? config.url ?? "");
   return { kind: picture ? "image" : null, settings: { ...settings, picture } };
 }

@@ -1,20 +1,20 @@
-/** What a device sent as bytes, and how well it was heard. */
+/** Frames of a device and their link quality. */
 import type { DeviceDetail, FrameRecord, Reception } from "../../api/generated";
 import type { Series } from "../../lib/Chart.svelte";
-import { shownValue } from "../../lib/values";
-import { memberId, shown } from "./values";
+import { formatValue } from "../../lib/values";
+import { memberId, formatProperty } from "./values";
 
-/** By which a frame is told from others. */
+/** Return a key that identifies a frame. */
 export const keyOf = ({ ts, session, counter }: FrameRecord): string => `${ts} ${session} ${counter}`;
 
-/** How the gateway heard it that heard it best. */
-export function best({ gateways = [] }: FrameRecord): Reception | undefined {
+/** Return the reception of the gateway with the strongest signal. */
+export function strongestReception({ gateways = [] }: FrameRecord): Reception | undefined {
   return gateways.toSorted((one, other) => (other.rssi ?? -Infinity) - (one.rssi ?? -Infinity))[0];
 }
 
 /** RSSI and SNR over time, of frames that come newest first. */
 export function linkSeries(frames: FrameRecord[]): Series[] {
-  const heard = frames.map((frame) => ({ ts: frame.ts, ...best(frame) })).reverse();
+  const heard = frames.map((frame) => ({ ts: frame.ts, ...strongestReception(frame) })).reverse();
   const series = ([["RSSI", "dBm", "rssi"], ["SNR", "dB", "snr"]] as const).map(([label, unit, name]) => {
     const known = heard.filter((one) => typeof one[name] === "number");
     return { label, unit, times: known.map((one) => one.ts), values: known.map((one) => one[name] as number) };
@@ -29,7 +29,7 @@ export function namedValues(device: DeviceDetail, values: Record<string, unknown
     Object.entries(of).flatMap(([key, value]: [string, unknown]) => {
       if (value && typeof value === "object" && !Array.isArray(value)) return named(value, `${begin}${key}.`);
       const entity = known.get(begin + key);
-      return [[entity?.name ?? begin + key, entity ? shown(entity, value) : shownValue(value)]];
+      return [[entity?.name ?? begin + key, entity ? formatProperty(entity, value) : formatValue(value)]];
     });
   return named(values, begin);
 }

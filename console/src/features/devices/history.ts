@@ -1,5 +1,5 @@
-/** What properties were over a time. */
-import { ask, askFile, keep } from "../../api/client";
+/** Values of properties over time. */
+import { request, requestFile, saveFile } from "../../api/client";
 import { exportEntityHistory, searchEntityHistory, type DeviceEntity, type HistoryItem } from "../../api/generated";
 
 /** Values of one property that are read at once, the newest ones. */
@@ -9,13 +9,13 @@ export interface Past {
   entity: DeviceEntity;
   /** Ascending in time. */
   items: HistoryItem[];
-  /** Whether there were more in this time than were read. */
+  /** True if the time range has more values than were loaded. */
   cut: boolean;
 }
 
-/** What a property was between two moments (ms). */
-export async function past(entity: DeviceEntity, from: number, until: number): Promise<Past> {
-  const found = await ask(
+/** Load the values of a property between two moments (ms). */
+export async function loadHistory(entity: DeviceEntity, from: number, until: number): Promise<Past> {
+  const found = await request(
     searchEntityHistory({
       body: { entity_id: entity.id, start_timestamp: from, end_timestamp: until, page_size: MOST, page_number: 1 },
     }),
@@ -31,7 +31,7 @@ export interface Row {
 }
 
 /** Several pasts as one table, the newest row first. */
-export function rows(pasts: Past[]): Row[] {
+export function joinRows(pasts: Past[]): Row[] {
   const found = new Map<number, Row>();
   for (const { entity, items } of pasts) {
     for (const item of items) {
@@ -47,5 +47,5 @@ export function rows(pasts: Past[]): Row[] {
 export async function saveCsv(name: string, entities: DeviceEntity[], from: number, until: number): Promise<void> {
   const time_zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   const query = { ids: entities.map((one) => Number(one.id)), start_timestamp: from, end_timestamp: until, time_zone };
-  keep(await askFile(exportEntityHistory({ query, parseAs: "blob" })), `${name}.csv`);
+  saveFile(await requestFile(exportEntityHistory({ query, parseAs: "blob" })), `${name}.csv`);
 }

@@ -1,5 +1,5 @@
 /** Searches of devices. */
-import { ask } from "../../api/client";
+import { request } from "../../api/client";
 import { findDevices, type FindDevices, type ShownDevicePage } from "../../api/generated";
 import type { Option } from "../../lib/Combobox.svelte";
 
@@ -7,7 +7,7 @@ import type { Option } from "../../lib/Combobox.svelte";
 const OFFERED = 50;
 
 export function search(wanted: FindDevices): Promise<ShownDevicePage> {
-  return ask(findDevices({ body: wanted }));
+  return request(findDevices({ body: wanted }));
 }
 
 /** How many devices a search finds. */

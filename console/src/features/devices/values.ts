@@ -1,6 +1,6 @@
 /** Properties of a device, and how their values read. */
 import type { DeviceDetail, DeviceEntity } from "../../api/generated";
-import { choices, shownValue } from "../../lib/values";
+import { enumNames, formatValue } from "../../lib/values";
 
 /** The properties that hold a value themselves: a STRUCT is shown by its members. */
 export function properties(entities: DeviceEntity[]): DeviceEntity[] {
@@ -8,7 +8,7 @@ export function properties(entities: DeviceEntity[]): DeviceEntity[] {
 }
 
 export function isNumeric(entity: DeviceEntity): boolean {
-  return ["LONG", "DOUBLE"].includes(entity.value_type) && !choices(entity.value_attribute);
+  return ["LONG", "DOUBLE"].includes(entity.value_type) && !enumNames(entity.value_attribute);
 }
 
 /** The id that a device's entity has in its TSL. */
@@ -17,8 +17,8 @@ export function memberId(device: DeviceDetail, entity: DeviceEntity): string {
 }
 
 /** A value as people read it. */
-export function shown(entity: DeviceEntity, value: unknown): string {
-  return shownValue(value, entity.value_attribute);
+export function formatProperty(entity: DeviceEntity, value: unknown): string {
+  return formatValue(value, entity.value_attribute);
 }
 
 const EVENT = "@event";

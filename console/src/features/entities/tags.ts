@@ -1,10 +1,10 @@
 /** Tags of entities. */
-import { ask } from "../../api/client";
+import { request } from "../../api/client";
 import { findEntityTags, type ShownTag } from "../../api/generated";
 
 /** The most tags that a tenant has. */
 const MOST = 300;
 
 export async function allTags(): Promise<ShownTag[]> {
-  return (await ask(findEntityTags({ body: { page_size: MOST, page_number: 1 } }))).content;
+  return (await request(findEntityTags({ body: { page_size: MOST, page_number: 1 } }))).content;
 }

@@ -25,7 +25,7 @@ export interface Parameter {
   shape: Shape;
 }
 
-/** What a value looks like, and so how it is asked for. */
+/** The shape of a value, which decides its form field. */
 export type Shape =
   | { kind: "text"; most?: number }
   | { kind: "number"; whole: boolean; least?: number; most?: number }
@@ -86,7 +86,7 @@ export function readCatalogue(groups: Record<string, Described[]>): Map<string, 
 }
 
 /** A node type in the words of another language, as far as there are some. */
-export function worded(kind: Kind, words: Words | undefined): Kind {
+export function translateKind(kind: Kind, words: Words | undefined): Kind {
   if (!words) return kind;
   const parameters = kind.parameters.map((one) => {
     const [title = one.title, description = one.description] = words.parameters[one.name] ?? [];
@@ -114,10 +114,10 @@ export function readKind(text: string): Kind {
 }
 
 function members(schema: Schema, shapes: Record<string, Schema>): Member[] {
-  const found = resolved(schema, shapes);
+  const found = resolveReference(schema, shapes);
   return Object.entries(found.properties ?? {}).map(([name, field]) => ({
     name,
-    title: field.title ?? spaced(name),
+    title: field.title ?? titleFromName(name),
     description: field.description ?? "",
     required: found.required?.includes(name) ?? false,
     initial: field.default ?? null,
@@ -126,7 +126,7 @@ function members(schema: Schema, shapes: Record<string, Schema>): Member[] {
 }
 
 function shapeOf(schema: Schema, shapes: Record<string, Schema>): Shape {
-  const found = resolved(schema, shapes);
+  const found = resolveReference(schema, shapes);
   if (found.enum) return { kind: "choice", of: found.enum.map(String) };
   switch (found.type) {
     case "string":
@@ -146,21 +146,21 @@ function shapeOf(schema: Schema, shapes: Record<string, Schema>): Shape {
 }
 
 /** Behind a reference, and without the null that an optional field may be: the first that is left. */
-function resolved(schema: Schema, shapes: Record<string, Schema>): Schema {
+function resolveReference(schema: Schema, shapes: Record<string, Schema>): Schema {
   const { $ref, anyOf } = schema;
-  if ($ref) return resolved(shapes[$ref.slice($ref.lastIndexOf("/") + 1)] ?? {}, shapes);
+  if ($ref) return resolveReference(shapes[$ref.slice($ref.lastIndexOf("/") + 1)] ?? {}, shapes);
   const some = anyOf?.find((one) => one.type !== "null");
-  return some ? resolved(some, shapes) : schema;
+  return some ? resolveReference(some, shapes) : schema;
 }
 
 /** `intervalTimeUnit` as people read it. */
-function spaced(name: string): string {
+function titleFromName(name: string): string {
   const words = name.replaceAll(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
-/** What a new value of a shape begins as. */
-export function initial(shape: Shape): unknown {
+/** Return the initial value of a shape. */
+export function initialValue(shape: Shape): unknown {
   switch (shape.kind) {
     case "text":
       return "";
@@ -174,7 +174,7 @@ export function initial(shape: Shape): unknown {
       return {};
     case "object":
       return Object.fromEntries(
-        shape.fields.filter((one) => one.required).map((one) => [one.name, initial(one.shape)]),
+        shape.fields.filter((one) => one.required).map((one) => [one.name, initialValue(one.shape)]),
       );
     default:
       return null;

@@ -1,4 +1,4 @@
-/** Designs of flows: what editors keep in `design_data`, with all of it that this one does not know. */
+/** Designs of flows, as editors store them in `design_data`. Fields that are unknown here are kept. */
 
 export interface Place {
   x: number;
@@ -50,7 +50,7 @@ const LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789";
 
 export class NotADesign extends Error {}
 
-/** The design in a text. Throws `NotADesign`, which says what is wrong with it. */
+/** Parse a design. Throws `NotADesign` with the reason. */
 export function readDesign(text: string): Design {
   let found: unknown;
   try {
@@ -164,7 +164,7 @@ export function withData(design: Design, id: string, data: Partial<NodeData>): D
   };
 }
 
-export function moved(design: Design, places: Map<string, Place>): Design {
+export function withPlaces(design: Design, places: Map<string, Place>): Design {
   const nodes = design.nodes.map((node) => {
     const place = places.get(node.id);
     const stays = !place || (place.x === node.position?.x && place.y === node.position.y);
@@ -173,7 +173,7 @@ export function moved(design: Design, places: Map<string, Place>): Design {
   return { ...design, nodes };
 }
 
-export function without(design: Design, ids: Set<string>, edges: Set<DesignEdge> = new Set()): Design {
+export function withoutNodes(design: Design, ids: Set<string>, edges: Set<DesignEdge> = new Set()): Design {
   return {
     ...design,
     nodes: design.nodes.filter((node) => !ids.has(node.id)),
@@ -183,16 +183,16 @@ export function without(design: Design, ids: Set<string>, edges: Set<DesignEdge>
   };
 }
 
-/** Whether an edge may be drawn: not to itself, not twice, and in no circle. */
+/** Return whether an edge may be drawn: not to itself, not twice, and not in a circle. */
 export function mayConnect(design: Design, edge: DesignEdge): boolean {
   const same = (one: DesignEdge): boolean =>
     one.source === edge.source &&
     one.target === edge.target &&
     (one.sourceHandle ?? null) === (edge.sourceHandle ?? null);
-  return !design.edges.some(same) && !reaches(design, edge.target, edge.source);
+  return !design.edges.some(same) && !isReachable(design, edge.target, edge.source);
 }
 
-export function connected(design: Design, edge: DesignEdge): Design {
+export function withEdge(design: Design, edge: DesignEdge): Design {
   if (!mayConnect(design, edge)) return design;
   const { source, target, sourceHandle } = edge;
   const id = `e_${source}_${sourceHandle ?? ""}_${target}`;
@@ -200,7 +200,7 @@ export function connected(design: Design, edge: DesignEdge): Design {
   return { ...design, edges: [...design.edges, made] };
 }
 
-function reaches(design: Design, from: string, to: string): boolean {
+function isReachable(design: Design, from: string, to: string): boolean {
   const seen = new Set([from]);
   for (const id of seen) {
     if (id === to) return true;
@@ -210,7 +210,7 @@ function reaches(design: Design, from: string, to: string): boolean {
 }
 
 /** The nodes that come before one, the nearest first. */
-export function before(design: Design, id: string): DesignNode[] {
+export function nodesBefore(design: Design, id: string): DesignNode[] {
   const found = new Set<string>();
   const waiting = [id];
   for (const one of waiting) {

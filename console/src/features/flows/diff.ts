@@ -39,7 +39,7 @@ export function differences(before: Design, after: Design): Differences {
   };
 }
 
-/** What a node does, as text: all but where it stands and how large it is drawn. */
+/** Return the parameters of a node as text, without place and size. */
 function essence(node: DesignNode): string {
   const { nodeName, nodeRemark, parameters } = node.data;
   return JSON.stringify({ componentName: node.componentName, nodeName, nodeRemark, parameters }, null, 2);

@@ -1,5 +1,5 @@
 /** A flow while somebody works on it. */
-import { ask } from "../../api/client";
+import { request } from "../../api/client";
 import {
   disableFlow,
   enableFlow,
@@ -12,11 +12,11 @@ import {
   type TraceItem,
 } from "../../api/generated";
 import { localization } from "../../i18n/index.svelte";
-import { type Kind, readCatalogue, worded } from "./catalogue";
+import { type Kind, readCatalogue, translateKind } from "./catalogue";
 import {
-  before,
+  nodesBefore,
   componentOf,
-  connected,
+  withEdge,
   type Design,
   type DesignNode,
   freeBranch,
@@ -28,8 +28,8 @@ import {
   withNode,
   writeDesign,
 } from "./design";
-import { begun, changed, type History, redone, undone } from "./history";
-import { placed, tidy, WIDTH } from "./layout";
+import { startHistory, addState, type History, redo, undo } from "./history";
+import { placeMissing, arrangeNodes, WIDTH } from "./layout";
 import type { Words } from "./nodes.zh";
 
 /** Milliseconds without a change after which a design is checked. */
@@ -47,12 +47,12 @@ export interface Old {
 
 export class Editing {
   facts = $state.raw<Facts>({ id: "", name: "", remark: "", enabled: false, version: 0 });
-  history = $state.raw<History<Design>>(begun({ nodes: [], edges: [] }));
+  history = $state.raw<History<Design>>(startHistory({ nodes: [], edges: [] }));
   old = $state.raw<Old | null>(null);
   /** Why the design cannot run. */
   reasons = $state.raw<RefusedDesign[]>([]);
   checked = $state(false);
-  /** What nodes did in the run or test that is looked at. */
+  /** Steps of nodes in the run or test that is shown. */
   trace = $state.raw<TraceItem[]>([]);
   /** The node whose form is open. */
   chosen = $state("");
@@ -64,7 +64,7 @@ export class Editing {
   dirty = $derived(
     this.text !== this.#saved.text || this.facts.name !== this.#saved.name || this.facts.remark !== this.#saved.remark,
   );
-  /** Whether leaving destroys anything: a new flow that nobody has touched is nothing. */
+  /** True if leaving loses edits; an untouched new flow has none. */
   unsaved = $derived.by(() => {
     const touched = this.history.past.length > 0 || this.facts.name !== this.#saved.name || this.facts.remark !== this.#saved.remark;
     return this.dirty && (this.facts.id !== "" || touched);
@@ -78,17 +78,17 @@ export class Editing {
 
   static async open(id: string | undefined, name: string, may: boolean, imported?: Design): Promise<Editing> {
     const [groups, shown] = await Promise.all([
-      ask(listComponents()),
-      id ? ask(getDesign({ path: { flow_id: Number(id) } })) : undefined,
+      request(listComponents()),
+      id ? request(getDesign({ path: { flow_id: Number(id) } })) : undefined,
     ]);
     const words: Record<string, Words> = localization.language === "zh" ? (await import("./nodes.zh")).nodes : {};
-    const kinds = [...readCatalogue(groups).values()].map((kind) => worded(kind, words[kind.name]));
+    const kinds = [...readCatalogue(groups).values()].map((kind) => translateKind(kind, words[kind.name]));
     const editing = new Editing(new Map(kinds.map((kind) => [kind.name, kind])), may);
     if (shown) await editing.#take(shown);
     else {
       editing.facts = { ...editing.facts, name };
       editing.#saved = { ...editing.#saved, name };
-      if (imported) editing.history = changed(editing.history, await placed(imported));
+      if (imported) editing.history = addState(editing.history, await placeMissing(imported));
     }
     return editing;
   }
@@ -96,7 +96,7 @@ export class Editing {
   async #take({ design_data, ...facts }: ShownDesign): Promise<void> {
     const design = readDesign(design_data);
     this.facts = facts;
-    this.history = begun(await placed(design));
+    this.history = startHistory(await placeMissing(design));
     this.#saved = { text: writeDesign(design, design_data), name: facts.name, remark: facts.remark };
   }
 
@@ -105,15 +105,15 @@ export class Editing {
   }
 
   change(design: Design, mark = ""): void {
-    if (!this.readonly) this.history = changed(this.history, design, mark);
+    if (!this.readonly) this.history = addState(this.history, design, mark);
   }
 
   undo(): void {
-    if (!this.readonly) this.history = undone(this.history);
+    if (!this.readonly) this.history = undo(this.history);
   }
 
   redo(): void {
-    if (!this.readonly) this.history = redone(this.history);
+    if (!this.readonly) this.history = redo(this.history);
   }
 
   setData(id: string, data: Partial<NodeData>, field: string): void {
@@ -130,7 +130,7 @@ export class Editing {
     let design = withNode(this.design, node);
     if (last && kind.group !== "entry") {
       const handle = componentOf(last) === "choice" ? freeBranch(design, last) : null;
-      if (handle !== undefined) design = connected(design, { source: last.id, target: id, sourceHandle: handle });
+      if (handle !== undefined) design = withEdge(design, { source: last.id, target: id, sourceHandle: handle });
     }
     this.change(design);
     this.chosen = id;
@@ -146,11 +146,11 @@ export class Editing {
   }
 
   async tidy(): Promise<void> {
-    this.change(await tidy(this.design));
+    this.change(await arrangeNodes(this.design));
   }
 
   before(id: string): DesignNode[] {
-    return before(this.design, id);
+    return nodesBefore(this.design, id);
   }
 
   /** The reasons of a node, or of none (`null`). */
@@ -160,7 +160,7 @@ export class Editing {
     return this.reasons.filter((one) => (id === null ? !known(one) : one.node_id === id));
   }
 
-  /** Ask the platform what is wrong when nothing has changed for a moment; call the answer to end it. */
+  /** Validate the design a moment after each change; call the returned function to stop. */
   watch(): () => void {
     const text = this.text;
     this.checked = false;
@@ -181,11 +181,11 @@ export class Editing {
     const { id, name, remark, version } = this.facts;
     const text = this.text;
     const of = id ? { id, version } : {};
-    const saved = await ask(saveDesign({ body: { ...of, name, remark, design_data: text } }));
-    const shown = await ask(getDesign({ path: { flow_id: Number(saved.id) } }));
+    const saved = await request(saveDesign({ body: { ...of, name, remark, design_data: text } }));
+    const shown = await request(getDesign({ path: { flow_id: Number(saved.id) } }));
     const { design_data, ...facts } = shown;
-    // A secret that was typed is a mark now; what was done since stays.
-    if (text === this.text && design_data !== text) this.history = changed(this.history, readDesign(design_data), "saved");
+    // A saved secret is now a placeholder; later edits are kept.
+    if (text === this.text && design_data !== text) this.history = addState(this.history, readDesign(design_data), "saved");
     this.facts = { ...facts, name: this.facts.name, remark: this.facts.remark };
     this.#saved = { text: text === this.text ? this.text : design_data, name, remark };
     return saved.id;
@@ -193,7 +193,7 @@ export class Editing {
 
   async switch(enabled: boolean): Promise<void> {
     const path = { flow_id: Number(this.facts.id) };
-    await ask(enabled ? enableFlow({ path }) : disableFlow({ path }));
+    await request(enabled ? enableFlow({ path }) : disableFlow({ path }));
     this.facts = { ...this.facts, enabled, stopped: enabled ? undefined : this.facts.stopped };
   }
 
@@ -206,8 +206,8 @@ export class Editing {
   }
 
   async version(version: number): Promise<Design> {
-    const shown = await ask(getDesign({ path: { flow_id: Number(this.facts.id) }, query: { version: String(version) } }));
-    return placed(readDesign(shown.design_data));
+    const shown = await request(getDesign({ path: { flow_id: Number(this.facts.id) }, query: { version: String(version) } }));
+    return placeMissing(readDesign(shown.design_data));
   }
 
   /** Go on from the old version that is looked at; it is saved as the newest. */

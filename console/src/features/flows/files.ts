@@ -1,10 +1,10 @@
 /** Flows as files: the design as JSON, which other editors of the platform take, too. */
-import { keep } from "../../api/client";
+import { saveFile } from "../../api/client";
 import { type Design, NotADesign, readDesign } from "./design";
 
 const LARGEST = 1024 * 1024;
 
-/** What was imported and is opened next. */
+/** An imported design, until the editor opens it. */
 class Imported {
   name = "";
   #design: Design | undefined;
@@ -32,5 +32,5 @@ export async function readFile(file: File): Promise<Design> {
 }
 
 export function download(name: string, text: string): void {
-  keep(new Blob([text], { type: "application/json" }), `${name.replaceAll(/[^\p{L}\p{N} ._-]/gu, "_")}.json`);
+  saveFile(new Blob([text], { type: "application/json" }), `${name.replaceAll(/[^\p{L}\p{N} ._-]/gu, "_")}.json`);
 }

@@ -1,5 +1,5 @@
 /** Places for nodes that have none. */
-import { type Design, handlesOf, isPlaced, moved, type Place } from "./design.ts";
+import { type Design, handlesOf, isPlaced, withPlaces, type Place } from "./design.ts";
 
 export const WIDTH = 220;
 const HEIGHT = 64;
@@ -7,12 +7,12 @@ const HEIGHT = 64;
 const BRANCH = 26;
 
 /** The design with a place for every node; as it is when all have one. */
-export async function placed(design: Design): Promise<Design> {
-  return design.nodes.every(isPlaced) ? design : tidy(design);
+export async function placeMissing(design: Design): Promise<Design> {
+  return design.nodes.every(isPlaced) ? design : arrangeNodes(design);
 }
 
 /** All nodes from left to right, in the order in which they run. */
-export async function tidy(design: Design): Promise<Design> {
+export async function arrangeNodes(design: Design): Promise<Design> {
   const { Graph, layout } = await import("@dagrejs/dagre");
   const graph = new Graph({ multigraph: true });
   graph.setGraph({ rankdir: "LR", nodesep: 36, ranksep: 90 });
@@ -31,5 +31,5 @@ export async function tidy(design: Design): Promise<Design> {
     const { x, y, width, height } = graph.node(node.id);
     places.set(node.id, { x: x - width / 2, y: y - height / 2 });
   }
-  return moved(design, places);
+  return withPlaces(design, places);
 }

@@ -1,4 +1,4 @@
-/** Node types in Chinese, where the platform describes them in English; what is missing stays so. */
+/** Node types in Chinese. Missing texts are shown in English, as the platform sends them. */
 
 export interface Words {
   title: string;

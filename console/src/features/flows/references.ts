@@ -1,4 +1,4 @@
-/** What nodes put out, and how later ones refer to it: `#{properties.<node>['<key>']}`. */
+/** Outputs of nodes, and references to them: `#{properties.<node>['<key>']}`. */
 import { componentOf, type DesignNode, isRecord } from "./design.ts";
 
 export interface Output {
@@ -20,13 +20,13 @@ export function reference(node: string, key: string | null): string {
   return `#{properties.${node}${further}}`;
 }
 
-/** The key in a text that is one reference and no more, else nothing. */
+/** Return the key of a text that consists of one reference, else an empty text. */
 export function keyOf(text: unknown): string {
   const found = /^#\{properties\.\w+\['([^'{}]+)'\]\}$/.exec(String(text));
   return found?.[1] ?? "";
 }
 
-/** What a node is known to put out, as its parameters say. */
+/** Return the outputs of a node that its parameters declare. */
 export function outputsOf(node: DesignNode): Output[] {
   const given = node.data.parameters ?? {};
   const names: Output[] = [{ key: null, name: "" }];
@@ -46,7 +46,7 @@ function list(value: unknown): unknown[] {
   return Array.isArray(value) ? value : [];
 }
 
-/** What an entry of this kind may be given in a test. */
+/** Return sample input for a test of an entry node. */
 export function sampleInput(node: DesignNode | undefined): Record<string, unknown> {
   if (!node) return {};
   const kind = componentOf(node);

@@ -1,6 +1,6 @@
 /** Values of parameters as they are typed: JSON where it is JSON, else text. */
 
-/** `30` and `true` are what they look like, `"30"` is a text; all else is text as it stands. */
+/** Parse a value: `30` and `true` are JSON, `"30"` is a text, and other input is text. */
 export function asValue(text: string): unknown {
   if (!looksLikeJson(text)) return text;
   try {

@@ -1,5 +1,5 @@
-/** What roles show: the things of each kind that a role has, and those that it might get. */
-import { ask } from "../../api/client";
+/** Resources of roles: granted ones and those that can be granted. */
+import { request } from "../../api/client";
 import {
   findDeviceGroups,
   listOtherDashboards,
@@ -22,9 +22,9 @@ export interface Thing {
 }
 
 interface Kind {
-  /** A page of what the role has, whose name has `keyword` in it. */
+  /** Load a page of granted resources whose names contain `keyword`. */
   held: (role: number, keyword: string, page: number) => Promise<Page<Thing>>;
-  /** What it might get, whose name has `keyword` in it. */
+  /** Load resources that can be granted, whose names contain `keyword`. */
   others: (role: number, keyword: string) => Promise<Thing[]>;
 }
 
@@ -45,7 +45,7 @@ function byIds(type: ResourceType, names: (ids: string[]) => Promise<Thing[]>, o
   return {
     async held(role, _keyword, page) {
       const search = { page_number: page, page_size: SIZE, resource_type: type };
-      const found = pageOf(await ask(listRoleResources({ path: path(role), body: search })));
+      const found = pageOf(await request(listRoleResources({ path: path(role), body: search })));
       const ids = found.content.map((one) => one.resource_id);
       const known = new Map((ids.length ? await names(ids) : []).map((one) => [one.value, one]));
       return named(found, ({ resource_id: value }) => known.get(value) ?? { value, label: value });
@@ -69,38 +69,38 @@ const dashboard = (one: { dashboard_id: string; dashboard_name: string }): Thing
 });
 
 async function groups(keyword = ""): Promise<Thing[]> {
-  const found = await ask(findDeviceGroups({ body: { name: keyword || null, page_size: GROUPS, page_number: 1 } }));
+  const found = await request(findDeviceGroups({ body: { name: keyword || null, page_size: GROUPS, page_number: 1 } }));
   return found.content.map((one) => ({ value: one.id, label: one.name }));
 }
 
 async function flows(keyword = ""): Promise<Thing[]> {
-  const found = rowsOf(await ask(searchFlows({ body: { name: keyword || null, page_size: GROUPS, page_number: 1 } })));
+  const found = rowsOf(await request(searchFlows({ body: { name: keyword || null, page_size: GROUPS, page_number: 1 } })));
   return found.map((one) => ({ value: one.id, label: one.name }));
 }
 
 async function entities(search: { keyword?: string; entity_ids?: string[] }): Promise<Thing[]> {
-  const found = pageOf(await ask(searchEntities({ body: { ...search, page_size: FOUND, page_number: 1 } })));
+  const found = pageOf(await request(searchEntities({ body: { ...search, page_size: FOUND, page_number: 1 } })));
   return found.content.map((one) => ({ value: one.entity_id, label: one.entity_name, note: one.device_name ?? one.entity_key }));
 }
 
 export const KINDS: Record<ResourceType, Kind> = {
   DEVICE: {
     held: async (role, keyword, page) =>
-      named(pageOf(await ask(listRoleDevices({ path: path(role), body: body(keyword, page, SIZE) }))), device),
-    others: async (role, keyword) => rowsOf(await ask(listOtherDevices({ path: path(role), body: body(keyword) }))).map(device),
+      named(pageOf(await request(listRoleDevices({ path: path(role), body: body(keyword, page, SIZE) }))), device),
+    others: async (role, keyword) => rowsOf(await request(listOtherDevices({ path: path(role), body: body(keyword) }))).map(device),
   },
   DEVICE_GROUP: byIds("DEVICE_GROUP", () => groups(), (_, keyword) => groups(keyword)),
   INTEGRATION: {
     held: async (role, keyword, page) =>
-      named(pageOf(await ask(listRoleIntegrations({ path: path(role), body: body(keyword, page, SIZE) }))), integration),
+      named(pageOf(await request(listRoleIntegrations({ path: path(role), body: body(keyword, page, SIZE) }))), integration),
     others: async (role, keyword) =>
-      rowsOf(await ask(listOtherIntegrations({ path: path(role), body: body(keyword) }))).map(integration),
+      rowsOf(await request(listOtherIntegrations({ path: path(role), body: body(keyword) }))).map(integration),
   },
   DASHBOARD: {
     held: async (role, keyword, page) =>
-      named(pageOf(await ask(listRoleDashboards({ path: path(role), body: body(keyword, page, SIZE) }))), dashboard),
+      named(pageOf(await request(listRoleDashboards({ path: path(role), body: body(keyword, page, SIZE) }))), dashboard),
     others: async (role, keyword) =>
-      rowsOf(await ask(listOtherDashboards({ path: path(role), body: body(keyword) }))).map(dashboard),
+      rowsOf(await request(listOtherDashboards({ path: path(role), body: body(keyword) }))).map(dashboard),
   },
   WORKFLOW: byIds("WORKFLOW", () => flows(), (_, keyword) => flows(keyword)),
   ENTITY: byIds(

@@ -12,7 +12,7 @@ export interface Draft {
 /** The name that the platform gives to a script that comes alone. */
 const ALONE = "script";
 const PAYLOAD: Argument = { id: "bytes", payload: true };
-/** Entry points that are found by their names, and what they are called with. */
+/** Entry points that are found by name, with their arguments. */
 const BY_NAME: Record<string, Argument[]> = {
   decodeUplink: [{ id: "input" }],
   Decode: [{ id: "fPort" }, PAYLOAD],
@@ -43,7 +43,7 @@ export function draftOf({ scripts, decoder, encoder, examples }: ProductCodec): 
   return { scripts, chains, examples };
 }
 
-/** What is sent; null while the chains are no JSON, or no script says anything. */
+/** Return the request body; null while the chains are not JSON, or all scripts are empty. */
 export function bodyOf({ scripts, chains, examples }: Draft): PutCodec | null {
   if (!Object.values(scripts).some((text) => text.trim())) return null;
   const texts = Object.keys(scripts).join() === ALONE ? { script: scripts[ALONE] } : { scripts };
@@ -54,7 +54,7 @@ export function bodyOf({ scripts, chains, examples }: Draft): PutCodec | null {
   }
 }
 
-/** Whether two readings say the same, in whatever order. */
+/** Return whether two readings are equal in any order of keys. */
 export function isSame(one: unknown, other: unknown): boolean {
   if (!one || !other || typeof one !== "object" || typeof other !== "object") return one === other;
   const [a, b] = [one, other] as Record<string, unknown>[];

@@ -16,7 +16,7 @@ interface Keyed {
 const last = (path: string): string => path.slice(path.lastIndexOf(".") + 1);
 
 /** An entry whose property key, if it differs from the id, is its last part: it follows a parent that is renamed. */
-function shortly<T extends Keyed>({ propertyKey, ...rest }: T): T {
+function withoutPropertyKey<T extends Keyed>({ propertyKey, ...rest }: T): T {
   const key = last(propertyKey ?? "");
   return (key && key !== last(rest.id ?? "") ? { ...rest, propertyKey: key } : rest) as T;
 }
@@ -25,16 +25,16 @@ function shortly<T extends Keyed>({ propertyKey, ...rest }: T): T {
 export function withoutRepeatedKeys(document: TslDocument): TslDocument {
   return {
     ...document,
-    properties: document.properties?.map(shortly),
-    events: document.events?.map((one) => ({ ...one, outputs: one.outputs?.map(shortly) })),
-    services: document.services?.map((one) => ({ ...one, inputs: one.inputs?.map(shortly), outputs: one.outputs?.map(shortly) })),
+    properties: document.properties?.map(withoutPropertyKey),
+    events: document.events?.map((one) => ({ ...one, outputs: one.outputs?.map(withoutPropertyKey) })),
+    services: document.services?.map((one) => ({ ...one, inputs: one.inputs?.map(withoutPropertyKey), outputs: one.outputs?.map(withoutPropertyKey) })),
   };
 }
 
-export const laidOut = (document: TslDocument): string => JSON.stringify(document, null, 2);
+export const formatDocument = (document: TslDocument): string => JSON.stringify(document, null, 2);
 
 /** The document that a text is; null while it is no JSON object. */
-export function read(text: string): TslDocument | null {
+export function parseDocument(text: string): TslDocument | null {
   try {
     const document: unknown = JSON.parse(text);
     return typeof document === "object" && document !== null && !Array.isArray(document) ? (document as TslDocument) : null;
@@ -50,7 +50,7 @@ export function nextVersion(version: string): string {
 
 type Entry = PropertySpec | ParamSpec;
 
-/** An id after a member was renamed: the member has the new one, and what is inside of it begins with it. */
+/** Return an id after the rename of a member; ids of its members begin with the new id. */
 function renamedId(id: string, from: string, to: string): string {
   return id === from || id.startsWith(`${from}.`) ? to + id.slice(from.length) : id;
 }
@@ -69,7 +69,7 @@ export function renameMembers<T extends Entry>(entries: T[], from: string, to: s
   });
 }
 
-/** Return a document after a property was renamed: parameters that refer to it, or to what is inside of it, follow. */
+/** Return a document after the rename of a property; parameters that refer to it or its members follow. */
 export function renameProperty(document: TslDocument, from: string, to: string): TslDocument {
   const follow = (params: ParamSpec[] = []) =>
     params.map((param) => ({
@@ -90,12 +90,12 @@ export function renameProperty(document: TslDocument, from: string, to: string):
   };
 }
 
-/** Return members without one and all that is inside of it. */
+/** Return members without a member and its members. */
 export function withoutMember<T extends Entry>(entries: T[], id: string): T[] {
   return withoutMembersOf(entries, id).filter((one) => one.id !== id);
 }
 
-/** Return members without what is inside of one. */
+/** Return members without the members of one member. */
 export function withoutMembersOf<T extends Entry>(entries: T[], id: string): T[] {
   return entries.filter((one) => !one.id?.startsWith(`${id}.`));
 }
@@ -107,7 +107,7 @@ export interface Difference {
   after: string;
 }
 
-function flat(document: TslDocument): Map<string, string> {
+function flattenMembers(document: TslDocument): Map<string, string> {
   const all: [string, { id?: string }][] = [
     ...(document.properties ?? []).map((one): [string, PropertySpec] => ["properties", one]),
     ...(document.events ?? []).map((one): [string, { id?: string }] => ["events", one]),
@@ -116,9 +116,9 @@ function flat(document: TslDocument): Map<string, string> {
   return new Map(all.map(([kind, one]) => [`${kind}.${one.id}`, JSON.stringify(one, null, 2)]));
 }
 
-/** What one document has that another has not, member by member. */
+/** Return the differences between two documents, member by member. */
 export function differences(before: TslDocument, after: TslDocument): Difference[] {
-  const [old, now] = [flat(before), flat(after)];
+  const [old, now] = [flattenMembers(before), flattenMembers(after)];
   const ids = [...new Set([...old.keys(), ...now.keys()])];
   return ids
     .filter((id) => old.get(id) !== now.get(id))

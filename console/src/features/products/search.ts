@@ -1,5 +1,5 @@
 /** Products to choose from. */
-import { ask } from "../../api/client";
+import { request } from "../../api/client";
 import { findProducts, findProductTemplates, type ShownProduct, type ShownTemplate } from "../../api/generated";
 import { session } from "../../api/session.svelte";
 import type { Option } from "../../lib/Combobox.svelte";
@@ -10,12 +10,12 @@ const MOST = 1000;
 export const mayFindProducts = (): boolean => ["product.view", "product.manage", "device.add"].some((code) => session.may(code));
 
 export async function products(): Promise<ShownProduct[]> {
-  return (await ask(findProducts({ body: { page_size: MOST, page_number: 1 } }))).content;
+  return (await request(findProducts({ body: { page_size: MOST, page_number: 1 } }))).content;
 }
 
-/** The templates that products can be made of. */
+/** Return the templates from which products can be created. */
 export async function templates(): Promise<ShownTemplate[]> {
-  return (await ask(findProductTemplates({ body: { page_size: MOST } }))).content;
+  return (await request(findProductTemplates({ body: { page_size: MOST } }))).content;
 }
 
 /** Products whose name or model has the words. */

@@ -1,5 +1,5 @@
 /** The notice that an update turned "Viewers may command devices" on, until it is dismissed in this browser. */
-import { ask } from "../../api/client";
+import { request } from "../../api/client";
 import { getTenantSettings } from "../../api/generated";
 import { session } from "../../api/session.svelte";
 
@@ -11,7 +11,7 @@ class CommandNotice {
     const { user } = session;
     this.shown = false;
     if (!user?.super_admin || localStorage.getItem(key(user.user_id)) !== null) return;
-    const settings = await ask(getTenantSettings()).catch(() => null); // the next page tries again
+    const settings = await request(getTenantSettings()).catch(() => null); // the next page tries again
     this.shown = settings?.notice === true && session.user === user;
   }
 

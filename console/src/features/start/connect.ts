@@ -1,5 +1,5 @@
-/** Adding a device, and what people need to connect it. */
-import { ask } from "../../api/client";
+/** Requests to add a device, and its login details. */
+import { request } from "../../api/client";
 import {
   createDevice,
   getDeviceTsl,
@@ -25,7 +25,7 @@ export interface Added {
 
 /** Add a device that an integration knows by `sn`, with the inputs of its service by their keys. */
 export async function addDevice(integration: string, name: string, param_entities: Record<string, unknown>, sn: string): Promise<ShownDevice> {
-  await ask(createDevice({ body: { name, integration, param_entities } }));
+  await request(createDevice({ body: { name, integration, param_entities } }));
   const device = (await search({ identifier: sn, page_size: 10, page_number: 1 })).content.find((one) => one.identifier.toUpperCase() === sn.toUpperCase());
   if (!device) throw new Error(sn);
   return device;
@@ -36,12 +36,12 @@ export async function addDirect(name: string, sn: string, model: string): Promis
   const inputs = { "direct.integration.add_device.sn": sn, "direct.integration.add_device.model": model };
   const device = await addDevice("direct", name, inputs, sn);
   const path = { device_id: Number(device.id) };
-  const [credentials, tsl] = await Promise.all([ask(issueDeviceCredentials({ path })), ask(getDeviceTsl({ path }))]);
+  const [credentials, tsl] = await Promise.all([request(issueDeviceCredentials({ path })), request(getDeviceTsl({ path }))]);
   return { device, credentials, tsl };
 }
 
 /** Add a virtual device of a product, which reports every `interval` seconds. */
 export async function addSimulated(name: string, model: string, interval: number): Promise<void> {
   const param_entities = { "simulator.integration.add_device.model": model, "simulator.integration.add_device.interval": interval };
-  await ask(createDevice({ body: { name, integration: "simulator", param_entities } }));
+  await request(createDevice({ body: { name, integration: "simulator", param_entities } }));
 }

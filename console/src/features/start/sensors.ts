@@ -2,7 +2,7 @@
 import { readCsv, writeCsv } from "../fleet/csv.ts";
 import { isCode, plainLabel, readCode, type Label, type LabelFault } from "./tr005.ts";
 
-/** Of the service by which a network server adds devices. */
+/** Inputs of the service by which a network server adds devices. */
 export interface Input {
   key: string;
   name: string;
@@ -34,8 +34,8 @@ const plain = (title: string): string => title.toLowerCase().replace(/[^a-z0-9]/
 const isTitle = (title: string): boolean => plain(title) === "deveui";
 
 /**
- * An EUI as people write it, `24-e1:24 …`, as 16 hex digits in capitals; null when it is none. A Sigfox ID has up to
- * 8 digits and gets zeros in front.
+ * Normalize an EUI such as `24-e1:24 …` to 16 hex digits in capitals; null when it is invalid. A Sigfox ID has up to
+ * 8 digits and is padded with zeros.
  */
 export function euiOf(text: string, sigfox = false): string | null {
   const digits = text.replace(/[\s:-]/g, "").toUpperCase();
@@ -43,15 +43,15 @@ export function euiOf(text: string, sigfox = false): string | null {
   return /^[0-9A-F]{16}$/.test(padded) ? padded : null;
 }
 
-/** What a label says of the inputs of a network server. */
+/** Return the inputs of a network server that a label contains. */
 export function inputsOfLabel(label: Label, inputs: Input[]): Record<string, string> {
   const known: Record<string, string> = { join_eui: label.joinEui, app_key: label.appKey };
   return Object.fromEntries(inputs.flatMap((one) => (known[idOf(one)] ? [[one.key, known[idOf(one)]!]] : [])));
 }
 
 /**
- * The sensors of a text: lines with a DevEUI and perhaps a name, a table whose first line names a column DevEUI,
- * or what a scanner read of QR codes. Columns are divided by commas, semicolons or tabs.
+ * Return the sensors of a text: lines with a DevEUI and an optional name, a table whose first line names a column
+ * DevEUI, or scanned QR codes. Columns are separated by commas, semicolons or tabs.
  */
 export function sensorsOf(text: string, inputs: Input[], sigfox = false): Sensors {
   const separator = separatorOf(text);
@@ -73,7 +73,7 @@ export function sensorsOf(text: string, inputs: Input[], sigfox = false): Sensor
   return found;
 }
 
-/** What divides the columns; a first line `sep=` says it, as Excel writes it. */
+/** Return the column separator; Excel names it in a first line `sep=`. */
 function separatorOf(text: string): string {
   const [first = ""] = text.trimStart().split(/\r|\n/);
   const said = SEP.exec(first)?.[1];
@@ -81,7 +81,7 @@ function separatorOf(text: string): string {
   return ["\t", ";"].find((sign) => first.includes(sign)) ?? ",";
 }
 
-/** What a column holds: the DevEUI, the name, or the input of this key. */
+/** Return the content of a column: the DevEUI, the name, or the key of an input. */
 function columnOf(title: string, inputs: Input[]): string | undefined {
   const wanted = plain(title).replace(/^appeui$/, "joineui");
   if (wanted === "deveui" || wanted === "name") return wanted;

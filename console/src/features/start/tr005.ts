@@ -9,7 +9,7 @@ export interface Label {
   devEui: string;
   /** Empty when the code has none, as TR005. */
   appKey: string;
-  /** Of the maker, and of its profile of the device: four hex digits each. */
+  /** Ids of the vendor and of its device profile, four hex digits each. */
   vendor: string;
   profile: string;
   /** Proves to a join server whose the device is. */
@@ -17,7 +17,7 @@ export interface Label {
   serial: string;
   proprietary: string;
 }
-/** Why a text is no such code: words of the catalogue, and what they name. */
+/** A reason why a text is not a valid code: a key of the catalogue, with its values. */
 export interface LabelFault {
   fault: `qr.${"no-label" | "schema" | "short" | "join-eui" | "dev-eui" | "profile" | "field" | "twice" | "checksum"}`;
   values: Record<string, string>;
@@ -33,12 +33,12 @@ const NAMED = {
 const EXTENSIONS = { O: "owner", S: "serial", P: "proprietary", "%": "proprietary", C: "checksum" } as const;
 /** How codes of the draft of TR005 begin; what follows is the same. */
 const DRAFT = /^URN:LW:DP:/;
-/** What QR codes have in their alphanumeric mode. */
+/** Characters of the alphanumeric mode of QR codes. */
 const WRITABLE = /^[0-9A-Z $%*+./-]+$/;
 
 const isLabel = (text: string): boolean => /^\s*(URN:)?LW:/i.test(text);
 
-/** Whether a text is a code rather than a DevEUI alone. */
+/** Return whether a text is a code and not only a DevEUI. */
 export const isCode = (text: string): boolean => isLabel(text) || plainLabel(text) !== null;
 
 /** Read a code of any of the forms above. */
@@ -54,7 +54,7 @@ export function plainLabel(text: string): Label | null {
   return found.devEui ? { ...found, vendor: "", profile: "", owner: "", serial: "", proprietary: "" } : null;
 }
 
-/** What stands in a code of TR005. Scanners may have changed its case, which it has none of. */
+/** Parse a code of TR005. Its case is ignored, because scanners may change it. */
 export function readLabel(text: string): Label | LabelFault {
   const code = text.trim().toUpperCase().replace(DRAFT, "LW:D0:");
   const no = (fault: LabelFault["fault"], values: Record<string, string> = {}): LabelFault => ({ fault, values });
@@ -77,7 +77,7 @@ export function readLabel(text: string): Label | LabelFault {
   return { joinEui, devEui, appKey: "", vendor: profileId.slice(0, 4), profile: profileId.slice(4), ...rest };
 }
 
-/** CRC-16/MODBUS, of which TR005 makes its checksum: four hex digits. */
+/** Return the checksum of TR005 (CRC-16/MODBUS) as four hex digits. */
 function crc(text: string): string {
   let sum = 0xffff;
   for (const sign of text) {

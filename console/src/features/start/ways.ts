@@ -1,4 +1,4 @@
-/** Ready commands with which a device reports: what people paste to see their first report. */
+/** Ready-made commands with which a device sends its first report. */
 import type { BrokerInfo, DataSpec, TslDocument } from "../../api/generated";
 import { choices, tree, type Member } from "../tsl/tree";
 
@@ -19,12 +19,12 @@ export function addressOf(broker?: BrokerInfo): Address {
 interface Device {
   sn: string;
   key: string;
-  /** What is reported. */
+  /** A sample report. */
   report: Record<string, unknown>;
 }
 
 /** A value that a member would take. */
-function sample({ spec, members, element }: Member): unknown {
+function sampleValue({ spec, members, element }: Member): unknown {
   switch (spec.dataType) {
     case "BOOL":
       return true;
@@ -35,15 +35,15 @@ function sample({ spec, members, element }: Member): unknown {
     case "DATE":
       return Math.floor(Date.now() / 1000);
     case "STRUCT":
-      return Object.fromEntries(members.map((one) => [one.key, sample(one)]));
+      return Object.fromEntries(members.map((one) => [one.key, sampleValue(one)]));
     case "ARRAY":
-      return element ? Array.from({ length: spec.validator?.minSize ?? 1 }, () => sample(element)) : [];
+      return element ? Array.from({ length: spec.validator?.minSize ?? 1 }, () => sampleValue(element)) : [];
     default:
-      return between(spec);
+      return sampleNumber(spec);
   }
 }
 
-function between({ validator, dataType }: DataSpec): number {
+function sampleNumber({ validator, dataType }: DataSpec): number {
   const low = validator?.min ?? 0;
   const high = validator?.max ?? Math.max(low, 43);
   const middle = (low + high) / 2;
@@ -55,12 +55,12 @@ export function sampleReport(tsl: TslDocument | undefined): Record<string, unkno
   const readable = tree(tsl?.properties).filter((one) => one.readable);
   const plain = readable.filter(({ spec }) => spec.dataType !== "STRUCT" && spec.dataType !== "ARRAY");
   const reported = (plain.length ? plain : readable).slice(0, 3);
-  return reported.length ? Object.fromEntries(reported.map((one) => [one.key, sample(one)])) : { temperature: 21.5 };
+  return reported.length ? Object.fromEntries(reported.map((one) => [one.key, sampleValue(one)])) : { temperature: 21.5 };
 }
 
 const quoted = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;
 
-export function mqtt({ host, mqttPort, mqttTls }: Address, { sn, key, report }: Device): string {
+export function mqttCommand({ host, mqttPort, mqttTls }: Address, { sn, key, report }: Device): string {
   const tls = mqttTls ? " --tls-use-os-certs" : "";
   return [
     `mosquitto_pub -h ${host} -p ${mqttPort ?? 1883}${tls} -q 1 \\`,
@@ -70,7 +70,7 @@ export function mqtt({ host, mqttPort, mqttTls }: Address, { sn, key, report }: 
   ].join("\n");
 }
 
-export function http({ base }: Address, { sn, key, report }: Device): string {
+export function httpCommand({ base }: Address, { sn, key, report }: Device): string {
   return [
     `curl ${base}/ingest/v1/${encodeURIComponent(sn)}/report \\`,
     `  -u ${quoted(`${sn}:${key}`)} \\`,
@@ -82,7 +82,7 @@ export function http({ base }: Address, { sn, key, report }: Device): string {
 /** Python's spelling of JSON. */
 const python = (value: unknown) => JSON.stringify(value).replace(/\b(true|false|null)\b/g, (word) => ({ true: "True", false: "False", null: "None" })[word] ?? word);
 
-export function paho({ host, mqttPort, mqttTls }: Address, { sn, key, report }: Device): string {
+export function pahoProgram({ host, mqttPort, mqttTls }: Address, { sn, key, report }: Device): string {
   return [
     "# pip install paho-mqtt",
     "import json",

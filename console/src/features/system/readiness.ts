@@ -1,4 +1,4 @@
-/** What the gateway says of itself and of the services behind it (`/readyz`). */
+/** Readiness of the gateway and of the services behind it (`/readyz`). */
 import { Failure } from "../../api/client";
 import { t } from "../../i18n/index.svelte";
 

@@ -4,7 +4,7 @@ import type { DataSpec, ParamSpec, PropertySpec } from "../../api/generated";
 export interface Member {
   /** By which values are named: `schedule.start`, the property key of the document. */
   id: string;
-  /** The last part of it. */
+  /** The last part of the path. */
   key: string;
   name: string;
   description: string;
@@ -12,7 +12,7 @@ export interface Member {
   readable: boolean;
   writable: boolean;
   members: Member[];
-  /** What the elements of an ARRAY are. */
+  /** The element of an ARRAY. */
   element?: Member;
 }
 
@@ -59,12 +59,12 @@ function elementOf(array: Member): Member {
   return { ...array, spec, members: [], element: undefined };
 }
 
-/** Keys of an ENUM with what they are called. */
+/** Return keys of an ENUM with their names. */
 export function choices({ mapping, mappings }: DataSpec): [string, string][] {
   return Object.entries(mapping ?? Object.fromEntries((mappings ?? []).map(({ key, value }) => [key ?? "", value ?? ""])));
 }
 
-/** What a form begins with; undefined is not sent. */
+/** Return the initial value of a form field; undefined is not sent. */
 export function initial(member: Member): unknown {
   const { dataType, defaultValue } = member.spec;
   if (dataType === "STRUCT") return Object.fromEntries(member.members.map((one) => [one.key, initial(one)]));
@@ -74,7 +74,7 @@ export function initial(member: Member): unknown {
   return dataType === "STRING" || dataType === "ENUM" ? defaultValue : Number(defaultValue);
 }
 
-/** A form's value without what was not filled in; undefined when nothing was. */
+/** Return a form's value without empty fields; undefined when all are empty. */
 export function given(value: unknown): unknown {
   if (Array.isArray(value)) return value.map((one) => given(one) ?? null);
   if (value === null || typeof value !== "object") return value ?? undefined;

@@ -1,4 +1,4 @@
-/** What the fields of a node's form know of the flow around it. */
+/** The context of a node's form: earlier nodes and permissions. */
 import { createContext } from "svelte";
 
 import type { DesignNode } from "../design";
@@ -9,5 +9,5 @@ export interface Around {
   readonly: boolean;
 }
 
-/** A function, as what is around changes. */
+/** A function, because the context changes. */
 export const [around, setAround] = createContext<() => Around>();

@@ -1,4 +1,4 @@
-/** A long list of which only the pages that are looked at are loaded. */
+/** A long list that loads only its visible pages. */
 import { SvelteMap } from "svelte/reactivity";
 
 interface Page<T> {
@@ -10,8 +10,8 @@ const SIZE = 100;
 /** Milliseconds that the reader must rest at a place before it is loaded. */
 const REST = 60;
 
-/** Rows that `load(page, size)` gives, from page 1 on; all anew when a state changes that it reads at once. */
-export class Sparse<T> {
+/** Rows of `load(page, size)`, from page 1 on. They are loaded again when a state changes that `load` reads. */
+export class LazyRows<T> {
   total = $state<number>();
   error = $state.raw<unknown>(null);
   #pages = new SvelteMap<number, T[] | null>();
@@ -40,7 +40,7 @@ export class Sparse<T> {
     this.#timer = setTimeout(() => this.#fill(), REST);
   }
 
-  /** Ask again for what is seen; what stood there stays until the answer comes. */
+  /** Load the visible rows again; the old rows stay until the new ones arrive. */
   reload = async (): Promise<void> => {
     this.#version += 1;
     const first = Math.floor(this.#seen[0] / SIZE);

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { turns } from "../src/lib/turns.ts";
+import { trackLatest } from "../src/lib/trackLatest.ts";
 
-test("what was asked first is not the newest any more, whichever is answered first", () => {
-  const begin = turns();
+test("an earlier request is no longer the latest, in any order of answers", () => {
+  const begin = trackLatest();
   const first = begin();
   assert.ok(first());
   const second = begin();

@@ -7,16 +7,16 @@ interface Page<T> {
   next_key?: string | null;
 }
 interface Options<T> {
-  /** Tells rows apart. */
+  /** Returns a key that identifies a row. */
   key: (row: T) => string;
   /** Milliseconds between two looks at the newest rows. */
   every: number;
-  /** What the list is of: with another one it begins anew. */
+  /** The subject of the list; the list is loaded again when it changes. */
   of: () => unknown;
 }
 
 /** Made where a component begins; `first` is shown with `Resource.svelte`, as what `rows` gives. */
-export class Newest<T> {
+export class NewestRows<T> {
   first: Resource<Page<T>>;
   busy = $state(false);
   #older = $state.raw<T[]>([]);
