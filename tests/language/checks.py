@@ -1,4 +1,4 @@
-"""The rules of the language check, and what they find."""
+"""The rules of the language check, and their findings."""
 
 import json
 import re

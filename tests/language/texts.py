@@ -1,7 +1,9 @@
 """Texts of the project with their places: prose, interface texts, docstrings and names."""
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +18,7 @@ MESSAGE = re.compile(r'^ {2}"(?P<key>[^"]+)":\s+"(?P<text>(?:[^"\\]|\\.)*)",$', 
 
 @dataclass(frozen=True)
 class Silence:
-    """A comment that allows what a rule finds."""
+    """A comment that allows the findings of a rule."""
 
     line: int
     rule: str
@@ -55,8 +57,9 @@ class Source:
 def read_source(path: Path, content: str) -> Source:
     """Read the texts of a Markdown file, a Python module, or a catalogue of interface texts."""
     source = Source(path)
-    for match in SILENCE.finditer(content):
-        line = content.count("\n", 0, match.start()) + 1
+    comments = python_comments(content) if path.suffix == ".py" else content
+    for match in SILENCE.finditer(comments):
+        line = comments.count("\n", 0, match.start()) + 1
         source.silences.append(Silence(line, match[1], (match[2] or "").strip()))
     if path.suffix == ".md":
         source.texts.extend(read_markdown(content))
@@ -120,6 +123,17 @@ def read_python(content: str, source: Source) -> None:
         end = (place.end_lineno or place.lineno) + 1
         kind = "function" if is_function else "docstring"
         source.texts.append(Text(docstring, place.lineno, range(begin, end), kind))
+
+
+def python_comments(content: str) -> str:
+    """Return the comments of a module, each in its line; strings with `#` are none."""
+    if "language: allow" not in content:
+        return ""
+    lines = [""] * (content.count("\n") + 2)
+    for token in tokenize.generate_tokens(io.StringIO(content).readline):
+        if token.type == tokenize.COMMENT:
+            lines[token.start[0] - 1] = token.string
+    return "\n".join(lines)
 
 
 def blank(match: re.Match[str]) -> str:
