@@ -1,19 +1,47 @@
-"""File names on the page about the architecture."""
+"""Names of files and code on the pages about the architecture and the console."""
 
 import re
 from pathlib import Path
 
 from tests.unit.docs.test_links import DOCS, ROOT
 
-PAGE = DOCS / "explanation/architecture.md"
+SERVICES = [
+    path for folder in ("libs", "services", "deploy") for path in Path(ROOT / folder).rglob("*.*")
+]
 
 
-def test_the_files_that_the_page_names_exist():
+def test_the_files_of_the_architecture_exist():
     """Each `….py` and `….lua` in code marks ends the path of an existing file."""
+    paths = [f"/{path.relative_to(ROOT)}" for path in SERVICES]
+    page = (DOCS / "explanation/architecture.md").read_text()
+    named = re.findall(r"`([\w/]+\.(?:py|lua))`", page)
+    assert not [name for name in named if not any(path.endswith(f"/{name}") for path in paths)]
+
+
+def test_the_classes_of_the_architecture_exist():
+    """Each class in code marks is a class of the source tree."""
+    source = "\n".join(path.read_text() for path in SERVICES if path.suffix == ".py")
+    page = (DOCS / "explanation/architecture.md").read_text()
+    named = re.findall(r"`([A-Z][a-z]+[A-Z]\w+)(?:\.\w+)?`", page)
+    assert named
+    assert not [name for name in named if not re.search(rf"^class {name}\b", source, re.MULTILINE)]
+
+
+def test_the_names_of_the_console_exist():
+    """Each component, function and file in the table of shared code exists in `console/src`."""
     sources = [
-        f"/{path.relative_to(ROOT)}"
-        for folder in ("libs", "services", "deploy")
-        for path in Path(ROOT / folder).rglob("*.*")
+        path for path in (ROOT / "console/src").rglob("*.*") if "generated" not in path.parts
     ]
-    named = re.findall(r"`([\w/]+\.(?:py|lua))`", PAGE.read_text())
-    assert not [name for name in named if not any(path.endswith(f"/{name}") for path in sources)]
+    text = "\n".join(
+        path.read_text() for path in sources if path.suffix in {".ts", ".svelte", ".js"}
+    )
+    table = (DOCS / "how-to/console.md").read_text().partition("## Shared code")[2]
+    code = " ".join(re.findall(r"`([^`]+)`", table))
+    components = set(re.findall(r"<([A-Z]\w+)", code))
+    files = set(re.findall(r"[\w./]+\.ts\b", code))
+    functions = set(re.findall(r"\b(?:[a-z]\w*\.)?([a-zA-Z]\w+)\(", code))
+    stems = {path.stem for path in sources if path.suffix == ".svelte"}
+    paths = [str(path) for path in sources]
+    assert components <= stems
+    assert not [name for name in files if not any(path.endswith(f"/{name}") for path in paths)]
+    assert not [name for name in functions if not re.search(rf"\b{name}\b", text)]
