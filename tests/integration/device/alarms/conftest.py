@@ -27,7 +27,7 @@ OVEN = {
 async def started(
     servers: Servers, module_database: str, mongo_of: MongoOf
 ) -> AsyncIterator[World]:
-    """The service, started once for the tests of a module."""
+    """Return the service, which the tests of a module share."""
     async with running(servers, mongo_of(module_database)) as found:
         await found.put_product("OVEN", OVEN)
         yield found
@@ -35,7 +35,7 @@ async def started(
 
 @pytest_asyncio.fixture
 async def world(started: World) -> World:
-    """The service; each test names its things for itself."""
+    """Return the service; each test creates things of its own."""
     for user_id in (7, 8, 9):
         started.grants.take(user_id)
     return started

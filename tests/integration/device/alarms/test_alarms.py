@@ -1,4 +1,4 @@
-"""Alarms of a running service: raised, cleared, claimed, found."""
+"""Alarms of a running service: raised, cleared, claimed and searched."""
 
 import asyncio
 import csv
@@ -31,7 +31,7 @@ HOT = {
 
 
 async def report(world: World, sn: str, *values: Any, ts: int | None = None) -> int:
-    """Reports of the property `heat`, one ms after the other; the time of the first."""
+    """Report values of `heat`, one ms apart; return the time of the first."""
     first = now_ms() if ts is None else ts
     bodies = [
         {"ts": first + at, "properties": value if isinstance(value, dict) else {"heat": value}}
@@ -53,21 +53,21 @@ async def add_rule(user: User, name: str, condition: dict[str, Any], **more: Any
 
 
 async def search(user: User, **asked: Any) -> tuple[list[dict[str, Any]], int]:
-    """The alarms of a search, the oldest first, and how many it counted."""
+    """Return the alarms of a search, oldest first, and their number."""
     body = {"page_size": 1000, "page_number": 1, "sorts": [{"property": "id"}], **asked}
     page = await user.done("POST", "/alarms/search", body)
     return page["content"], page["total"]
 
 
 async def found(user: User, **asked: Any) -> list[dict[str, Any]]:
-    """The alarms of a search while none comes or goes."""
+    """Return the alarms of a search once they are stable."""
     rows, total = await search(user, **asked)
     assert total == len(rows)
     return rows
 
 
 async def until(user: User, count: int, **asked: Any) -> list[dict[str, Any]]:
-    """The alarms of a search once there are so many."""
+    """Return the alarms of a search once there are this many."""
     async with asyncio.timeout(30):
         while True:
             rows, total = await search(user, **asked)
@@ -77,7 +77,7 @@ async def until(user: User, count: int, **asked: Any) -> list[dict[str, Any]]:
 
 
 async def settled(world: World) -> None:
-    """Return when every report is stored, and every event is judged."""
+    """Wait until every report is stored and evaluated."""
     async with asyncio.timeout(30):
         while (await world.clients.bus.js.stream_info("UPLINK")).state.messages:
             await asyncio.sleep(0.02)
@@ -89,7 +89,7 @@ async def settled(world: World) -> None:
 
 
 async def said(world: World, device: int) -> list[dict[str, Any]]:
-    """What the bus was told of the alarms of a device."""
+    """Return the published events of a device's alarms."""
     await settled(world)
     info = await world.clients.bus.js.stream_info(EVENTS)
     bodies = []
@@ -101,7 +101,7 @@ async def said(world: World, device: int) -> list[dict[str, Any]]:
 
 
 async def test_an_alarm_is_raised_once_and_clears_itself(world: World):
-    """Of each device of the product; each change is said once."""
+    """Each device of the product has its own alarm, and each change has one event."""
     admin, device = world.admin(), await world.add_direct("A1", "OVEN")
     other = await world.add_direct("A1-b", "OVEN")
     rule = await add_rule(admin, "A1 hot", HOT, product="OVEN")
@@ -136,8 +136,8 @@ async def test_an_alarm_is_raised_once_and_clears_itself(world: World):
     await until(admin, 0, rule_id=rule, open=True)
 
 
-async def test_late_and_repeated_pointers_change_nothing(world: World):
-    """Each transition stands once, however the pointers of ingest come."""
+async def test_late_and_repeated_requests_change_nothing(world: World):
+    """Repeated and late evaluation requests change nothing."""
     admin, device = world.admin(), await world.add_direct("A2", "OVEN")
     await add_rule(admin, "A2 hot", HOT, device_id=device)
     await report(world, "A2", *([300, 100] * 20))
@@ -158,8 +158,8 @@ async def test_late_and_repeated_pointers_change_nothing(world: World):
                      for at in range(0, 40, 2)]  # fmt: skip
 
 
-async def test_devices_that_keep_no_history_have_alarms(world: World):
-    """What is not stored is judged by the event alone."""
+async def test_devices_without_history_have_alarms(world: World):
+    """Without history an alarm depends on requested readings alone."""
     admin, device = world.admin(), await world.add_direct("A3", "OVEN")
     await world.database["devices"].update_one({"_id": device}, {"$set": {"dataStorage": False}})
     world.foundation.things.directory.forget(device)
@@ -170,8 +170,8 @@ async def test_devices_that_keep_no_history_have_alarms(world: World):
     await until(admin, 1, keyword="A3 open", open=False)
 
 
-async def test_a_value_has_to_last(world: World):
-    """It raises without another report, at the time at which it had lasted."""
+async def test_a_duration_ends_without_another_report(world: World):
+    """A duration ends without another report."""
     admin, device = world.admin(), await world.add_direct("A4", "OVEN")
     await add_rule(admin, "A4 long", {**HOT, "seconds": 5}, device_id=device)
     first = await report(world, "A4", 300, ts=now_ms() - 4000)
@@ -180,7 +180,7 @@ async def test_a_value_has_to_last(world: World):
 
 
 async def test_a_reading_that_arrives_late_interrupts_a_duration(world: World):
-    """The alarm that the clock has raised meanwhile is cleared, and stays to be looked up."""
+    """The alarm is cleared and stays in the list."""
     admin, device = world.admin(), await world.add_direct("A4-b", "OVEN")
     await add_rule(admin, "A4 buffer", {**HOT, "seconds": 2}, device_id=device)
     first = await report(world, "A4-b", 300)
@@ -190,10 +190,10 @@ async def test_a_reading_that_arrives_late_interrupts_a_duration(world: World):
     assert alarm["alarm_time"] == alarm["cleared_time"] == first + 2000
 
 
-async def test_silence_and_its_end(world: World):
-    """Of a device that has reported and of one that never has; the next report ends it.
+async def test_a_silence_is_raised_and_cleared(world: World):
+    """A silence is raised, also for a device without reports, and cleared by a report.
 
-    What counts is when it arrives: the last report may be of an hour ago.
+    Only the arrival of a report counts, not its own time.
     """
     admin, device = world.admin(), await world.add_direct("A5", "OVEN")
     await report(world, "A5", 1)
@@ -212,8 +212,8 @@ async def test_silence_and_its_end(world: World):
     await until(admin, 1, keyword="A5 never")
 
 
-async def test_a_silence_is_watched_of_devices_that_come_later(world: World):
-    """Who joins a product is watched by its rules."""
+async def test_new_devices_are_watched_for_silence(world: World):
+    """A device that joins a product is watched by its rules."""
     admin = world.admin()
     await world.put_product("KILN", {"version": "v1.0", "properties": []})
     rule = await add_rule(admin, "A6", {"type": "SILENCE", "seconds": 1000}, product="KILN")
@@ -226,7 +226,7 @@ async def test_a_silence_is_watched_of_devices_that_come_later(world: World):
 
 
 async def test_events_of_the_tsl(world: World):
-    """One raises, another ends; cleared by hand, the next event that arrives raises again."""
+    """One event raises and another clears; after a manual clear the next event raises again."""
     admin, device = world.admin(), await world.add_direct("A7", "OVEN")
     smoke = {"type": "EVENT", "event": "smoke", "ended_by": "clear"}
     await add_rule(admin, "A7 smoke", smoke, device_id=device)
@@ -245,7 +245,7 @@ async def test_events_of_the_tsl(world: World):
     await until(admin, 3, keyword="A7 smoke")
 
 
-async def test_cleared_by_hand_it_stays_so_until_it_was_over(world: World):
+async def test_a_manual_clear_lasts_until_the_value_was_back(world: World):
     """The rule raises the next alarm only after the value was back."""
     admin, device = world.admin(), await world.add_direct("A8", "OVEN")
     await add_rule(admin, "A8 hot", HOT, device_id=device)
@@ -261,7 +261,7 @@ async def test_cleared_by_hand_it_stays_so_until_it_was_over(world: World):
 
 
 async def test_alarms_are_claimed(world: World):
-    """All of a device, with who, when and a note; those that are claimed stay as they are."""
+    """All alarms of a device are claimed with user, time and note; claimed ones stay unchanged."""
     admin, device = world.admin(), await world.add_direct("A9", "OVEN")
     await add_rule(admin, "A9 hot", HOT, device_id=device)
     await report(world, "A9", 300, 100, 300)
@@ -279,7 +279,7 @@ async def test_alarms_are_claimed(world: World):
 
 
 async def test_a_user_sees_alarms_of_granted_devices(world: World):
-    """Of devices, integrations and groups; nothing else is shown, claimed, cleared or counted."""
+    """Alarms of other devices are neither shown, claimed, cleared nor counted."""
     admin = world.admin()
     mine, grouped = await world.add_direct("A10", "OVEN"), await world.add_direct("A10-b", "OVEN")
     hidden = await world.add_direct("A10-c", "OVEN")
@@ -315,7 +315,7 @@ async def test_a_user_sees_alarms_of_granted_devices(world: World):
 
 
 async def test_another_tenant_sees_nothing(world: World):
-    """Neither alarms nor rules; and its rules are about its own devices."""
+    """Another tenant sees no alarms and rules, and its rules apply to its own devices."""
     admin, device = world.admin(), await world.add_direct("A11", "OVEN")
     rule = await add_rule(admin, "A11 hot", HOT, device_id=device)
     await report(world, "A11", 300)
@@ -331,8 +331,8 @@ async def test_another_tenant_sees_nothing(world: World):
     await other.refused(404, "POST", "/alarm-rules", body, field="device_id")
 
 
-async def test_a_rule_that_decides_otherwise_ends_what_it_has_raised(world: World):
-    """Another threshold and being disabled do; another name does not."""
+async def test_a_changed_condition_ends_alarms(world: World):
+    """A new threshold or disabling ends alarms; a new name does not."""
     admin, device = world.admin(), await world.add_direct("A12", "OVEN")
     rule = await add_rule(admin, "A12 hot", HOT, device_id=device)
     await report(world, "A12", 300)
@@ -352,8 +352,8 @@ async def test_a_rule_that_decides_otherwise_ends_what_it_has_raised(world: Worl
     assert await world.database["alarm_states"].count_documents({"rule": int(rule)}) == 0
 
 
-async def test_a_device_that_goes_takes_its_alarms_along(world: World):
-    """And its rules."""
+async def test_a_deleted_device_loses_its_alarms(world: World):
+    """A deleted device loses its alarms and rules."""
     admin, device = world.admin(), await world.add_direct("A13", "OVEN")
     await add_rule(admin, "A13 hot", HOT, device_id=device)
     await report(world, "A13", 300)
@@ -367,7 +367,7 @@ async def test_a_device_that_goes_takes_its_alarms_along(world: World):
 
 
 async def test_alarms_are_exported(world: World):
-    """As CSV in the zone that is asked for; what spreadsheets would run is a text."""
+    """The CSV has times of the requested zone and no formulas."""
     admin, device = world.admin(), await world.add_direct("A14", "OVEN")
     await add_rule(admin, "=1+1", HOT, device_id=device)
     await report(world, "A14", 300, ts=now_ms() - now_ms() % 1000 - 5000)
@@ -395,14 +395,14 @@ async def test_alarms_are_exported(world: World):
         ({"type": "OTHER"}, ""),
     ],
 )
-async def test_a_rule_that_cannot_be_is_refused(world: World, condition: Any, field: str):
-    """The field at fault is named."""
+async def test_an_invalid_rule_is_rejected(world: World, condition: Any, field: str):
+    """The error names the invalid field."""
     body = {"name": "x", "severity": "INFO", "condition": condition, "product": "OVEN"}
     await world.admin().refused(400, "POST", "/alarm-rules", body, field=field)
 
 
 async def test_operations_need_their_function(world: World):
-    """One that reads lets readers of devices and dashboards in; others need `device.edit`."""
+    """Readers of devices and dashboards may read; other operations need `device.edit`."""
     readers = {Function.DASHBOARD_EDIT, Function.DASHBOARD_VIEW, Function.DEVICE_VIEW}
     for path, holders in (
         ("/alarms/search", readers),
@@ -424,7 +424,7 @@ async def test_operations_need_their_function(world: World):
 async def test_concurrent_creators_do_not_exceed_the_rules_of_a_target(
     world: World, limit: str, target: dict[str, Any]
 ):
-    """A target below its limit gets no more than fit; the refusal names the limit."""
+    """Concurrent requests create no more rules than the limit; the error names it."""
     rules = RuleStore(world.database, limits_of(device_rules=3, product_rules=3))
     query = {**target, "tenant": "ruled", "ending": False}
 

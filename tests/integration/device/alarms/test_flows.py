@@ -1,4 +1,4 @@
-"""Alarms that flows raise and clear, as `workflow` asks for them."""
+"""Alarms that flows raise and clear, as `workflow` requests them."""
 
 import msgspec
 import pytest
@@ -23,7 +23,7 @@ async def change(world: World, wanted: ChangeAlarm) -> ChangedAlarm:
 
 
 async def test_a_flow_raises_and_clears_an_alarm_once(world: World):
-    """What is open is not raised again, and a step that is done again changes nothing."""
+    """An open alarm is not raised again, and a repeated step changes nothing."""
     admin, device = world.admin(), await world.add_direct("F1", "OVEN")
     raised = await change(world, asking("F1", "1.a"))
     assert raised.changed
@@ -48,8 +48,8 @@ async def test_a_flow_raises_and_clears_an_alarm_once(world: World):
     assert events[1]["clearedBy"] == "FLOW"
 
 
-async def test_people_claim_and_clear_alarms_of_flows(world: World):
-    """Cleared by hand, the next step of a flow raises the next one."""
+async def test_users_claim_and_clear_alarms_of_flows(world: World):
+    """After a manual clear the next step raises a new alarm."""
     admin, device = world.admin(), await world.add_direct("F2", "OVEN")
     raised = await change(world, asking("F2", "10.a"))
     ids = {"alarm_ids": [str(raised.alarm_id)]}
@@ -60,8 +60,8 @@ async def test_people_claim_and_clear_alarms_of_flows(world: World):
     assert (await change(world, asking("F2", "11.a"))).changed
 
 
-async def test_what_a_flow_asks_wrongly_is_refused(world: World):
-    """An entity that is not there or of another tenant, one of no device, a key that is none."""
+async def test_an_invalid_request_of_a_flow_is_rejected(world: World):
+    """Unknown entities, entities without a device, and invalid keys are rejected."""
     await world.add_direct("F3", "OVEN")
     for wanted, error in (
         (asking("F3", "20.a", entity="direct.device.nobody.heat"), NotFound),
@@ -76,8 +76,8 @@ async def test_what_a_flow_asks_wrongly_is_refused(world: World):
     assert (await change(world, msgspec.structs.replace(judged, dry_run=False))).changed
 
 
-async def test_a_device_has_so_many_alarms_of_flows(world: World, monkeypatch: pytest.MonkeyPatch):
-    """One more is refused while they are open."""
+async def test_open_alarms_of_flows_are_limited(world: World, monkeypatch: pytest.MonkeyPatch):
+    """Another alarm is rejected at the limit."""
     monkeypatch.setattr(flow_alarms, "MOST_OF_FLOWS", 2)
     await world.add_direct("F4", "OVEN")
     for number in range(2):

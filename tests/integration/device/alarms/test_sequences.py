@@ -1,4 +1,4 @@
-"""100 generated sequences of readings on MongoDB, by the evaluator, against a plain computation."""
+"""100 generated sequences with MongoDB, compared with a plain computation."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -45,14 +45,14 @@ _clock: ContextVar[int] = ContextVar("clock")
 
 @pytest_asyncio.fixture(scope="module")
 async def world(servers: Servers, module_database: str, mongo_of: MongoOf) -> AsyncIterator[World]:
-    """MongoDB and NATS without the service, whose sweep knows one present time only."""
+    """Return MongoDB and NATS without the service, whose sweep would use the real time."""
     async with running(servers, mongo_of(module_database)) as found:
         yield found
 
 
 @pytest.fixture
 def platform(world: World, monkeypatch: pytest.MonkeyPatch) -> "Platform":
-    """What evaluates, at the present time that a test sets."""
+    """Return the evaluation at a time that a test sets."""
     clock: Callable[[], int] = _clock.get
     for module in (evaluating, row_sources, store):
         monkeypatch.setattr(module, "now_ms", clock)
@@ -64,7 +64,7 @@ def platform(world: World, monkeypatch: pytest.MonkeyPatch) -> "Platform":
 
 @dataclass
 class Platform:
-    """What evaluates, and where readings are stored."""
+    """Evaluation and its storage."""
 
     world: World
     alarms: AlarmStore
@@ -83,7 +83,7 @@ def platform_of(world: World) -> Platform:
 
 @dataclass
 class Device:
-    """A device, its rule, and what has become of them."""
+    """A device with a rule, and its state."""
 
     platform: Platform
     id: int
@@ -100,7 +100,7 @@ class Device:
         )  # fmt: skip
 
     async def run(self) -> None:
-        """Do the steps, and compare after each."""
+        """Run the steps, and compare after each."""
         self.restart(None)
         condition = self.sequence.condition
         for number, step in enumerate(self.sequence.steps):
@@ -116,23 +116,23 @@ class Device:
         await self.compare(self.sequence.end)
 
     def restart(self, state: State | None) -> None:
-        """Know nothing but what is stored."""
+        """Drop everything that is not stored."""
         self.index = RuleIndex()
         self.index.put(self.rule)
         if state is not None:
             self.index.set_state(state)
 
     async def evaluate(self, step: list[Reading]) -> None:
-        """Store readings, and evaluate those that are pointed at."""
+        """Store readings, and evaluate the requested ones."""
         for reading in step:
             await self.store(reading)
         _clock.set(step[-1].arrival)
-        await self.take([one for reading in step for one in self.pointers(reading)])
+        await self.evaluate_all([one for reading in step for one in self.requests(reading)])
         await self.sweep(step[-1].arrival)
         await self.compare(step[-1].arrival)
 
     async def hear(self, step: list[Reading]) -> None:
-        """Note reports of a device whose silence is watched, and evaluate its end."""
+        """Record reports of a device that is watched for silence, and evaluate."""
         for reading in step:
             _clock.set(reading.arrival)
             if not self.arrived:
@@ -142,7 +142,7 @@ class Device:
             report = self.id, min(reading.ts, reading.arrival), {"t": reading.value}
             arrivals = {self.id: reading.arrival}
             await self.platform.world.latest.apply([report], arrivals)
-            await self.take(self.pointers(reading))
+            await self.evaluate_all(self.requests(reading))
             await self.compare(reading.arrival)
 
     async def store(self, reading: Reading) -> None:
@@ -159,8 +159,8 @@ class Device:
             await partitions.ensure([week])
             await partitions.collection(week).insert_one(document | {"p": {"t": reading.value}})
 
-    def pointers(self, reading: Reading) -> list[tuple[str, bytes]]:
-        """What ingest says of a reading."""
+    def requests(self, reading: Reading) -> list[tuple[str, bytes]]:
+        """Return the evaluation requests of a reading."""
         about, value = ("default", self.id, "m"), reading.value
         if isinstance(self.sequence.condition, EventCondition):
             found = list(self.index.match_event(about, value, reading.ts))
@@ -181,31 +181,31 @@ class Device:
         said = request_message(pointer, f"{self.id}-{reading.sequence}", {})
         return [(said.subject, said.payload)]
 
-    async def take(self, events: list[tuple[str, bytes]]) -> None:
-        """Evaluate until no pointer has to come again; ingest knows it afterwards."""
+    async def evaluate_all(self, events: list[tuple[str, bytes]]) -> None:
+        """Evaluate until no request is repeated, then update the index of ingest."""
         while await self.platform.evaluator.evaluate_events("default", events):
             pass
         self.index.expire_uncertain(2.0)
-        await self.know()
+        await self.read_state()
 
     async def sweep(self, until: int) -> None:
-        """Evaluate what is due, when it is due."""
-        while (state := await self.know()).due is not None and state.due <= until:
+        """Evaluate the state when it is due."""
+        while (state := await self.read_state()).due is not None and state.due <= until:
             _clock.set(max(state.due, state.changed))
             await self.platform.evaluator.evaluate_due("default", [(self.rule, state)])
         _clock.set(until)
 
     async def clear(self, now: int) -> None:
-        """Clear the alarm as people do."""
+        """Clear the alarm as a user does."""
         await self.sweep(now)
-        state = await self.know()
+        state = await self.read_state()
         if state.alarm is not None:
             await self.platform.alarms.clear([state.alarm], "1", None)
             self.clears.append(now)
-            await self.know()
+            await self.read_state()
 
-    async def know(self) -> State:
-        """Read the state, as ingest does."""
+    async def read_state(self) -> State:
+        """Read the state as ingest does."""
         state = await self.state()
         self.index.set_state(state)
         return state
@@ -217,7 +217,7 @@ class Device:
         )  # fmt: skip
 
     async def compare(self, now: int) -> None:
-        """Compare with a plain computation."""
+        """Compare with the plain computation."""
         wanted = expected(self.sequence.condition, self.arrived, self.clears, now)
         state = await self.state()
         found = self.platform.world.database["alarms"].find({"device": self.id}, sort=[("_id", 1)])
@@ -251,8 +251,8 @@ async def add(platform: Platform, devices: list[Device]) -> None:
     await platform.world.database["alarm_rules"].insert_many(rules)
 
 
-async def test_a_state_is_what_all_readings_say(platform: Platform) -> None:
-    """In any order and batches, over restarts and clearings by hand; late ones do not count."""
+async def test_a_state_equals_a_fold_over_all_readings(platform: Platform) -> None:
+    """The state equals a fold over all readings, in any order and batches."""
     devices = [Device(platform, seed, generate(seed)) for seed in range(1, SEQUENCES + 1)]
     await add(platform, devices)
     slots = asyncio.Semaphore(AT_ONCE)
@@ -266,10 +266,10 @@ async def test_a_state_is_what_all_readings_say(platform: Platform) -> None:
             group.create_task(run(device))
 
 
-async def test_a_reading_counts_though_its_rule_is_renamed_before_it_is_evaluated(
+async def test_a_requested_reading_counts_after_its_rule_was_renamed(
     platform: Platform,
 ) -> None:
-    """It was pointed at; what was not, and came before the rule, does not count."""
+    """Requested readings count; others from before the rule do not."""
     device = Device(platform, 1002, Sequence(ValueCondition("t", "GT", 30), in_order=True))
     device.rule.updated_at = FIRST + 60_000
     await add(platform, [device])
@@ -278,15 +278,15 @@ async def test_a_reading_counts_though_its_rule_is_renamed_before_it_is_evaluate
     await device.store(before)
     await device.store(reading)
     _clock.set(FIRST + 61_000)
-    await device.take(device.pointers(reading))
+    await device.evaluate_all(device.requests(reading))
     state = await device.state()
     assert (state.status, state.value) == ("RAISED", 31)
 
 
-async def test_an_evaluation_that_another_process_overtakes_begins_at_its_checkpoint(
+async def test_an_overtaken_evaluation_restarts_at_its_checkpoint(
     platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would skip a reading that was not pointed at, because the state was another one."""
+    """Otherwise it would skip a reading that was not requested for the earlier state."""
     condition = ValueCondition("t", "GT", 30, seconds=148)
     device = Device(platform, 1001, Sequence(condition, in_order=True))
     await add(platform, [device])
@@ -301,7 +301,7 @@ async def test_an_evaluation_that_another_process_overtakes_begins_at_its_checkp
         monkeypatch.setattr(platform.evaluator.history, "since", since)
         _clock.set(last.arrival - 5_000)
         await device.store(begin)
-        await device.take(device.pointers(begin))
+        await device.evaluate_all(device.requests(begin))
         await device.store(normal)
         await device.store(last)
         _clock.set(last.arrival)
@@ -309,7 +309,7 @@ async def test_an_evaluation_that_another_process_overtakes_begins_at_its_checkp
 
     monkeypatch.setattr(platform.evaluator.history, "since", overtaken)
     _clock.set(last.arrival)
-    await device.take(device.pointers(last))
+    await device.evaluate_all(device.requests(last))
     state = await device.state()
     assert (state.status, state.since) == ("PENDING", last.ts)
 
@@ -317,7 +317,7 @@ async def test_an_evaluation_that_another_process_overtakes_begins_at_its_checkp
 async def test_all_rules_of_a_device_share_one_read_and_one_transaction(
     platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever number of reports there are; the next evaluation reads only what is new."""
+    """The next evaluation reads only new readings."""
     monkeypatch.setattr(row_sources, "CHUNK", 5000)
     device = Device(platform, 1003, Sequence(ValueCondition("t", "GT", 30), in_order=True))
     await add(platform, [device])

@@ -1,4 +1,4 @@
-"""A world of real servers for each test."""
+"""Real servers for each test."""
 
 from collections.abc import AsyncIterator
 
@@ -11,6 +11,6 @@ from tests.servers import Servers
 
 @pytest_asyncio.fixture
 async def world(servers: Servers, database: str, mongo_of: MongoOf) -> AsyncIterator[World]:
-    """Empty streams, an empty database, and one ingest process."""
+    """Return empty streams, an empty database, and one ingest process."""
     async with running(servers, mongo_of(database)) as found:
         yield found

@@ -1,4 +1,4 @@
-"""Stored values of a property that an import has made write-only are removed."""
+"""Removal of stored values after an import made their property write-only."""
 
 import copy
 import time
@@ -53,7 +53,7 @@ def eraser(world: World) -> WriteOnlyEraser:
 
 
 async def erase(world: World) -> None:
-    """Erase what all tenants have to erase."""
+    """Erase pending values of all tenants."""
     one = eraser(world)
     for tenant in await one.tenants():
         async for _ in one.steps(tenant):
@@ -84,7 +84,7 @@ async def write_history(world: World, ts: int, properties: dict[str, Any]) -> by
 
 @pytest.fixture
 async def stored(world: World) -> World:
-    """A device with secrets of a time when its property could be read, wherever they may be."""
+    """Return a device whose secrets were stored while its property was readable."""
     await world.add(7)
     both = {"interval": SECRET, "temperature": 21.5, "limits": {"low": SECRET, "high": 2}}
     key = await write_history(world, NOW, both)
@@ -121,7 +121,7 @@ async def stored(world: World) -> World:
 
 
 async def _raise_alarms(world: World) -> None:
-    """Let three rules have raised alarms, of which the last has changed since."""
+    """Raise alarms by three rules, the last of which has changed since."""
     database = world.database
     for rule, path, generation in ((1, "interval", 1), (2, "temperature", 1), (3, "humidity", 2)):
         condition = {"type": "VALUE", "property": path, "comparison": "GT", "threshold": 1}
@@ -142,8 +142,8 @@ async def _raise_alarms(world: World) -> None:
     )
 
 
-async def test_values_of_alarms_stay_where_the_rule_watches_what_can_be_read(stored: World):
-    """Of a rule that has changed nobody knows what it watched."""
+async def test_alarm_values_stay_while_their_rule_watches_a_readable_property(stored: World):
+    """The property of a changed rule is unknown, so its values are removed."""
     await make_write_only(stored, "interval")
 
     await erase(stored)
@@ -154,7 +154,7 @@ async def test_values_of_alarms_stay_where_the_rule_watches_what_can_be_read(sto
 
 
 async def test_values_that_became_write_only_are_removed_from_the_stores(stored: World):
-    """What can be read stays, and so does what is still to be delivered."""
+    """Readable values and undelivered commands stay."""
     await make_write_only(stored, "interval", "limits.low")
 
     await erase(stored)
@@ -172,7 +172,7 @@ async def test_values_that_became_write_only_are_removed_from_the_stores(stored:
     assert "f" not in frame
 
 
-async def test_a_thing_is_looked_at_once_for_each_content_of_its_tsl(stored: World):
+async def test_a_thing_is_erased_once_per_version_of_its_tsl(stored: World):
     await make_write_only(stored, "interval")
     await erase(stored)
     await stored.latest.apply([(7, NOW + 1, {"interval": SECRET})])
@@ -185,7 +185,7 @@ async def test_a_thing_is_looked_at_once_for_each_content_of_its_tsl(stored: Wor
     assert "interval" not in await stored.latest_of(7)
 
 
-async def test_what_old_processes_stored_is_removed_when_they_are_gone(stored: World):
+async def test_values_stored_by_old_processes_are_removed_later(stored: World):
     await make_write_only(stored, "interval")
     await erase(stored)
     await stored.latest.apply([(7, NOW + 1, {"interval": SECRET})])

@@ -1,4 +1,4 @@
-"""A command's end: answered once in effect, or expired."""
+"""The end of commands: by one reply, or by expiry."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -65,7 +65,7 @@ async def sn(world: World) -> str:
 
 
 async def test_a_confirmed_update_is_in_history_latest_values_and_event_once(world: World, sn: str):
-    """SUCCESS records the properties, however often the reply is delivered."""
+    """A repeated reply stores the properties once."""
     await issue(world, command(5))
     await world.say(sn, {"commandId": 5, "status": "SUCCESS"}, "reply")
     messages = await world.fetch(1)
@@ -79,10 +79,8 @@ async def test_a_confirmed_update_is_in_history_latest_values_and_event_once(wor
     assert await world.database["outbox"].count_documents({}) == 0
 
 
-async def test_of_answers_that_come_together_the_last_says_what_holds(
-    world: World, sn: str, monkeypatch
-):
-    """Replies of one thing apply one after another, also of one batch and one millisecond."""
+async def test_the_last_of_simultaneous_replies_wins(world: World, sn: str, monkeypatch):
+    """Replies of a device apply in order, also within a batch and a millisecond."""
     last, busy, overlaps = 10, set(), []
     close = CommandCompletion.close_by_reply
 
@@ -111,8 +109,10 @@ async def test_of_answers_that_come_together_the_last_says_what_holds(
     assert await world.commands.profile(7) == {"level": last}
 
 
-async def test_who_sees_an_update_succeed_finds_its_values(world: World, sn: str, monkeypatch):
-    """The latest values are written before the command shows its SUCCESS."""
+async def test_values_are_readable_before_their_command_succeeds(
+    world: World, sn: str, monkeypatch
+):
+    """Latest values are written before the command is SUCCESS."""
     apply, seen = world.latest.apply, []
 
     async def applied(*arguments: Any) -> None:
@@ -128,8 +128,8 @@ async def test_who_sees_an_update_succeed_finds_its_values(world: World, sn: str
     assert await world.latest_of(7) == {"interval": 5}
 
 
-async def test_one_reply_in_two_processes_at_once_is_counted_once(world: World, sn: str):
-    """A redelivered reply that overlaps with its first delivery closes and counts once."""
+async def test_a_reply_handled_by_two_processes_counts_once(world: World, sn: str):
+    """A reply that two processes handle closes and counts once."""
     other = world.process()
     for number in range(1, 21):
         await issue(world, command(number))
@@ -141,8 +141,8 @@ async def test_one_reply_in_two_processes_at_once_is_counted_once(world: World, 
     assert len(await world.said()) == 40
 
 
-async def test_a_repeated_reply_is_taken_and_changes_nothing(world: World, sn: str):
-    """A command that was sent twice may be answered twice; the first answer stands."""
+async def test_a_repeated_reply_changes_nothing(world: World, sn: str):
+    """A second reply to the same command changes nothing."""
     await issue(world, command(5))
     await world.say(sn, {"commandId": "5", "status": "SUCCESS"}, "reply")
     await world.say(sn, {"commandId": 5, "status": "FAILED"}, "reply")
@@ -169,10 +169,10 @@ async def test_a_repeated_reply_is_taken_and_changes_nothing(world: World, sn: s
     ],
     ids=str,
 )
-async def test_a_reply_to_nothing_is_refused_with_a_reason(
+async def test_an_invalid_reply_is_rejected_with_a_reason(
     world: World, sn: str, body: Any, word: str
 ):
-    """Garbage, unknown commands and those of other devices end in DEAD, and close nothing."""
+    """Invalid replies and those to unknown commands are rejected and close nothing."""
     await issue(world, command(5), command(6, thing=8))
     await world.say(sn, body, "reply")
     await world.deal(1)
@@ -183,7 +183,7 @@ async def test_a_reply_to_nothing_is_refused_with_a_reason(
 
 
 async def test_outputs_of_a_service_are_checked(world: World, sn: str):
-    """Good outputs are kept; a reply with bad ones is refused whole, a good one still counts."""
+    """Invalid outputs reject the reply; a later valid reply still counts."""
     calls: dict[str, Any] = {
         "kind": "CALL_SERVICE",
         "payload": {"serviceId": "reboot", "inputs": {}},
@@ -210,8 +210,8 @@ async def test_outputs_of_a_service_are_checked(world: World, sn: str):
     assert await world.stored() == []
 
 
-async def test_profiles_confirmed_at_once_are_all_kept(world: World, sn: str):
-    """Replies to several profile commands of one device do not lose one another's values."""
+async def test_concurrently_confirmed_profile_values_are_all_stored(world: World, sn: str):
+    """Concurrent replies to profile commands keep each other's values."""
     numbers = range(1, 13)
     await issue(
         world,
@@ -241,7 +241,7 @@ def wiper(world: World) -> CommandWiper:
 
 
 def secret_command(number: int) -> Command:
-    """Return a command that sets a write-only value beside one that can be read."""
+    """Return a command with a write-only and a readable value."""
     return command(
         number,
         payload={"properties": {"interval": number}},
@@ -252,13 +252,13 @@ def secret_command(number: int) -> Command:
 
 
 async def issue_all(world: World, *commands: Command) -> None:
-    """Write commands with what they say."""
+    """Store commands with their events."""
     await world.write(commands, [entry for one in commands for entry in created_entries(one)])
 
 
 @pytest.fixture
 async def away(world: World) -> AsyncIterator[None]:
-    """Let a session exist that is away, so that nats-server keeps messages."""
+    """Create an MQTT session that is offline, so that nats-server stores messages."""
     js = world.bus.js
     await js.purge_stream(MQTT)
     consumer = ConsumerConfig(durable_name="away", ack_policy=AckPolicy.EXPLICIT)
@@ -268,7 +268,7 @@ async def away(world: World) -> AsyncIterator[None]:
 
 
 async def kept_for_mqtt(world: World) -> list[str]:
-    """Return the messages that nats-server keeps for MQTT sessions of devices."""
+    """Return the messages that nats-server stores for MQTT sessions."""
     found, sequence = [], 1
     while True:
         try:
@@ -282,7 +282,7 @@ async def kept_for_mqtt(world: World) -> list[str]:
 
 
 async def everything(world: World) -> str:
-    """Return all documents of the database and all messages of streams that are kept, as text."""
+    """Return all documents and stored messages as text."""
     texts = await kept_for_mqtt(world)
     texts += [repr(entry) for entry in await world.said()]
     for name in await world.database.list_collection_names():
@@ -293,7 +293,7 @@ async def everything(world: World) -> str:
 async def test_write_only_values_are_wiped_when_their_command_is_closed(
     world: World, sn: str, away: None
 ):
-    """Those of open commands stay, since they are still to be delivered."""
+    """Values of open commands stay until they are delivered."""
     await issue_all(world, secret_command(5), secret_command(6))
     assert "s3cret-5" in "".join(await kept_for_mqtt(world))
     await world.say(sn, {"commandId": 5, "status": "SUCCESS"}, "reply")
@@ -308,7 +308,7 @@ async def test_write_only_values_are_wiped_when_their_command_is_closed(
 
 
 async def test_a_message_that_is_published_late_is_wiped_too(world: World, sn: str, away: None):
-    """A process may have read the command when it was open."""
+    """A process may publish a command that it read while it was open."""
     late = secret_command(5)
     await issue_all(world, late)
     await world.commands.end(late, "FAILED", "the device said s3cret-5")
@@ -346,7 +346,7 @@ async def test_the_outbox_does_not_publish_write_only_values_of_a_closed_command
     assert "s3cret-6" in kept
 
 
-async def test_a_command_that_a_backup_left_without_its_values_fails(world: World, sn: str):
+async def test_a_restored_command_without_its_values_fails(world: World, sn: str):
     await issue(world, secret_command(5))
     await world.database["commands"].update_one(
         {"_id": 5}, {"$unset": {"sealed": ""}, "$set": {"nextSendAt": utc_now()}}
@@ -369,10 +369,8 @@ async def test_bytes_of_a_closed_command_with_write_only_values_are_wiped(world:
     assert await world.commands.coded.store_downlinks(coded, made) == []
 
 
-async def test_nothing_secret_waits_in_nats_for_a_device_that_is_away(
-    world: World, sn: str, away: None
-):
-    """It is sent when the device connects."""
+async def test_nats_stores_no_secret_for_an_offline_device(world: World, sn: str, away: None):
+    """A secret is sent when the device connects."""
     await issue_all(world, secret_command(5))
     await world.database["commands"].update_many({}, {"$set": {"nextSendAt": utc_now()}})
 
@@ -387,7 +385,7 @@ async def test_nothing_secret_waits_in_nats_for_a_device_that_is_away(
 
 
 async def test_due_commands_of_one_tenant_do_not_delay_those_of_others(world: World, sn: str):
-    """A thousand commands of another tenant have been due for longer."""
+    """A thousand due commands of another tenant do not delay a command."""
     await issue(world, command(5))
     document = await world.database["commands"].find_one({"_id": 5})
     before = utc_now() - timedelta(seconds=60)
@@ -399,8 +397,8 @@ async def test_due_commands_of_one_tenant_do_not_delay_those_of_others(world: Wo
     assert await world.commands.tenants_due() == ["loud"]
 
 
-async def test_a_command_that_nobody_answers_ends_as_timeout(world: World, sn: str):
-    """TIMEOUT is written and said once; an answer after it is refused."""
+async def test_an_unanswered_command_ends_as_timeout(world: World, sn: str):
+    """TIMEOUT is stored and published once; a later reply is rejected."""
     over = utc_now() - timedelta(seconds=1)
     await issue(world, command(5, created_at=over - timedelta(seconds=9), expires_at=over))
     for _ in range(2):
@@ -416,8 +414,8 @@ async def test_a_command_that_nobody_answers_ends_as_timeout(world: World, sn: s
     assert await world.totals() == Totals(stored=0, rejected=1)
 
 
-async def test_open_commands_of_a_device_that_leaves_end_once(world: World, sn: str):
-    """FAILED, with the code and the reason; what has ended stays, and a late answer is refused."""
+async def test_open_commands_of_a_removed_device_end_once(world: World, sn: str):
+    """Open commands fail with a code and a reason; a later reply is rejected."""
     call: dict[str, Any] = {
         "kind": "CALL_SERVICE",
         "payload": {"serviceId": "reboot", "inputs": {}},
@@ -439,10 +437,8 @@ async def test_open_commands_of_a_device_that_leaves_end_once(world: World, sn: 
     assert (await state(world, 5)).status == "FAILED"
 
 
-async def test_what_waits_for_the_mqtt_session_of_a_device_that_leaves_is_taken_back(
-    world: World, sn: str
-):
-    """Its next owner's device is not told what the one before asked; others are."""
+async def test_stored_messages_of_a_removed_device_are_deleted(world: World, sn: str):
+    """The next owner's device receives no command of the previous owner."""
     js, consumer = world.bus.js, ConsumerConfig(durable_name="away", ack_policy=AckPolicy.EXPLICIT)
     await js.purge_stream(MQTT)
     await js.add_consumer(MQTT, consumer)
@@ -457,8 +453,8 @@ async def test_what_waits_for_the_mqtt_session_of_a_device_that_leaves_is_taken_
     assert (await state(world, 5)).status == "FAILED"
 
 
-async def test_what_no_device_will_answer_ends_when_it_is_due(world: World, sn: str):
-    """Also where nobody ended it: the device is gone, or another application's by now."""
+async def test_commands_without_their_device_fail_when_due(world: World, sn: str):
+    """Commands of deleted or reassigned devices fail when they are due."""
     await world.add(8, application={"applicationId": 2})
     users = command(3, thing=8, application_id=None, user_id=1)
     await issue(world, command(4), command(5, thing=8), command(6, thing=99), users)
@@ -474,7 +470,7 @@ async def test_what_no_device_will_answer_ends_when_it_is_due(world: World, sn: 
 
 
 async def test_a_reply_that_races_with_expiry_ends_the_command_once(world: World, sn: str):
-    """Either the answer or the timeout wins; there is one closing event, and the count fits."""
+    """Either the reply or the timeout closes the command, with one event."""
     for number in range(1, 16):
         over = utc_now()
         await issue(world, command(number, created_at=over - timedelta(seconds=9), expires_at=over))
@@ -491,10 +487,8 @@ async def test_a_reply_that_races_with_expiry_ends_the_command_once(world: World
     assert ends.count("TIMEOUT") == totals.rejected == len(await world.reasons())
 
 
-async def test_a_connected_device_is_sent_a_command_again_with_growing_pauses(
-    world: World, sn: str
-):
-    """Each sending comes later than the last; commands of absent devices rest."""
+async def test_commands_are_repeated_with_growing_pauses(world: World, sn: str):
+    """Pauses grow; commands of offline devices are suspended."""
     await world.database["devices"].update_one({"_id": 7}, {"$set": {"connectStatus": "ONLINE"}})
     await world.add(8)
     await issue(world, command(5), command(6, thing=8))
@@ -522,8 +516,8 @@ async def test_a_connected_device_is_sent_a_command_again_with_growing_pauses(
     await subscription.unsubscribe()
 
 
-async def test_a_device_that_comes_back_is_sent_its_commands_at_once(world: World, sn: str):
-    """Waking makes open commands due, oldest first, whatever their ids."""
+async def test_a_reconnected_device_receives_its_commands_immediately(world: World, sn: str):
+    """Open commands are sent oldest first when the device connects."""
     early = utc_now() - timedelta(minutes=5)
     await issue(world, command(9, created_at=early), command(3))
     await world.commands.suspend([await state(world, 9), await state(world, 3)])
@@ -537,15 +531,15 @@ async def test_a_device_that_comes_back_is_sent_its_commands_at_once(world: Worl
     await subscription.unsubscribe()
 
 
-async def test_a_command_that_lives_shortly_expires_in_time(world: World, sn: str):
-    """The first look at a command is not after its end."""
+async def test_a_command_with_a_short_lifetime_expires_in_time(world: World, sn: str):
+    """A command with a short lifetime expires before its first repetition."""
     await issue(world, command(5, expires_at=utc_now() + timedelta(seconds=1)))
     row = await world.database["commands"].find_one({"_id": 5})
     assert row["nextSendAt"] == row["expiresAt"]
 
 
-async def test_what_is_written_is_said_and_the_outbox_is_empty(world: World, sn: str):
-    """Writing a command says its event and sends it, to stream and to listeners."""
+async def test_a_new_command_empties_the_outbox(world: World, sn: str):
+    """A new command publishes its event and messages, and empties the outbox."""
     subscription = await world.bus.client.subscribe("thing.SN7.down.command")
     one = command(5)
     await world.write([one], created_entries(one))

@@ -1,4 +1,4 @@
-"""Tasks for many devices, on MongoDB."""
+"""Tasks for many devices, with MongoDB."""
 
 import asyncio
 from typing import Any
@@ -19,7 +19,7 @@ MINE = list(range(1, READ_AT_ONCE + 6))
 
 
 def process(world: World) -> CommandService:
-    """The service as one more process has it."""
+    """Return the service of one more process."""
     return CommandService(
         things=world.first.things,
         store=world.commands,
@@ -33,22 +33,20 @@ def process(world: World) -> CommandService:
 
 @pytest.fixture
 async def service(world: World) -> CommandService:
-    """The service, with more devices than it reads at once."""
+    """Return the service, with more devices than it reads at once."""
     for number in MINE:
         await world.add(number)
     return process(world)
 
 
 async def payloads(world: World) -> dict[int, Any]:
-    """What each device is to do by its newest command."""
+    """Return the payload of the newest command of each device."""
     rows = await world.database["commands"].find().sort([("createdAt", 1), ("_id", 1)]).to_list()
     return {row["thingId"]: row["payload"]["properties"] for row in rows}
 
 
-async def test_each_device_gets_what_completes_its_own_values(
-    world: World, service: CommandService
-):
-    """Latest values, and open commands over them, are those of the very device."""
+async def test_a_partial_struct_is_completed_per_device(world: World, service: CommandService):
+    """A partial STRUCT is completed with the values of the same device."""
     await world.latest.apply(
         [(number, 1000, {"limits": {"low": 0, "high": number}}) for number in MINE[1:]]
     )
@@ -63,10 +61,10 @@ async def test_each_device_gets_what_completes_its_own_values(
     }
 
 
-async def test_updates_of_one_struct_at_once_build_on_each_other(
+async def test_concurrent_updates_of_a_struct_build_on_each_other(
     world: World, service: CommandService
 ):
-    """The newest command holds what each of them has set, in whichever process."""
+    """The newest command has the values of all concurrent updates."""
     processes = [service, service, process(world), process(world)]
     for round_ in range(1, 6):
         await asyncio.gather(
@@ -80,10 +78,10 @@ async def test_updates_of_one_struct_at_once_build_on_each_other(
         assert config.properties == {"limits": {"low": round_, "high": round_}}
 
 
-async def test_a_configuration_shows_what_is_confirmed_meanwhile(
+async def test_a_configuration_has_values_confirmed_during_the_read(
     world: World, service: CommandService, monkeypatch: pytest.MonkeyPatch
 ):
-    """What is answered while it is read is seen as still to come, or as taken on."""
+    """A value that is confirmed during the read is not lost."""
     command = await service.update_properties(ME, 1, {"limits": {"high": 9}})
     pending = world.commands.pending_settings
 
@@ -101,10 +99,10 @@ async def test_a_configuration_shows_what_is_confirmed_meanwhile(
     [{"tenant": "other"}, {"application": {"applicationId": 2}}, {"application": None}],
     ids=["another tenant's", "another application's", "nobody's"],
 )
-async def test_a_device_of_others_among_many_is_not_found(
+async def test_a_foreign_device_rejects_all_tasks(
     world: World, service: CommandService, owner: dict[str, Any]
 ):
-    """It is named as it is alone, and no device gets a task."""
+    """The error names the device, and no device gets a task."""
     last = MINE[-1]
     await world.database["devices"].update_one({"_id": last}, {"$set": owner})
     config = Config(values=[ProfileValue("a", 1)])

@@ -1,4 +1,4 @@
-"""The console's side of the device service."""
+"""Console operations of the device service."""
 
 from collections.abc import AsyncIterator
 
@@ -13,14 +13,14 @@ from tests.servers import Servers
 async def started(
     servers: Servers, module_database: str, mongo_of: MongoOf
 ) -> AsyncIterator[tuple[World, Listening]]:
-    """The features, started once for the tests of a module."""
+    """Return the operations, which the tests of a module share."""
     async with running(servers, mongo_of(module_database)) as found:
         yield found
 
 
 @pytest_asyncio.fixture
 async def world(started: tuple[World, Listening]) -> World:
-    """The features with nothing in them."""
+    """Return the operations with an empty database."""
     await started[0].empty()
     started[1].heard.clear()
     return started[0]
@@ -28,5 +28,5 @@ async def world(started: tuple[World, Listening]) -> World:
 
 @pytest_asyncio.fixture
 async def heard(started: tuple[World, Listening], world: World) -> Listening:
-    """What the service says on the bus."""
+    """Return published messages of the service."""
     return started[1]

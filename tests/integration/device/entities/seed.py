@@ -1,4 +1,4 @@
-"""Devices of several models, things of integrations and custom entities."""
+"""Devices of several models, things of integrations, and custom entities."""
 
 from typing import Any
 
@@ -58,13 +58,13 @@ SMALL = {
 
 
 def member(number: int, path: str, **more: Any) -> dict[str, Any]:
-    """A member of a thing that is no device."""
+    """Return a member of a thing without a device."""
     fields = {"type": "PROPERTY", "name": path or "itself", "value_type": "STRING"}
     return {"number": number, "path": path, "access_mod": "RW", **fields, **more}
 
 
 async def seed(world: World) -> dict[str, int]:
-    """Things by a letter each."""
+    """Insert things with a letter each."""
     await world.put_product("CLIMATE", CLIMATE)
     await world.put_product("SMALL", SMALL)
     shape = "f" * 32
@@ -110,7 +110,7 @@ async def seed(world: World) -> dict[str, int]:
 
 
 async def everything(world: World, tenant: str = "default") -> list[Entity]:
-    """Every entity of a tenant, the plain way."""
+    """Return every entity of a tenant by a plain read."""
     documents = await world.database["devices"].find({"tenant": tenant}).to_list(None)
     devices = list(map(device_of, documents))
     models = await ModelMembers(world.database, TslStore(world.database)).find(
@@ -125,7 +125,7 @@ async def everything(world: World, tenant: str = "default") -> list[Entity]:
 
 
 def granted(entity: Entity, grants: Grants) -> bool:
-    """Whether a search shows an entity to a user who has all functions."""
+    """Return whether a search shows an entity to a user with all functions."""
     return (
         entity.thing.integration == "system"
         or entity.thing.integration in grants.resources.integrations

@@ -1,4 +1,4 @@
-"""The advanced search: whatever is asked of columns, the same as looking at every entity."""
+"""The advanced search, compared with a check of every entity."""
 
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -34,8 +34,8 @@ KEYS = (
 )
 
 
-class Seen(NamedTuple):
-    """What there is, the plain way."""
+class AllEntities(NamedTuple):
+    """All entities by a plain read."""
 
     entities: list[Entity]
     tags: dict[int, set[str]]
@@ -45,7 +45,7 @@ class Seen(NamedTuple):
 
 @pytest_asyncio.fixture(scope="module")
 async def seeded(started: tuple[World, Listening]) -> tuple[World, dict[str, int]]:
-    """Things of the tenant with groups and tags; no test here changes them."""
+    """Return things with groups and tags, which no test changes."""
     world = started[0]
     await world.empty()
     ids = await seed(world)
@@ -73,31 +73,31 @@ def entity(ids: dict[str, int], letter: str, number: int) -> int:
 
 @pytest_asyncio.fixture
 async def world(seeded: tuple[World, dict[str, int]]) -> World:
-    """The features, without any grant."""
+    """Return the operations without grants."""
     seeded[0].grants.take(7)
     return seeded[0]
 
 
 @pytest_asyncio.fixture(scope="module")
-async def seen(seeded: tuple[World, dict[str, int]]) -> Seen:
-    """What a look at all of it shows."""
+async def seen(seeded: tuple[World, dict[str, int]]) -> AllEntities:
+    """Return all entities by a plain read."""
     world = seeded[0]
     rows = await world.database["entity_tags"].find().to_list(None)
     names = {row["_id"]: row["name"] for row in rows}
     rows = await world.database["tagged_entities"].find().to_list(None)
     tags = {row["_id"]: {names[one] for one in row["tags"]} for row in rows}
     rows = await world.database["device_groups"].find().to_list(None)
-    return Seen(await everything(world), tags, {row["_id"]: row["name"] for row in rows})
+    return AllEntities(await everything(world), tags, {row["_id"]: row["name"] for row in rows})
 
 
 @pytest.fixture
 def ids(seeded: tuple[World, dict[str, int]]) -> dict[str, int]:
-    """The things by a letter each."""
+    """Return the things by letter."""
     return seeded[1]
 
 
 def text_fits(operator: str, wanted: str, text: str | None) -> bool:
-    """The plain meaning of an operator."""
+    """Return whether text matches an operator, computed plainly."""
     text, low = text or "", (text or "").lower()
     return {
         "CONTAINS": wanted.lower() in low,
@@ -122,8 +122,8 @@ def tags_fit(operator: str, wanted: set[str], tags: set[str]) -> bool:
     }[operator]
 
 
-def expected(seen: Seen, asked: dict[str, Any], grants: Grants = ALL) -> set[str]:
-    """Ids of what matches, found by looking at every entity."""
+def expected(seen: AllEntities, asked: dict[str, Any], grants: Grants = ALL) -> set[str]:
+    """Return the ids of matching entities, computed plainly."""
     called = {key: known.name for key, known in BUILT_IN.items()}
 
     def fits(one: Entity) -> bool:
@@ -158,7 +158,7 @@ def expected(seen: Seen, asked: dict[str, Any], grants: Grants = ALL) -> set[str
 
 
 async def found(user: Any, asked: dict[str, Any], size: int = 40) -> list[str]:
-    """What a search finds, page by page; each page says how many there are."""
+    """Return the ids of a search, page by page, and check the totals."""
     rows: list[str] = []
     for number in range(1, 100):
         body = {"entity_filter": asked, "page_size": size, "page_number": number}
@@ -176,7 +176,7 @@ def column(name: str, operator: str, *values: str) -> dict[str, Any]:
 
 
 def asked_of(name: str, operator: str) -> list[dict[str, Any]]:
-    """Filters of one column, that together try all of an operator."""
+    """Return filters of a column that cover an operator."""
     if "EMPTY" in operator:
         return [column(name, operator)]
     if name == "ENTITY_TAGS":
@@ -196,8 +196,8 @@ def asked_of(name: str, operator: str) -> list[dict[str, Any]]:
     ("name", "operator"),
     [(name, one) for name, some in OPERATORS.items() for one in some if name != "DEVICE_ID"],
 )
-async def test_every_operator_finds_what_a_look_at_all_finds(world: World, seen, name, operator):
-    """For super-admins and for who sees a part, whatever size pages have."""
+async def test_every_operator_matches_a_plain_computation(world: World, seen, name, operator):
+    """Each operator matches the plain computation, for each user and page size."""
     grants = Grants(
         everything=False, resources=GrantedResources(version=1, integrations=frozenset(["direct"]))
     )
@@ -208,8 +208,8 @@ async def test_every_operator_finds_what_a_look_at_all_finds(world: World, seen,
         assert set(rows) == expected(seen, asked, grants), asked
 
 
-async def test_columns_narrow_each_other(world: World, seen: Seen, ids: dict[str, int]):
-    """Any combination: of a device, of tags without, by key and by name."""
+async def test_columns_narrow_each_other(world: World, seen: AllEntities, ids: dict[str, int]):
+    """Several column filters must all match."""
     device = column("DEVICE_ID", "EQ", str(ids["a"]))
     for asked in (
         device,
@@ -230,7 +230,7 @@ async def test_columns_narrow_each_other(world: World, seen: Seen, ids: dict[str
 
 
 async def test_a_row_has_the_latest_value(world: World, ids: dict[str, int]):
-    """As text: numbers without an exponent, the key of an enumeration, arrays as JSON."""
+    """Values are text: numbers without an exponent, keys of enumerations, arrays as JSON."""
     values = {"temperature": 1e-7, "mode": "1", "samples": [1.5], "battery": 5}
     await world.report(ids["a"], 1000, values)
     asked = column("DEVICE_ID", "EQ", str(ids["a"]))
@@ -250,7 +250,7 @@ async def test_a_row_has_the_latest_value(world: World, ids: dict[str, int]):
 
 
 async def test_custom_entities_need_their_function(world: World):
-    """Without `entity_custom.view` the search does not show them."""
+    """Without `entity_custom.view` the search shows no custom entities."""
     asked = column("ENTITY_KEY", "START_WITH", "system.integration.")
     assert await found(world.user(7, Function.ENTITY_DATA_VIEW), asked) == []
     assert len(await found(world.user(7, Function.ENTITY_CUSTOM_VIEW), asked)) == 3
@@ -270,14 +270,14 @@ async def test_custom_entities_need_their_function(world: World):
     ],
 )
 async def test_a_wrong_filter_names_its_column(world: World, asked, field):
-    """400 `parameter_validation_failed`."""
+    """The error names the invalid column."""
     code, place = "parameter_validation_failed", f"entity_filter.{field}"
     body = {"entity_filter": asked}
     await world.admin().refused(400, "POST", PATH, body, field=place, code=code)
 
 
 async def test_many_values_at_once(world: World, ids: dict[str, int]):
-    """By id, also of ids that come twice; what is not seen or not there is missing."""
+    """Values are returned by id, without hidden and unknown entities."""
     await world.report(ids["b"], 2000, {"battery": 7})
     known, empty, hidden = entity(ids, "b", 1), entity(ids, "b", 2), entity(ids, "x", 1)
     body = {"entity_ids": [known, str(known), empty, hidden, "77"]}
@@ -295,7 +295,7 @@ async def test_many_values_at_once(world: World, ids: dict[str, int]):
 
 
 async def test_a_search_by_keys_and_names(world: World, ids: dict[str, int]):
-    """Certain keys, whole names, a part of the source's name, a keyword that leaves keys out."""
+    """Keys, full names, source names, and keywords without keys are supported."""
     admin = world.admin()
 
     async def keys(**asked: Any) -> set[str]:

@@ -1,4 +1,4 @@
-"""Single entities: children, metadata, latest values; and what other services ask."""
+"""Single entities: children, metadata, latest values, and RPC."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ ALARM, REBOOT = 8, 10
 
 @pytest_asyncio.fixture
 async def ids(world: World) -> dict[str, int]:
-    """Things by a letter each."""
+    """Return things by letter."""
     return await seed(world)
 
 
@@ -35,7 +35,7 @@ async def keys(world: World, parent: str) -> list[str]:
 
 
 async def test_children_are_two_levels_deep(world: World, ids: dict[str, int]):
-    """Leaves of a STRUCT however deep, outputs of an event, inputs of a service; else none."""
+    """Children are leaves of a STRUCT, outputs of an event, or inputs of a service."""
     key = "direct.device.SN-A1"
     found = {
         number: await keys(world, entity(ids, "a", number))
@@ -55,7 +55,7 @@ async def test_children_are_two_levels_deep(world: World, ids: dict[str, int]):
 
 
 async def test_inputs_of_a_service_can_be_written(world: World, ids: dict[str, int]):
-    """Consoles draw a field only for what has W; an input that is not required is optional."""
+    """Inputs have access mode W; an input that is not required is optional."""
     (row,) = await world.admin().done("GET", f"/entity/{entity(ids, 'a', REBOOT)}/children")
     assert row["entity_access_mod"] == "W"
     assert row["entity_value_attribute"] == {"optional": True}
@@ -63,7 +63,7 @@ async def test_inputs_of_a_service_can_be_written(world: World, ids: dict[str, i
 
 
 async def test_metadata(world: World, ids: dict[str, int]):
-    """All that is known besides the value."""
+    """Metadata has everything except the value."""
     meta = await world.admin().done("GET", f"/entity/{entity(ids, 'a', MODE)}/meta")
     assert meta.pop("created_at") <= meta.pop("updated_at")
     assert meta == {
@@ -89,8 +89,8 @@ async def called(world: World, of: str) -> str:
 @pytest.mark.parametrize(
     ("of", "declared"), [("a.7", "Mode"), ("g.3", "lat"), ("p.1", "Status"), ("d.2", "Door")]
 )
-async def test_users_call_entities_otherwise(world: World, ids: dict[str, int], of, declared):
-    """Of devices and integrations; the name of the TSL gives the entity back to it."""
+async def test_users_rename_entities(world: World, ids: dict[str, int], of, declared):
+    """Entities of devices and integrations can be renamed; the TSL's name resets it."""
     letter, _, number = of.partition(".")
     one = entity(ids, letter, int(number))
     await world.admin().done("PUT", f"/entity/{one}", {"name": "Of the foyer"})
@@ -102,15 +102,15 @@ async def test_users_call_entities_otherwise(world: World, ids: dict[str, int], 
     assert await world.admin().done("POST", "/entity/search", {"keyword": "the foyer"}) == []
 
 
-async def test_a_name_is_of_one_device(world: World, ids: dict[str, int]):
-    """Others of its product, and of its name in another tenant, keep theirs."""
+async def test_a_name_applies_to_one_device(world: World, ids: dict[str, int]):
+    """Other devices of the product keep their names."""
     await world.admin().done("PUT", f"/entity/{entity(ids, 'a', MODE)}", {"name": "Way"})
     assert await called(world, entity(ids, "c", MODE)) == "Mode"
     await world.admin().refused(404, "PUT", f"/entity/{entity(ids, 'x', MODE)}", {"name": "Way"})
 
 
-async def test_who_changes_names(world: World, ids: dict[str, int]):
-    """One of two functions, and a grant of the entity."""
+async def test_renaming_needs_a_function_and_a_grant(world: World, ids: dict[str, int]):
+    """Renaming needs one of two functions, and a grant."""
     mode, other = entity(ids, "a", MODE), entity(ids, "c", MODE)
     world.grants.give(7, ResourceType.ENTITY, mode)
     for function in (Function.ENTITY_DATA_EDIT, Function.ENTITY_CUSTOM_EDIT):
@@ -120,15 +120,15 @@ async def test_who_changes_names(world: World, ids: dict[str, int]):
         await user.refused(404, "PUT", f"/entity/{other}", {"name": "Mine"})
 
 
-async def test_what_every_device_has_is_called_the_same(world: World, ids: dict[str, int]):
-    """Its status, its place and its alarm."""
+async def test_common_entities_cannot_be_renamed(world: World, ids: dict[str, int]):
+    """Status, location and alarm cannot be renamed."""
     (row, *_) = (await world.admin().done("GET", f"/device/{ids['a']}"))["common_entities"]
     path = f"/entity/{row['id']}"
     await world.admin().refused(400, "PUT", path, {"name": "Mine"}, field="entity_id")
 
 
-async def test_names_of_a_device_have_an_end(world: World, ids: dict[str, int], monkeypatch):
-    """What is called otherwise already can be called anything."""
+async def test_names_of_a_device_are_limited(world: World, ids: dict[str, int], monkeypatch):
+    """At the limit of names, renamed entities can be renamed again."""
     monkeypatch.setattr(thing_store, "MOST_NAMES", 1)
     mode, samples = entity(ids, "c", MODE), entity(ids, "c", SAMPLES)
     await world.admin().done("PUT", f"/entity/{mode}", {"name": "Way"})
@@ -142,12 +142,12 @@ async def status(world: World, of: str) -> Any:
 
 
 def at(ms: str) -> dict[str, str]:
-    """The time of a value, under both of its names."""
+    """Return the time of a value, under both of its names."""
     return {"timestamp": ms, "updated_at": ms}
 
 
 async def test_latest_values(world: World, ids: dict[str, int]):
-    """Scalars, leaves of a STRUCT, arrays, the number of an ENUM; each with its own time."""
+    """Scalars, leaves, arrays and enumerations have values with times."""
     await world.report(
         ids["a"], 1000, {"temperature": 21.5, "mode": "1", "samples": [1.5, 2.5], "battery": 0}
     )
@@ -168,8 +168,8 @@ async def test_latest_values(world: World, ids: dict[str, int]):
     assert await status(world, entity(ids, "b", 1)) == {}
 
 
-async def test_latest_values_of_things_that_are_no_devices(world: World, ids: dict[str, int]):
-    """A custom entity reports itself under its identifier, its children inside of it."""
+async def test_latest_values_of_things_without_a_device(world: World, ids: dict[str, int]):
+    """A custom entity reports under its identifier, its children within it."""
     await world.report(ids["k"], 1000, {"counter": 5})
     await world.report(ids["p"], 2000, {"status": "up"})
     assert (await status(world, entity(ids, "k", 0)))["value"] == 5
@@ -177,8 +177,8 @@ async def test_latest_values_of_things_that_are_no_devices(world: World, ids: di
 
 
 @pytest.mark.parametrize("what", ["children", "meta"])
-async def test_who_sees_an_entity(world: World, ids: dict[str, int], what):
-    """By its integration, its device, or itself; custom entities everybody; others are 404."""
+async def test_grants_show_entities(world: World, ids: dict[str, int], what):
+    """Grants of integrations, devices or entities show an entity; hidden ones are 404."""
     user = world.user(7)
     thing_from_device, custom = entity(ids, "c", WIFI), entity(ids, "k", 0)
     await user.refused(
@@ -198,8 +198,8 @@ async def test_who_sees_an_entity(world: World, ids: dict[str, int], what):
     await world.admin("other").refused(404, "GET", f"/entity/{thing_from_device}/{what}")
 
 
-async def test_the_value_of_what_a_user_does_not_see_is_empty(world: World, ids: dict[str, int]):
-    """Boards hold such entities, and entities that do not exist in the tenant."""
+async def test_the_value_of_a_hidden_entity_is_empty(world: World, ids: dict[str, int]):
+    """Dashboards may contain hidden and unknown entities."""
     user, mode = world.user(7), entity(ids, "a", MODE)
     await world.report(ids["a"], 1000, {"mode": "1"})
     assert await user.done("GET", f"/entity/{mode}/status") == {}
@@ -210,8 +210,8 @@ async def test_the_value_of_what_a_user_does_not_see_is_empty(world: World, ids:
     assert await world.admin("other").done("GET", f"/entity/{mode}/status") == {}
 
 
-async def test_a_grant_of_one_entity_is_for_no_other(world: World, ids: dict[str, int]):
-    """Its neighbours on the same device stay unseen."""
+async def test_a_grant_of_an_entity_shows_no_other(world: World, ids: dict[str, int]):
+    """Other entities of the device stay hidden."""
     world.grants.give(7, ResourceType.ENTITY, entity(ids, "c", 1))
     await world.user(7).done("GET", f"/entity/{entity(ids, 'c', 1)}/meta")
     await world.user(7).refused(404, "GET", f"/entity/{entity(ids, 'c', 2)}/meta")
@@ -235,7 +235,7 @@ async def test_a_grant_of_one_entity_is_for_no_other(world: World, ids: dict[str
     ],
 )
 async def test_operations_need_one_of_their_functions(world: World, method, path, needed):
-    """Any one will do; all others together do not."""
+    """One function suffices; all others together do not."""
     world.grants.give(7, ResourceType.DEVICE, 1)
     body = {} if method == "POST" else None
     others = [function for function in Function if function not in needed]
@@ -248,12 +248,12 @@ async def test_operations_need_one_of_their_functions(world: World, method, path
 @pytest.mark.parametrize("what", ["children", "meta", "status"])
 @pytest.mark.parametrize("wrong", ["abc", "0", "-1", "1.5", "9" * 17])
 async def test_an_id_must_be_a_number(world: World, what, wrong):
-    """400 that names it."""
+    """The error names the invalid id."""
     await world.admin().refused(400, "GET", f"/entity/{wrong}/{what}", field="entity_id")
 
 
 async def test_other_services_resolve_keys_and_ids(world: World, ids: dict[str, int]):
-    """Unknown ones and those of other tenants are left out, nothing comes twice."""
+    """Unknown and foreign entities are left out, and none is repeated."""
     wanted = ResolveEntities(
         tenant="default",
         keys=[
@@ -302,15 +302,15 @@ async def test_other_services_resolve_keys_and_ids(world: World, ids: dict[str, 
     assert level.writable is False
 
 
-async def test_too_many_at_once_are_refused(world: World):
-    """A question has a bound, which the error names."""
+async def test_large_requests_are_rejected(world: World):
+    """The error names the maximum."""
     wanted = ResolveEntities(tenant="default", ids=list(range(10_001)))
     with pytest.raises(InvalidInput, match="ids: must be at most 10000"):
         await world.rpc("resolve_entities", wanted, ResolvedEntities)
 
 
 async def numbers(world: World, device: int) -> dict[str, int]:
-    """Member number by path, as the detail of a device shows it."""
+    """Return member numbers by path from the detail of a device."""
     detail = await world.admin().done("GET", f"/device/{device}")
     key = f"{detail['key']}."
     return {
@@ -323,7 +323,7 @@ def without(*gone: str) -> list[dict[str, Any]]:
 
 
 async def test_numbers_are_stable_across_versions_of_a_product(world: World):
-    """What goes keeps its number for when it comes back; what is new gets a new one."""
+    """A removed member keeps its number; a new one gets a new number."""
     await world.put_product("P", {"version": "v1", "properties": without("wifi")})
     old = await world.add("SN-1", model="P")
     first = await numbers(world, old)
@@ -341,8 +341,8 @@ async def test_numbers_are_stable_across_versions_of_a_product(world: World):
     assert len(set(third.values())) == len(third)
 
 
-async def test_a_product_from_before_there_were_numbers_gets_them(world: World):
-    """When its entities are read for the first time, the same for all who read."""
+async def test_a_product_without_numbers_gets_them(world: World):
+    """Numbers are assigned once, when the entities are first read."""
     await world.put_product("P", {"version": "v1", "properties": without()})
     device = await world.add("SN-1", model="P")
     await world.database["members"].delete_many({})
@@ -355,7 +355,7 @@ async def test_a_product_from_before_there_were_numbers_gets_them(world: World):
 
 
 async def test_numbers_run_out(world: World):
-    """A TSL that would need more than there are is refused whole."""
+    """A TSL that needs too many numbers is rejected."""
     marks = [f"PROPERTY:old{number}" for number in range(LAST_DECLARED - 1)]
     owner = {"tenant": "default", "model": "P"}
     await world.database["members"].insert_one({"_id": owner, "marks": marks})
@@ -371,7 +371,7 @@ async def test_numbers_run_out(world: World):
 
 
 async def test_a_replaced_version_shows_its_new_members(world: World):
-    """As long as no device has it, a version may be replaced; nothing old is remembered."""
+    """A version without devices can be replaced."""
     await world.put_product("P", {"version": "v1", "properties": without("wifi")})
     device = await world.add("SN-1", model="P")
     assert "battery" in await numbers(world, device)

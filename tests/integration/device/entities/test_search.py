@@ -1,4 +1,4 @@
-"""Searching entities: whatever is asked, the same as looking at every one of them."""
+"""The search of entities, compared with a check of every entity."""
 
 from collections.abc import Callable
 from typing import Any
@@ -39,14 +39,14 @@ MEMBER_KEYS: dict[str, Callable[[Entity], Any]] = {
 
 @pytest_asyncio.fixture(scope="module")
 async def seeded(started: tuple[World, Listening]) -> tuple[World, dict[str, int]]:
-    """Things of the tenant, and one of another; no test here changes them."""
+    """Return things of two tenants, which no test changes."""
     await started[0].empty()
     return started[0], await seed(started[0])
 
 
 @pytest_asyncio.fixture
 async def world(seeded: tuple[World, dict[str, int]]) -> World:
-    """The features, without any grant."""
+    """Return the operations without grants."""
     for user_id in (7, 8):
         seeded[0].grants.take(user_id)
     return seeded[0]
@@ -54,7 +54,7 @@ async def world(seeded: tuple[World, dict[str, int]]) -> World:
 
 @pytest.fixture
 def ids(seeded: tuple[World, dict[str, int]]) -> dict[str, int]:
-    """The things by a letter each."""
+    """Return the things by letter."""
     return seeded[1]
 
 
@@ -63,7 +63,7 @@ def names_of_integrations() -> dict[str, str]:
 
 
 async def expected(world: World, asked: dict[str, Any], grants: Grants = ALL) -> list[str]:
-    """Ids of what matches, in order, found by looking at every entity."""
+    """Return the ids of matching entities in order, computed plainly."""
     called = names_of_integrations()
     word = (asked.get("keyword") or "").lower()
 
@@ -91,7 +91,7 @@ async def expected(world: World, asked: dict[str, Any], grants: Grants = ALL) ->
 
 
 async def searched(user: Any, asked: dict[str, Any]) -> list[str]:
-    """Ids of what a search finds: bare, and page by page."""
+    """Return the ids of a search, as a list and page by page."""
     bare = [row["entity_id"] for row in await user.done("POST", PATH, asked)]
     for size in (1 if len(bare) < 8 else 7, 1000):
         paged: list[str] = []
@@ -158,8 +158,8 @@ ASKED: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("asked", ASKED, ids=str)
-async def test_a_super_admin_finds_what_there_is(world: World, ids: dict[str, int], asked):
-    """Filters, orders, pages and totals, over devices, integrations and custom entities."""
+async def test_a_super_admin_finds_all_entities(world: World, ids: dict[str, int], asked):
+    """Filters, orders, pages and totals match the plain computation."""
     assert await searched(world.admin(), asked) == await expected(world, asked)
 
 
@@ -196,8 +196,8 @@ SOME = [
 
 @pytest.mark.parametrize("asked", SOME, ids=str)
 @pytest.mark.parametrize("given", GRANTS, ids=str)
-async def test_a_user_finds_what_is_granted(world: World, ids: dict[str, int], given, asked):
-    """By device, by integration, one by one, and all of these together."""
+async def test_a_user_finds_granted_entities(world: World, ids: dict[str, int], given, asked):
+    """Grants of devices, integrations and entities combine."""
     held: dict[str, frozenset[Any]] = {}
     for kind, names in given.items():
         found: list[Any] = [_granted_id(ids, kind, name) for name in names]
@@ -216,8 +216,8 @@ def _granted_id(ids: dict[str, int], kind: ResourceType, name: str) -> Any:
     return ids[key] * 8192 + int(number)
 
 
-async def test_certain_ids_can_be_asked_for(world: World, ids: dict[str, int]):
-    """In any spelling, and only what is visible and fits the other filters."""
+async def test_a_search_by_ids(world: World, ids: dict[str, int]):
+    """Only visible entities that match the other filters are returned."""
     wanted: list[Any] = [ids["a"] * 8192 + 1, str(ids["k"] * 8192), ids["x"] * 8192 + 1, "5"]
     for asked in (
         {"entity_ids": wanted},
@@ -231,7 +231,7 @@ async def test_certain_ids_can_be_asked_for(world: World, ids: dict[str, int]):
 
 
 async def test_custom_entities_need_their_function_in_a_search(world: World, ids: dict[str, int]):
-    """Without `entity_custom.view` a search shows none, even when they are granted."""
+    """Without `entity_custom.view` a search shows none, even with a grant."""
     world.grants.give(7, ResourceType.ENTITY, ids["k"] * 8192)
     viewer = world.user(7, Function.ENTITY_DATA_VIEW)
     assert await searched(viewer, {}) == []
@@ -243,7 +243,7 @@ async def test_custom_entities_need_their_function_in_a_search(world: World, ids
 
 
 async def test_a_row_has_all_that_consoles_read(world: World, ids: dict[str, int]):
-    """Ids are texts, times are numbers, attributes are always there."""
+    """Ids are text, times are numbers, and attributes are always present."""
     wanted = {"keyword": "SN-A1.wifi.ssid"}
     (row,) = await world.admin().done("POST", PATH, wanted)
     assert row.pop("entity_created_at") > 1_600_000_000_000
@@ -265,8 +265,8 @@ async def test_a_row_has_all_that_consoles_read(world: World, ids: dict[str, int
     }
 
 
-async def test_what_is_asked_for_is_capped(world: World, ids: dict[str, int], monkeypatch):
-    """A huge page is answered as a smaller one that says so; a list ends there."""
+async def test_results_are_limited(world: World, ids: dict[str, int], monkeypatch):
+    """A large page is reduced to the maximum and says so; a list ends there."""
     monkeypatch.setattr("services.device.entities.search.MAX_ENTITIES", 5)
     admin = world.admin()
     total = len(await expected(world, {}))
@@ -277,8 +277,8 @@ async def test_what_is_asked_for_is_capped(world: World, ids: dict[str, int], mo
     assert len(await admin.done("POST", PATH, {})) == 5
 
 
-async def test_another_tenant_has_its_own(world: World, ids: dict[str, int]):
-    """Nothing of this tenant is found there."""
+async def test_tenants_are_separate(world: World, ids: dict[str, int]):
+    """A search returns nothing of another tenant."""
     rows = await world.admin("other").done("POST", PATH, {})
     assert {int(row["entity_id"]) // 8192 for row in rows} == {ids["x"]}
 
@@ -302,7 +302,7 @@ async def test_another_tenant_has_its_own(world: World, ids: dict[str, int]):
         ({"sorts": [{"property": "key", "direction": "left"}]}, "sorts[0].direction"),
     ],
 )
-async def test_bad_input_is_named(world: World, body, field):
-    """400, and `detail_message` says which field."""
+async def test_an_invalid_field_is_named(world: World, body, field):
+    """The error names the invalid field."""
     content = await world.admin().refused(400, "POST", PATH, body)
     assert content["detail_message"].startswith(field)

@@ -1,4 +1,4 @@
-"""Codecs in the processes that run them."""
+"""Codecs in their processes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -32,14 +32,14 @@ async def workers() -> AsyncIterator[CodecWorkers]:
 
 
 async def test_a_batch_is_decoded(workers: CodecWorkers) -> None:
-    """Each payload has its outcome, in order, with the codec sent once and used again."""
+    """Each payload has its outcome, in order, and the codec is sent once."""
     for _ in range(2):
         outcomes = await workers.run("a", codec(FIRST), frames(b"\x01", b"\x02"))
         assert [one.value for one in outcomes] == [{"first": 1}, {"first": 2}]
 
 
-async def test_a_fault_is_that_of_its_call(workers: CodecWorkers) -> None:
-    """Others of the batch have their values."""
+async def test_a_fault_affects_one_call(workers: CodecWorkers) -> None:
+    """Other calls of the batch have their values."""
     source = "function Decode(port, bytes) { if (bytes[0]) throw Error('odd'); return {} }"
     outcomes = await workers.run("a", codec(source), frames(b"\x00", b"\x01", b"\x00"))
     assert [(one.value, one.fault) for one in outcomes] == [
@@ -49,8 +49,8 @@ async def test_a_fault_is_that_of_its_call(workers: CodecWorkers) -> None:
     ]
 
 
-async def test_a_value_that_cannot_be_passed_on_costs_no_call(workers: CodecWorkers) -> None:
-    """Text that is no Unicode is null, an integer beyond 64 bits a float."""
+async def test_a_value_that_cannot_be_encoded_is_replaced(workers: CodecWorkers) -> None:
+    """Invalid Unicode becomes null, an integer beyond 64 bits a float."""
     source = "function Decode(p, bytes) { return {a: [1, 1e20, '\\ud800'][bytes[0]]} }"
     outcomes = await workers.run("a", codec(source), frames(b"\x00", b"\x01", b"\x02"))
     assert [(one.value, one.fault) for one in outcomes] == [
@@ -60,8 +60,8 @@ async def test_a_value_that_cannot_be_passed_on_costs_no_call(workers: CodecWork
     ]
 
 
-async def test_a_codec_that_loops_costs_another_tenant_nothing(workers: CodecWorkers) -> None:
-    """Its batch ends with faults, while another tenant's goes on."""
+async def test_a_looping_codec_does_not_delay_another_tenant(workers: CodecWorkers) -> None:
+    """The batch of a looping codec fails while another tenant's continues."""
     loop = asyncio.create_task(workers.run("a", codec(LOOP), frames(*[b""] * 50)))
     (other,) = await workers.run("b", codec(FIRST), frames(b"\x07"))
     assert other.value == {"first": 7}
@@ -74,14 +74,14 @@ async def test_a_codec_that_loops_costs_another_tenant_nothing(workers: CodecWor
 
 
 async def test_more_tenants_than_processes_take_turns(workers: CodecWorkers) -> None:
-    """Everybody's calls are answered, and no more processes run than there may be."""
+    """All calls are answered within the maximum number of processes."""
     batches = [workers.run(f"t{one}", codec(FIRST), frames(bytes([one]))) for one in range(6)]
     found = await asyncio.gather(*batches)
     assert [outcomes[0].value for outcomes in found] == [{"first": one} for one in range(6)]
 
 
 async def test_a_killed_worker_is_replaced(workers: CodecWorkers) -> None:
-    """What it had in hand is at fault; the next batch is answered."""
+    """The running batch fails, and the next one is answered."""
     endless = "function Decode() { let s = 'x'; for (;;) s += s.replace(/x/g, 'xx') }"
     (lost,) = await workers.run("a", codec(endless), frames(b""))
     assert lost.fault is not None
@@ -90,7 +90,7 @@ async def test_a_killed_worker_is_replaced(workers: CodecWorkers) -> None:
 
 
 class Ended(CodecWorkers):
-    """Processes that some bytes end."""
+    """Codec processes that certain bytes kill."""
 
     async def run(self, tenant: str, codec: Codec, calls: Sequence[Call]) -> list[Outcome]:
         if any(call.content == b"end" for call in calls):
@@ -99,7 +99,7 @@ class Ended(CodecWorkers):
 
 
 async def test_the_call_that_ends_a_process_is_found() -> None:
-    """The others of its batch have their answers."""
+    """Other calls of the batch have their outcomes."""
     async with Ended() as workers:
         some = frames(*(b"\x03", b"\x04", b"end", b"\x05"))
         outcomes = await workers.run_each("a", codec(FIRST), some)
@@ -114,7 +114,7 @@ STUCK = "function Decode(p, bytes) { [].reverse.call({length: 2 ** 53 - 1}) }"
 async def test_a_call_that_cannot_be_interrupted_ends_its_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Long before a worker that does not answer is given up."""
+    """The process ends long before it counts as silent."""
     monkeypatch.setattr(codec_workers, "ANSWER_SECONDS", 3600.0)
     async with asyncio.timeout(120), CodecWorkers() as found:
         assert await found.run("a", codec(STUCK), frames(b"\x01")) == [LOST]
@@ -122,18 +122,18 @@ async def test_a_call_that_cannot_be_interrupted_ends_its_process(
     assert [one.value for one in outcomes] == [{"first": 1}]
 
 
-async def test_what_ends_process_after_process_is_not_asked_for_ever(
+async def test_calls_that_kill_processes_are_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The rest of the calls is refused unread."""
+    """The remaining calls are rejected after several lost processes."""
     monkeypatch.setattr(codec_workers, "ANSWER_SECONDS", 0.3)
     async with CodecWorkers() as found:
         outcomes = await found.run_each("a", codec(STUCK), frames(*[b"\x01"] * 256))
     assert outcomes == [LOST] * 256
 
 
-async def test_what_calls_before_have_left_in_memory_refuses_none(workers: CodecWorkers) -> None:
-    """Promises that nobody waits for are there until the context is made anew."""
+async def test_memory_of_earlier_calls_causes_no_fault(workers: CodecWorkers) -> None:
+    """Pending promises of earlier calls cause no fault."""
     source = """function Decode() {
       const big = new Array(6e4).fill(0);
       (async () => { await null; return big })();
@@ -144,7 +144,7 @@ async def test_what_calls_before_have_left_in_memory_refuses_none(workers: Codec
 
 
 async def test_scripts_are_read_in_a_process(workers: CodecWorkers) -> None:
-    """Functions of each, or what keeps it from being read."""
+    """The result is the functions of each script, or its fault."""
     first, second = await workers.read("a", [FIRST, "function ("], ["Decode", "Encode"])
     assert (first.value, first.fault) == (["Decode"], None)
     assert second.fault is not None
@@ -152,7 +152,7 @@ async def test_scripts_are_read_in_a_process(workers: CodecWorkers) -> None:
 
 
 async def test_the_console_of_a_codec_is_kept_on_demand(workers: CodecWorkers) -> None:
-    """Its lines come with the outcome of each call."""
+    """The outcome of each call has its console output."""
     source = codec("function Decode(p, bytes) { console.log(bytes[0]); return {} }")
     kept = await workers.run("a", source, frames(b"\x01", b"\x02"), logging=True)
     assert [one.log for one in kept] == [["1"], ["2"]]
@@ -172,7 +172,7 @@ async def test_the_console_of_a_codec_is_kept_on_demand(workers: CodecWorkers) -
 async def test_scripts_change_built_in_objects_in_every_call(
     workers: CodecWorkers, source: str
 ) -> None:
-    """Each call of a batch sees its own changes alone."""
+    """Each call sees only its own changes."""
     call = "([].one || Array.one)()"
     script = f"{source} function Decode(p, bytes) {{ return {{a: {call}, n: typeof Array.n}} }}"
     outcomes = await workers.run("a", codec(script), frames(*[b"\x01"] * 3))
@@ -180,7 +180,7 @@ async def test_scripts_change_built_in_objects_in_every_call(
 
 
 async def test_more_tenants_than_processes_get_their_answers() -> None:
-    """Also when each asks again while others wait for room."""
+    """Calls are answered even when all tenants repeat them immediately."""
     async with CodecWorkers(most=1) as few:
 
         async def ask(tenant: str) -> list[object]:
@@ -191,8 +191,8 @@ async def test_more_tenants_than_processes_get_their_answers() -> None:
     assert found == [[{"first": 1}] * 3] * 5
 
 
-async def test_an_answer_that_nobody_waits_for_is_not_the_next_one(workers: CodecWorkers) -> None:
-    """Who goes away in the middle takes the process along."""
+async def test_a_cancelled_call_does_not_answer_the_next(workers: CodecWorkers) -> None:
+    """A cancelled call kills its process."""
     await workers.run("a", codec(FIRST), frames(b"\x01"))
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):  # a call that loops is ended after 0.1 s

@@ -1,4 +1,4 @@
-"""Tags of entities: made, put on entities, deleted."""
+"""Tags of entities."""
 
 from typing import Any
 
@@ -14,13 +14,13 @@ from tests.integration.device.values.world import LAMP, World
 
 
 async def add_tag(world: World, name: str, tenant: str = "default", **more: str) -> str:
-    """Make a tag; its id."""
+    """Create a tag and return its id."""
     body = {"name": name, "color": "#6b7785", "description": ""} | more
     return str((await world.admin(tenant).done("POST", "/entity/tags", body))["id"])
 
 
 async def add_lamp(world: World, sn: str) -> dict[str, str]:
-    """A device of the lamps' product; its entities by path."""
+    """Add a device and return its entities by path."""
     await world.put_product("TLAMP", LAMP)
     device = await world.add_direct(sn, "TLAMP")
     ids = await world.ids(device)
@@ -28,14 +28,14 @@ async def add_lamp(world: World, sn: str) -> dict[str, str]:
 
 
 async def put(user: User, operation: str, entities: list[str], **tags: list[str]) -> None:
-    """Map tags."""
+    """Change the tags of entities."""
     body = {"operation": operation, "entity_ids": entities}
     body |= {f"{name}_tag_ids": ids for name, ids in tags.items()}
     await user.done("POST", "/entity/tags/mapping", body)
 
 
 async def carried(world: World, *entities: str) -> list[list[str]]:
-    """The names of the tags of entities, as a search shows them."""
+    """Return the names of the tags of entities, as a search shows them."""
     body = {"entity_ids": list(entities), "page_size": 100, "page_number": 1}
     page = await world.admin().done("POST", "/entity/search", body)
     rows = {row["entity_id"]: row.get("entity_tags", []) for row in page["content"]}
@@ -43,12 +43,12 @@ async def carried(world: World, *entities: str) -> list[list[str]]:
 
 
 async def tags(user: User, **asked: Any) -> list[dict[str, Any]]:
-    """The tags that a search finds."""
+    """Return the tags of a search."""
     return list((await user.done("POST", "/entity/tags/search", asked))["content"])
 
 
-async def test_a_tag_is_made_changed_and_listed(world: World):
-    """By parts of name and description; times are numbers; another tenant has its own."""
+async def test_a_tag_is_created_changed_and_listed(world: World):
+    """Tags are found by part of name and description; tenants are separate."""
     number = (await world.admin().done("GET", "/entity/tags/number"))["number"]
     first = await add_tag(world, "T1-a", description="of the roof")
     second = await add_tag(world, "T1-b")
@@ -76,16 +76,16 @@ async def test_a_tag_is_made_changed_and_listed(world: World):
     await world.admin().refused(400, "POST", "/entity/tags", body, **refusal)
 
 
-async def test_tags_have_a_bound(world: World, monkeypatch: pytest.MonkeyPatch):
-    """One more than a tenant may have is refused."""
+async def test_tags_are_limited(world: World, monkeypatch: pytest.MonkeyPatch):
+    """A tag beyond the limit of the tenant is rejected."""
     monkeypatch.setattr(store, "MOST_TAGS", 0)
     body = {"name": "T", "color": "#ffffff"}
     code = "number_of_entity_tags_exceeded"
     await world.admin("third").refused(400, "POST", "/entity/tags", body, code=code)
 
 
-async def test_tags_are_put_on_entities(world: World):
-    """ADD adds, OVERWRITE sets, REMOVE takes away, REPLACE is for those that have one."""
+async def test_tags_of_entities_are_changed(world: World):
+    """ADD, OVERWRITE, REMOVE and REPLACE change the tags of entities."""
     a, b, c = [await add_tag(world, f"T2-{name}") for name in "abc"]
     ids = await add_lamp(world, "T2")
     on, level = ids["on"], ids["level"]
@@ -111,14 +111,14 @@ async def test_tags_are_put_on_entities(world: World):
         ("REPLACE", "added_tag_ids"),
     ],
 )
-async def test_an_operation_says_what_it_lacks(world: World, operation: str, missing: str):
-    """400 by the field."""
+async def test_an_operation_names_its_missing_field(world: World, operation: str, missing: str):
+    """The error names the missing field."""
     body = {"operation": operation, "entity_ids": ["1"], "added_tag_ids": []}
     await world.admin().refused(400, "POST", "/entity/tags/mapping", body, field=missing)
 
 
-async def test_an_entity_has_ten_tags_at_most(world: World):
-    """One more is refused, and no other entity has got it either."""
+async def test_an_entity_has_at_most_ten_tags(world: World):
+    """One entity beyond the limit rejects the request."""
     made = [await add_tag(world, f"T3-{at}") for at in range(11)]
     ids = await add_lamp(world, "T3")
     on, level = ids["on"], ids["level"]
@@ -129,8 +129,8 @@ async def test_an_entity_has_ten_tags_at_most(world: World):
     assert await carried(world, level) == [[]]
 
 
-async def test_a_tag_that_is_gone_is_on_nothing(world: World):
-    """Neither shown nor to be put on anything, whoever's it was."""
+async def test_a_deleted_tag_is_removed_from_entities(world: World):
+    """A deleted tag is neither shown nor accepted."""
     gone, kept = await add_tag(world, "T4-a"), await add_tag(world, "T4-b")
     theirs = await add_tag(world, "T4", "other")
     on = (await add_lamp(world, "T4"))["on"]
@@ -146,8 +146,8 @@ async def test_a_tag_that_is_gone_is_on_nothing(world: World):
 
 
 @pytest.mark.parametrize("operation", ["ADD", "OVERWRITE", "REMOVE", "REPLACE"])
-async def test_who_maps_sees_the_entity(world: World, operation: str):
-    """Of the named entities those that the caller does not see stay as they are, for all four."""
+async def test_hidden_entities_keep_their_tags(world: World, operation: str):
+    """Hidden entities are unchanged by all four operations."""
     old, new = await add_tag(world, f"T5-{operation} o"), await add_tag(world, f"T5-{operation} n")
     seen = (await add_lamp(world, f"T5-{operation}"))["on"]
     hidden = (await add_lamp(world, f"T5-{operation}-x"))["on"]
@@ -163,8 +163,8 @@ async def test_who_maps_sees_the_entity(world: World, operation: str):
     await user.refused(404, "POST", "/entity/tags/mapping", body)
 
 
-async def test_tags_go_with_their_entities(world: World):
-    """With a custom entity at once, with a thing when its remains are swept."""
+async def test_tags_are_removed_with_their_entities(world: World):
+    """Tags are removed with custom entities and deleted things."""
     tag = await add_tag(world, "T6")
     custom = {"identifier": "T6", "name": "T6", "type": "PROPERTY", "value_type": "LONG"}
     made = await world.admin().done("POST", "/entity", custom | {"access_mod": "RW"})
@@ -189,7 +189,7 @@ async def test_tags_go_with_their_entities(world: World):
     ],
 )
 async def test_operations_need_their_function(world: World, method, path, body, needed):
-    """It lets a user in, all others do not."""
+    """Only the function of an operation admits a user."""
     for function in Function:
         answer = await world.user(7, function).ask(method, path, body)
         assert (answer.status_code != 403) == (function in needed), (function, answer.text)
