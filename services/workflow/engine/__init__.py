@@ -1,1 +1,1 @@
-"""Runs plans."""
+"""The engine, which runs plans of flows."""

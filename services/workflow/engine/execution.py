@@ -1,8 +1,8 @@
-"""One run of a plan, from its entry to the end of every path.
+"""Executes one run of a plan, from its entry to the end of every path.
 
-Branches run in parallel; a node that several edges lead to (a join) waits until each of them
-was followed or has become impossible, and runs once. A node that fails ends its path and makes
-the run an error; the other paths go on.
+Branches run concurrently. A node with several incoming edges (a join) waits until each edge is
+followed or closed, and runs once. A failed node ends its path and makes the run an error; other
+paths continue.
 """
 
 import asyncio
@@ -28,14 +28,14 @@ from services.workflow.runs.model import Run
 log = logging.getLogger(__name__)
 
 Seal = Callable[[Run], Awaitable[None]]
-"""Records that the run does, from now on, what must not be done twice."""
+"""Records that the run starts an unrepeatable step."""
 Turn = Callable[[], AbstractAsyncContextManager[None]]
-"""Waits for the turn of a node that talks to other systems, and holds its place."""
+"""Waits for the slot of a request to another system, and holds it."""
 SPENT = "the run took longer than {:g} s"
 
 
 class _Arrival(msgspec.Struct, frozen=True):
-    """An output on its way along an edge."""
+    """An output that has arrived along an edge."""
 
     place: int
     output: Any
@@ -44,30 +44,30 @@ class _Arrival(msgspec.Struct, frozen=True):
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """A node with what it is given."""
+    """A node with its input."""
 
     node: PlanNode
     body: Any
     text: str | None
-    """`body` as the trace shows it."""
+    """`body` as text of the trace."""
     parent: str
-    """The node before, of several the last one in the design."""
+    """The node before; of several, the last one in the design."""
 
 
 class Edges:
-    """Counts edges down; a node is ready when all that lead to it are dealt with."""
+    """Counts open edges. A node is ready when all its incoming edges are closed."""
 
-    def __init__(self, plan: Plan, text_of: Callable[[Any], str | None]) -> None:
-        """`text_of` shows what a join is given."""
+    def __init__(self, plan: Plan, render: Callable[[Any], str | None]) -> None:
+        """Use `text_of` to render inputs of joins for the trace."""
         self._nodes = plan.nodes
-        self._text_of = text_of
+        self._render = render
         self._open: dict[str, int] = {}
         self._arrived: dict[str, list[_Arrival]] = {}
 
     def follow(
         self, source: PlanNode, followers: Sequence[Follower], output: Any, text: str | None
     ) -> list[Ready]:
-        """Go along edges with an output; give the nodes that are ready now."""
+        """Follow edges with an output; return the nodes that become ready."""
         ready: list[Ready] = []
         for edge in followers:
             arrival = _Arrival(edge.place, output, text, source.id)
@@ -75,8 +75,8 @@ class Edges:
             ready += self._close(edge.target)
         return ready
 
-    def bar(self, followers: Sequence[Follower]) -> list[Ready]:
-        """Close edges that are not followed, and all that only they lead to."""
+    def close(self, followers: Sequence[Follower]) -> list[Ready]:
+        """Close edges that are not followed, and all further edges behind them."""
         ready: list[Ready] = []
         waiting = list(followers)
         while waiting:
@@ -87,7 +87,7 @@ class Edges:
         return ready
 
     def _close(self, target: str) -> list[Ready]:
-        """Count down an edge of `target`; it is ready when none is open and one has arrived."""
+        """Close an edge of `target`; it is ready after the last one if any arrived."""
         node = self._nodes[target]
         left = self._open[target] = self._open.get(target, node.incoming) - 1
         arrived = self._arrived.get(target)
@@ -96,43 +96,43 @@ class Edges:
         if len(arrived) == 1:
             only = arrived[0]
             return [Ready(node, only.output, only.text, only.source)]
-        arrived.sort(key=lambda one: one.place)
+        arrived.sort(key=lambda arrival: arrival.place)
         last = arrived[-1]
-        body = joined([one.output for one in arrived])
-        return [Ready(node, body, self._text_of(body), last.source)]
+        body = merge_outputs([arrival.output for arrival in arrived])
+        return [Ready(node, body, self._render(body), last.source)]
 
 
-def joined(outputs: Sequence[Any]) -> Any:
-    """What a join is given: maps in one, where later edges win; else the last output."""
-    maps = [one for one in outputs if isinstance(one, dict)]
+def merge_outputs(outputs: Sequence[Any]) -> Any:
+    """Merge outputs for a join: maps, where later edges win; else the last output."""
+    maps = [output for output in outputs if isinstance(output, dict)]
     if len(maps) < len(outputs):
         return outputs[-1]
-    return {key: value for one in maps for key, value in one.items()}
+    return {key: value for output in maps for key, value in output.items()}
 
 
-def split(
+def split_edges(
     followers: tuple[Follower, ...], handle: str | None
 ) -> tuple[tuple[Follower, ...], tuple[Follower, ...]]:
-    """The edges of the branch that was chosen, and the others."""
+    """Return the edges of the chosen branch, and the others."""
     chosen = tuple(edge for edge in followers if edge.handle == handle and handle is not None)
     return chosen, tuple(edge for edge in followers if edge not in chosen)
 
 
-class _Done(msgspec.Struct, frozen=True):
-    """What came of a node."""
+class _Result(msgspec.Struct, frozen=True):
+    """The result of a node."""
 
     output: Any
     text: str | None
-    """`output` as the trace shows it."""
+    """`output` as text of the trace."""
     followers: tuple[Follower, ...]
     """Edges to follow."""
     barred: tuple[Follower, ...]
-    """Edges of the branches that were not taken."""
+    """Edges of branches that were not chosen."""
 
 
 @dataclass(kw_only=True, eq=False)
 class Execution:
-    """Runs a plan for a run, whose traces, status and output it fills in."""
+    """Executes a plan for a run, and stores traces, status and output in it."""
 
     plan: Plan
     run: Run
@@ -142,9 +142,9 @@ class Execution:
     dry_run: bool = False
 
     def __post_init__(self) -> None:
-        """Begin with nothing done."""
+        """Prepare an execution without finished nodes."""
         self._trace = Trace(self.run)
-        self._edges = Edges(self.plan, self._trace.text_of)
+        self._edges = Edges(self.plan, self._trace.render)
         self._outputs: dict[str, Any] = {}
         self._supposed: set[str] = set()
         self._notes: dict[str, list[str]] = {}
@@ -153,12 +153,12 @@ class Execution:
         self._sealed = False
         self._answered = False
 
-    async def go(self, outputs: Mapping[str, Any] | None = None) -> None:
-        """Run to the end, as if nodes had put out `outputs`; raises nothing but a cancellation."""
+    async def execute(self, outputs: Mapping[str, Any] | None = None) -> None:
+        """Execute the plan with given `outputs` of nodes; raise only if cancelled."""
         run, entry, begun = self.run, self.plan.entry, time.monotonic()
         self._deadline = self._clock() + self.limits.run_seconds
         self._outputs = {**(outputs or {}), entry.id: run.entered}
-        run.output, text = run.entered, self._trace.text_of(run.entered)
+        run.output, text = run.entered, self._trace.render(run.entered)
         self._trace.add(entry, run.started_at, 0, output=text)
         following = self._edges.follow(entry, entry.followers, run.entered, text)
         await self._follow(following)
@@ -167,33 +167,33 @@ class Execution:
         run.time_cost = _since(begun)
 
     async def _follow(self, following: list[Ready]) -> None:
-        """Run nodes and what follows, one after the other; branches in tasks of their own."""
+        """Run nodes one after the other, and branches in separate tasks."""
         while len(following) == 1:
             following = await self._node(following[0])
         if following:
             async with asyncio.TaskGroup() as branches:
-                for one in following:
-                    branches.create_task(self._follow([one]))
+                for ready in following:
+                    branches.create_task(self._follow([ready]))
 
     async def _node(self, ready: Ready) -> list[Ready]:
-        """Run one node, and give those that are ready then."""
+        """Run one node, record its trace, and return the nodes that become ready."""
         node, started, begun = ready.node, now_ms(), time.monotonic()
-        done: _Done | None = None
+        done: _Result | None = None
         error: str | None = None
         try:
             with trace_step(f"node {node.type.name}", attributes={"thingway.node": node.id}):
-                done = await self._work(ready)
-        except NotKnown:  # nothing can be said of it, nor of what follows
-            return self._edges.bar(node.followers)
+                done = await self._run_step(ready)
+        except NotKnown:  # the node and its followers cannot be validated
+            return self._edges.close(node.followers)
         except (NodeFailed, ThingwayError) as failure:
             error = str(failure) or type(failure).__name__
         except RecursionError:
-            error = "a value has too many lists and maps inside one another"
+            error = "a value is nested too deep"
         except TimeoutError:
-            error = self._late(time.monotonic() - begun)
+            error = self._describe_timeout(time.monotonic() - begun)
         except Exception as failure:
-            log.exception("flow %s: node %s broke", self.run.flow_id, node.id)
-            error = f"the node broke: {type(failure).__name__}"
+            log.exception("flow %s: node %s raised an error", self.run.flow_id, node.id)
+            error = f"internal error of the node: {type(failure).__name__}"
         self._trace.add(
             node,
             started,
@@ -205,32 +205,32 @@ class Execution:
             note="; ".join(self._notes.pop(node.id, ())) or None,
         )
         if done is None:
-            return self._edges.bar(node.followers)
+            return self._edges.close(node.followers)
         self._outputs[node.id] = done.output
-        self._answer(node, done.output)
+        self._set_output(node, done.output)
         following = self._edges.follow(node, done.followers, done.output, done.text)
-        return [*following, *self._edges.bar(done.barred)]
+        return [*following, *self._edges.close(done.barred)]
 
-    async def _work(self, ready: Ready) -> _Done:
-        """Do the work of a node, and see that the log can show what came of it."""
+    async def _run_step(self, ready: Ready) -> _Result:
+        """Run a node, and render its output for the trace."""
         outcome, followers = await self._step(ready.node, ready.body), ready.node.followers
         barred: tuple[Follower, ...] = ()
         if isinstance(outcome, Sample):
             self._supposed.add(ready.node.id)
             outcome = outcome.output
         if isinstance(outcome, BranchChoice):
-            followers, barred = split(followers, outcome.handle)
+            followers, barred = split_edges(followers, outcome.handle)
             outcome = outcome.output
-        text = ready.text if outcome is ready.body else self._trace.text_of(outcome)
-        return _Done(outcome, text, followers, barred)
+        text = ready.text if outcome is ready.body else self._trace.render(outcome)
+        return _Result(outcome, text, followers, barred)
 
     async def _step(self, node: PlanNode, body: Any) -> Any:
         run, now = self.run, self._clock()
         if now >= self._deadline:
             raise NodeFailed(SPENT.format(self.limits.run_seconds))
-        trace_step = node.type
-        assert isinstance(trace_step, Step)  # noqa: S101 - a checked plan has entries nowhere else
-        if not (trace_step.repeatable or self._sealed or self.dry_run):
+        step = node.type
+        assert isinstance(step, Step)  # noqa: S101 - a plan has only one entry
+        if not (step.repeatable or self._sealed or self.dry_run):
             await self.seal(run)
             self._sealed = True
         context = NodeContext(
@@ -247,20 +247,20 @@ class Execution:
             notes=self._notes.setdefault(node.id, []),
         )
         if node.instant:
-            return await trace_step.run(context, node.parameters, body)
-        turn = self.turn if trace_step.group is Group.EXTERNAL else nullcontext
+            return await step.run(context, node.parameters, body)
+        turn = self.turn if step.group is Group.EXTERNAL else nullcontext
         async with asyncio.timeout_at(context.deadline), turn():
-            return await trace_step.run(context, node.parameters, body)
+            return await step.run(context, node.parameters, body)
 
-    def _late(self, seconds: float) -> str:
+    def _describe_timeout(self, seconds: float) -> str:
         if self._clock() >= self._deadline:
             return SPENT.format(self.limits.run_seconds)
         if seconds >= self.limits.node_seconds:
             return f"the node took longer than {self.limits.node_seconds:g} s"
-        return "what the node asked did not answer in time"
+        return "another service did not respond to the node in time"
 
-    def _answer(self, node: PlanNode, output: Any) -> None:
-        """Keep the output of the last node, or that of the last one that is there to answer."""
+    def _set_output(self, node: PlanNode, output: Any) -> None:
+        """Store the output of the last node; outputs of response nodes have priority."""
         answers = isinstance(node.type, Step) and node.type.answers
         if answers or not self._answered:
             self.run.output = output
@@ -268,5 +268,5 @@ class Execution:
 
 
 def _since(begun: float) -> int:
-    """Milliseconds."""
+    """Return the elapsed milliseconds."""
     return round((time.monotonic() - begun) * 1000)

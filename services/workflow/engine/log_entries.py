@@ -1,8 +1,4 @@
-"""Entries of the engine itself in the logs of flows.
-
-A flow that only fails was disabled (`CircuitBreaker`); runs were given up since too many waited
-(`RefusedRuns`).
-"""
+"""Log entries by the engine itself, about disabled flows and rejected runs."""
 
 import logging
 from collections import OrderedDict
@@ -18,22 +14,22 @@ from services.workflow.runs.model import Cause, CauseKind, Deployed, Run
 log = logging.getLogger(__name__)
 
 LONGEST = 1_000
-"""Characters of why a flow was disabled that stand with it; its log has them all."""
+"""Maximum characters of the reason in a disabled flow; its log has all of them."""
 KEPT = 10_000
-"""Flows whose failures, or refused runs, are counted."""
+"""Maximum flows whose failures or rejected runs are counted."""
 REFUSED_PERIOD = 60.0
-"""Seconds for which a flow has one entry, however many runs it has lost."""
+"""Seconds between two entries about rejected runs of a flow."""
 
 
 class RunLogWriter:
-    """Writes them."""
+    """Writes failed runs that never started to the logs of flows."""
 
     def __init__(self, log: ReplicaLog, ids: IdAllocator) -> None:
         self._log = log
         self._ids = ids
 
     async def write(self, kind: CauseKind, flow: Deployed | Run, reason: str) -> None:
-        """Log a run of a flow that failed for a reason and never was."""
+        """Log a failed run of a flow that never started, with a reason."""
         run_id = await self._ids.take()
         entry = Run(
             id=run_id,
@@ -50,10 +46,10 @@ class RunLogWriter:
 
 
 class CircuitBreaker:
-    """Counts failures, one after the other, of the flows that run in this process.
+    """Disables flows after consecutive failures in this process.
 
-    The counts are in memory: each replica sees its share of a flow's runs, and a flow that
-    only fails does so in every replica.
+    The counts are in memory. Each replica sees a share of a flow's runs, and a flow that always
+    fails does so in every replica.
     """
 
     def __init__(self, flows: FlowService, writer: RunLogWriter, most: int) -> None:
@@ -63,7 +59,7 @@ class CircuitBreaker:
         self._failures: LruCache[tuple[int, int], int] = LruCache(KEPT)
 
     async def note(self, run: Run) -> None:
-        """Count a failure, or forget those before a success."""
+        """Count a failure, or reset the count after a success."""
         key = (run.flow_id, run.version)
         if run.status == "SUCCESS":
             self._failures.pop(key)
@@ -75,7 +71,7 @@ class CircuitBreaker:
             await self._disable(run, count)
 
     async def _disable(self, run: Run, count: int) -> None:
-        why = f"it failed {count} times in a row, at last: {run.error}"
+        why = f"it failed {count} times in a row; latest error: {run.error}"
         if not await self._flows.disable_failing(
             run.tenant, run.flow_id, run.version, why[:LONGEST]
         ):
@@ -86,14 +82,14 @@ class CircuitBreaker:
 
 
 class RefusedRuns:
-    """Counts runs that were given up since too many waited."""
+    """Counts runs that were rejected because too many runs waited."""
 
     def __init__(self, writer: RunLogWriter) -> None:
         self._writer = writer
         self._flows: OrderedDict[int, tuple[Deployed, int]] = OrderedDict()
 
     def note(self, flow: Deployed, limit: str) -> None:
-        """A run of a flow was given up because of a limit (`waitingRuns`)."""
+        """Count a run that was rejected because of a limit such as `waitingRuns`."""
         count_limited(limit, flow.tenant)
         _, number = self._flows.pop(flow.flow_id, (flow, 0))
         self._flows[flow.flow_id] = flow, number + 1
@@ -101,8 +97,8 @@ class RefusedRuns:
             self._flows.popitem(last=False)
 
     async def write(self) -> None:
-        """Say in the log of each flow how many of its runs were given up."""
+        """Write the number of rejected runs to the log of each flow."""
         flows, self._flows = self._flows, OrderedDict()
         for flow, number in flows.values():
-            reason = f"{number} runs were refused: too many wait"
+            reason = f"{number} runs were rejected because too many wait"
             await self._writer.write("LIMIT", flow, reason)

@@ -1,4 +1,4 @@
-"""Plans of the versions that run, compiled once in a process."""
+"""Plans of deployed versions, compiled once per process."""
 
 import sys
 from collections import Counter, OrderedDict
@@ -12,24 +12,24 @@ from services.workflow.nodes.base import Registry
 from services.workflow.vault import Vault
 
 KEPT = 2_000
-"""Most plans in memory; beyond, those of the tenant go that has most, the oldest first."""
+"""Maximum cached plans. Beyond it, the largest tenant loses its oldest plans."""
 CHARACTERS = 32 * 1024**2
-"""The same of their designs."""
+"""Maximum characters of the designs of cached plans."""
 AT_ONCE = 4
-"""Plans that are read and compiled."""
+"""Maximum plans compiled concurrently."""
 
 
 class _Known(NamedTuple):
-    """A plan in memory."""
+    """A cached plan."""
 
     plan: Plan
     tenant: str
     size: int
-    """Characters of its design."""
+    """Characters of the design."""
 
 
 class Plans:
-    """Finds plans by flow and version; a version never changes."""
+    """A cache of plans by flow and version; a version never changes."""
 
     def __init__(self, flows: FlowStore, vault: Vault, registry: Registry) -> None:
         self._flows = flows
@@ -41,10 +41,10 @@ class Plans:
         self._reading = FairScheduler(
             "flow plans", AT_ONCE, items=sys.maxsize, caps=lambda _: Caps(AT_ONCE, sub=1)
         )
-        """Hundreds of runs of a flow need its plan at once; they are bounded by `RunQueue`."""
+        """Without a limit, because many runs of a flow need its plan and `RunQueue` limits them."""
 
     async def find(self, tenant: str, flow_id: int, version: int) -> Plan:
-        """The plan; raise `NotFound`, or `DesignInvalid` for what can no longer run."""
+        """Return the plan; raise `NotFound`, or `DesignInvalid` if it cannot run any more."""
         key = (flow_id, version)
         if key not in self._known:
             async with self._reading.slot(tenant, sub=flow_id):
@@ -60,12 +60,12 @@ class Plans:
         text = await self._vault.reveal(tenant, design)
         return _Known(compile_design(text, self._registry), tenant, len(text))
 
-    def _keep(self, key: tuple[int, int], new: _Known) -> None:
+    def _keep(self, new_key: tuple[int, int], new: _Known) -> None:
         while len(self._known) >= KEPT or self._sizes.total() + new.size > CHARACTERS:
             most = max(self._sizes, key=self._sizes.__getitem__)
-            oldest = next(one for one, known in self._known.items() if known.tenant == most)
+            oldest = next(key for key, known in self._known.items() if known.tenant == most)
             self._sizes[most] -= self._known.pop(oldest).size
             if not self._sizes[most]:
                 del self._sizes[most]
-        self._known[key] = new
+        self._known[new_key] = new
         self._sizes[new.tenant] += new.size

@@ -1,4 +1,4 @@
-"""The queue of runs: who may wait in it, and whose turn it is."""
+"""The queue of runs: limits of waiting runs, and their order."""
 
 import sys
 from collections import Counter
@@ -17,94 +17,94 @@ from libs.common.scheduling import Caps, FairScheduler
 from services.workflow.runs.model import Owner
 
 QUICK = 16
-"""Times as many quick runs may go on: they wait for stores alone, which take many at once."""
+"""Factor of concurrent quick runs, which wait only for stores."""
 PLACE = 8192
-"""Bytes of what a run begins with that one place in the queue is for."""
+"""Bytes of a run's input per place in the queue."""
 RETRY_AFTER = 1.0
 """Seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """The bounds of one process; those of tenants are `contracts.limits.Limits`."""
+    """Limits of one process; those of tenants are `contracts.limits.Limits`."""
 
     running: int = 256
-    """Runs at a time; more wait."""
+    """Maximum concurrent runs; further ones wait."""
     waiting: int = 20_000
-    """Runs that wait; more are refused."""
+    """Maximum waiting runs; further ones are rejected."""
     run_seconds: float = 300.0
-    """How long a run may take."""
+    """Maximum seconds of a run."""
     node_seconds: float = 60.0
-    """How long a node may take."""
+    """Maximum seconds of a node."""
 
 
 class NoRoom(TooManyRequests):
-    """429: so many runs of a flow or tenant wait that no other can; `limit` says which."""
+    """429: too many runs of a flow or tenant wait. `limit` is the reached limit."""
 
     def __init__(self, limit: str) -> None:
-        super().__init__(f"too many runs wait ({limit}); come back later", retry_after=RETRY_AFTER)
+        super().__init__(f"too many runs wait ({limit}); try again later", retry_after=RETRY_AFTER)
         self.limit = limit
 
 
 class Place(NamedTuple):
-    """What a run takes in the queue."""
+    """The places of a run in the queue."""
 
     owner: Owner
     number: int = 1
-    """More than one when it begins with much."""
+    """More than one for a large input."""
 
 
-def place_of(owner: Owner, size: int) -> Place:
-    """The place of a run that begins with `size` bytes."""
+def build_place(owner: Owner, size: int) -> Place:
+    """Return the places of a run with an input of `size` bytes."""
     return Place(owner, 1 + size // PLACE)
 
 
 class RunQueue:
-    """Lets runs wait, and gives them their turn."""
+    """Limits waiting runs, and executes them fairly by tenant."""
 
     def __init__(self, limits: Limits, of: Callable[[str], TenantLimits]) -> None:
-        """`of` gives the limits of a tenant."""
+        """Use `of` to get the limits of a tenant."""
         self._of = of
         self._free = limits.waiting
         self._waiting: Counter[str | Owner] = Counter()
-        """Places of each tenant, and of each flow."""
+        """Places by tenant and by flow."""
         self._slots = self._scheduler("flow runs", limits)
         self._quick = self._scheduler("quick flow runs", limits, QUICK)
         self._requests = self._scheduler("requests of flows", limits)
         metrics.get_meter("thingway").create_observable_gauge(
             "thingway_flow_runs_waiting",
-            [self._observed],
-            description="Runs of flows that wait for their turn, by tenant",
+            [self._observe],
+            description="Waiting runs of flows, by tenant",
         )
 
-    def lacks(self, place: Place) -> str:
-        """The limit that keeps a run from waiting, as `Limits` has it on the wire; else nothing."""
+    def find_reached_limit(self, place: Place) -> str:
+        """Return the name of the reached limit, as in `Limits` on the wire, or ""."""
         (tenant, _), number = place
         if self._waiting[place.owner] + number > self._of(tenant).each_waiting_runs:
             return "eachWaitingRuns"
         return "" if number <= self._room(tenant) else "waitingRuns"
 
     def fits(self, tenant: str, number: int) -> bool:
-        """Whether a tenant has so many places left, or has all that it may have."""
+        """Return whether a tenant has enough places left, or has no waiting runs."""
         return number <= self._room(tenant) or not self._waiting[tenant]
 
     def _room(self, tenant: str) -> int:
-        """Return how many places a tenant may still take: it leaves as many free as it has."""
+        """Return the places left for a tenant, which leaves as many free as it has."""
         return min(self._of(tenant).waiting_runs, self._free) - self._waiting[tenant]
 
     def enter(self, place: Place) -> None:
-        """Let a run wait; raise `NoRoom` when it cannot even do that."""
-        limit = self.lacks(place)
+        """Add a waiting run; raise `NoRoom` if a limit is reached."""
+        limit = self.find_reached_limit(place)
         if limit:
             raise NoRoom(limit)
         self.put(place)
 
     def put(self, place: Place) -> None:
-        """Let a run wait that has to be carried out in any case."""
+        """Add a waiting run that must be executed in any case."""
         self._add(place.owner, place.number)
 
     def leave(self, place: Place) -> None:
-        """A run does not wait any more."""
+        """Remove a run that does not wait any more."""
         self._add(place.owner, -place.number)
 
     def _add(self, owner: Owner, number: int) -> None:
@@ -118,9 +118,9 @@ class RunQueue:
     async def run(
         self, place: Place, job: Callable[[], Awaitable[object]], *, quick: bool = False
     ) -> None:
-        """Wait for the turn of a run, and then carry out `job`.
+        """Wait for the turn of a run, and then execute `job`.
 
-        The run waits again afterwards, to be recorded. A `quick` run waits for nobody but stores.
+        The run waits again afterwards, to be recorded. A `quick` run waits only for stores.
         """
         tenant, flow_id = place.owner
         slots = self._quick if quick else self._slots
@@ -133,14 +133,14 @@ class RunQueue:
             slots.release(tenant, began, sub=flow_id)
 
     def request(self, owner: Owner) -> AbstractAsyncContextManager[None]:
-        """Wait for the turn of a request to another system: a run may have many at once.
+        """Wait for the slot of a request to another system.
 
-        A tenant has as many at a time as runs.
+        A run may have many requests at once, and a tenant as many as runs.
         """
         return self._requests.slot(owner.tenant, sub=owner.flow_id)
 
     def use(self, tenant: str) -> dict[str, int]:
-        """How much a tenant uses of its limits in this process, by their names."""
+        """Return the tenant's usage of its limits in this process, by name."""
         running = self._slots.held(tenant) + self._quick.held(tenant)
         return {"runs": running, "waitingRuns": self._waiting[tenant]}
 
@@ -152,7 +152,7 @@ class RunQueue:
         limits = self._of(tenant)
         return Caps(times * limits.runs, times * limits.each_runs)
 
-    def _observed(self, _: CallbackOptions) -> Iterable[Observation]:
+    def _observe(self, _: CallbackOptions) -> Iterable[Observation]:
         return [
             Observation(number, {"tenant": key})
             for key, number in self._waiting.items()

@@ -1,12 +1,12 @@
-"""Runs that nobody carries out, though they are recorded.
+"""Recovery of recorded runs that no replica executes.
 
-`Recovery` takes those whose replica died: it begins them anew when that does no harm, else records
-them as interrupted. `PendingRunRecovery` takes those of this replica that it never began: when the
-store fails while it takes runs, whoever wanted them cannot know which of them it has taken. Their
-cause makes no other run, and their replica lives, so they are no orphans: each replica looks for
-its own.
+`Recovery` takes over runs of stopped replicas. It restarts them if that is harmless, else records
+them as interrupted. `PendingRunRecovery` starts recorded runs of this replica that it never
+started: if the store fails while it records runs, the caller does not know which of them were
+recorded. Their cause starts no other run and their replica is alive, so each replica looks for its
+own.
 
-`replicas`: `{_id: replica, until}`. Each replica renews its sign of life; time is the database's.
+`replicas`: `{_id: replica, until}`. Each replica renews its entry; time is that of the database.
 """
 
 import logging
@@ -21,26 +21,26 @@ from services.workflow.runs.model import Run
 from services.workflow.runs.store import RunStore
 
 LIFE = 15.0
-"""Seconds without a sign after which a replica counts as dead."""
+"""Seconds after which a replica that does not renew its entry counts as stopped."""
 log = logging.getLogger(__name__)
 
 RECOVERY_PERIOD, PENDING_PERIOD = 2.0, 10.0
-"""Seconds between looks."""
-CHUNK = 200
+"""Seconds between two recoveries of each kind."""
+BATCH = 200
 MOST_TRIES = 3
-"""Times that a run begins: one that kills its replica shall not kill them all."""
-INTERRUPTED = "interrupted: the service ended while the flow ran"
+"""Maximum attempts, so that a run that crashes its replica does not crash all replicas."""
+INTERRUPTED = "interrupted: the service stopped during the run"
 
 
 class Replicas:
-    """The replicas of the service, this one among them."""
+    """The replicas of the service."""
 
     def __init__(self, database: Database, replica: str) -> None:
         self._replicas = database["replicas"]
         self.own = replica
 
     async def sign(self) -> None:
-        """Show that this one lives."""
+        """Renew the entry of this replica."""
         until = {
             "$dateAdd": {"startDate": "$$NOW", "unit": "millisecond", "amount": int(LIFE * 1000)}
         }
@@ -49,15 +49,17 @@ class Replicas:
         )
 
     async def renew(self) -> None:
-        """Show it for ever."""
-        await repeat(self.sign, LIFE / 5, f"replica {self.own} could not show that it lives")
+        """Renew the entry of this replica until cancelled."""
+        await repeat(
+            self.sign, LIFE / 5, f"the entry of replica {self.own} was not renewed; retrying"
+        )
 
     async def leave(self) -> None:
-        """Say that this one is gone, so that nobody waits for it."""
+        """Delete the entry of this replica, so that its runs are recovered immediately."""
         await self._replicas.delete_one({"_id": self.own})
 
-    async def alive(self) -> list[str]:
-        """Those that live; the others are forgotten."""
+    async def list_alive(self) -> list[str]:
+        """Delete expired entries and return the ids of the other replicas."""
         late = {"$expr": {"$lt": ["$until", "$$NOW"]}}
         await self._replicas.delete_many(late)
         return [row["_id"] async for row in self._replicas.find({}, {"_id": 1})]
@@ -65,7 +67,7 @@ class Replicas:
 
 @dataclass(frozen=True)
 class Recovery:
-    """Looks after orphans, in one replica at a time."""
+    """Recovers runs of stopped replicas; one replica at a time."""
 
     store: RunStore
     replicas: Replicas
@@ -73,10 +75,10 @@ class Recovery:
     log: ReplicaLog
 
     async def look(self) -> None:
-        """Take care of all orphans that there are, and for which there is room, tenants in turn."""
-        alive = await self.replicas.alive()
+        """Recover all runs that have room, fairly by tenant."""
+        alive = await self.replicas.list_alive()
         full: set[str] = set()
-        while orphans := await self.store.list_orphans(alive, CHUNK, full):
+        while orphans := await self.store.list_orphans(alive, BATCH, full):
             for run in orphans:
                 if self.engine.has_room(run):
                     await self._adopt(run, alive)
@@ -87,8 +89,8 @@ class Recovery:
         own = self.replicas.own
         if run.tries < MOST_TRIES and await self.store.adopt(run, own, alive, restart=True):
             run.tries += 1
-            log.info("run %d begins anew", run.id)
-            self.engine.go(run)
+            log.info("run %d restarts", run.id)
+            self.engine.execute(run)
         elif await self.store.adopt(run, own, alive, restart=False):
             run.tries += 1
             run.status, run.error = "ERROR", INTERRUPTED
@@ -97,32 +99,34 @@ class Recovery:
 
 @dataclass(frozen=True)
 class PendingRunRecovery:
-    """Looks after runs of this replica that it has recorded and not begun."""
+    """Starts runs of this replica that are recorded and not started."""
 
     store: RunStore
     replicas: Replicas
     engine: Engine
 
     async def look(self) -> None:
-        """Begin those that there are, and for which there is room."""
+        """Start all pending runs that have room."""
         own, full = self.replicas.own, set[str]()
-        begun = True
-        while begun:
-            left = await self.store.list_pending(own, self.engine.in_hand(), CHUNK, full)
-            others = [one for one in await self.replicas.alive() if one != own] if left else []
+        started = True
+        while started:
+            left = await self.store.list_pending(own, self.engine.active_run_ids(), BATCH, full)
+            others = (
+                [name for name in await self.replicas.list_alive() if name != own] if left else []
+            )
             known = len(full)
             full |= {run.tenant for run in left if not self.engine.has_room(run)}
-            begun = len(full) > known
+            started = len(full) > known
             for run in left:
                 if run.tenant not in full and await self._begin(run, own, others):
-                    begun = True
+                    started = True
 
     async def _begin(self, run: Run, own: str, others: Iterable[str]) -> bool:
-        if run.id in self.engine.in_hand():
+        if run.id in self.engine.active_run_ids():
             return False
         if not await self.store.adopt(run, own, others, restart=True):
             return False
         run.tries += 1
-        log.info("run %d was recorded and begins now", run.id)
-        self.engine.go(run)
+        log.info("pending run %d starts", run.id)
+        self.engine.execute(run)
         return True

@@ -1,6 +1,6 @@
-"""The trace of one run: what each node was given and put out, as JSON text within bounds.
+"""The trace of a run: input and output of each node as JSON text within limits.
 
-Secrets are masked, and what is too long is cut. No I/O.
+Secrets are masked, and long texts are truncated. No I/O.
 """
 
 import re
@@ -13,9 +13,9 @@ from services.workflow.graph.plan import PlanNode
 from services.workflow.runs.model import Run, TraceItem
 
 LONGEST_TEXT = 16 * 1024
-"""Characters of one input or output in a trace; of a longer one the beginning is kept."""
+"""Maximum characters of an input or output in a trace; longer ones are truncated."""
 LONGEST_TRACE = 1024 * 1024
-"""Characters of all inputs and outputs of one run; what comes later is left out."""
+"""Maximum characters of all inputs and outputs of a run; later ones are left out."""
 MASK = "******"
 
 FULL = '{"truncated":"","reason":"the trace is full"}'
@@ -30,15 +30,15 @@ _SECRET_KEY = re.compile(b'"[^"]*(%b)[^"]*"\\s*:' % _WORDS.encode(), re.IGNORECA
 
 
 class Trace:
-    """Writes into `run.traces`."""
+    """Writes `run.traces`."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
         self._room = LONGEST_TRACE
 
-    def text_of(self, value: Any) -> str | None:
-        """A value as the trace shows it, while there is room."""
-        text = shown_text(value)
+    def render(self, value: Any) -> str | None:
+        """Return a value as text of the trace, or a placeholder if the trace is full."""
+        text = render_value(value)
         if text is None:
             return None
         if len(text) > self._room:
@@ -58,7 +58,7 @@ class Trace:
         error: str | None = None,
         note: str | None = None,
     ) -> None:
-        """Note what a node did; times in ms. With an `error` it failed."""
+        """Record the trace of a node; times in ms. With `error`, it failed."""
         self._run.traces.append(
             TraceItem(
                 message_id=str(self._run.id),
@@ -78,21 +78,21 @@ class Trace:
 
     @property
     def error(self) -> str | None:
-        """The first error that there was."""
-        return next((one.error_message for one in self._run.traces if one.error_message), None)
+        """Return the first error of the run."""
+        return next((item.error_message for item in self._run.traces if item.error_message), None)
 
 
-def shown_text(value: Any) -> str | None:
-    """`value` as JSON text; None for nothing.
+def render_value(value: Any) -> str | None:
+    """Return `value` as JSON text; None stays None.
 
-    What is too long becomes `{"truncated": its beginning, "characters": how many it has}`, so
-    that the text is JSON in any case.
+    A long text becomes `{"truncated": its start, "characters": its length}`, so the text is always
+    JSON.
     """
     if value is None:
         return None
     encoded = msgspec.json.encode(value, enc_hook=str)
     if _HINT.search(encoded.lower()) and _SECRET_KEY.search(encoded):
-        encoded = msgspec.json.encode(masked(msgspec.json.decode(encoded)))
+        encoded = msgspec.json.encode(mask_secrets(msgspec.json.decode(encoded)))
     text = encoded.decode()
     if len(text) <= LONGEST_TEXT:
         return text
@@ -100,13 +100,13 @@ def shown_text(value: Any) -> str | None:
     return msgspec.json.encode(short).decode()
 
 
-def masked(value: Any) -> Any:
-    """`value` without what stands under the name of a secret."""
+def mask_secrets(value: Any) -> Any:
+    """Return `value` with masked values of keys that name secrets."""
     if isinstance(value, Mapping):
         return {
-            key: MASK if _SECRET.search(str(key)) and one not in (None, "") else masked(one)
-            for key, one in value.items()
+            key: MASK if _SECRET.search(str(key)) and item not in (None, "") else mask_secrets(item)
+            for key, item in value.items()
         }
     if isinstance(value, list):
-        return [masked(one) for one in value]
+        return [mask_secrets(item) for item in value]
     return value

@@ -1,4 +1,4 @@
-"""Wires the engine, with what recovers runs and keeps their logs."""
+"""Construction of the engine, the recovery of runs and their retention."""
 
 from dataclasses import dataclass
 from uuid import uuid4
@@ -15,12 +15,12 @@ from services.workflow.runs.log import ReplicaLog, Retention
 from services.workflow.settings import Clients
 
 RUN_IDS = 1000
-"""Ids taken at a time; a restart wastes at most so many."""
+"""Ids allocated at a time. A restart wastes at most this many."""
 
 
 @dataclass(frozen=True)
 class EngineParts:
-    """The engine, and what works beside it."""
+    """The engine and its background tasks."""
 
     runner: Engine
     queue: RunQueue
@@ -34,7 +34,7 @@ class EngineParts:
 
 
 def wire_engine(clients: Clients, *, nodes: Nodes, flows: Flows) -> EngineParts:
-    """Wire the package for a new replica."""
+    """Construct the package for a new replica."""
     settings, database = clients.settings, clients.mongo.database
     replicas, ids = Replicas(database, uuid4().hex), IdAllocator(database, "runs", RUN_IDS)
     log = ReplicaLog(flows.runs, replicas.own)

@@ -46,7 +46,7 @@ class DeploymentObserver:
     """
 
     async def prepare(self, flow: Flow, entry: DesignNode) -> None:
-        """Create what a trigger needs before a flow is stored.
+        """Create prerequisites of a trigger before a flow is stored.
 
         `entry` is the only entry of the design; its parameters are not validated yet. An exception
         is shown to the user and prevents the write.

@@ -27,7 +27,7 @@ EntityKey = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_KEY)]
 
 
 class Fault(NamedTuple):
-    """What is wrong with a parameter, and what to do."""
+    """A fault of a parameter: the field, the reason and what to do."""
 
     field: str
     """`timerSettings.timezone`."""
@@ -199,7 +199,7 @@ def _type_of(kind: type[Parameters]) -> Type:
 
 
 def _drop_nulls(value: Any, kind: Type) -> Any:
-    """Return `value` without nulls that stand for defaults."""
+    """Return `value` without nulls of fields that have defaults."""
     if isinstance(kind, Metadata):
         return _drop_nulls(value, kind.type)
     if isinstance(kind, UnionType):

@@ -20,7 +20,7 @@ from libs.common.bus.publishing import acknowledge, hand_back
 from libs.common.changes import ALARMS, SUBJECTS, read_alarm, read_change
 from libs.common.decoding import INVALID_JSON
 from libs.common.telemetry.tracing import read_trace, trace_batch
-from services.workflow.engine.runner import AT_ONCE, Engine, Start, admitted
+from services.workflow.engine.runner import AT_ONCE, Engine, Start, record_and_execute
 from services.workflow.triggers.deployed_flows import DeployedFlowIndex
 from services.workflow.triggers.listener_index import build_starts
 
@@ -105,7 +105,7 @@ class EventConsumer:
         for _, starts in events:
             fits = not starts or self._engine.fits(starts[0].flow.tenant, len(wanted + starts))
             (wanted if fits else refused).extend(starts)
-        refused += await admitted(self._engine, wanted)
+        refused += await record_and_execute(self._engine, wanted)
         again = self._delay(events, refused) if refused else {}
         done = [message for message, _ in events if message.reply not in again]
         await acknowledge(self._bus.client, done)

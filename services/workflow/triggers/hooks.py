@@ -189,7 +189,7 @@ class HookCaller:
     async def _begin(self, flow: Deployed, entered: dict[str, Any], hops: int) -> int:
         cause = Cause(kind="HTTP", key=f"h-{uuid4().hex}", hops=hops, trace=current_trace())
         run = await self._engine.begin(Start(flow, entered, cause))
-        self._engine.go(run)
+        self._engine.execute(run)
         return run.id
 
 

@@ -31,7 +31,7 @@ from libs.common.clock import from_ms, to_ms
 from libs.common.errors import ThingwayError
 from libs.common.store.mongo import Database, Session, StoreError, ids_in_turns
 from libs.common.telemetry.tracing import begin_trace, span_header
-from services.workflow.engine.runner import Engine, Start, admitted
+from services.workflow.engine.runner import Engine, Start, record_and_execute
 from services.workflow.flows.model import DeploymentObserver
 from services.workflow.nodes.parameters import convert_parameters
 from services.workflow.nodes.simple_timer import (
@@ -252,7 +252,7 @@ class TimerRunner:
         timers = await self._store.claim(self._now(), AT_ONCE)
         if timers:
             starts = [_start(timer) for timer in timers]
-            late = {start.flow.flow_id for start in await admitted(self._engine, starts)}
+            late = {start.flow.flow_id for start in await record_and_execute(self._engine, starts)}
             begun = [timer for timer in timers if timer.flow.flow_id not in late]
             now = self._now()
             if begun:

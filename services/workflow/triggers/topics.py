@@ -19,7 +19,7 @@ from libs.common.bus.subjects import OUTSIDE_TOPICS, outside_topic
 from libs.common.errors import ThingwayError
 from libs.common.scheduling import Caps, FairScheduler, LaneFull
 from libs.common.store.mongo import StoreError
-from services.workflow.engine.runner import Engine, Start, admitted
+from services.workflow.engine.runner import Engine, Start, record_and_execute
 from services.workflow.nodes.simple_mqtt import SimpleMqttParameters
 from services.workflow.runs.model import Cause, Deployed
 
@@ -139,7 +139,7 @@ class TopicListener:
     async def _begin(self, tenant: str, message: Msg) -> None:
         await self._ready.wait()
         try:
-            for start in await admitted(self._engine, self._starts(tenant, message)):
+            for start in await record_and_execute(self._engine, self._starts(tenant, message)):
                 self._engine.refuse(start)
         except (ThingwayError, StoreError) as error:
             log.warning("an MQTT message of tenant %s started no flow: %s", tenant, error)

@@ -164,7 +164,7 @@ async def test_a_flow_that_only_fails_is_disabled_and_says_so(workflow):
 
     shown = await workflow.admin().done("GET", f"{FLOWS}/{flow.flow_id}/design")
     assert shown["enabled"] is False
-    assert shown["stopped"].startswith("it failed 3 times in a row, at last: ")
+    assert shown["stopped"].startswith("it failed 3 times in a row; latest error: ")
     found = await workflow.admin().done("POST", f"{FLOWS}/search", {})
     assert [one["stopped"] for one in found if one["id"] == shown["id"]] == [shown["stopped"]]
     newest, *others = await logged(workflow, flow)
@@ -275,7 +275,7 @@ async def test_runs_of_replicas_that_live_are_left_alone(workflow):
     await Replicas(database, "busy").sign()
 
     assert {"busy", workflow.core.engine.replicas.own} == set(
-        await workflow.core.engine.replicas.alive()
+        await workflow.core.engine.replicas.list_alive()
     )
 
 

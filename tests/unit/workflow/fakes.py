@@ -134,7 +134,7 @@ class Flow:
             entered={} if entered is None else entered,
             started_at=0,
         )
-        await Execution(plan=self.plan, run=run, limits=Limits(**limits), seal=seal).go()
+        await Execution(plan=self.plan, run=run, limits=Limits(**limits), seal=seal).execute()
         return run
 
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from services.workflow.engine.trace import shown_text
+from services.workflow.engine.trace import render_value
 from services.workflow.flows.logs import find_entity_keys, mask_values
 from services.workflow.runs.model import TraceItem
 
@@ -18,8 +18,8 @@ def trace(given: object, output: object) -> TraceItem:
         status="SUCCESS",
         start_time=1,
         time_cost=1,
-        input=shown_text(given),
-        output=shown_text(output),
+        input=render_value(given),
+        output=render_value(output),
     )
 
 

@@ -32,7 +32,7 @@ async def test_runs_that_a_replica_leaves_behind_begin_in_another(workflow: Work
     start = await start_of(workflow, "e-1")
     async with replica(workflow, servers) as second:
         assert len((await second.engine.runner.admit([start])).runs) == 1
-        assert second.engine.runner.in_hand()
+        assert second.engine.runner.active_run_ids()
     (run,) = await ended(workflow.core, [start.flow.flow_id], 1)
     assert (run["status"], run["tries"], run["replica"]) == (
         "SUCCESS",
@@ -71,8 +71,8 @@ async def test_runs_in_hand_are_not_taken_for_lost(workflow: Workflow):
     await workflow.core.engine.pending.look()
     (found,) = await runs_of(workflow.core, [start.flow.flow_id])
     assert (found["tries"], found["status"]) == (1, "RUNNING")
-    await asyncio.wait_for(workflow.core.engine.runner.go(run), 20)
-    assert not workflow.core.engine.runner.in_hand()
+    await asyncio.wait_for(workflow.core.engine.runner.execute(run), 20)
+    assert not workflow.core.engine.runner.active_run_ids()
 
 
 async def test_a_replica_that_was_taken_for_dead_does_nothing_a_second_time(workflow: Workflow):
@@ -85,6 +85,6 @@ async def test_a_replica_that_was_taken_for_dead_does_nothing_a_second_time(work
     with pytest.raises(Conflict, match="another replica"):
         await ReplicaLog(store, core.engine.replicas.own).seal(run)
     await ReplicaLog(store, "other").seal(run)
-    await core.engine.runner.go(run)
+    await core.engine.runner.execute(run)
     (found,) = await runs_of(core, [start.flow.flow_id])
     assert (found["status"], found["replica"], found["sealed"]) == ("RUNNING", "other", True)

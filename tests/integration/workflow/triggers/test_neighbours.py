@@ -99,6 +99,6 @@ async def test_runs_that_are_given_up_are_told_in_the_log_of_their_flow(workflow
     await workflow.core.engine.refused.write()
     (row,) = await workflow.admin().done("POST", f"{FLOWS}/{flow_id}/logs/search", {})
     detail = await workflow.admin().done("GET", f"{FLOWS}/logs/{row['id']}")
-    assert detail["error_message"] == "3 runs were refused: too many wait"
+    assert detail["error_message"] == "3 runs were rejected because too many wait"
     await workflow.core.engine.refused.write()
     assert len(await runs_of(workflow.core, [flow_id])) == 1

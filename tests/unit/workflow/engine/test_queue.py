@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from libs.common.contracts.limits import Limits as TenantLimits
-from services.workflow.engine.queue import PLACE, Limits, NoRoom, Place, RunQueue, place_of
+from services.workflow.engine.queue import PLACE, Limits, NoRoom, Place, RunQueue, build_place
 from services.workflow.runs.model import Owner
 
 
@@ -56,7 +56,7 @@ def test_a_tenant_has_so_many_runs_that_wait():
     """Nobody else is refused for it."""
     found = queue(waiting_runs=5, each_waiting_runs=3)
     assert [entered(found, "t", flow) for flow in (1, 2, 3)] == [3, 2, 0]
-    assert found.lacks(Place(Owner("t", 3))) == "waitingRuns"
+    assert found.find_reached_limit(Place(Owner("t", 3))) == "waitingRuns"
     assert entered(found, "other") == 3
 
 
@@ -70,8 +70,8 @@ def test_who_waits_most_is_refused_before_the_process_is_full():
 def test_a_run_that_begins_with_much_takes_several_places():
     """So that the memory of all that waits has a bound."""
     found = queue(each_waiting_runs=10)
-    assert place_of(Owner("t", 1), 3 * PLACE) == Place(Owner("t", 1), 4)
-    found.enter(place_of(Owner("t", 1), 8 * PLACE))
+    assert build_place(Owner("t", 1), 3 * PLACE) == Place(Owner("t", 1), 4)
+    found.enter(build_place(Owner("t", 1), 8 * PLACE))
     assert entered(found, "t") == 1
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from services.workflow.engine.recovery import CHUNK, PendingRunRecovery, Recovery
+from services.workflow.engine.recovery import BATCH, PendingRunRecovery, Recovery
 from services.workflow.runs.model import Cause, Run
 
 
@@ -25,7 +25,7 @@ class World:
     own: str = "me"
     begun: list[int] = field(default_factory=list)
 
-    async def alive(self):
+    async def list_alive(self):
         return [self.own]
 
     async def list_orphans(self, alive, most, without):
@@ -41,17 +41,17 @@ class World:
     def has_room(self, run):
         return run.tenant != self.full
 
-    def in_hand(self):
+    def active_run_ids(self):
         return frozenset(self.begun)
 
-    def go(self, run):
+    def execute(self, run):
         self.begun.append(run.id)
 
 
 @pytest.mark.parametrize("kind", [Recovery, PendingRunRecovery])
 async def test_runs_of_a_tenant_without_room_stay_and_keep_nobody_elses_waiting(kind):
     """However many there are of them before the others'."""
-    busy = [run(number, "busy") for number in range(2 * CHUNK)]
+    busy = [run(number, "busy") for number in range(2 * BATCH)]
     world = World([*busy, run(9000, "calm"), run(9001, "other")])
     more = (world,) if kind is Recovery else ()
     await kind(world, world, world, *more).look()

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from services.workflow.engine.trace import LONGEST_TEXT, MASK, shown_text
+from services.workflow.engine.trace import LONGEST_TEXT, MASK, render_value
 
 
 @pytest.mark.parametrize(
@@ -12,23 +12,23 @@ from services.workflow.engine.trace import LONGEST_TEXT, MASK, shown_text
 )
 def test_a_secret_is_masked_wherever_it_is(name):
     """By the name of its key, in any case, however deep."""
-    shown = msgspec.json.decode(shown_text({"a": [{name: "hunter2", "b": 1}]}))
+    shown = msgspec.json.decode(render_value({"a": [{name: "hunter2", "b": 1}]}))
     assert shown == {"a": [{name: MASK, "b": 1}]}
 
 
 def test_nothing_is_hidden_where_there_is_nothing():
     """An empty secret is shown as empty, and a text that speaks of one as it is."""
-    assert shown_text({"token": None, "password": ""}) == '{"token":null,"password":""}'
-    assert shown_text(["my password: x"]) == '["my password: x"]'
+    assert render_value({"token": None, "password": ""}) == '{"token":null,"password":""}'
+    assert render_value(["my password: x"]) == '["my password: x"]'
 
 
 def test_a_long_value_shows_its_beginning():
     """As JSON, with how long it is."""
-    shown = msgspec.json.decode(shown_text(["x" * 100_000]))
+    shown = msgspec.json.decode(render_value(["x" * 100_000]))
     assert len(shown["truncated"]) == LONGEST_TEXT
     assert shown["characters"] == 100_004
 
 
 def test_nothing_is_shown_as_nothing():
     """A node that was given nothing has no input."""
-    assert shown_text(None) is None
+    assert render_value(None) is None

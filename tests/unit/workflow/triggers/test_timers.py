@@ -80,7 +80,7 @@ class Played:
         self.entered += [one.entered for one in new]
         return Admitted(new, refused)
 
-    def go(self, run):
+    def execute(self, run):
         pass
 
 
