@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import pytest_asyncio
@@ -42,6 +42,8 @@ from libs.common.store.migrations import migrate
 from libs.common.telemetry import Telemetry
 from services.workflow.app import Packages, build_app, wire
 from services.workflow.migrations import MIGRATIONS
+from services.workflow.nodes import wiring
+from services.workflow.sandbox.runner import Sandbox
 from services.workflow.settings import Clients, WorkflowSettings
 from tests.console import AskedByUsers, Grants
 from tests.lending import lent
@@ -200,6 +202,28 @@ async def _describe_users(wanted: DescribeUsers) -> DescribedUsers:
     return DescribedUsers({str(one): f"Nick {one}" for one in wanted.ids})
 
 
+class SharedSandbox(Sandbox):
+    """A sandbox whose processes serve all tests: to start them takes longer than most tests."""
+
+    start, stop = Sandbox.__aenter__, Sandbox.__aexit__
+
+    async def __aenter__(self) -> Self:
+        """Return the sandbox, which has been started for all tests."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Keep the processes for the next test."""
+
+
+@pytest_asyncio.fixture(scope="session")
+async def shared_sandbox() -> AsyncIterator[SharedSandbox]:
+    """The sandbox of all services in this process."""
+    sandbox = SharedSandbox(2)
+    await sandbox.start()
+    yield sandbox
+    await sandbox.stop()
+
+
 @pytest.fixture
 def database(emptied: Callable[[str], str]) -> str:
     """Name of an empty database with the service's indexes."""
@@ -207,8 +231,11 @@ def database(emptied: Callable[[str], str]) -> str:
 
 
 @pytest_asyncio.fixture
-async def workflow(servers, database, mongo_of) -> AsyncIterator[Workflow]:
+async def workflow(
+    servers, database, mongo_of, shared_sandbox, monkeypatch
+) -> AsyncIterator[Workflow]:
     """One service with an empty database."""
+    monkeypatch.setattr(wiring, "Sandbox", lambda _: shared_sandbox)
     private, public = generate_keys()
     settings = settings_for(
         servers, public, flow_failures=3, flow_node_seconds=3.0, outgoing_networks="127.0.0.0/8"
