@@ -178,7 +178,7 @@ async def run_round(bus: Bus, database: Any, number: int) -> float:
 
     async def send() -> None:
         while waiting:
-            answer = await things.frames(waiting.pop(0))
+            answer = await things.send_frames(waiting.pop(0))
             if answer.refused:
                 raise RuntimeError(answer.refused[0].reason)
 
@@ -230,7 +230,9 @@ async def send_steadily(bus: Bus, tenant: str, first: int, devices: int, count: 
     started = time.monotonic()
     for turn in itertools.count():
         number = first + turn * count
-        answer = await things.frames(make_frames(tenant, range(number, number + count), devices))
+        answer = await things.send_frames(
+            make_frames(tenant, range(number, number + count), devices)
+        )
         if answer.refused:
             raise RuntimeError(answer.refused[0].reason)
         late = time.monotonic() - started - (turn + 1) * TICK

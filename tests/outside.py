@@ -22,7 +22,7 @@ class Unlimited(RelayQuota):
     def tenant_of(self, sender: Sender) -> str:
         return "default"
 
-    def take(self, pattern: str, sender: Sender, size: int) -> None:
+    def count(self, pattern: str, sender: Sender, size: int) -> None:
         pass
 
 

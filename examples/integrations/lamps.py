@@ -100,7 +100,7 @@ class Lamps(Integration):
 
     async def recover(self) -> None:
         """Read the lamps from the platform after a start."""
-        async for device in self.things.devices():
+        async for device in self.things.list_devices():
             self.lamps.setdefault((device.tenant, device.identifier), {"on": False, "level": 50})
 
     async def add_device(self, wanted: AddDevice) -> NewDevice:
@@ -122,7 +122,7 @@ class Lamps(Integration):
             reply = self.answered[command["commandId"]] = await self.switch(lamp, command)
         if len(self.answered) > REMEMBERED:
             del self.answered[next(iter(self.answered))]
-        await self.things.reply(lamp.tenant, lamp.identifier, command["commandId"], **reply)
+        await self.things.send_reply(lamp.tenant, lamp.identifier, command["commandId"], **reply)
 
     async def switch(self, lamp: DeviceRef, command: dict[str, Any]) -> dict[str, Any]:
         """Switch a lamp, report its state, and return the fields of the reply."""

@@ -54,10 +54,10 @@ class InvalidInput(ThingwayError):
     status = 400
     code = "parameter_validation_failed"
     faults: Sequence[Any] = ()
-    """The faults that `of_faults` got, for callers that format them differently."""
+    """The faults that `from_faults` got, for callers that format them differently."""
 
     @classmethod
-    def of_faults(cls, faults: Sequence[Any]) -> "InvalidInput":
+    def from_faults(cls, faults: Sequence[Any]) -> "InvalidInput":
         """Return one error for several faults, each with a `path` and a `reason`."""
         text = "; ".join(f"{fault.path}: {fault.reason}" for fault in faults)
         detail = [{"field": fault.path, "reason": fault.reason} for fault in faults]

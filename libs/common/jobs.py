@@ -102,7 +102,7 @@ class NamedTasks:
         """Return the number of running tasks."""
         return len(self._running)
 
-    def begin(
+    def start(
         self, name: Hashable, job: Callable[[], Coroutine[Any, Any, None]]
     ) -> "asyncio.Task[None] | None":
         """Start `job`, unless a task with this name is running; then return None."""
@@ -145,11 +145,11 @@ async def gather_limited(most: int, calls: Iterable[Callable[[], Awaitable[T]]])
     """
     waiting, results = enumerate(calls), dict[int, T]()
 
-    async def work() -> None:
+    async def run_calls() -> None:
         for number, call in waiting:
             results[number] = await call()
 
-    tasks = [asyncio.ensure_future(work()) for _ in range(most)]
+    tasks = [asyncio.ensure_future(run_calls()) for _ in range(most)]
     try:
         await asyncio.gather(*tasks)
     finally:

@@ -90,7 +90,7 @@ class ServerTls:
             ) from error
 
     @classmethod
-    def of(cls, settings: ServiceSettings, client_ca: str = "") -> Self | None:
+    def from_settings(cls, settings: ServiceSettings, client_ca: str = "") -> Self | None:
         """Return the TLS of a process from its settings; None for a listener without TLS."""
         certificate, key = settings.tls_certificate, settings.tls_key
         if bool(certificate) != bool(key):
@@ -99,7 +99,7 @@ class ServerTls:
             )
         return cls(certificate, key, client_ca) if certificate else None
 
-    async def follow(self) -> None:
+    async def reload_forever(self) -> None:
         """Reload the certificate for new connections whenever its files change; for ever.
 
         Open connections continue. Files that do not match (because one is not replaced yet) are
@@ -107,9 +107,9 @@ class ServerTls:
         """
         while True:
             await asyncio.sleep(LOOK_EVERY)
-            self.look()
+            self.reload_if_changed()
 
-    def look(self) -> None:
+    def reload_if_changed(self) -> None:
         """Reload the files if they have changed."""
         try:
             stamps = self._stamps()

@@ -114,7 +114,7 @@ class Changes:
         for revocation in change.revocations:
             await self.revoker.apply(revocation)
         if version:
-            await self.versions.reach(caller.tenant, version)
+            await self.versions.raise_to(caller.tenant, version)
         await self.outbox.relay(outgoing)
         return result
 

@@ -230,14 +230,17 @@ class DeviceService:
 
     async def log_in(self, sn: str, key: str, over: LoginProtocol) -> DeviceKeyCopy | None:
         """Return the credentials that `key` matches, from Redis or MongoDB."""
-        return await self._log_in(sn, "KEY", over, lambda copy: copy.opens(key))
+        return await self._log_in(sn, "KEY", over, lambda copy: copy.matches_key(key))
 
     async def log_in_with_certificate(
         self, certificate: PeerCertificate, over: LoginProtocol
     ) -> DeviceKeyCopy | None:
         """Return the credentials of a certificate that TLS has verified."""
         return await self._log_in(
-            certificate.subject, "CERTIFICATE", over, lambda copy: copy.knows(certificate)
+            certificate.subject,
+            "CERTIFICATE",
+            over,
+            lambda copy: copy.matches_certificate(certificate),
         )
 
     async def _log_in(
@@ -256,7 +259,7 @@ class DeviceService:
         if copy is None:
             return None
         if not is_right(copy):
-            self.refused.note(copy, wrong, over)
+            self.refused.record(copy, wrong, over)
             return None
         if kept is None:
             await self.first_keys.drop(copy.sn)

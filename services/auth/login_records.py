@@ -102,7 +102,7 @@ class RefusedLoginRecorder:
             (f"refused:{principal.kind}:{principal.subject}", OF_ACCOUNT),
             (f"refused:{principal.tenant}", OF_TENANT),
         ):
-            granted, _ = await self._buckets.take(key, rate=most / HOUR, burst=most)
+            granted, _ = await self._buckets.take_permits(key, rate=most / HOUR, burst=most)
             if not granted:
                 return False
         return True

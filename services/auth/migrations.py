@@ -86,7 +86,7 @@ async def _add_menus(wanted: Collection[str], database: Database) -> None:
             if parent is None and menu.parent_id is not None:
                 continue  # the tenant has deleted the page
             first = tenant["_id"] == DEFAULT_TENANT
-            known[menu.code] = menu.id if first else await ids.take()
+            known[menu.code] = menu.id if first else await ids.allocate()
             added = replace(menu, id=known[menu.code], parent_id=parent)
             await menus.insert_one(menu_document(tenant["_id"], added))
 

@@ -188,12 +188,12 @@ class LoginThrottle:
             await self._refund(_address(address), ADDRESS_ATTEMPTS)
 
     async def _spend(self, key: str, burst: int) -> None:
-        granted, wait = await self._buckets.take(key, rate=_rate(burst), burst=burst)
+        granted, wait = await self._buckets.take_permits(key, rate=_rate(burst), burst=burst)
         if not granted:
             raise TooManyRequests("too many failed logins; try again later", retry_after=wait)
 
     async def _refund(self, key: str, burst: int) -> None:
-        await self._buckets.take(key, rate=_rate(burst), burst=burst, wanted=-1)
+        await self._buckets.take_permits(key, rate=_rate(burst), burst=burst, wanted=-1)
 
 
 def _rate(burst: int) -> float:

@@ -12,7 +12,7 @@ async def main() -> None:
     """Serve until SIGTERM."""
     settings = load(GatewaySettings)
     telemetry = start_telemetry("gateway")
-    tls = ServerTls.of(settings, settings.device_ca_file)
+    tls = ServerTls.from_settings(settings, settings.device_ca_file)
     wanted = settings.certificate_port or settings.certificate_nats_port
     if wanted and not (tls and settings.device_ca_file):
         raise SettingsInvalid(

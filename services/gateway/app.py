@@ -99,7 +99,7 @@ async def create_gateway(
     }
     gatekeeper = Gatekeeper(
         TokenReader(redis),
-        DeviceKeyReader(redis, rpc, partial(refused.note, over="HTTP")),
+        DeviceKeyReader(redis, rpc, partial(refused.record, over="HTTP")),
         AccessReader(rpc),
         _limits(redis, settings),
     )

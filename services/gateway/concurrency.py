@@ -65,19 +65,19 @@ class ConcurrencyLimiter:
         self._strangers = SlotCounts()
         self._nameless = SlotCounts()
 
-    def request(self, principal: Principal) -> HeldSlots:
+    def acquire_request(self, principal: Principal) -> HeldSlots:
         """Occupy the slots of a request; raise `TooManyRequests`."""
         return self._of_principal(self._requests, principal)
 
-    def poll(self, principal: Principal) -> HeldSlots:
+    def acquire_poll(self, principal: Principal) -> HeldSlots:
         """Occupy the slots of a long poll; raise `TooManyRequests`."""
         return self._of_principal(self._polls, principal)
 
-    def websocket(self, principal: Principal) -> HeldSlots:
+    def acquire_websocket(self, principal: Principal) -> HeldSlots:
         """Occupy the slots of a WebSocket; raise `TooManyRequests`."""
         return self._of_principal(self._websockets, principal)
 
-    def nameless_websocket(self, address: str) -> HeldSlots:
+    def acquire_anonymous_websocket(self, address: str) -> HeldSlots:
         """Occupy the slots of a WebSocket that logs in later; raise `TooManyRequests`.
 
         `management` counts it for its user and tenant after the login.
@@ -89,7 +89,7 @@ class ConcurrencyLimiter:
         ]
         return acquire_slots(self._nameless, claims, "", LATER)
 
-    def stranger(self, route: Route, path: bytes, address: str) -> HeldSlots:
+    def acquire_anonymous(self, route: Route, path: bytes, address: str) -> HeldSlots:
         """Occupy the slots of a request without a login; raise `TooManyRequests`."""
         each, half = self._bounds.address_requests, max(1, self._bounds.requests // 2)
         claims = [
@@ -104,13 +104,13 @@ class ConcurrencyLimiter:
         """Return the usage of a principal and its tenant, by the name of the limit."""
         use = {}
         for kind in (self._requests, self._polls, self._websockets):
-            use[kind.all] = kind.counts.of(asked.tenant)
-            use[kind.each_name] = kind.counts.of(key_of(asked))
+            use[kind.all] = kind.counts.occupied(asked.tenant)
+            use[kind.each_name] = kind.counts.occupied(key_of(asked))
         return use
 
     def _of_principal(self, kind: _Kind, principal: Principal) -> HeldSlots:
         tenant = principal.tenant
-        limits = self._known.of(tenant)
+        limits = self._known.get(tenant)
         claims = (
             (key_of(principal), getattr(limits, kind.each), kind.each_name),
             (tenant, min(getattr(limits, kind.all), kind.most), kind.all),

@@ -33,13 +33,13 @@ class Connections:
             return None
         return address_key(peer), self._most, "connections"
 
-    def take(self, claim: SlotLimit) -> bool:
+    def admit(self, claim: SlotLimit) -> bool:
         """Count a connection; return False if its address has too many."""
-        return self._open.take((claim,)) is None
+        return self._open.occupy((claim,)) is None
 
-    def give(self, claim: SlotLimit) -> None:
+    def release(self, claim: SlotLimit) -> None:
         """Release the slot of a closed connection."""
-        self._open.give((claim,))
+        self._open.release((claim,))
 
 
 class CountedProtocol(BoundedProtocol):
@@ -54,7 +54,7 @@ class CountedProtocol(BoundedProtocol):
         """Count the connection, or reject it."""
         super().connection_made(transport)
         claim = self._book.claim(self.client[0] if self.client else "unknown")
-        if claim is not None and not self._book.take(claim):
+        if claim is not None and not self._book.admit(claim):
             message = "this address has too many open connections"
             transport.write(error_response(TooManyRequests(message, retry_after=_LATER)))
             transport.close()
@@ -78,5 +78,5 @@ class CountedProtocol(BoundedProtocol):
 
     def _give(self) -> None:
         if self._claim is not None:
-            self._book.give(self._claim)
+            self._book.release(self._claim)
             self._claim = None

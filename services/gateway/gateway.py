@@ -81,7 +81,7 @@ class Gateway:
             await self.pages(scope, receive, send)
             return
         if self.cross_origin.on:
-            send = self.cross_origin.telling(scope, send)
+            send = self.cross_origin.add_headers(scope, send)
         route = self.routes.find(scope["raw_path"])
         if scope["method"] == "OPTIONS" and preflight(headers := dict(scope["headers"])):
             await self._preflight(headers, scope, receive, send)
@@ -134,7 +134,7 @@ class Gateway:
                     log_failure(status, exchange.scope["method"], exchange.route.name)
                 return status
             finally:
-                held.give()
+                held.release()
         except ThingwayError as error:
             refused = error
         except asyncio.CancelledError as cancelled:
@@ -180,12 +180,14 @@ class Gateway:
         """Occupy the slots of the request; raise `TooManyRequests`."""
         route, principal = exchange.route, exchange.principal
         if principal is None:
-            return self.concurrency.stranger(route, exchange.path, exchange.origin.limit_key)
+            return self.concurrency.acquire_anonymous(
+                route, exchange.path, exchange.origin.limit_key
+            )
         exchange.wait = route.wait(exchange.path, exchange.query)
         return (
-            self.concurrency.poll(principal)
+            self.concurrency.acquire_poll(principal)
             if exchange.wait
-            else self.concurrency.request(principal)
+            else self.concurrency.acquire_request(principal)
         )
 
     def _check_header_size(self, scope: HTTPScope) -> None:
@@ -202,7 +204,7 @@ class Gateway:
         if not self.cross_origin.allows(origin):
             refused = Forbidden(f"pages of {origin.decode('latin-1'):.100} may not call this API")
         if await self._enters(headers, scope, receive, send, refused):
-            fields = self.cross_origin.answer(headers)
+            fields = self.cross_origin.preflight_headers(headers)
             send = _with_id(scope, send)
             await send({"type": "http.response.start", "status": 204, "headers": fields})
             await send({"type": "http.response.body", "body": b"", "more_body": False})

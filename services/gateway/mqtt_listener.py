@@ -88,7 +88,7 @@ class Client(End):
         super().connection_made(transport)
         peer = transport.get_extra_info("peername")
         claim = self._listener.connections.claim(peer[0] if peer else "unknown")
-        if claim is not None and not self._listener.connections.take(claim):
+        if claim is not None and not self._listener.connections.admit(claim):
             self.transport.close()
             return
         self._claim = claim
@@ -116,7 +116,7 @@ class Client(End):
         """Release the slot of the connection."""
         self._stop_waiting()
         if self._claim is not None:
-            self._listener.connections.give(self._claim)
+            self._listener.connections.release(self._claim)
             self._claim = None
         self._listener.clients.discard(self)
         super().connection_lost(exc)

@@ -76,12 +76,12 @@ class NatsListener:
     async def opened(self, host: str, port: int, tls: ServerTls) -> AsyncIterator[None]:
         """Accept connections; raise OSError if the port is in use."""
 
-        def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.ensure_future(self._serve((reader, writer), tls))
             self._open.add(task)
             task.add_done_callback(self._open.discard)
 
-        server = await asyncio.start_server(take, sock=listen(host, port))
+        server = await asyncio.start_server(accept, sock=listen(host, port))
         try:
             yield
         finally:
@@ -93,7 +93,7 @@ class NatsListener:
     async def _serve(self, client: Ends, tls: ServerTls) -> None:
         peer = client[1].get_extra_info("peername")
         claim = self._connections.claim(peer[0] if peer else "unknown")
-        if claim is not None and not self._connections.take(claim):
+        if claim is not None and not self._connections.admit(claim):
             client[1].close()
             return
         try:
@@ -105,7 +105,7 @@ class NatsListener:
         finally:
             client[1].close()
             if claim is not None:
-                self._connections.give(claim)
+                self._connections.release(claim)
 
     async def _join(self, client: Ends, tls: ServerTls) -> Ends:
         """Read the CONNECT of a client over TLS; return the connection to its server."""

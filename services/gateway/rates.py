@@ -55,7 +55,7 @@ class RateLimiter:
         lease.permits -= 1
         return True
 
-    async def take(self, key: str) -> None:
+    async def take_permit(self, key: str) -> None:
         """Take a permit; raise `TooManyRequests` without one, or an error of Redis."""
         while not self._take_leased(key):
             lease = self._lease(key)
@@ -79,7 +79,7 @@ class RateLimiter:
 
     async def _refill(self, key: str, lease: _Lease) -> None:
         try:
-            granted, wait = await self._buckets.take(
+            granted, wait = await self._buckets.take_permits(
                 f"{self._name}:{key}", rate=self._rate, burst=self._burst, wanted=self._chunk
             )
             now = time.monotonic()
@@ -118,7 +118,7 @@ class Tarpit:
             self._held -= 1
 
     def _pause(self, caller: str, now: float) -> float:
-        pause = self._meter.lacking(caller, 1, AT_ONCE, now, BURST)
+        pause = self._meter.seconds_until(caller, 1, AT_ONCE, now, BURST)
         if pause < LONGEST:
-            self._meter.take(caller, 1)
+            self._meter.consume(caller, 1)
         return min(pause, LONGEST)

@@ -128,7 +128,7 @@ class EntityAccess:
         Custom entities are visible to all users. A pattern may match no entity yet, but must begin
         with an integration that is fully visible to the user.
         """
-        grants = await self._grants.of(user)
+        grants = await self._grants.read(user)
         plain = [key for key in keys if ANY not in key]
         visible = {key for key in keys if ANY in key and _covers(grants, key)}
         for start in range(0, len(plain), MOST):

@@ -71,7 +71,7 @@ class _Inbox:
 
     async def __aenter__(self) -> Self:
         self._subscription = await self._client.subscribe(
-            f"{self._address}.*", cb=self._take, pending_msgs_limit=-1, pending_bytes_limit=-1
+            f"{self._address}.*", cb=self._receive, pending_msgs_limit=-1, pending_bytes_limit=-1
         )
         return self
 
@@ -100,7 +100,7 @@ class _Inbox:
     def _reply(self) -> str:
         return f"{self._address}.{self._asked}"
 
-    async def _take(self, message: Msg) -> None:
+    async def _receive(self, message: Msg) -> None:
         if message.reply:
             self._messages.append(message)
             if len(self._messages) >= self._wanted:

@@ -209,7 +209,7 @@ class Publisher:
     async def _listen(self) -> None:
         self._inbox = self._client.new_inbox()
         await self._client.subscribe(
-            f"{self._inbox}.*", cb=self._take, pending_msgs_limit=-1, pending_bytes_limit=-1
+            f"{self._inbox}.*", cb=self._receive_ack, pending_msgs_limit=-1, pending_bytes_limit=-1
         )
 
     def _frame(self, message: OutgoingMessage, name: str) -> bytes:
@@ -217,7 +217,7 @@ class Publisher:
         headers, most = message.all_headers(), self._client.max_payload
         return publish_frame(message.subject, message.payload, headers, reply, most)
 
-    async def _take(self, message: Msg) -> None:
+    async def _receive_ack(self, message: Msg) -> None:
         flight = self._flights.get(message.subject.rpartition(".")[2])
         if flight is not None:
             flight.land(message.data)

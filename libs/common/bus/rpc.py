@@ -167,7 +167,7 @@ class RpcServer:
             except (NatsError, ValueError) as error:  # ValueError: the request has no reply subject
                 log.warning("%s: the answer could not be sent: %r", message.subject, error)
 
-        async def take(message: Request) -> None:
+        async def receive(message: Request) -> None:
             tenant = (message.headers or {}).get(TENANT, "")
             lane = tenant if message.subject == name else message.subject.rpartition(".")[2]
             job = partial(answer, message, tenant, time.monotonic())
@@ -176,7 +176,7 @@ class RpcServer:
             except LaneFull as error:
                 await message.respond_error(str(error.status), error.text, data=error.code.encode())
 
-        return take
+        return receive
 
     async def start(self) -> None:
         """Start answering requests."""

@@ -73,7 +73,7 @@ async def serve(
     upgrades. `tls` defaults to the settings. After `young` new objects, the garbage collector
     examines them.
     """
-    tls = tls or ServerTls.of(settings)
+    tls = tls or ServerTls.from_settings(settings)
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -91,7 +91,7 @@ async def serve(
     )
     server = _Server(config)
     _spare_what_stays(young)
-    following = None if tls is None else asyncio.create_task(tls.follow())
+    following = None if tls is None else asyncio.create_task(tls.reload_forever())
     try:
         await server.serve(sockets=[listen(settings.host, settings.port)])
     finally:

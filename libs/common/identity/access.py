@@ -39,7 +39,7 @@ class VersionedCache(Generic[V]):
         self._known: LruCache[tuple[str, str], V] = LruCache(kept)
         self._asking: dict[tuple[str, str, int], asyncio.Task[V]] = {}
 
-    async def about(self, user: Principal) -> V:
+    async def get(self, user: Principal) -> V:
         """Return the answer for a user, not older than `user.access`; 0 bypasses the cache.
 
         Concurrent requests share one call.
@@ -77,7 +77,7 @@ class AccessVersions:
         text = (Path(__file__).parent / "access_raise.lua").read_text()
         self._raise = redis.register_script(text)
 
-    async def reach(self, tenant: str, version: int) -> None:
+    async def raise_to(self, tenant: str, version: int) -> None:
         """Raise the version to at least `version`; may be repeated."""
         await self._raise(keys=[access_key(tenant)], args=[version])
 
@@ -88,7 +88,7 @@ class AccessReader:
     def __init__(self, rpc: RpcClient) -> None:
         self._asked = VersionedCache(rpc, ACCESS, Access, KEPT)
 
-    async def complete(self, principal: Principal) -> Principal:
+    async def add_access(self, principal: Principal) -> Principal:
         """Return a user with the permissions of version `principal.access`; others unchanged.
 
         Version 0 means that Redis has none: `auth` is asked and restores it. Raises
@@ -97,7 +97,7 @@ class AccessReader:
         """
         if principal.kind is not Kind.USER:
             return principal
-        known = await self._asked.about(principal)
+        known = await self._asked.get(principal)
         return msgspec.structs.replace(
             principal,
             functions=known.functions,

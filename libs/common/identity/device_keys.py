@@ -51,11 +51,11 @@ class DeviceKeyCopy(msgspec.Struct, frozen=True, rename="camel"):
     certificates: list[str] = []
     """Serial numbers of the device's certificates, hexadecimal."""
 
-    def opens(self, key: str) -> bool:
+    def matches_key(self, key: str) -> bool:
         """Return whether `key` is the device's key, in constant time."""
         return hmac.compare_digest(self.key_hash, device_key_hash(key))
 
-    def knows(self, certificate: PeerCertificate) -> bool:
+    def matches_certificate(self, certificate: PeerCertificate) -> bool:
         """Return whether the device has `certificate`, with the exact spelling of its SN."""
         return self.sn == certificate.subject and certificate.serial in self.certificates
 
@@ -95,7 +95,7 @@ class DeviceKeyReader:
         self._rpc = rpc
         self._decoder = msgspec.json.Decoder(DeviceKeyCopy)
 
-    async def identity(self, sn: str, key: str) -> Principal | None:
+    async def authenticate(self, sn: str, key: str) -> Principal | None:
         """Return the principal of a device, or None for an unknown device or wrong key.
 
         Raises errors of Redis, and `Unavailable` if `auth` is needed and does not answer.
@@ -103,18 +103,18 @@ class DeviceKeyReader:
         copy = await self._copy(sn)
         if copy is None:
             return await self._ask(CHECK, DeviceLogin(sn, key))
-        return self._let_in(copy, "KEY", right=copy.opens(key))
+        return self._let_in(copy, "KEY", right=copy.matches_key(key))
 
-    async def identity_of(self, certificate: PeerCertificate) -> Principal | None:
+    async def authenticate_certificate(self, certificate: PeerCertificate) -> Principal | None:
         """Return the principal of the device of a certificate that TLS has verified.
 
         Returns None if the device is deleted or the certificate revoked. Raises the errors of
-        `identity`.
+        `authenticate`.
         """
         copy = await self._copy(certificate.subject)
         if copy is None:
             return await self._ask(CHECK_CERTIFICATE, DeviceCertificateRef(*certificate))
-        return self._let_in(copy, "CERTIFICATE", right=copy.knows(certificate))
+        return self._let_in(copy, "CERTIFICATE", right=copy.matches_certificate(certificate))
 
     def _let_in(self, copy: DeviceKeyCopy, wrong: LoginFault, *, right: bool) -> Principal | None:
         if right:
@@ -171,7 +171,7 @@ class RefusedLogins:
         )
         """The keys of `_waiting`."""
 
-    def note(self, device: DeviceKeyCopy, wrong: LoginFault, over: LoginProtocol) -> None:
+    def record(self, device: DeviceKeyCopy, wrong: LoginFault, over: LoginProtocol) -> None:
         """Record that a login of an existing device was rejected; does not block."""
         key = _key(device.sn)
         if key in self._waiting or self._queue.put(device.tenant, key, size=len(key)):

@@ -101,7 +101,7 @@ class GrantReader:
     def __init__(self, rpc: RpcClient) -> None:
         self._asked = VersionedCache(rpc, GRANTS, GrantedResources, KEPT)
 
-    async def of(self, principal: Principal) -> Grants:
+    async def read(self, principal: Principal) -> Grants:
         """Return the grants of a user, not older than `principal.access`.
 
         Raises `Forbidden` for callers that are not users, `Unauthenticated` if the user is deleted,
@@ -111,7 +111,7 @@ class GrantReader:
             raise Forbidden("this operation is for users")
         if principal.super_admin:
             return ALL
-        return Grants(everything=False, resources=await self._asked.about(principal))
+        return Grants(everything=False, resources=await self._asked.get(principal))
 
 
 class Sharing:
@@ -122,9 +122,9 @@ class Sharing:
         self._grants = grants
         self._kind = kind
 
-    async def of(self, principal: Principal) -> Grants:
+    async def read_grants(self, principal: Principal) -> Grants:
         """Return the grants of a user."""
-        return await self._grants.of(principal)
+        return await self._grants.read(principal)
 
     async def share(self, principal: Principal, resource_id: int) -> None:
         """Grant a resource to the roles of its creator; raise the errors of `auth`."""

@@ -58,7 +58,7 @@ class UserTenants:
         self._known: LruCache[str, str] = LruCache(KEPT)
         self._asking: dict[str, asyncio.Task[None]] = {}
 
-    def of(self, user: str) -> str:
+    def get(self, user: str) -> str:
         """Return the tenant of a user; while unknown, return "" and read it in the background."""
         known = self._known.get(user)
         if known is None:
@@ -72,7 +72,7 @@ class UserTenants:
         """Return the cached tenant of a user, empty without one; None if it was not read yet."""
         return self._known.get(user)
 
-    def learn(self, user: str, tenant: str) -> None:
+    def remember(self, user: str, tenant: str) -> None:
         """Cache the tenant of a user that has logged in."""
         self._known.put(user, tenant)
 

@@ -73,7 +73,7 @@ class Integrations:
         self._until = 0.0
         self._asking = asyncio.Lock()
 
-    async def all(self) -> Mapping[str, Integration]:
+    async def list_all(self) -> Mapping[str, Integration]:
         """Return integrations by id, including stopped ones; raise `Unavailable`."""
         if time.monotonic() < self._until:
             return self._found
@@ -86,39 +86,39 @@ class Integrations:
                 self._until = time.monotonic() + FRESH
         return self._found
 
-    async def expecting(self, integrations: Iterable[str]) -> Mapping[str, Integration]:
+    async def list_expected(self, integrations: Iterable[str]) -> Mapping[str, Integration]:
         """Return all integrations, read again if one of `integrations` is missing or stopped."""
-        found = await self.all()
+        found = await self.list_all()
         if any(name not in found or not found[name].alive for name in integrations):
             self._until = 0.0
-            found = await self.all()
+            found = await self.list_all()
         return found
 
     async def find(self, integration: str) -> Integration | None:
         """Return a running or stopped integration; None if it was never announced."""
-        return (await self.expecting([integration])).get(integration)
+        return (await self.list_expected([integration])).get(integration)
 
-    async def carries(self, integration: str) -> Carries:
+    async def get_transport(self, integration: str) -> Carries:
         """Return which form of commands to its devices the integration carries."""
-        found = None if integration == DIRECT else (await self.all()).get(integration)
+        found = None if integration == DIRECT else (await self.list_all()).get(integration)
         if found is None:
             return ""
         if found.manifest.carries_frames:
             return "frames"
         return "commands" if found.manifest.carries_commands else ""
 
-    async def by_name(self) -> list[str]:
+    async def list_by_name(self) -> list[str]:
         """Return the ids of integrations, sorted by name."""
-        known = await self.known()
+        known = await self.list_summaries()
         return sorted(known, key=lambda one: (known[one].name or "", one))
 
-    async def known(self) -> Mapping[str, IntegrationSummary]:
+    async def list_summaries(self) -> Mapping[str, IntegrationSummary]:
         """Return the integrations of lists; the last known while `management` does not answer.
 
         Devices of a stopped integration can be deleted, even if it does not support this.
         """
         try:
-            found = await self.all()
+            found = await self.list_all()
         except (Unavailable, UpstreamFailed) as error:
             log.warning("names of integrations may be outdated: %s", error)
             found = self._found
@@ -148,7 +148,7 @@ class IntegrationClient:
         self._call_seconds = call_seconds
         """Seconds for which a service of an integration may take."""
 
-    async def ask(
+    async def call_operation(
         self, integration: str, operation: Operation, request: Any, answer: type[A], seconds: float
     ) -> A:
         """Call an operation, and wait up to `seconds`; raise the integration's error.
@@ -172,7 +172,7 @@ class IntegrationClient:
             text = f"integration {integration} failed: {error.message}"
             raise UpstreamFailed(text) from error
 
-    async def updated(
+    async def send_update(
         self, integration: str, tenant: str, thing_id: int, properties: dict[str, Any]
     ) -> None:
         """Send changed properties to an integration; raise its error.
@@ -180,11 +180,11 @@ class IntegrationClient:
         They are stored afterwards. An integration that does not answer reads them when it is back.
         """
         try:
-            await self.entrust(integration, tenant, thing_id, properties)
+            await self.send_secrets(integration, tenant, thing_id, properties)
         except (Unavailable, UpstreamTimeout) as error:
             log.warning("integration %s did not receive an update: %s", integration, error)
 
-    async def entrust(
+    async def send_secrets(
         self, integration: str, tenant: str, thing_id: int, properties: dict[str, Any]
     ) -> None:
         """Send changed properties with secrets, which only the integration stores.
@@ -192,28 +192,36 @@ class IntegrationClient:
         Raises the integration's error, or the reason why the message was not delivered.
         """
         change = PropertiesUpdated(tenant=tenant, thing_id=thing_id, properties=properties)
-        await self.ask(integration, "updated", change, Acknowledged, UPDATE_SECONDS)
+        await self.call_operation(integration, "updated", change, Acknowledged, UPDATE_SECONDS)
 
     async def call(
         self, integration: str, tenant: str, thing_id: int, service: str, inputs: dict[str, Any]
     ) -> Mapping[str, Any]:
         """Call a service of the integration itself; return its outputs."""
         wanted = CallService(tenant=tenant, thing_id=thing_id, service_id=service, inputs=inputs)
-        answer = await self.ask(integration, "call", wanted, ServiceResult, self._call_seconds)
+        answer = await self.call_operation(
+            integration, "call", wanted, ServiceResult, self._call_seconds
+        )
         return answer.outputs
 
     async def add_device(self, integration: str, wanted: AddDevice) -> NewDevice:
         """Let an integration prepare a new device; return the data of the device."""
-        return await self.ask(integration, "add_device", wanted, NewDevice, DEVICE_SECONDS)
+        return await self.call_operation(
+            integration, "add_device", wanted, NewDevice, DEVICE_SECONDS
+        )
 
-    async def carry(self, integration: str, device: DeviceRef, some: Sequence[Downlink]) -> None:
+    async def queue_downlinks(
+        self, integration: str, device: DeviceRef, some: Sequence[Downlink]
+    ) -> None:
         """Let an integration queue downlinks for a device; raise its error."""
         wanted = QueueDownlinks(device=device, downlinks=list(some))
-        await self.ask(integration, "downlink", wanted, Acknowledged, CARRY_SECONDS)
+        await self.call_operation(integration, "downlink", wanted, Acknowledged, CARRY_SECONDS)
 
     async def delete_device(self, integration: str, device: DeviceRef) -> None:
         """Let an integration delete a device."""
-        await self.ask(integration, "delete_device", device, Acknowledged, DEVICE_SECONDS)
+        await self.call_operation(
+            integration, "delete_device", device, Acknowledged, DEVICE_SECONDS
+        )
 
 
 def tsl_of(manifest: Manifest) -> TslDocument:

@@ -76,7 +76,7 @@ class IntegrationThings:
         )
         await self._rpc.call(device_subject(self._id, "report"), told, Acknowledged)
 
-    async def event(
+    async def send_event(
         self,
         tenant: str,
         identifier: str,
@@ -90,7 +90,7 @@ class IntegrationThings:
         )
         await self._rpc.call(device_subject(self._id, "event"), told, Acknowledged)
 
-    async def reply(
+    async def send_reply(
         self,
         tenant: str,
         identifier: str,
@@ -111,25 +111,25 @@ class IntegrationThings:
         )
         await self._rpc.call(device_subject(self._id, "reply"), told, Acknowledged)
 
-    async def frames(self, frames: Sequence[DeviceFrame]) -> FramesAnswer:
+    async def send_frames(self, frames: Sequence[DeviceFrame]) -> FramesAnswer:
         """Send up to 500 uplinks; all but the refused are accepted when this returns."""
         told = SendFrames(frames=list(frames))
         return await self._rpc.call(device_subject(self._id, "frames"), told, FramesAnswer)
 
-    async def downlink(self, told: SendDownlinkState) -> None:
+    async def send_downlink_state(self, told: SendDownlinkState) -> None:
         """Report the state of a downlink."""
         await self._rpc.call(device_subject(self._id, "downlink"), told, Acknowledged)
 
-    async def link(self, told: SendLinkState) -> None:
+    async def send_link_state(self, told: SendLinkState) -> None:
         """Report a join, or a device's answer to a status request."""
         await self._rpc.call(device_subject(self._id, "link"), told, Acknowledged)
 
-    async def own_report(self, tenant: str, properties: dict[str, Any]) -> None:
+    async def report_own(self, tenant: str, properties: dict[str, Any]) -> None:
         """Set properties of the integration itself; properties that its TSL lacks are ignored."""
         told = SendOwnReport(tenant=tenant, properties=properties)
         await self._rpc.call(device_subject(self._id, "own_report"), told, Acknowledged)
 
-    async def own_values(self, tenant: str) -> OwnValues:
+    async def get_own_values(self, tenant: str) -> OwnValues:
         """Return the latest values of the integration itself in a tenant."""
         return await self._rpc.call(
             device_subject(self._id, "own_values"), GetOwnValues(tenant), OwnValues
@@ -140,12 +140,12 @@ class IntegrationThings:
         wanted = PutDevice(tenant=tenant, name=name, device=device)
         return await self._rpc.call(device_subject(self._id, "put_device"), wanted, DeviceRef)
 
-    async def tsl(self, tenant: str, identifier: str) -> dict[str, Any]:
+    async def get_tsl(self, tenant: str, identifier: str) -> dict[str, Any]:
         """Return the TSL document of a device."""
         wanted = GetTsl(tenant=tenant, identifier=identifier)
         return (await self._rpc.call(device_subject(self._id, "get_tsl"), wanted, DeviceTsl)).tsl
 
-    async def devices(self) -> AsyncIterator[DeviceRef]:
+    async def list_devices(self) -> AsyncIterator[DeviceRef]:
         """Yield all devices of the integration, of all tenants, by id."""
         after = 0
         while True:

@@ -28,7 +28,7 @@ class TokenBuckets:
         self._owner = owner
         self._script = redis.register_script(TAKE_SCRIPT + _TAKE_ONLY)
 
-    async def take(
+    async def take_permits(
         self, key: str, *, rate: float, burst: int, wanted: int = 1
     ) -> tuple[int, float]:
         """Take up to `wanted` permits; return their number and the seconds until the next permit.

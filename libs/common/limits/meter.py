@@ -43,7 +43,7 @@ class Meter:
     def __init__(self) -> None:
         self._buckets: OrderedDict[Hashable, _Bucket] = OrderedDict()
 
-    def lacking(
+    def seconds_until(
         self, key: Hashable, amount: float, rate: float, at: float, burst: float = BURST
     ) -> float:
         """Return the seconds until `amount` permits are available at `rate` per second, or 0.
@@ -63,7 +63,7 @@ class Meter:
         bucket.permits = min(bucket.permits, rate * burst)
         return max(0.0, (amount - bucket.permits) / rate)
 
-    def take(self, key: Hashable, amount: float) -> None:
+    def consume(self, key: Hashable, amount: float) -> None:
         """Take available permits."""
         self._buckets[key].permits -= amount
 
@@ -86,24 +86,24 @@ class MessageMeter:
         self._burst = burst
         self._meter = Meter()
 
-    def take(
+    def count(
         self, tenant: str, device: Hashable, number: int, size: int, at: float
     ) -> Excess | None:
         """Count `number` messages of `size` bytes at time `at` (s), unless they exceed a limit."""
-        limits = self._limits.of(tenant)
+        limits = self._limits.get(tenant)
         wanted = _wanted(limits, tenant, device, number, size)
         for key, amount, rate, what in wanted:
-            wait = self._meter.lacking(key, amount, rate, at, self._burst)
+            wait = self._meter.seconds_until(key, amount, rate, at, self._burst)
             if wait > 0:
                 whose = "of this device" if key[1] == device else "of this tenant"
                 return Excess(key[0], f"more than {rate} {what} per second {whose}", wait)
         told, day = ("eventBytes", tenant), limits.event_bytes
-        wait = self._meter.lacking(told, size, day / DAY, at, DAY)
+        wait = self._meter.seconds_until(told, size, day / DAY, at, DAY)
         if wait > 0:
             return Excess(told[0], f"more than {day} bytes per day of this tenant", wait)
         for key, amount, _, _ in wanted:
-            self._meter.take(key, amount)
-        self._meter.take(told, size)
+            self._meter.consume(key, amount)
+        self._meter.consume(told, size)
         return None
 
 
@@ -137,16 +137,16 @@ class FloodGuard:
         """Return the number of remembered users; 0 if no user has sent too much."""
         return len(self._since)
 
-    def shuts_out(self, user: str) -> bool:
+    def is_blocked(self, user: str) -> bool:
         """Return whether a user was disconnected recently, so that late messages are ignored."""
         since = self._since.get(user)
         return since is not None and time.monotonic() < since + BLOCK_SECONDS
 
-    def end(self, user: str) -> None:
+    def block(self, user: str) -> None:
         """Disconnect a user, unless it was disconnected recently."""
-        if not self.shuts_out(user):
+        if not self.is_blocked(user):
             self._since.put(user, time.monotonic())
-            self._asking.begin(user, partial(self._end, user))
+            self._asking.start(user, partial(self._end, user))
 
     async def _end(self, user: str) -> None:
         try:

@@ -59,24 +59,24 @@ class Quota:
         self._counted: LruCache[str, _Counted] = LruCache(KEPT)
         self._counting: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def take(self, tenant: str) -> None:
+    async def reserve(self, tenant: str) -> None:
         """Count a new document; raise `TooManyRequests` if the tenant has reached its limit."""
-        most: int = getattr(await self._limits.asked(tenant), self._limit)
+        most: int = getattr(await self._limits.fetch(tenant), self._limit)
         counted = await self._count(tenant, most)
         if counted.number >= most:
             count_limited(self._limit, tenant)
             raise limit_reached(self._limit, most)
         counted.number += 1
 
-    async def beyond(self, tenant: str, wanted: int) -> tuple[int, TooManyRequests]:
+    async def find_excess(self, tenant: str, wanted: int) -> tuple[int, TooManyRequests]:
         """Return the number of `wanted` documents that exceed the limit, and their error."""
-        most: int = getattr(await self._limits.asked(tenant), self._limit)
+        most: int = getattr(await self._limits.fetch(tenant), self._limit)
         counted = await self._count(tenant, most)
         return max(0, counted.number + wanted - most), limit_reached(self._limit, most)
 
-    async def used(self, wanted: UsageRequest) -> Usage:
+    async def count_used(self, wanted: UsageRequest) -> Usage:
         """Return the number of documents of a tenant, for `report_use`."""
-        most: int = getattr(await self._limits.asked(wanted.tenant), self._limit)
+        most: int = getattr(await self._limits.fetch(wanted.tenant), self._limit)
         return {self._limit: (await self._count(wanted.tenant, most)).number}
 
     async def _count(self, tenant: str, most: int) -> _Counted:

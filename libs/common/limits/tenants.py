@@ -42,7 +42,7 @@ class LimitsCache:
         self._known: LruCache[str, tuple[float, Limits]] = LruCache(KEPT)
         self._asking: dict[str, asyncio.Task[None]] = {}
 
-    def of(self, tenant: str) -> Limits:
+    def get(self, tenant: str) -> Limits:
         """Return the known limits of a tenant; refresh outdated ones in the background."""
         asked, limits = self._known.get(tenant) or (-LIFE, self._defaults)
         if asked + LIFE <= time.monotonic() and tenant not in self._asking:
@@ -50,14 +50,14 @@ class LimitsCache:
             task.add_done_callback(lambda _: self._asking.pop(tenant, None))
         return limits
 
-    async def asked(self, tenant: str) -> Limits:
+    async def fetch(self, tenant: str) -> Limits:
         """Return the limits of a tenant; wait for them if none are known."""
-        limits = self.of(tenant)
+        limits = self.get(tenant)
         task = self._asking.get(tenant)
         if tenant in self._known or task is None:
             return limits
         await asyncio.shield(task)
-        return self.of(tenant)
+        return self.get(tenant)
 
     async def _ask(self, tenant: str, before: Limits) -> None:
         try:

@@ -58,14 +58,14 @@ async def report_usage(bus: Bus, part: Part, queue: str = "") -> None:
         except (NatsError, StoreError) as error:
             log.warning("usage could not be reported: %r", error)
 
-    async def take(message: Msg) -> None:
+    async def receive(message: Msg) -> None:
         try:
             asked = _ask(message.data)
             scheduler.start(asked.tenant, partial(answer, message, asked))
         except (*INVALID_JSON, LaneFull) as error:
             log.warning("a request for usage was ignored: %r", error)
 
-    await bus.client.subscribe(ASK, queue, cb=take)
+    await bus.client.subscribe(ASK, queue, cb=receive)
 
 
 class UsageCollector:
@@ -113,11 +113,11 @@ class SlotCounts:
     def __init__(self) -> None:
         self._held: dict[str, int] = {}
 
-    def of(self, holder: str) -> int:
+    def occupied(self, holder: str) -> int:
         """Return the number of slots that a holder occupies."""
         return self._held.get(holder, 0)
 
-    def take(self, claims: Sequence[SlotLimit], number: int = 1) -> SlotLimit | None:
+    def occupy(self, claims: Sequence[SlotLimit], number: int = 1) -> SlotLimit | None:
         """Occupy `number` slots of every claim, or return the first claim without free slots."""
         held = self._held
         for claim in claims:
@@ -127,7 +127,7 @@ class SlotCounts:
             held[holder] = held.get(holder, 0) + number
         return None
 
-    def give(self, claims: Sequence[SlotLimit], number: int = 1) -> None:
+    def release(self, claims: Sequence[SlotLimit], number: int = 1) -> None:
         """Release slots."""
         held = self._held
         for holder, _, _ in claims:
@@ -145,9 +145,9 @@ class HeldSlots:
         self._counts = counts
         self._claims = claims
 
-    def give(self) -> None:
+    def release(self) -> None:
         """Release the slots."""
-        self._counts.give(self._claims)
+        self._counts.release(self._claims)
 
 
 def acquire_slots(
@@ -157,7 +157,7 @@ def acquire_slots(
 
     The metrics count the rejection for `tenant`, which is empty for callers without a login.
     """
-    beyond = counts.take(claims, number)
+    beyond = counts.occupy(claims, number)
     if beyond is None:
         return HeldSlots(counts, claims)
     _, most, limit = beyond

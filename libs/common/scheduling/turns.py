@@ -57,11 +57,11 @@ async def take_turns(
     scheduler, working, wake = FairScheduler(name, workers), NamedTasks(), wake or asyncio.Event()
     again: set[str] = set()
 
-    async def work(tenant: str) -> None:
+    async def run_tenant(tenant: str) -> None:
         again.add(tenant)
         while tenant in again:
             again.remove(tenant)
-            await _work(name, scheduler, tenant, steps)
+            await _run_steps(name, scheduler, tenant, steps)
 
     try:
         while True:
@@ -69,7 +69,7 @@ async def take_turns(
             wake.clear()
             try:
                 for tenant in await tenants():
-                    begun = working.begin(f"{name} for {tenant}", partial(work, tenant))
+                    begun = working.start(f"{name} for {tenant}", partial(run_tenant, tenant))
                     if woken and not begun:  # the running steps may have missed the new data
                         again.add(tenant)
             except AWAY as error:
@@ -79,7 +79,7 @@ async def take_turns(
         await working.stop()
 
 
-async def _work(
+async def _run_steps(
     name: str, scheduler: FairScheduler, tenant: str, steps: Callable[[str], Steps]
 ) -> None:
     """Run the steps of a tenant, each in its own turn."""

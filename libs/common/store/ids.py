@@ -26,7 +26,7 @@ class IdAllocator:
         self._end = 0
         self._lock = asyncio.Lock()
 
-    async def take(self) -> int:
+    async def allocate(self) -> int:
         """Return a new unique id."""
         if self._next >= self._end:
             async with self._lock:

@@ -148,15 +148,15 @@ def bounds(kind: str, rules: Validator) -> tuple[int | float | None, int | float
 
 def booleans(members: Mapping[str, Node]) -> dict[str, Any]:
     """Return the places of booleans in a tree: True for a boolean, else nested places."""
-    found = {key: _below(node) for key, node in members.items()}
+    found = {key: _boolean_places(node) for key, node in members.items()}
     return {key: below for key, below in found.items() if below}
 
 
-def _below(node: Node) -> Any:
+def _boolean_places(node: Node) -> Any:
     if node.kind == "BOOL":
         return True
     if node.element is not None:
-        return [below] if (below := _below(node.element)) else None
+        return [below] if (below := _boolean_places(node.element)) else None
     return booleans(node.members)
 
 

@@ -59,7 +59,7 @@ class MenuStore:
 
     def __init__(self, database: Database) -> None:
         self._menus = database["menus"]
-        self.next_id = IdAllocator(database, "menus", len(INITIAL_MENUS)).take
+        self.next_id = IdAllocator(database, "menus", len(INITIAL_MENUS)).allocate
 
     async def list_all(self, tenant: str, session: Session | None = None) -> list[Menu]:
         """Return all entries of a tenant, sorted by id."""
@@ -210,7 +210,7 @@ class RoleStore:
 
     def __init__(self, database: Database) -> None:
         self._roles = database["roles"]
-        self.next_id = IdAllocator(database, "roles", ID_BLOCK).take
+        self.next_id = IdAllocator(database, "roles", ID_BLOCK).allocate
 
     async def get(self, tenant: str, role_id: int, session: Session | None = None) -> Role | None:
         """Return one role of a tenant."""

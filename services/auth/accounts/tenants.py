@@ -196,7 +196,7 @@ class TenantStore:
         async def settle() -> None:
             recent = {"accessChangedAt": {"$gt": datetime.now(UTC) - RECENT}}
             async for document in self._tenants.find(recent, {"access": 1}):
-                await versions.reach(document["_id"], document["access"])
+                await versions.raise_to(document["_id"], document["access"])
 
         await repeat(settle, SETTLE, "access versions were not copied to Redis; retrying")
 

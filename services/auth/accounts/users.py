@@ -91,7 +91,7 @@ class UserStore:
 
     def __init__(self, database: Database) -> None:
         self._users = database["users"]
-        self.next_id = IdAllocator(database, "users", ID_BLOCK).take
+        self.next_id = IdAllocator(database, "users", ID_BLOCK).allocate
 
     async def get(
         self, tenant: str, user_id: int, session: Session | None = None

@@ -32,7 +32,7 @@ class ApplicationStore:
 
     def __init__(self, database: Database) -> None:
         self._applications = database["applications"]
-        self.next_id = IdAllocator(database, "applications", ID_BLOCK).take
+        self.next_id = IdAllocator(database, "applications", ID_BLOCK).allocate
 
     async def add(self, application: StoredApplication, session: Session) -> None:
         """Add an application; raise `Conflict` if the tenant has one with that name."""

@@ -126,7 +126,7 @@ class AdmissionRegistry:
             return None
         for evicted_id in evicted:
             if len(self._deleting) < MAX_DELETIONS:
-                self._deleting.begin(evicted_id, partial(self._delete, evicted_id.decode()))
+                self._deleting.start(evicted_id, partial(self._delete, evicted_id.decode()))
         return AdmissionResult(wait_ms / 1000, kept)
 
     async def release(self, client_id: str) -> None:

@@ -93,7 +93,7 @@ class LoginAuthorizer:
             return None
         if result.wait:
             raise TooManyRequests("too many logins", retry_after=result.wait)
-        most = self.limits.of(admission.tenant).each_connections
+        most = self.limits.get(admission.tenant).each_connections
         if admission.shared:
             most = max(most, MAX_SHARED_CLIENTS)
         if not await self.connections.has_room(admission.name, connection, result.kept, most):
@@ -167,7 +167,7 @@ class LoginAuthorizer:
             return None
         if found.sn != sn:
             log.info("callout: rejected SN %s, because its exact spelling is %s", sn, found.sn)
-            self.devices.refused.note(found, "SN", over)
+            self.devices.refused.record(found, "SN", over)
             return None
         try:
             permissions = device_permissions(found.sn, mqtt=mqtt)

@@ -113,7 +113,7 @@ class Callout:
         answer = build_rejection(request, str(error), self._key)
         respond = self._respond_later if len(self._delayed) < MAX_DELAYED else self._respond
         connection = (request.server_id.id, request.client_info.id)
-        self._delayed.begin(connection, partial(respond, message, answer))
+        self._delayed.start(connection, partial(respond, message, answer))
 
     async def _respond_later(self, message: Msg, answer: bytes) -> None:
         await asyncio.sleep(REJECTION_DELAY)
@@ -142,7 +142,7 @@ class Callout:
             return build_rejection(request, "the login cannot be verified at the moment", self._key)
         if admission is None:
             return build_rejection(request, "wrong credentials", self._key)
-        self._tenants.learn(options.user, admission.tenant)
+        self._tenants.remember(options.user, admission.tenant)
         user = build_user_jwt(
             request, name=admission.name, permissions=admission.permissions, key=self._key
         )

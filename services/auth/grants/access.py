@@ -51,7 +51,7 @@ class AccessService:
             )
 
         access = await self.mongo.at_one_moment(read_access)
-        await self.versions.reach(tenant, access.version)
+        await self.versions.raise_to(tenant, access.version)
         return access
 
     async def get_grants(self, user: UserRef) -> GrantedResources:

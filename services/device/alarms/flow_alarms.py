@@ -77,7 +77,7 @@ class FlowAlarmStore:
             text = f"the device has {most} open alarms of flows, the maximum"
             raise InvalidInput(text, field="key", code="alarm_number_limitation")
         alarm = Alarm(
-            id=await self._ids.take(),
+            id=await self._ids.allocate(),
             tenant=wanted.tenant,
             flow=wanted.flow_id,
             key=wanted.key,

@@ -44,11 +44,11 @@ class RuleStore:
 
     async def new_id(self) -> int:
         """Return an id for a new rule."""
-        return await self._ids.take()
+        return await self._ids.allocate()
 
     async def insert(self, rule: Rule) -> None:
         """Insert a rule; raise `InvalidInput` or `TooManyRequests` at a limit."""
-        await self._quota.take(rule.tenant)
+        await self._quota.reserve(rule.tenant)
         await self.check_room(rule)
         await self._rules.insert_one(to_document(rule))
         try:
@@ -60,7 +60,7 @@ class RuleStore:
     async def check_room(self, rule: Rule) -> None:
         """Raise `InvalidInput` when the rules of the device or product reach the limit."""
         kind = "product" if rule.device is None else "device"
-        most = getattr(await self._limits.asked(rule.tenant), f"{kind}_rules")
+        most = getattr(await self._limits.fetch(rule.tenant), f"{kind}_rules")
         others = {"tenant": rule.tenant, "ending": False, "_id": {"$ne": rule.id}}
         others[kind] = getattr(rule, kind)
         if await self._rules.count_documents(others, limit=most) >= most:
@@ -155,7 +155,7 @@ class AlarmRules:
 
     async def search(self, principal: Principal, wanted: SearchRules) -> Page[ShownRule]:
         """Return a page of the rules that the user may see."""
-        grants = await self.grants.of(principal)
+        grants = await self.grants.read(principal)
         query: Document = {"tenant": principal.tenant}
         if not grants.everything:
             visible = await self.devices.queries.list_granted_ids(
@@ -237,7 +237,7 @@ class AlarmRules:
             raise rule_not_found(rule_id)
 
     async def _find(self, principal: Principal, rule_id: int) -> Rule:
-        grants = await self.grants.of(principal)
+        grants = await self.grants.read(principal)
         rule = await self.store.find(principal.tenant, rule_id)
         if rule is None or not (
             grants.everything
@@ -250,7 +250,7 @@ class AlarmRules:
         """Return the device or product of a rule, which the user may see."""
         if (body.device_id is None) == (body.product is None):
             raise InvalidInput("either device_id or product is required", field="device_id")
-        grants = await self.grants.of(principal)
+        grants = await self.grants.read(principal)
         if body.device_id is not None:
             if not await self._may_see(principal, grants, body.device_id):
                 raise NotFound(f"device {body.device_id} not found", field="device_id")

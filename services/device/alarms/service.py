@@ -101,7 +101,7 @@ class AlarmService:
         """
         if (body.device_id is None) == (body.alarm_ids is None):
             raise InvalidInput("either device_id or alarm_ids is required", field="device_id")
-        grants = await self.grants.of(principal)
+        grants = await self.grants.read(principal)
         query: Document = {"tenant": principal.tenant, "claimedAt": None}
         if body.device_id is not None:
             device_id = body.device_id
@@ -121,7 +121,7 @@ class AlarmService:
         query: Document = {
             "tenant": principal.tenant,
             "_id": {"$in": distinct_ids(body.alarm_ids)},
-            **await self._visibility(principal.tenant, await self.grants.of(principal)),
+            **await self._visibility(principal.tenant, await self.grants.read(principal)),
         }
         ids = await self.store.queries.ids(query, MOST_AT_ONCE)
         await self.store.clear(ids, principal.subject, body.note)
@@ -147,7 +147,7 @@ class AlarmService:
 
     async def _query(self, principal: Principal, wanted: SearchAlarms) -> Document:
         """Return the query of a filter, limited to devices that the user may see."""
-        seen = await self._visibility(principal.tenant, await self.grants.of(principal))
+        seen = await self._visibility(principal.tenant, await self.grants.read(principal))
         query: Document = {"tenant": principal.tenant, **seen}
         conditions: list[Document] = []
         if wanted.keyword:

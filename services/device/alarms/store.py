@@ -323,7 +323,7 @@ class AlarmStore:
         self, rule: Rule, state: State, change: AlarmTransition, device: PresentDevice
     ) -> Alarm:
         return Alarm(
-            id=await self._ids.take(),
+            id=await self._ids.allocate(),
             tenant=rule.tenant,
             rule=rule.id,
             state=state.id,

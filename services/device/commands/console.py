@@ -51,7 +51,7 @@ class BatchConfigurator:
 
         All of these commands are stored, or none. Raises `TooLarge`.
         """
-        grants = await self.grants.of(principal)
+        grants = await self.grants.read(principal)
         results: Configured = {
             one: NotFound(f"device {one} not found", field="device_id") for one in ids
         }

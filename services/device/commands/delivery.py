@@ -64,7 +64,7 @@ class CommandCarrier:
 
     async def carries(self, integration: str) -> Carries:
         """Return in which form the integration receives commands, if it does."""
-        return await self.integrations.carries(integration)
+        return await self.integrations.get_transport(integration)
 
     async def check_encoders(self, products: Iterable[tuple[str, str]]) -> None:
         """Raise `InvalidInput` for a product (tenant, model) whose codec cannot encode."""
@@ -98,7 +98,9 @@ class CommandCarrier:
                 await self._carry_downlinks(command, carrier, device)
                 return
             wanted = DeviceCommand(device=device, command=command.to_wire())
-            await self.client.ask(carrier, "command", wanted, Acknowledged, CARRY_SECONDS)
+            await self.client.call_operation(
+                carrier, "command", wanted, Acknowledged, CARRY_SECONDS
+            )
         except CodecFailed as error:
             await self._refuse(command, f"the codec {error}")
         except ThingwayError as error:
@@ -126,7 +128,7 @@ class CommandCarrier:
             if one.state is None
         ]
         if waiting:
-            await self.client.carry(carrier, device, waiting)
+            await self.client.queue_downlinks(carrier, device, waiting)
 
     async def _ref(self, command: Command, additional: dict[str, Any] | None) -> DeviceRef:
         """Return the device as its integration knows it; read it for a repetition."""

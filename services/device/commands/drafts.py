@@ -49,7 +49,7 @@ def check_layout(kind: str, config: Config) -> None:
         if (reason := unstorable({"key": entry.key, "value": entry.value}))
     ]
     if faults:
-        raise InvalidInput.of_faults(faults)
+        raise InvalidInput.from_faults(faults)
 
 
 def draft_config(thing: Thing, kind: str, config: Config, current: dict[str, Any]) -> Draft:
@@ -76,7 +76,7 @@ def name_device(device_id: int, error: InvalidInput) -> InvalidInput:
     """Return an error whose text also names the device."""
     about = f"(device {device_id})"
     if error.faults:
-        return InvalidInput.of_faults(
+        return InvalidInput.from_faults(
             [msgspec.structs.replace(one, reason=f"{one.reason} {about}") for one in error.faults]
         )
     return InvalidInput(f"{error.message} {about}", field=error.field, code=error.code)
@@ -94,7 +94,7 @@ def draft_properties(
     except InvalidValues as error:
         prefix = field.removesuffix("properties")
         faults = [msgspec.structs.replace(one, path=prefix + one.path) for one in error.faults]
-        raise InvalidInput.of_faults(faults) from error
+        raise InvalidInput.from_faults(faults) from error
     draft = draft_command(thing, "SET_PROPERTIES", {"properties": whole})
     return replace(draft, given=properties) if is_partial(properties) else draft
 

@@ -122,7 +122,7 @@ class CommandService:
         try:
             checked = thing.tsl.check_service_inputs(service_id, inputs)
         except (InvalidValues, UnknownService) as error:
-            raise InvalidInput.of_faults(error.faults) from error
+            raise InvalidInput.from_faults(error.faults) from error
         return draft_command(thing, "CALL_SERVICE", {"serviceId": service_id, "inputs": checked})
 
     async def create_tasks(self, principal: Principal, request: CreateTasks) -> list[DeviceTask]:
@@ -237,7 +237,7 @@ class CommandService:
         coded = [one.thing for one in drafts if carriers[one.thing.integration] == "frames"]
         await self.carrier.check_encoders({(thing.tenant, thing.model) for thing in coded})
 
-        ids = [await self.ids.take() for _ in drafts]
+        ids = [await self.ids.allocate() for _ in drafts]
         partial = [draft.thing.id for draft in drafts if draft.given is not None]
         if partial:
 

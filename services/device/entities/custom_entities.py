@@ -69,9 +69,9 @@ class CustomEntityStore:
 
         Raises `TooManyRequests` when the tenant has reached its limit.
         """
-        await self._quota.take(tenant)
+        await self._quota.reserve(tenant)
         fields = build_fields(identifier, [root]) | {"last": 0}
-        document = _new_document(await self._ids.take(), tenant, identifier, fields)
+        document = _new_document(await self._ids.allocate(), tenant, identifier, fields)
         try:
             await self._own.insert(document)
         except DuplicateKey as error:
@@ -125,7 +125,7 @@ class CustomEntityStore:
         An input keeps its number while it keeps its identifier. Raises `Conflict` when users have
         created an entity with this identifier.
         """
-        identifier, thing_id = str(wanted.flow_id), await self._ids.take()
+        identifier, thing_id = str(wanted.flow_id), await self._ids.allocate()
 
         async def put_service(session: Session) -> None:
             known = await self._own.find_one(_identity_query(wanted.tenant, identifier), session)

@@ -211,7 +211,7 @@ class EntityExport:
             raise InvalidInput(f"must be 1 to {MOST_EXPORTED} entities", field="ids")
         span, times = self.history.span(start, end), _parse_zone(zone)
         entities = await self.entities.find_all(principal, wanted)
-        integrations = await self.integrations.known()
+        integrations = await self.integrations.list_summaries()
         return join_pieces(self._lines(entities, span, integrations, times))
 
     async def _lines(

@@ -234,7 +234,11 @@ class EntityWriter:
         shown = thing.record.tsl.readable(values)
         try:
             if thing.integration != SYSTEM:
-                tell = self.integrations.updated if shown == values else self.integrations.entrust
+                tell = (
+                    self.integrations.send_update
+                    if shown == values
+                    else self.integrations.send_secrets
+                )
                 await tell(thing.integration, thing.tenant, thing.id, values)
             if shown:
                 await self.reporter.report(thing.record, shown)
@@ -283,4 +287,4 @@ def _reports(flow_update: FlowUpdate) -> Iterable[ThingReport]:
 def _check_settings(update: PropertyUpdate) -> dict[str, Any] | InvalidInput:
     """Return the values that a thing without a device reports, or the error."""
     values, faults = update.thing.record.tsl.check_settings(update.values)
-    return InvalidInput.of_faults(faults) if faults else values
+    return InvalidInput.from_faults(faults) if faults else values

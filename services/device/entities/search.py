@@ -94,7 +94,7 @@ class EntitySearch:
         Either has at most `MAX_ENTITIES`; `page_size` of a page says how many it may have.
         """
         await self.integration_things.ensure_all(principal.tenant)
-        integrations = await self.integrations.known()
+        integrations = await self.integrations.list_summaries()
         page = await self._page(await self._build_request(principal, body, integrations), body)
         show = partial(self._show_rows, principal.tenant, integrations)
         return Streamed(
@@ -107,7 +107,7 @@ class EntitySearch:
     ) -> Streamed[Page[ShownEntity]]:
         """Stream entities that match all column filters, with latest values."""
         await self.integration_things.ensure_all(principal.tenant)
-        integrations = await self.integrations.known()
+        integrations = await self.integrations.list_summaries()
         names = NameResolver(principal.tenant, integrations, self.groups, self.tags)
         found = await AdvancedFilter.from_columns(body.entity_filter or {}, names)
         ids = found.ids
@@ -117,7 +117,7 @@ class EntitySearch:
             ids = sorted(named if ids is None else named & set(ids))
         asked = SearchRequest(
             principal=principal,
-            grants=await self.grants.of(principal),
+            grants=await self.grants.read(principal),
             order=Order.from_request(body, _names(integrations)),
             select_members=found.select_members,
             keyword=found.key_test,
@@ -172,7 +172,7 @@ class EntitySearch:
         source = TextFilter.from_source_name(body.entity_source_name, integrations)
         return SearchRequest(
             principal=principal,
-            grants=await self.grants.of(principal),
+            grants=await self.grants.read(principal),
             order=Order.from_request(body, _names(integrations)),
             select_members=MemberFilter(body),
             keyword=keyword,

@@ -168,7 +168,7 @@ class EntityService:
         rows = [found[key] for key in ids if key in found]
         if all(map(_is_shared, rows)):
             return rows
-        grants = await self.grants.of(principal)
+        grants = await self.grants.read(principal)
         return [one for one in rows if _is_shared(one) or one.is_visible_to(grants)]
 
     async def find_all(self, principal: Principal, ids: Sequence[int]) -> list[Entity]:
@@ -197,14 +197,14 @@ class EntityService:
         if len(shared) == len(keys):
             return shared
         grants = (
-            await self.grants.of(principal) if shared else await self._require_grants(principal)
+            await self.grants.read(principal) if shared else await self._require_grants(principal)
         )
         return {
             key: one for key, one in found.items() if key in shared or one.is_visible_to(grants)
         }
 
     async def _require_grants(self, principal: Principal) -> Grants:
-        grants = await self.grants.of(principal)
+        grants = await self.grants.read(principal)
         if grants.nothing:
             raise Forbidden("the user has no grant for any device or entity")
         return grants
@@ -212,7 +212,7 @@ class EntityService:
     async def children(self, principal: Principal, entity_id: int) -> list[ShownEntity]:
         """Return the children of an entity, by number; only an OBJECT has some."""
         entity = await self.find(principal, entity_id)
-        integrations = await self.integrations.known()
+        integrations = await self.integrations.list_summaries()
         members = entity.thing.children(entity.member.path)
         members.sort(key=lambda member: member.number)
         return [shown_entity(Entity(entity.thing, member), integrations) for member in members]
@@ -265,7 +265,7 @@ class EntityService:
     async def _filter_visible(
         self, principal: Principal, entities: Mapping[int, Entity]
     ) -> list[Entity]:
-        grants = await self.grants.of(principal)
+        grants = await self.grants.read(principal)
         return [one for one in entities.values() if _is_shared(one) or one.is_visible_to(grants)]
 
     async def _latest(self, tenant: str, entities: Sequence[Entity]) -> list[LatestValue]:

@@ -118,7 +118,7 @@ class EntityCaller:
         try:
             return thing.record.tsl.check_service_inputs(call.service_id, call.inputs)
         except (InvalidValues, UnknownService) as error:
-            raise InvalidInput.of_faults(error.faults) from error
+            raise InvalidInput.from_faults(error.faults) from error
 
     async def _check_callable(self, call: ServiceCall) -> None:
         integration = call.thing.integration

@@ -109,7 +109,7 @@ class TagStore(ThingDataStore):
         if await self.count(tenant) >= MOST_TAGS:
             text = f"the tenant has {MOST_TAGS} tags, the maximum"
             raise InvalidInput(text, field="name", code="number_of_entity_tags_exceeded")
-        tag_id, now = await self._ids.take(), datetime.now(UTC)
+        tag_id, now = await self._ids.allocate(), datetime.now(UTC)
         tag = {"_id": tag_id, "tenant": tenant, "createdAt": now, **_fields(wanted, now)}
         try:
             await self._tags.insert_one(tag)

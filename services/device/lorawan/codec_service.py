@@ -214,7 +214,7 @@ class CodecService:
         if sum(len(text.encode()) for text in scripts.values()) > LARGEST:
             faults.append(Fault("scripts", f"must be at most {LARGEST} bytes in all"))
         if faults:
-            raise InvalidInput.of_faults(faults)
+            raise InvalidInput.from_faults(faults)
         names = {*ENTRY_POINTS, *(step.entry for step in (*body.decoder, *body.encoder))}
         outcomes = await self._workers.read(tenant, list(scripts.values()), sorted(names))
         functions: dict[str, list[str]] = {}
@@ -223,7 +223,7 @@ class CodecService:
             if outcome.fault is not None:
                 faults.append(Fault(paths[name], outcome.fault))
         if faults:
-            raise InvalidInput.of_faults(faults)
+            raise InvalidInput.from_faults(faults)
         return _assemble_codec(body, scripts, functions)
 
     async def _check_examples(
@@ -247,7 +247,7 @@ class CodecService:
                 text = msgspec.json.encode(given).decode()
                 faults.append(Fault(f"{path}.expected", f"the codec returns {text:.500}"))
         if faults:
-            raise InvalidInput.of_faults(faults)
+            raise InvalidInput.from_faults(faults)
 
     async def _history_request(
         self, tenant: str, codec: Codec, document: TslDocument
@@ -276,7 +276,7 @@ def _assemble_codec(
     if body.encoder and not body.decoder:
         faults.append(Fault("decoder", "is required when encoder is given"))
     if faults:
-        raise InvalidInput.of_faults(faults)
+        raise InvalidInput.from_faults(faults)
     if body.decoder:
         return Codec(scripts=scripts, decoder=body.decoder, encoder=body.encoder)
     decoder, encoder = find_entry_point(functions, DECODERS), find_entry_point(functions, ENCODERS)

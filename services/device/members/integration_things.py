@@ -48,7 +48,7 @@ class IntegrationThings:
         If `management` is unavailable, the existing things are used.
         """
         try:
-            found = await self.integrations.expecting(integrations)
+            found = await self.integrations.list_expected(integrations)
         except (Unavailable, UpstreamFailed) as error:
             log.warning("entities of new integrations may be missing: %s", error)
             return
@@ -86,5 +86,5 @@ class IntegrationThings:
             return await self._put(key, fields)
 
     async def _put(self, key: Document, fields: Document) -> Document:
-        first = {"_id": await self.ids.take(), "createdAt": fields["updatedAt"]}
+        first = {"_id": await self.ids.allocate(), "createdAt": fields["updatedAt"]}
         return await self.thing_store.put(key, fields, first)

@@ -283,7 +283,7 @@ class ShapeUpdater:
         for thing, properties in reports:
             if thing.id in self._of:
                 before = shapes.get(thing.id) or self._known[self._of[thing.id]]
-                most = self._limits.of(thing.tenant).paths
+                most = self._limits.get(thing.tenant).paths
                 shapes[thing.id] = extend_shape(before, reported_types(properties), most)
                 if shapes[thing.id] is not before:
                     larger[thing.id] = shapes[thing.id]

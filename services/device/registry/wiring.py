@@ -196,7 +196,7 @@ def wire_registry(
                 GROUPS,
             ],
         ),
-        resources=[start_and_stop(partial(report_usage, bus, devices.used, "device"))],
+        resources=[start_and_stop(partial(report_usage, bus, devices.count_used, "device"))],
         jobs={
             "erasing": eraser.run,
             "orphans": partial(orphans.run, bus),

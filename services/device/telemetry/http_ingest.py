@@ -109,7 +109,7 @@ class EdgeService:
 
     def _count(self, thing: Thing, entries: list[bytes]) -> None:
         size = sum(map(len, entries))
-        excess = self.meter.take(thing.tenant, thing.id, len(entries), size, now_ms() / 1000)
+        excess = self.meter.count(thing.tenant, thing.id, len(entries), size, now_ms() / 1000)
         if excess is not None:
             count_limited(excess.limit, thing.tenant)
             raise TooManyRequests(excess.reason, retry_after=excess.wait)

@@ -88,7 +88,7 @@ class HttpPresence:
         if not self.is_recorded(thing):
             moment = time.monotonic()
             self._contacts[thing.id] = _Contact(moment, datetime.now(UTC))
-            task = self._tasks.begin(thing.id, partial(self._record, thing))
+            task = self._tasks.start(thing.id, partial(self._record, thing))
             if task is not None:
                 await asyncio.wait([task], timeout=MAX_WAIT)
 
@@ -103,7 +103,7 @@ class HttpPresence:
         for tenant, by_id in tenants.items():
             self._together |= by_id.keys()
             record = partial(self._record_together, tenant, by_id)
-            begun.append(self._tasks.begin(object(), record))
+            begun.append(self._tasks.start(object(), record))
         if tasks := [task for task in begun if task is not None]:
             await asyncio.wait(tasks, timeout=MAX_WAIT)
 
@@ -125,7 +125,7 @@ class HttpPresence:
             )
             for key, thing in things.items():
                 self._contacts.setdefault(key, contact)
-                self._tasks.begin(key, partial(self._record, thing))
+                self._tasks.start(key, partial(self._record, thing))
         finally:
             self._together -= things.keys()
 

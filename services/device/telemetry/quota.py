@@ -66,13 +66,13 @@ class Quota:
                     beyond[uplink.sequence] = excess
                     count_limited(excess.limit, thing.tenant)
             if thing.device:
-                self._floods.end(sn)
+                self._floods.block(sn)
         return beyond
 
     def _take(self, thing: Thing, uplinks: list[Uplink]) -> Excess | None:
         size = sum(len(uplink.payload) for uplink in uplinks)
         at = max(uplink.received for uplink in uplinks) / 1000
-        return self._meter.take(thing.tenant, thing.id, len(uplinks), size, at)
+        return self._meter.count(thing.tenant, thing.id, len(uplinks), size, at)
 
 
 class DeadMessageBuilder:
@@ -91,10 +91,10 @@ class DeadMessageBuilder:
     def _entry(self, refused: RefusedUplink) -> OutgoingMessage | None:
         tenant = refused.thing.tenant if refused.thing else ""
         entry = dead_message(refused.uplink, refused.thing, refused.reason, refused.faults)
-        most = (self._limits.of(tenant) if tenant else Limits()).dead_bytes
+        most = (self._limits.get(tenant) if tenant else Limits()).dead_bytes
         size, rate = len(entry.payload), most / DAY
-        if not self._meter.lacking(tenant, size, rate, now_ms() / 1000, DAY):
-            self._meter.take(tenant, size)
+        if not self._meter.seconds_until(tenant, size, rate, now_ms() / 1000, DAY):
+            self._meter.consume(tenant, size)
             return entry
         count_limited("deadBytes", tenant)
         self._left_out[tenant] += 1

@@ -69,7 +69,7 @@ class Retention:
 
     async def find_tenant_days(self, tenant: str) -> int:
         """Return the days that history of a tenant is kept."""
-        return min(self._days, (await self._limits.asked(tenant)).history_days)
+        return min(self._days, (await self._limits.fetch(tenant)).history_days)
 
     async def _of_product(self, tenant: str, model: str) -> int:
         key, now = (tenant, model), time.monotonic()
@@ -102,7 +102,7 @@ class HistoryRowLimits:
         for partition in range(partition_of(now) + 1, oldest - 1, -1):
             start, end = partition * SPAN_MS, min((partition + 1) * SPAN_MS, now)
             for tenant, rows in (await self._rows(partition)).items():
-                most = (await self.limits.asked(tenant)).history_rows
+                most = (await self.limits.fetch(tenant)).history_rows
                 kept[tenant] += rows
                 if kept[tenant] > most and tenant not in found:
                     fits = 1 - (kept[tenant] - most) / rows

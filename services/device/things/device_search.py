@@ -109,7 +109,7 @@ class CachedCounter(Generic[T]):
         if age > FRESH:
             if await self._devices.count_documents(condition, limit=EXACT, **options) < EXACT:
                 return await self._count(key, condition, options)
-            self._counting.begin(key, partial(self._recount, key, condition, options))
+            self._counting.start(key, partial(self._recount, key, condition, options))
         return known[1]
 
     async def _count(self, key: bytes, condition: dict[str, Any], options: dict[str, Any]) -> T:

@@ -75,7 +75,7 @@ class DeviceStore:
         self._serials = SerialStore(mongo.database)
         self._removed = DeletedThings(mongo.database)
         self._usage = ProductUsage(mongo.database)
-        self.used = self._quota.used
+        self.count_used = self._quota.count_used
         """Returns the number of devices of tenants, for `report_use`."""
 
     async def find(
@@ -114,7 +114,7 @@ class DeviceStore:
 
     async def count_beyond_limit(self, tenant: str, wanted: int) -> tuple[int, TooManyRequests]:
         """Return how many of `wanted` more devices exceed the limit, and the error."""
-        return await self._quota.beyond(tenant, wanted)
+        return await self._quota.find_excess(tenant, wanted)
 
     async def filter_rps_serials(self, keys: Collection[str]) -> set[str]:
         """Return those of the SNs (upper case) that RPS records hold."""
@@ -165,7 +165,7 @@ class DeviceStore:
         its limit, `InvalidInput` when a product was deleted meanwhile.
         """
         for device in devices:
-            await self._quota.take(device.tenant)
+            await self._quota.reserve(device.tenant)
 
         async def insert_devices(session: Session) -> Sequence[Device]:
             await self._serials.claim([device.sn_key for device in devices], "device", session)

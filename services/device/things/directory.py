@@ -204,7 +204,7 @@ class GrantedDevices:
         Raises `Forbidden` for a user without any grant and `NotFound` otherwise, as consoles
         expect.
         """
-        grants = await self._grants.of(principal)
+        grants = await self._grants.read(principal)
         if grants.nothing:
             raise Forbidden("user does not have data permission")
         device = await self._store.find(principal.tenant, device_id)

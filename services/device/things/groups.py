@@ -137,7 +137,7 @@ class GroupStore:
         """Create a group; raise `InvalidInput` when the name is taken or at the limit."""
         if await self.count(tenant) >= MOST_GROUPS:
             raise too_many_groups(MOST_GROUPS)
-        group_id = await self._ids.take()
+        group_id = await self._ids.allocate()
         group = {"_id": group_id, "tenant": tenant, "name": name, "createdAt": datetime.now(UTC)}
         try:
             await self._groups.insert_one(group)

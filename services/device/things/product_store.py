@@ -170,7 +170,7 @@ class ProductStore:
         products.
         """
         if await self.find(update.tenant, update.model) is None:
-            await self._quota.take(update.tenant)
+            await self._quota.reserve(update.tenant)
 
         async def write_product(session: Session) -> Product:
             product = await self._put(update, session)

@@ -36,7 +36,7 @@ class CrossOrigin:
         """Return whether pages of `origin` may call the API."""
         return self._any or origin in self._origins
 
-    def telling(self, scope: HTTPScope, send: Send) -> Send:
+    def add_headers(self, scope: HTTPScope, send: Send) -> Send:
         """Return a `send` that adds CORS headers to the answer."""
         fields = self._fields(
             next((value for name, value in scope["headers"] if name == b"origin"), b"")
@@ -50,7 +50,7 @@ class CrossOrigin:
         return tell
 
     @staticmethod
-    def answer(headers: Mapping[bytes, bytes]) -> list[Field]:
+    def preflight_headers(headers: Mapping[bytes, bytes]) -> list[Field]:
         """Return the headers of the answer to a `preflight` from a permitted origin."""
         fields = [
             (b"access-control-allow-methods", METHODS),

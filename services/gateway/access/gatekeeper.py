@@ -88,9 +88,9 @@ class Gatekeeper:
         try:
             async with asyncio.timeout(TURN) as wait, self._turns.slot(address):
                 wait.reschedule(None)
-                await self._limits.address.take(address)
+                await self._limits.address.take_permit(address)
                 if route.signs_in:
-                    await self._limits.sign_in.take(address)
+                    await self._limits.sign_in.take_permit(address)
                 principal = await self._principal(
                     route, path, authorization, query_token, certificate
                 )
@@ -98,8 +98,8 @@ class Gatekeeper:
                     return None
                 if principal.networks and not is_inside(origin.address, principal.networks):
                     raise Forbidden(f"{principal.kind} may not call from {origin.address}")
-                await self._limits.principal.take(key_of(principal))
-                return await self._access.complete(principal)
+                await self._limits.principal.take_permit(key_of(principal))
+                return await self._access.add_access(principal)
         except TimeoutError as error:
             message = "too many concurrent requests of this address"
             raise TooManyRequests(message, retry_after=SOON) from error
@@ -110,7 +110,7 @@ class Gatekeeper:
         """Apply the limit of the address to a page of the gateway itself."""
         try:
             async with asyncio.timeout(ADMISSION):
-                await self._limits.address.take(address)
+                await self._limits.address.take_permit(address)
         except (RedisError, OSError) as error:
             raise no_store() from error
 
@@ -151,9 +151,9 @@ class Gatekeeper:
         """Return the device of a key or, without a key, of the client's certificate."""
         login = basic_login(authorization)
         if login is not None:
-            principal = await self._devices.identity(*login)
+            principal = await self._devices.authenticate(*login)
         elif certificate is not None and authorization is None:
-            principal = await self._devices.identity_of(certificate)
+            principal = await self._devices.authenticate_certificate(certificate)
         else:
             raise Unauthenticated("SN and device key are required: Authorization: Basic")
         if principal is None:

@@ -45,7 +45,7 @@ class Catalogue:
         """Return the document of all public operations, or of one API."""
         async with self._lock:
             if time.monotonic() >= self._until:
-                await self._renew()
+                await self._refresh()
             if api not in self._written:
                 document = self._merged if api is None else alone(self._merged, api)
                 self._written[api] = StaticDocument(
@@ -53,7 +53,7 @@ class Catalogue:
                 )
             return self._written[api]
 
-    async def _renew(self) -> None:
+    async def _refresh(self) -> None:
         complete = all(await asyncio.gather(*map(self._fetch, self._services)))
         seen = {name: self._seen[name] for name in self._services if name in self._seen}
         merged = merge(seen, self._routes)

@@ -73,7 +73,7 @@ class Forwarder:
         if upstream is None:
             raise Unavailable(f"the service {exchange.route.upstream} is not part of this platform")
         body = exchange.body
-        taken = upstream.take(poll=exchange.wait > 0)
+        taken = upstream.acquire_slot(poll=exchange.wait > 0)
         try:
             exchange.watch.limit(
                 self.timeout + exchange.wait,
@@ -93,7 +93,7 @@ class Forwarder:
                 upstream.end(connection)
             return answer.status
         finally:
-            taken.give()
+            taken.release()
 
     async def _answer(
         self, exchange: Exchange, upstream: Upstream, answer: Answer, send: Send

@@ -61,35 +61,35 @@ class RelayQuota:
 
     def tenant_of(self, sender: Sender) -> str:
         """Return the tenant of a sender; empty while it is unknown."""
-        return self._tenants.of(sender.user)
+        return self._tenants.get(sender.user)
 
     def drops(self, subject: bytes) -> bool:
         """Return whether the sender of a subject is disconnected; its messages are dropped."""
-        drops = bool(self._floods) and self._floods.shuts_out(sender_of(subject.decode()).user)
+        drops = bool(self._floods) and self._floods.is_blocked(sender_of(subject.decode()).user)
         self._dropped += drops
         return drops
 
-    def take(self, pattern: str, sender: Sender, size: int) -> None:
+    def count(self, pattern: str, sender: Sender, size: int) -> None:
         """Count a message of `size` bytes; raise `RefusedError` above a limit."""
         now = time.monotonic()
         tenant = self.tenant_of(sender)
         if pattern == REPORTS:
-            excess = self._messages.take(tenant, sender.user, 1, size, now)
+            excess = self._messages.count(tenant, sender.user, 1, size, now)
             if excess is None:
                 return
             limit, reason = excess.limit, excess.reason
         else:
             rate = ACKNOWLEDGEMENTS if pattern == ACKS else QUESTIONS
             key = (pattern == ACKS, sender.user)
-            if not self._others.lacking(key, 1, rate, now):
-                self._others.take(key, 1)
+            if not self._others.seconds_until(key, 1, rate, now):
+                self._others.consume(key, 1)
                 return
             limit, reason = "eachMessages", f"more than {rate} requests per second"
         count_limited(limit, tenant)
-        if self._refused.lacking(sender.user, 1, QUESTIONS, now, FLOOD):
-            self._floods.end(sender.user)
+        if self._refused.seconds_until(sender.user, 1, QUESTIONS, now, FLOOD):
+            self._floods.block(sender.user)
             raise RefusedError(reason, 429, answered=False)
-        self._refused.take(sender.user, 1)
+        self._refused.consume(sender.user, 1)
         raise RefusedError(reason, 429)
 
 
@@ -138,7 +138,7 @@ class Relay:
                 await self._bus.client.subscribe(
                     pattern,
                     queue=QUEUE,
-                    cb=partial(self._take, pattern),
+                    cb=partial(self._enqueue, pattern),
                     pending_msgs_limit=READ_MESSAGES,
                     pending_bytes_limit=READ_BYTES,
                 )
@@ -163,7 +163,7 @@ class Relay:
             if not self._queue:
                 self._idle.set()
 
-    async def _take(self, pattern: str, message: Msg) -> None:
+    async def _enqueue(self, pattern: str, message: Msg) -> None:
         sender = sender_of(message.subject)
         lane = self._quota.tenant_of(sender) or sender.user
         if self._queue.waiting(sender.user):  # queued before its tenant was known: keep the order
@@ -180,7 +180,7 @@ class Relay:
         reply = ""
         try:
             reply = checked_reply(sender, message.reply)
-            self._quota.take(pattern, sender, len(message.data))
+            self._quota.count(pattern, sender, len(message.data))
             if pattern not in TRACED:
                 return _passed_on(pattern, sender, message)
             with begin_trace(f"relay {pattern}", SpanKind.SERVER, read_trace(message.headers)):

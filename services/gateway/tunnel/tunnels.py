@@ -133,8 +133,8 @@ class Tunnels:
 
     def _hold(self, principal: Principal | None, origin: Origin) -> HeldSlots:
         if principal is None:
-            return self.concurrency.nameless_websocket(origin.limit_key)
-        return self.concurrency.websocket(principal)
+            return self.concurrency.acquire_anonymous_websocket(origin.limit_key)
+        return self.concurrency.acquire_websocket(principal)
 
     def _identity(self, principal: Principal, token: str) -> dict[str, str]:
         """Return the header fields with the principal and token."""
@@ -215,7 +215,7 @@ class Client(End):
 
     def _give(self) -> None:
         if self._held is not None:
-            self._held.give()
+            self._held.release()
             self._held = None
             self._tunnels.open_tunnels -= 1
 

@@ -52,7 +52,7 @@ class Slots:
         self.most = most
         self.held = 0
 
-    def give(self) -> None:
+    def release(self) -> None:
         """Release a slot."""
         self.held -= 1
 
@@ -77,7 +77,7 @@ class Upstream:
         self._pool = Pool(base, connect_timeout, tls)
         self._requests, self._polls = Slots(most), Slots(most_polls)
 
-    def take(self, *, poll: bool) -> "Slots":
+    def acquire_slot(self, *, poll: bool) -> "Slots":
         """Occupy a slot until it is released; raise `Unavailable` if all are occupied.
 
         Long polls are counted separately, so that they do not prevent other requests.

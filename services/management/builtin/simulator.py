@@ -90,7 +90,7 @@ class Wheel:
         """Remove a key, if it exists."""
         self._turns.pop(key, None)
 
-    def take(self, now: float) -> list[int]:
+    def pop_due(self, now: float) -> list[int]:
         """Return the keys whose turn it is. Missed turns are skipped."""
         due: list[int] = []
         while self._heap and self._heap[0][0] <= now:
@@ -149,7 +149,7 @@ class Simulator(Integration):
         ref = wanted.device
         outcome = (await self._device(ref)).handle(wanted.command)
         reply = outcome.reply
-        await self._things.reply(
+        await self._things.send_reply(
             ref.tenant,
             ref.identifier,
             reply["commandId"],
@@ -178,7 +178,7 @@ class Simulator(Integration):
             jobs.create_task(self._keep_looking())
             while True:
                 self._turned.clear()
-                for device_id in self._wheel.take(time.monotonic()):
+                for device_id in self._wheel.pop_due(time.monotonic()):
                     if (ref := self._known.get(device_id)) is not None:
                         jobs.create_task(self._report(ref))
                 await self._next_turn()
@@ -200,7 +200,7 @@ class Simulator(Integration):
             await wait_for_event(self._look, LOOK_EVERY)
 
     async def _look_around(self) -> None:
-        found = {device.device_id: device async for device in self._things.devices()}
+        found = {device.device_id: device async for device in self._things.list_devices()}
         for gone in self._known.keys() - found.keys():
             self.forget(gone)
         self._known = found
@@ -235,7 +235,7 @@ class Simulator(Integration):
             return device
         self._stale.discard(ref.device_id)
         document = _document(
-            msgspec.json.encode(await self._things.tsl(ref.tenant, ref.identifier))
+            msgspec.json.encode(await self._things.get_tsl(ref.tenant, ref.identifier))
         )
         device = self._virtual.setdefault(ref.device_id, SimulatedDevice(document, self._rng))
         device.adopt(document)

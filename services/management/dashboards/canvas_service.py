@@ -187,7 +187,7 @@ class CanvasService:
         Raises `NotFound`, and `Forbidden` if the user does not see the owner.
         """
         canvas = await self._find(user.tenant, canvas_id)
-        grants = await self.grants.of(user)
+        grants = await self.grants.read(user)
         if not user.may(*needed[canvas.attach_type]):
             raise Forbidden("the user does not have permission")
         if not await self._granted(grants, canvas):

@@ -96,14 +96,14 @@ class DashboardService:
 
     async def delete_all(self, user: Principal, wanted: DeleteDashboards) -> None:
         """Delete the dashboards that the user sees; the others are ignored."""
-        grants = await self._sharing.of(user)
+        grants = await self._sharing.read_grants(user)
         ids = [one for one in distinct_ids(wanted.dashboard_ids) if grants.dashboard(one)]
         if ids:
             await self._remove(user.tenant, ids)
 
     async def list_visible(self, user: Principal) -> Streamed[list[ShownDashboard]]:
         """Stream the dashboards that a user sees, the oldest first."""
-        found = self._store.read(user.tenant, _granted_ids(await self._sharing.of(user)))
+        found = self._store.read(user.tenant, _granted_ids(await self._sharing.read_grants(user)))
         shown = (
             ShownDashboard.from_fields(
                 one, dashboard_id=str(one.id), widgets=[widget.shown for widget in one.widgets]
@@ -114,7 +114,9 @@ class DashboardService:
 
     async def search(self, user: Principal, wanted: SearchDashboards) -> list[FoundDashboard]:
         """Return the dashboards that a user sees: the home first, then the newest."""
-        found = await self._seen(user, await self._sharing.of(user), wanted.name or "")
+        found = await self._list_visible(
+            user, await self._sharing.read_grants(user), wanted.name or ""
+        )
         home = await self._store.find_home(user.tenant, user.user_id)
         rows = [
             FoundDashboard.from_fields(
@@ -134,22 +136,22 @@ class DashboardService:
 
         Raises `Forbidden` for a user without any grant.
         """
-        grants = await self._sharing.of(user)
+        grants = await self._sharing.read_grants(user)
         if grants.nothing:
             raise Forbidden("the user does not have data permission", code="no_data_permission")
-        found = await self._seen(user, grants)
+        found = await self._list_visible(user, grants)
         home = await self._store.find_home(user.tenant, user.user_id)
         chosen = [one for one in found if one.id == home] or found[-1:]
         return _main_canvas(chosen[0]) if chosen else MainCanvas()
 
     async def set_home(self, user: Principal, dashboard_id: int) -> None:
         """Make a dashboard the user's home; raise `NotFound`."""
-        await self._granted(user, await self._sharing.of(user), dashboard_id)
+        await self._granted(user, await self._sharing.read_grants(user), dashboard_id)
         await self._store.set_home(user.tenant, user.user_id, dashboard_id)
 
     async def end_home(self, user: Principal, dashboard_id: int) -> None:
         """Remove a dashboard as the user's home."""
-        await self._granted(user, await self._sharing.of(user), dashboard_id)
+        await self._granted(user, await self._sharing.read_grants(user), dashboard_id)
         await self._store.end_home(user.tenant, user.user_id, dashboard_id)
 
     async def describe(self, wanted: DescribeDashboards) -> DescribedDashboards:
@@ -166,12 +168,14 @@ class DashboardService:
 
     async def find_visible(self, user: Principal, dashboard_id: int) -> Dashboard:
         """Return a dashboard; raise `NotFound`, or `Forbidden` for a user without any grant."""
-        grants = await self._sharing.of(user)
+        grants = await self._sharing.read_grants(user)
         if grants.nothing:
             raise Forbidden("the user does not have data permission")
         return await self._granted(user, grants, dashboard_id)
 
-    async def _seen(self, user: Principal, grants: Grants, keyword: str = "") -> list[Dashboard]:
+    async def _list_visible(
+        self, user: Principal, grants: Grants, keyword: str = ""
+    ) -> list[Dashboard]:
         return await self._store.list(user.tenant, _granted_ids(grants), keyword)
 
     async def _granted(self, user: Principal, grants: Grants, dashboard_id: int) -> Dashboard:

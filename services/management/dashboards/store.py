@@ -122,7 +122,7 @@ class DashboardStore:
 
         Raises `TooManyRequests` if the tenant has reached its limit.
         """
-        await self._quota.take(dashboard.tenant)
+        await self._quota.reserve(dashboard.tenant)
 
         async def insert_one(session: Session) -> None:
             document = to_document(dashboard)

@@ -45,7 +45,7 @@ def wire(
     """Create stores and services, and offer their operations to other services."""
     canvas_store = CanvasStore(mongo, resources)
     store = DashboardStore(mongo, limits, canvas_store, resources)
-    next_id = IdAllocator(mongo.database, "dashboards", ID_BLOCK).take
+    next_id = IdAllocator(mongo.database, "dashboards", ID_BLOCK).allocate
     sharing = Sharing(rpc_client, grants, ResourceType.DASHBOARD)
     dashboards = DashboardService(store, sharing, next_id)
     canvases = CanvasService(canvas_store, store, dashboards, grants, devices, next_id)

@@ -42,7 +42,7 @@ class IntegrationService:
     ) -> list[ShownIntegration] | Page[ShownIntegration]:
         """Return the running integrations that the user sees, or the requested page."""
         order = wanted.order(COLUMNS, [("id", 1)])
-        grants = await self._grants.of(user)
+        grants = await self._grants.read(user)
         found = [
             manifest
             for manifest in await self._registry.list_visible()
@@ -60,7 +60,7 @@ class IntegrationService:
 
     async def get(self, user: Principal, integration: str) -> IntegrationDetail:
         """Return an integration with its entities; raise `NotFound` or `Forbidden`."""
-        if not (await self._grants.of(user)).integration(integration):
+        if not (await self._grants.read(user)).integration(integration):
             raise Forbidden("the user does not have data permission", field="integration_id")
         visible = await self._registry.list_visible()
         manifest = next((one for one in visible if one.id == integration), None)

@@ -67,9 +67,9 @@ class UserAccess:
         Raises other errors of `auth`.
         """
         try:
-            known = await self._access.complete(replace(principal, access=version))
+            known = await self._access.add_access(replace(principal, access=version))
             known = replace(known, access=max(known.access, version))
-            return known, await self._grants.of(known)
+            return known, await self._grants.read(known)
         except Unauthenticated:
             return None
 
@@ -111,7 +111,7 @@ class Admission:
         """
         user = subscriber.principal
         claims = self._claims(user, "websocketKeys")
-        self._keys.give(claims, subscriber.counted)
+        self._keys.release(claims, subscriber.counted)
         subscriber.counted = 0
         if number:
             acquire_slots(self._keys, claims, user.tenant, AGAIN, number)
@@ -119,17 +119,17 @@ class Admission:
 
     def _claims(self, user: Principal, name: str) -> list[SlotLimit]:
         """Return the slot limits of a user and its tenant."""
-        limits, each = msgspec.to_builtins(self._limits.of(user.tenant)), f"eachW{name[1:]}"
+        limits, each = msgspec.to_builtins(self._limits.get(user.tenant)), f"eachW{name[1:]}"
         user_claim = (_key(user.tenant, user.subject), limits[each], each)
         return [user_claim, (user.tenant, limits[name], name)]
 
     async def use(self, asked: UsageRequest) -> Usage:
         """Return the usage of a user and its tenant, by the name of the limit."""
         return {
-            "websockets": self._open.of(asked.tenant),
-            "eachWebsockets": self._open.of(_key(asked.tenant, asked.subject)),
-            "websocketKeys": self._keys.of(asked.tenant),
-            "eachWebsocketKeys": self._keys.of(_key(asked.tenant, asked.subject)),
+            "websockets": self._open.occupied(asked.tenant),
+            "eachWebsockets": self._open.occupied(_key(asked.tenant, asked.subject)),
+            "websocketKeys": self._keys.occupied(asked.tenant),
+            "eachWebsocketKeys": self._keys.occupied(_key(asked.tenant, asked.subject)),
         }
 
 

@@ -65,7 +65,7 @@ async def live(
     subscriber = Subscriber(
         principal,
         access_token_key(socket.headers.get(TOKEN_HEADER, "")),
-        await grants.of(principal),
+        await grants.read(principal),
         closer,
     )
     await socket.accept()
@@ -149,7 +149,7 @@ async def _listen(
         await closer.send(connack(Answer.ACCEPTED))
         await _obey(closer, packets, connect, listener, hub)
     finally:
-        held.give()
+        held.release()
         hub.exchange.leave(listener)
         hub.leave(listener)
 

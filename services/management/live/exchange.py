@@ -113,24 +113,24 @@ class Exchange:
         if not self._listeners[tenant]:
             del self._listeners[tenant]
 
-    def tell(self, change: EntityChange) -> None:
+    def publish(self, change: EntityChange) -> None:
         """Send a change soon, if a page of its tenant is subscribed."""
         if change.tenant in self._listeners:
             self._gathered[change.tenant].add(change)
-            self._telling.begin(change.tenant, partial(self._tell_gathered, change.tenant))
+            self._telling.start(change.tenant, partial(self._publish_collected, change.tenant))
 
     async def stop(self) -> None:
         """Stop sending."""
         await self._telling.stop()
 
-    async def _tell_gathered(self, tenant: str) -> None:
+    async def _publish_collected(self, tenant: str) -> None:
         clock = asyncio.get_running_loop().time
         while gathered := self._gathered.pop(tenant, None):
             began = clock()
-            await self._tell(tenant, list(gathered.changes.values()))
+            await self._publish(tenant, list(gathered.changes.values()))
             await asyncio.sleep(min(max(PAUSE, REST * (clock() - began)), LONGEST))
 
-    async def _tell(self, tenant: str, changes: list[EntityChange]) -> None:
+    async def _publish(self, tenant: str, changes: list[EntityChange]) -> None:
         told = _Changes()
         for change, ids in zip(changes, await self._numbers.ids(changes), strict=True):
             told.add(change, ids)

@@ -149,7 +149,7 @@ class ChangeQueue:
             self._skipped += oldest.values
         return self._skipped - before
 
-    def take(self) -> str | None:
+    def pop_frame(self) -> str | None:
         """Remove all changes and return their frame; None without changes."""
         if not self._waiting:
             return None

@@ -141,7 +141,7 @@ class Hub:
             if change.event_id in sockets.known:
                 continue
             sockets.known.put(change.event_id, None)
-            self.exchange.tell(change)
+            self.exchange.publish(change)
             _, values = latest.get(change.thing.key, (None, {}))
             latest[change.thing.key] = change.thing, values
             for key, raw in change.values.items():

@@ -126,9 +126,9 @@ def _read(packet: bytes, start: int) -> Packet:
         return read_connect(packet) or OtherVersion()
     fields = _Fields(packet[start:])
     if kind == _SUBSCRIBE:
-        return Subscribe(fields.take(2), fields.filters(with_qos=True))
+        return Subscribe(fields.read(2), fields.filters(with_qos=True))
     if kind == _UNSUBSCRIBE:
-        return Unsubscribe(fields.take(2), fields.filters(with_qos=False))
+        return Unsubscribe(fields.read(2), fields.filters(with_qos=False))
     fields.end()
     return Ping() if kind == _PINGREQ else Disconnect()
 
@@ -140,7 +140,7 @@ class _Fields:
         self._body = body
         self._at = 0
 
-    def take(self, size: int) -> bytes:
+    def read(self, size: int) -> bytes:
         found = self._body[self._at : self._at + size]
         if len(found) < size:
             raise PacketError("a packet is incomplete")
@@ -149,7 +149,7 @@ class _Fields:
 
     def text(self) -> str:
         try:
-            found = self.take(int.from_bytes(self.take(2), "big")).decode()
+            found = self.read(int.from_bytes(self.read(2), "big")).decode()
         except UnicodeDecodeError as error:
             raise PacketError("a text must be UTF-8") from error
         if "\0" in found:
@@ -160,7 +160,7 @@ class _Fields:
         found = []
         while self._at < len(self._body):
             found.append(self.text())
-            if with_qos and self.take(1)[0] > 2:  # noqa: PLR2004 - QoS 0 to 2
+            if with_qos and self.read(1)[0] > 2:  # noqa: PLR2004 - QoS 0 to 2
                 raise PacketError("the QoS must be 0, 1 or 2")
             if len(found) > MOST_FILTERS:
                 raise PacketError(f"a packet must have at most {MOST_FILTERS} topic filters")

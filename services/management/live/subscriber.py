@@ -155,8 +155,8 @@ class Subscriber(Listener):
     def _next(self) -> str | None:
         """Return the next frame; the two types of subscriptions take turns."""
         self._changes_first = not self._changes_first
-        changes = self._changes.take() if self._changes_first else None
-        return changes or self._next_values() or self._changes.take()
+        changes = self._changes.pop_frame() if self._changes_first else None
+        return changes or self._next_values() or self._changes.pop_frame()
 
     def _next_values(self) -> str | None:
         if self._waiting:

@@ -128,7 +128,7 @@ class Watch:
         for tenant, version in zip(tenants, versions, strict=True):
             stale = [one for one in by_tenant[tenant] if one.principal.access < version]
             if stale:
-                self.refreshing.begin(tenant, partial(self._refresh, stale, version))
+                self.refreshing.start(tenant, partial(self._refresh, stale, version))
 
     async def _refresh(self, subscribers: Iterable[Listener], version: int) -> None:
         """Read permissions and grants again for sockets of a tenant, once per user."""

@@ -143,7 +143,7 @@ async def register(api: Api, wanted: Registration, allowed: tuple[str, ...]) -> 
     except OSError as error:
         raise InvalidInput(f"cannot be called: {error.strerror or error}", field=API) from error
     except grpc.aio.AioRpcError as error:
-        raise _told(error) from error
+        raise _translate_error(error) from error
 
 
 async def _register(devices: _Devices, wanted: Registration) -> None:
@@ -204,7 +204,7 @@ async def _check_same(devices: _Devices, wanted: Registration) -> None:
         raise Conflict(text, field="dev_eui")
 
 
-def _told(error: grpc.aio.AioRpcError) -> ThingwayError:
+def _translate_error(error: grpc.aio.AioRpcError) -> ThingwayError:
     reason = (error.details() or error.code().name)[:LONGEST_REASON]
     if error.code() in _REFUSED:
         return InvalidInput(f"is rejected by ChirpStack: {reason}", field=API_TOKEN)
@@ -253,7 +253,7 @@ class ChirpStack(NetworkServer):
             raise InvalidInput("must be the ID of an application (a UUID)", field=APPLICATION)
         await super().updated(change)
         if token := read_text(given, API_TOKEN):
-            values = (await self.things.own_values(tenant)).properties | given
+            values = (await self.things.get_own_values(tenant)).properties | given
             await self.store.save_secret(tenant, API_TOKEN, token, read_text(values, API))
 
     async def add_device(self, wanted: AddDevice) -> NewDevice:
@@ -267,7 +267,7 @@ class ChirpStack(NetworkServer):
         if app_key and not _KEY.fullmatch(app_key):
             raise InvalidInput("must be 32 hexadecimal digits", field=APP_KEY)
         join_eui = read_text(wanted.params, JOIN_EUI)
-        values = (await self.things.own_values(wanted.tenant)).properties
+        values = (await self.things.get_own_values(wanted.tenant)).properties
         application = read_text(wanted.params, APPLICATION) or read_text(values, APPLICATION)
         if not application:
             raise InvalidInput("is required to register a device", field=APPLICATION, code=NOT_SET)

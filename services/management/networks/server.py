@@ -166,7 +166,7 @@ class NetworkServer(Dialect):
         """Store secrets, and connect with the new settings; raise `InvalidInput`."""
         given, tenant = change.properties, change.tenant
         settings.check_settings(given, self.allowed)
-        values = (await self.things.own_values(tenant)).properties | given
+        values = (await self.things.get_own_values(tenant)).properties | given
         await self.store.get_client_id(tenant)
         for name in settings.SECRETS:
             if given.get(name):
@@ -219,7 +219,7 @@ class NetworkServer(Dialect):
 
     async def _look(self, tenant: str) -> None:
         try:
-            await self._use(tenant, (await self.things.own_values(tenant)).properties)
+            await self._use(tenant, (await self.things.get_own_values(tenant)).properties)
         except ThingwayError as error:
             log.warning(
                 "%s: the settings of %s cannot be applied: %s", self.manifest.id, tenant, error

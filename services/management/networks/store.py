@@ -150,19 +150,21 @@ class NetworkStore:
     async def register_downlink(self, tenant: str, identifier: str, downlink: str) -> bool:
         """Store a downlink before it is queued; return whether it was not queued yet."""
         fields = {"identifier": identifier, "downlink": downlink, "at": datetime.now(UTC)}
-        key = self._own(tenant, self.create_reference(tenant, downlink))
+        key = self._downlink_key(tenant, self.create_reference(tenant, downlink))
         await self._downlinks.update_one(key, {"$setOnInsert": fields}, upsert=True)
         found = await self._downlinks.find_one(key, {"queued": 1})
         return not (found or {}).get("queued")
 
     async def mark_queued(self, tenant: str, downlink: str) -> None:
         """Mark a downlink as queued at the server."""
-        key = self._own(tenant, self.create_reference(tenant, downlink))
+        key = self._downlink_key(tenant, self.create_reference(tenant, downlink))
         await self._downlinks.update_one(key, {"$set": {"queued": True}})
 
     async def find_downlink(self, tenant: str, reference: str) -> str | None:
         """Return the downlink of a reference; None if it belongs to another client."""
-        found = await self._downlinks.find_one(self._own(tenant, reference), {"downlink": 1})
+        found = await self._downlinks.find_one(
+            self._downlink_key(tenant, reference), {"downlink": 1}
+        )
         return None if found is None else str(found["downlink"])
 
     async def end_oldest(self, tenant: str, identifier: str) -> str | None:
@@ -177,7 +179,7 @@ class NetworkStore:
         )
         return None if found is None else str(found["downlink"])
 
-    def _own(self, tenant: str, reference: str) -> dict[str, str]:
+    def _downlink_key(self, tenant: str, reference: str) -> dict[str, str]:
         return {"_id": reference, "tenant": tenant, "integration": self._integration}
 
     def _key(self, tenant: str, **more: str) -> dict[str, dict[str, str]]:

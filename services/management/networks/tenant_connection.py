@@ -174,7 +174,7 @@ class UplinkForwarder:
     async def _forward_frames(self, messages: Sequence[InboundMessage]) -> None:
         frames = [one.report for one in messages if isinstance(one.report, DeviceFrame)]
         try:
-            rejected = (await self._things.frames(frames)).refused
+            rejected = (await self._things.send_frames(frames)).refused
         except (InvalidInput, TooLarge) as error:
             if len(messages) == 1:
                 self._state.note_rejected(frames[0].identifier, error.text)
@@ -194,7 +194,7 @@ class UplinkForwarder:
     async def _forward_other(self, report: Report) -> None:
         try:
             if isinstance(report, SendLinkState):
-                await self._things.link(report)
+                await self._things.send_link_state(report)
             elif isinstance(report, SendDownlinkState):
                 await self._forward_downlink(report)
         except ThingwayError as error:
@@ -210,7 +210,7 @@ class UplinkForwarder:
             downlink = await self._store.end_oldest(self._tenant, report.identifier)
         if downlink is not None:
             report.downlink = downlink
-            await self._things.downlink(report)
+            await self._things.send_downlink_state(report)
 
 
 class TenantConnection:
@@ -339,7 +339,7 @@ class TenantConnection:
             if now == shown:
                 continue
             try:
-                await self._dialect.things.own_report(self._tenant, now)
+                await self._dialect.things.report_own(self._tenant, now)
                 shown = now
             except ThingwayError as error:
                 log.warning("the state of %s cannot be reported: %s", self._tenant, error)

@@ -40,7 +40,7 @@ class ResourceStore:
 
         Raises `TooManyRequests` if the tenant has reached its limit of files or bytes.
         """
-        await self._quota.take(resource.tenant)
+        await self._quota.reserve(resource.tenant)
         await self._check_bytes(resource)
         try:
             await self._resources.insert_one(to_document(resource))
@@ -88,7 +88,7 @@ class ResourceStore:
         )
 
     async def _check_bytes(self, resource: Resource) -> None:
-        most = (await self._limits.asked(resource.tenant)).resource_bytes
+        most = (await self._limits.fetch(resource.tenant)).resource_bytes
         rows = await self._resources.aggregate(
             [
                 {"$match": {"tenant": resource.tenant}},

@@ -226,7 +226,7 @@ class TenantCredentials:
     async def _add(self, tenant: str, key: str, wanted: CreateCredentials) -> Credential:
         now = datetime.now(UTC)
         credential = Credential(
-            id=await self.ids.take(),
+            id=await self.ids.allocate(),
             tenant=tenant,
             type=wanted.credentials_type,
             access_key=key,

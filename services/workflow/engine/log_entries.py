@@ -30,7 +30,7 @@ class RunLogWriter:
 
     async def write(self, kind: CauseKind, flow: Deployed | Run, reason: str) -> None:
         """Log a failed run of a flow that never started, with a reason."""
-        run_id = await self._ids.take()
+        run_id = await self._ids.allocate()
         entry = Run(
             id=run_id,
             tenant=flow.tenant,

@@ -155,7 +155,7 @@ class Engine:
         try:
             for start, place in entered:
                 run = Run(
-                    id=await self.ids.take(),
+                    id=await self.ids.allocate(),
                     tenant=start.flow.tenant,
                     flow_id=start.flow.flow_id,
                     version=start.flow.version,

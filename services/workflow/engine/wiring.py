@@ -44,7 +44,7 @@ def wire_engine(clients: Clients, *, nodes: Nodes, flows: Flows) -> EngineParts:
         run_seconds=settings.flow_run_seconds,
         node_seconds=settings.flow_node_seconds,
     )
-    queue, writer = RunQueue(limits, clients.limits.of), RunLogWriter(log, ids)
+    queue, writer = RunQueue(limits, clients.limits.get), RunLogWriter(log, ids)
     refused = RefusedRuns(writer)
     runner = Engine(
         plans=Plans(flows.store, flows.vault, nodes.registry),

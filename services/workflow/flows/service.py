@@ -66,7 +66,7 @@ class FlowService:
         self, user: Principal, wanted: SearchFlows
     ) -> list[ShownFlow] | Page[ShownFlow]:
         """Return one page of the flows visible to the user, newest first."""
-        grants = await self.sharing.of(user)
+        grants = await self.sharing.read_grants(user)
         visible = None if grants.everything else sorted(grants.resources.workflows)
         flows, total = await self.store.search(user.tenant, visible, wanted)
         authors = sorted({flow.user_id for flow in flows if flow.user_id is not None})
@@ -92,7 +92,7 @@ class FlowService:
 
         Raises `Forbidden` for a user without any grants.
         """
-        grants = await self.sharing.of(user)
+        grants = await self.sharing.read_grants(user)
         if grants.nothing:
             raise Forbidden("this user has no grants; ask a super-admin for access")
         wanted = [flow_id for flow_id in distinct_ids(ids) if grants.workflow(flow_id)]
@@ -159,7 +159,7 @@ class FlowService:
 
         Raises `Forbidden` for a user without any grants, `NotFound` otherwise.
         """
-        grants = await self.sharing.of(user)
+        grants = await self.sharing.read_grants(user)
         if grants.nothing:
             raise Forbidden("this user has no grants; ask a super-admin for access")
         found = await self.store.get(user.tenant, flow_id) if grants.workflow(flow_id) else None
@@ -200,7 +200,7 @@ class FlowService:
             raise TooManyRequests("the tenant has reached its limit of flows", retry_after=60.0)
         now = datetime.now(UTC)
         flow = Flow(
-            id=await self.ids.take(),
+            id=await self.ids.allocate(),
             tenant=user.tenant,
             name=name,
             remark=wanted.remark or "",

@@ -54,7 +54,7 @@ def wire_flows(
         deployer=deployer,
         sharing=Sharing(clients.rpc, clients.grants, ResourceType.WORKFLOW),
         people=UserNames(clients.rpc),
-        limits=clients.limits.of,
+        limits=clients.limits.get,
         ids=IdAllocator(database, "flows", FLOW_IDS),
     )
     clients.server.offer("describe_flows", DescribeFlows, service.describe)

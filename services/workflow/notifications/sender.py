@@ -84,7 +84,7 @@ class NotificationSender:
     async def start_due_deliveries(self) -> None:
         """Start a delivery for each user and channel with due notices."""
         for tenant, user, channel in await self.store.list_due(now_ms()):
-            self.deliveries.begin((user, channel), partial(self._deliver, tenant, user, channel))
+            self.deliveries.start((user, channel), partial(self._deliver, tenant, user, channel))
 
     async def _deliver(self, tenant: str, user: int, channel: Channel) -> None:
         """Deliver in the tenant's turn; later looks retry failures."""
@@ -182,7 +182,7 @@ class NotificationSender:
         )
         if not principal.may(*READERS):
             return set()
-        grants = await self.grants.of(principal)
+        grants = await self.grants.read(principal)
         ids = sorted({notice.alarm.device_id for notice in notices})
         visible: set[int] = set()
         for first in range(0, len(ids), MOST_DEVICES):

@@ -233,7 +233,7 @@ class TrialService:
 
     async def _create_run(self, user: Principal, entered: Any = None) -> Run:
         return Run(
-            id=await self.ids.take(),
+            id=await self.ids.allocate(),
             tenant=user.tenant,
             flow_id=0,
             version=0,

@@ -48,7 +48,7 @@ def wire_stores(clients: Clients, *, entities: Entities, flows: FlowStore) -> Tr
     """Construct the stores of triggers."""
     database = clients.mongo.database
     deployed, timers, hooks = DeployedFlows(database), TimerStore(database), HookStore(database)
-    index = DeployedFlowIndex(deployed, clients.limits.of)
+    index = DeployedFlowIndex(deployed, clients.limits.get)
     timer_deployments, services = TimerDeployments(timers, now_ms), FlowServices(entities, flows)
     observers = (deployed, index, timer_deployments, HookDeployments(hooks), services)
     return TriggerStores(deployed, index, timers, hooks, observers)

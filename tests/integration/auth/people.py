@@ -62,7 +62,7 @@ async def signed_in(auth: Auth, *words: str, **more: str) -> dict[str, Any]:
 async def caller(auth: Auth, tokens: dict[str, Any]) -> Principal:
     """The principal of a user's access token, completed as the gateway does."""
     principal = await auth.principal(tokens["access_token"])
-    return await AccessReader(auth.rpc).complete(principal)
+    return await AccessReader(auth.rpc).add_access(principal)
 
 
 async def first_user(auth: Auth, tenant: str = "") -> Principal:

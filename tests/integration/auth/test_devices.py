@@ -54,10 +54,10 @@ async def test_the_gateway_proves_a_device_by_its_key(auth):
     reader = DeviceKeyReader(auth.redis, auth.rpc)
     deaf = DeviceKeyReader(auth.redis, None)
 
-    assert await reader.identity("aB12", key) == PRINCIPAL
-    assert await deaf.identity("AB12", key) == PRINCIPAL
-    assert await deaf.identity("Ab12", "wrong") is None
-    assert await reader.identity("nobody", key) is None
+    assert await reader.authenticate("aB12", key) == PRINCIPAL
+    assert await deaf.authenticate("AB12", key) == PRINCIPAL
+    assert await deaf.authenticate("Ab12", "wrong") is None
+    assert await reader.authenticate("nobody", key) is None
 
 
 async def test_check_device_answers_and_refuses(auth):
@@ -89,11 +89,11 @@ async def test_the_gateway_proves_a_device_by_its_certificate(auth):
     reader = DeviceKeyReader(auth.redis, auth.rpc)
     deaf = DeviceKeyReader(auth.redis, None)
 
-    assert await reader.identity_of(PeerCertificate("Ab12", "0A")) == PRINCIPAL
-    assert await deaf.identity_of(PeerCertificate("Ab12", "0A")) == PRINCIPAL
-    assert await deaf.identity_of(PeerCertificate("AB12", "0A")) is None
-    assert await deaf.identity_of(PeerCertificate("Ab12", "0B")) is None
-    assert await reader.identity_of(PeerCertificate("nobody", "0A")) is None
+    assert await reader.authenticate_certificate(PeerCertificate("Ab12", "0A")) == PRINCIPAL
+    assert await deaf.authenticate_certificate(PeerCertificate("Ab12", "0A")) == PRINCIPAL
+    assert await deaf.authenticate_certificate(PeerCertificate("AB12", "0A")) is None
+    assert await deaf.authenticate_certificate(PeerCertificate("Ab12", "0B")) is None
+    assert await reader.authenticate_certificate(PeerCertificate("nobody", "0A")) is None
 
 
 async def test_a_certificate_counts_at_once_and_ends_at_once(auth):
@@ -101,17 +101,17 @@ async def test_a_certificate_counts_at_once_and_ends_at_once(auth):
     key = await issue(auth)
     reader = DeviceKeyReader(auth.redis, auth.rpc)
     for serial in ("0A", "0B"):
-        assert await reader.identity_of(PeerCertificate("Ab12", serial)) is None
+        assert await reader.authenticate_certificate(PeerCertificate("Ab12", serial)) is None
         await certify(auth, serial)
-        assert await reader.identity_of(PeerCertificate("Ab12", serial)) == PRINCIPAL
+        assert await reader.authenticate_certificate(PeerCertificate("Ab12", serial)) == PRINCIPAL
     assert await serials(auth) == ["0B", "0A"]
 
     ended = DeviceCertificateRef("Ab12", "0A")
     await auth.call("revoke_device_certificate", ended, Done)
 
-    assert await reader.identity_of(PeerCertificate("Ab12", "0A")) is None
-    assert await reader.identity_of(PeerCertificate("Ab12", "0B")) == PRINCIPAL
-    assert await reader.identity("Ab12", key) == PRINCIPAL
+    assert await reader.authenticate_certificate(PeerCertificate("Ab12", "0A")) is None
+    assert await reader.authenticate_certificate(PeerCertificate("Ab12", "0B")) == PRINCIPAL
+    assert await reader.authenticate("Ab12", key) == PRINCIPAL
     with pytest.raises(NotFound):
         await auth.call("revoke_device_certificate", ended, Done)
 
@@ -123,11 +123,11 @@ async def test_a_certificate_outlives_a_new_key_and_ends_with_the_credentials(au
     reader = DeviceKeyReader(auth.redis, auth.rpc)
 
     await issue(auth)
-    assert await reader.identity_of(PeerCertificate("Ab12", "0A")) == PRINCIPAL
+    assert await reader.authenticate_certificate(PeerCertificate("Ab12", "0A")) == PRINCIPAL
     await auth.call("revoke_device_credentials", DEVICE, Done)
-    assert await reader.identity_of(PeerCertificate("Ab12", "0A")) is None
+    assert await reader.authenticate_certificate(PeerCertificate("Ab12", "0A")) is None
     await issue(auth)
-    assert await reader.identity_of(PeerCertificate("Ab12", "0A")) is None
+    assert await reader.authenticate_certificate(PeerCertificate("Ab12", "0A")) is None
 
 
 async def test_certificates_are_bounded_and_need_a_device(auth):
@@ -149,15 +149,15 @@ async def test_a_new_key_kills_the_old_one_and_revoking_kills_both(auth):
     """At once, though Redis had the copy."""
     reader = DeviceKeyReader(auth.redis, auth.rpc)
     old = await issue(auth)
-    assert await reader.identity("Ab12", old)
+    assert await reader.authenticate("Ab12", old)
 
     new = await issue(auth)
-    assert await reader.identity("Ab12", old) is None
-    assert await reader.identity("Ab12", new)
+    assert await reader.authenticate("Ab12", old) is None
+    assert await reader.authenticate("Ab12", new)
 
     await auth.call("revoke_device_credentials", DEVICE, Done)
     await auth.call("revoke_device_credentials", DEVICE, Done)
-    assert await reader.identity("Ab12", new) is None
+    assert await reader.authenticate("Ab12", new) is None
 
 
 async def test_a_first_key_replaces_none(auth):
@@ -169,7 +169,7 @@ async def test_a_first_key_replaces_none(auth):
     ]
 
     assert again == [FirstDeviceKey(None)] * 2
-    assert await DeviceKeyReader(auth.redis, auth.rpc).identity("Ab12", first.key)
+    assert await DeviceKeyReader(auth.redis, auth.rpc).authenticate("Ab12", first.key)
 
 
 WANTED = IssueFirstKey("Ab12", 7, "t1", repeatable=True)
@@ -193,11 +193,11 @@ async def test_the_first_log_in_of_a_device_ends_the_showing_of_its_key(auth):
     reader = DeviceKeyReader(auth.redis, auth.rpc)
     first = await auth.call(ISSUE_FIRST, WANTED, FirstDeviceKey)
 
-    assert await reader.identity("Ab12", "wrong") is None
+    assert await reader.authenticate("Ab12", "wrong") is None
     assert await auth.call(ISSUE_FIRST, WANTED, FirstDeviceKey) == first
-    assert await reader.identity("Ab12", first.key)
+    assert await reader.authenticate("Ab12", first.key)
     assert await auth.call(ISSUE_FIRST, WANTED, FirstDeviceKey) == FirstDeviceKey(None)
-    assert await reader.identity("Ab12", first.key)
+    assert await reader.authenticate("Ab12", first.key)
     assert await auth.redis.exists("tw:device:AB12")
 
 
@@ -219,7 +219,7 @@ async def test_a_late_revocation_leaves_the_next_device_of_the_sn_alone(auth):
 
     await auth.call("revoke_device_credentials", DEVICE, Done)
 
-    assert await DeviceKeyReader(auth.redis, auth.rpc).identity("Ab12", key)
+    assert await DeviceKeyReader(auth.redis, auth.rpc).authenticate("Ab12", key)
 
 
 async def test_no_tenant_takes_another_tenants_sn(auth):
@@ -229,7 +229,7 @@ async def test_no_tenant_takes_another_tenants_sn(auth):
     with pytest.raises(Conflict, match="sn"):
         await issue(auth, DeviceRef("AB12", 9, "t2"))
 
-    assert await DeviceKeyReader(auth.redis, auth.rpc).identity("Ab12", key)
+    assert await DeviceKeyReader(auth.redis, auth.rpc).authenticate("Ab12", key)
 
 
 @pytest.mark.parametrize("sn", ["", "a.b", "a b", "thing/+", ">", "x" * 129])
@@ -244,11 +244,11 @@ async def test_no_log_in_brings_a_revoked_key_back(auth):
     reader = DeviceKeyReader(auth.redis, auth.rpc)
     for _ in range(10):
         key = await issue(auth)
-        logins = [asyncio.ensure_future(reader.identity("Ab12", key)) for _ in range(20)]
+        logins = [asyncio.ensure_future(reader.authenticate("Ab12", key)) for _ in range(20)]
         await auth.call("revoke_device_credentials", DEVICE, Done)
         await asyncio.gather(*logins)
 
-        assert await reader.identity("Ab12", key) is None
+        assert await reader.authenticate("Ab12", key) is None
 
 
 async def connect(auth, user: str, password: str, inbox: str):
@@ -384,14 +384,14 @@ async def test_the_gateway_notes_who_came_with_a_wrong_key_or_certificate(auth):
     """Where Redis knew the device; nothing is asked or written before the answer."""
     key = await issue(auth)
     logins = RefusedLogins(auth.redis)
-    reader = DeviceKeyReader(auth.redis, auth.rpc, partial(logins.note, over="HTTP"))
-    assert await reader.identity("Ab12", key) == PRINCIPAL
-    assert await reader.identity("Ab12", "wrong") is None
+    reader = DeviceKeyReader(auth.redis, auth.rpc, partial(logins.record, over="HTTP"))
+    assert await reader.authenticate("Ab12", key) == PRINCIPAL
+    assert await reader.authenticate("Ab12", "wrong") is None
     assert await logins.last("Ab12", 7, "t1") is None
     await logins.write()
     first = await logins.last("Ab12", 7, "t1")
     assert first is not None
-    assert await reader.identity_of(PeerCertificate("Ab12", "0B")) is None
+    assert await reader.authenticate_certificate(PeerCertificate("Ab12", "0B")) is None
     await logins.write()
     second = await logins.last("Ab12", 7, "t1")
     assert second is not None
@@ -403,8 +403,8 @@ async def test_a_storm_of_one_tenant_leaves_places_to_others(auth):
     """Their people see why their device is silent."""
     logins = RefusedLogins(auth.redis)
     for number in range(MOST):
-        logins.note(DeviceKeyCopy(f"S{number}", number, "t1", "hash"), "KEY", "MQTT")
-    logins.note(DeviceKeyCopy("Other", 1, "t2", "hash"), "KEY", "MQTT")
+        logins.record(DeviceKeyCopy(f"S{number}", number, "t1", "hash"), "KEY", "MQTT")
+    logins.record(DeviceKeyCopy("Other", 1, "t2", "hash"), "KEY", "MQTT")
     await logins.write()
     assert len(await auth.redis.keys("tw:refused-login:S*")) == SHARE
     assert (await logins.last("Other", 1, "t2")).over == "MQTT"
@@ -415,11 +415,11 @@ async def test_a_storm_of_wrong_keys_is_written_once_for_each_device(auth):
     logins = RefusedLogins(auth.redis)
     for _ in range(3):
         for number in range(MOST + 10):
-            logins.note(
+            logins.record(
                 DeviceKeyCopy(f"S{number}", number, f"t{number % 5}", "hash"), "KEY", "MQTT"
             )
     await logins.write()
     assert len(await auth.redis.keys("tw:refused-login:*")) == MOST
-    logins.note(DeviceKeyCopy(f"S{MOST}", MOST, "t1", "hash"), "KEY", "NATS")
+    logins.record(DeviceKeyCopy(f"S{MOST}", MOST, "t1", "hash"), "KEY", "NATS")
     await logins.write()
     assert (await logins.last(f"S{MOST}", MOST, "t1")).over == "NATS"

@@ -201,7 +201,7 @@ def test_a_certificate_without_its_key_ends_the_process(files: Files, missing: s
     """The line names the variables."""
     given = {"tls_certificate": str(files.certificate), "tls_key": str(files.key), missing: ""}
     with pytest.raises(SettingsInvalid, match=r"THINGWAY_TLS_CERTIFICATE and THINGWAY_TLS_KEY"):
-        ServerTls.of(ServiceSettings(**given))
+        ServerTls.from_settings(ServiceSettings(**given))
 
 
 def test_files_that_make_no_certificate_end_the_process(files: Files, strange: Files):
@@ -209,4 +209,4 @@ def test_files_that_make_no_certificate_end_the_process(files: Files, strange: F
     for certificate, key in ((files.certificate, strange.key), (files.directory / "no", files.key)):
         settings = ServiceSettings(tls_certificate=str(certificate), tls_key=str(key))
         with pytest.raises(SettingsInvalid, match="THINGWAY_TLS_CERTIFICATE"):
-            ServerTls.of(settings)
+            ServerTls.from_settings(settings)

@@ -84,26 +84,26 @@ async def test_zero_is_no_limit(start: Start) -> None:
 async def test_permits_come_back_with_time(redis) -> None:
     """A key that was refused is served again after the time it was told."""
     limiter = RateLimiter(redis, secrets.token_hex(4), rate=50, burst=1)
-    await limiter.take("a")
+    await limiter.take_permit("a")
     try:
         while True:
-            await limiter.take("a")
+            await limiter.take_permit("a")
     except TooManyRequests as error:
         await asyncio.sleep(error.retry_after + 0.03)
-    await limiter.take("a")
+    await limiter.take_permit("a")
 
 
 async def test_leases_spare_round_trips(redis, monkeypatch) -> None:
     """Of a burst of 200, a lease of ten is taken at a time, also by many at once."""
-    take, taken = TokenBuckets.take, []
+    take, taken = TokenBuckets.take_permits, []
 
     async def counted(buckets: TokenBuckets, *given: Any, **more: Any) -> Any:
         taken.append(more["wanted"])
         return await take(buckets, *given, **more)
 
-    monkeypatch.setattr(TokenBuckets, "take", counted)
+    monkeypatch.setattr(TokenBuckets, "take_permits", counted)
     limiter = RateLimiter(redis, secrets.token_hex(4), rate=1, burst=200)
-    await asyncio.gather(*(limiter.take("a") for _ in range(100)))
+    await asyncio.gather(*(limiter.take_permit("a") for _ in range(100)))
     assert taken == [10] * 10
 
 
@@ -115,7 +115,7 @@ async def test_the_failures_of_an_address_are_counted_apart(redis) -> None:
 
     async def fail() -> None:
         async with throttle.attempt("default", secrets.token_hex(8), address):
-            await door.take(address_key(address))
+            await door.take_permit(address_key(address))
 
     for _ in range(ADDRESS_ATTEMPTS):
         await fail()

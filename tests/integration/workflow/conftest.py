@@ -176,7 +176,7 @@ class Workflow(AskedByUsers):
     async def limit(self, tenant: str, **limits: int) -> None:
         """Give a tenant limits, and wait until the service knows them."""
         self.limits[tenant] = Limits(**limits)
-        while self.core.clients.limits.of(tenant) != self.limits[tenant]:
+        while self.core.clients.limits.get(tenant) != self.limits[tenant]:
             await asyncio.sleep(0.01)
 
 

@@ -66,7 +66,7 @@ def test_retry_after_is_whole_seconds_rounded_up(seconds: float, header: str):
 
 def test_several_faults_make_one_error():
     """All are in the message and in the detail; the first names the field."""
-    error = InvalidInput.of_faults([Fault("a.b", "is bad"), Fault("c", "is worse")])
+    error = InvalidInput.from_faults([Fault("a.b", "is bad"), Fault("c", "is worse")])
     assert error.field == "a.b"
     assert error.text == "a.b: is bad; c: is worse"
     assert error.detail == [

@@ -183,7 +183,7 @@ async def test_a_task_cancelled_twice_leaves_none_behind_that_it_is_ending():
 
 async def test_a_job_beside_may_begin_again_as_soon_as_it_has_ended():
     """Also before the loop has told anybody of its end: what is begun then is not lost."""
-    beside = NamedTasks()
+    tasks = NamedTasks()
     done: list[str] = []
 
     async def first() -> None:
@@ -192,12 +192,12 @@ async def test_a_job_beside_may_begin_again_as_soon_as_it_has_ended():
     async def second() -> None:
         done.append("second")
 
-    task = beside.begin("job", first)
+    task = tasks.start("job", first)
     assert task is not None
-    assert beside.begin("job", second) is None
+    assert tasks.start("job", second) is None
     while not task.done():
         await asyncio.sleep(0)
-    other = beside.begin("job", second)
+    other = tasks.start("job", second)
     assert other is not None
     await other
     assert done == ["first", "second"]

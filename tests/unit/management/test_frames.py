@@ -97,7 +97,7 @@ def test_one_frame_has_everything_that_waits() -> None:
     queue.add(encoded(1))
     queue.add(encoded({"level": 3}, is_event=True))
 
-    told = json.loads(queue.take() or "")
+    told = json.loads(queue.pop_frame() or "")
 
     device = {"thing_key": "direct.device.S1", "device_id": "7", "device_name": "Roof north"}
     assert told == {
@@ -110,7 +110,7 @@ def test_one_frame_has_everything_that_waits() -> None:
             ],
         },
     }
-    assert queue.take() is None
+    assert queue.pop_frame() is None
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_the_oldest_are_skipped_and_counted(text: str, kept: int) -> None:
     for _ in range(MOST_CHANGES + 5):
         queue.add(encoded(text))
     assert queued.size > 0
-    told = json.loads(queue.take() or "")["payload"]
+    told = json.loads(queue.pop_frame() or "")["payload"]
     assert len(told["changes"]) == kept
     assert told["skipped"] == MOST_CHANGES + 5 - kept
     assert queued.size == 0

@@ -253,7 +253,7 @@ class KnownLimits:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
 
-    def of(self, _: str) -> Limits:
+    def get(self, _: str) -> Limits:
         return self._limits
 
 

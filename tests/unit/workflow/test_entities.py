@@ -35,7 +35,7 @@ class World:
     def __init__(self, grants: Grants) -> None:
         self.grants = grants
 
-    async def of(self, principal):
+    async def read(self, principal):
         return self.grants
 
     async def resolve(self, tenant, keys):

@@ -79,7 +79,7 @@ class UserDevices:
         self, principal: Principal, search: FindDevices
     ) -> Streamed[Page[ShownDevice]]:
         """Stream a page of the devices that a user sees; a page is answered asked for or not."""
-        integrations = await self.integrations.known()
+        integrations = await self.integrations.list_summaries()
         found, total = await self.find(principal, search)
         with_entities = min(search.size, total - search.skip) <= MOST_WITH_ENTITIES
 
@@ -96,10 +96,10 @@ class UserDevices:
 
     async def find(self, principal: Principal, search: FindDevices) -> tuple[Devices, int]:
         """The same page, and how many there are in all."""
-        grants = await self.grants.of(principal)
+        grants = await self.grants.read(principal)
         query, counted = granted_query(principal.tenant, grants, search)
         if query.by_integration:
-            query = replace(query, integrations=await self.integrations.by_name())
+            query = replace(query, integrations=await self.integrations.list_by_name())
         return (iterate_rows([]), 0) if grants.nothing else await self.store.search(query, counted)
 
     async def get(self, principal: Principal, device_id: int, *, seen: bool) -> DeviceDetail:
@@ -110,7 +110,7 @@ class UserDevices:
         if seen and (key := await self.first_keys.find_key(principal, device)) is not None:
             entities = [_shown_key(device, key), *entities]
         groups = await self.names_of_groups(principal, [device])
-        fields = _fields(device, await self.integrations.known(), groups)
+        fields = _fields(device, await self.integrations.list_summaries(), groups)
         detail = DeviceDetail(
             **fields,
             joined=device.joined,
@@ -162,7 +162,7 @@ class UserDevices:
         return await self.store.change_each(
             tenant,
             distinct_ids(body.device_id_list),
-            granted_condition(await self.grants.of(principal)),
+            granted_condition(await self.grants.read(principal)),
             move,
             None if group is None else partial(self.groups.join, tenant, group),
         )
@@ -186,7 +186,7 @@ class UserDevices:
         Nothing is deleted when one cannot be. When an integration fails in between, the
         devices before that one are gone and the error names it.
         """
-        grants = await self.grants.of(principal)
+        grants = await self.grants.read(principal)
         ids = sorted(distinct_ids(body.device_id_list))
         found = [
             device
@@ -204,7 +204,7 @@ class UserDevices:
 
     async def delete_each(self, principal: Principal, ids: Sequence[int]) -> Outcomes:
         """Delete the devices that the user sees, each for itself; what became of each."""
-        grants = await self.grants.of(principal)
+        grants = await self.grants.read(principal)
         outcomes: Outcomes = {one: device_not_visible(one) for one in ids}
         gone: list[int] = []
         try:
@@ -241,7 +241,7 @@ class UserDevices:
             return None if tags == device.tag else DeviceChanges(tag=tags)
 
         ids = distinct_ids(body.device_id_list)
-        condition = granted_condition(await self.grants.of(principal))
+        condition = granted_condition(await self.grants.read(principal))
         found = set(await self.store.change_each(principal.tenant, ids, condition, change))
         return {one: too_many.get(one) if one in found else device_not_visible(one) for one in ids}
 

@@ -58,7 +58,7 @@ class Groups:
 
     async def _counts(self, principal: Principal, groups: Collection[int]) -> dict[int, int]:
         """How many devices of groups a user sees: all of one that is granted, of others some."""
-        grants = await self.grants.of(principal)
+        grants = await self.grants.read(principal)
         whole = groups if grants.everything else grants.resources.groups & set(groups)
         others, rest = set(groups) - set(whole), without_groups(grants)
         parts = [(whole, {}), (others, rest)] if rest != NOTHING else [(whole, {})]

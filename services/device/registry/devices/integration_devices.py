@@ -102,7 +102,7 @@ class DeviceProvisioner:
                 " identifier has 1 to 64 letters, digits, '_' or '-'"
             )
         device = new_device(
-            await self.ids.take(), serial, wanted.tenant, await self._product(wanted)
+            await self.ids.allocate(), serial, wanted.tenant, await self._product(wanted)
         )
         device.name, device.additional = wanted.name, wanted.new.additional
         device.integration, device.user_id = wanted.integration, wanted.user_id
@@ -267,7 +267,7 @@ class DeviceAdder:
         Raises `Forbidden` without a grant of it, `NotFound` for one that there never was,
         `InvalidInput` for one that adds no devices, `NoResponders` for one that is away.
         """
-        if not (await self.grants.of(principal)).integration(integration):
+        if not (await self.grants.read(principal)).integration(integration):
             raise Forbidden("user does not have data permission", field=INTEGRATION_FIELD)
         found = await self.integrations.find(integration)
         if found is None:

@@ -107,7 +107,7 @@ class DeviceNames:
         order.setdefault("_id", -1)
         query = Query(_condition(wanted), list(order.items()), wanted.skip, wanted.limit)
         if query.by_integration:
-            query = replace(query, integrations=await self._integrations.by_name())
+            query = replace(query, integrations=await self._integrations.list_by_name())
         found, total = await self._lists.find_documents(query, _SHOWN, counted=wanted.counted)
         return DescribedDevices(list(map(_described_device, found)), total)
 

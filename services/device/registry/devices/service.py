@@ -186,7 +186,7 @@ class DeviceService:
         self, principal: Principal, serial: str, body: AddDevice, config: dict[str, Any] | None
     ) -> Device:
         product = await self.products.choose(principal.tenant, body.model, serial_key(serial))
-        device = new_device(await self.ids.take(), serial, principal.tenant, product)
+        device = new_device(await self.ids.allocate(), serial, principal.tenant, product)
         device = device.with_changes(changes_from_request(principal, body))
         if config is not None:
             await self.provisioner.validate(device, config)

@@ -195,7 +195,7 @@ class ImportService:
 
     async def list_newest(self, principal: Principal) -> list[ShownImport]:
         """The imports of integrations that the user is granted, the newest first."""
-        grants = await self.grants.of(principal)
+        grants = await self.grants.read(principal)
         seen = None if grants.everything else grants.resources.integrations
         return await self.store.list_newest(principal.tenant, seen)
 
@@ -255,7 +255,7 @@ class ImportService:
 
     async def _find(self, principal: Principal, import_id: int) -> Import:
         known = await self.store.find(principal.tenant, import_id)
-        if not (await self.grants.of(principal)).integration(known.integration):
+        if not (await self.grants.read(principal)).integration(known.integration):
             raise NotFound(f"there is no import {import_id}", field="import_id")
         return known
 

@@ -82,7 +82,7 @@ class ImportStore:
         refused: bool,
     ) -> int:
         """Write an import with its rows; from then on it runs, unless it is `refused`."""
-        import_id, now = await self._ids.take(), datetime.now(UTC)
+        import_id, now = await self._ids.allocate(), datetime.now(UTC)
         await self._forget_oldest(principal.tenant)
         await self._rows.bulk_write(
             [

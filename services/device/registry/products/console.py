@@ -180,7 +180,7 @@ async def save_product(
         faults = [
             msgspec.structs.replace(one, path=_console_path(one.path)) for one in error.faults
         ]
-        raise InvalidInput.of_faults(faults) from error
+        raise InvalidInput.from_faults(faults) from error
     return ShownProduct(**_fields(saved))
 
 

@@ -60,7 +60,7 @@ class RpsStore:
 
         Raises `TooManyRequests` when the tenant has as many as it may.
         """
-        await self._quota.take(owner[0])
+        await self._quota.reserve(owner[0])
         now = datetime.now(UTC)
         record = {
             "_id": serial_key(sn),

@@ -92,7 +92,7 @@ class ProductService:
         if document is not None and body.location_property is not None:
             faults += _not_a_place(document, body.location_property)
         if faults or document is None or tsl is None:
-            raise InvalidInput.of_faults(faults)
+            raise InvalidInput.from_faults(faults)
         who = (tenant, model, body.name, prefixes, body.device_type)
         days = (body.history_days, body.frame_days)
         more = (body.device_offline_timeout, body.location_property)

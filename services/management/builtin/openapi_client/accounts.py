@@ -40,7 +40,7 @@ class Accounts:
             validate_url(url, "base_url", self._allowed)
         secret = properties.get(SECRET)
         if secret:
-            known = (await self._things.own_values(tenant)).properties | properties
+            known = (await self._things.get_own_values(tenant)).properties | properties
             kept = Secret(secret, _text(known, "base_url"), _text(known, "client_id"))
             await self._store.save_secret(tenant, kept)
 
@@ -56,7 +56,7 @@ class Accounts:
         return known
 
     async def _account(self, tenant: str) -> Account:
-        values = (await self._things.own_values(tenant)).properties
+        values = (await self._things.get_own_values(tenant)).properties
         url, client_id = _text(values, "base_url"), _text(values, "client_id")
         if url is None:
             raise InvalidInput("is not set", field="base_url", code=NOT_SET)

@@ -69,7 +69,7 @@ class CommandCarrier:
         await self._beside.stop()
 
     def _begin(self, carried: CarriedCommand) -> None:
-        self._beside.begin(f"command {carried.id}", partial(self._carry, carried))
+        self._beside.start(f"command {carried.id}", partial(self._carry, carried))
 
     async def _carry(self, carried: CarriedCommand) -> None:
         pause = FIRST_PAUSE
@@ -117,7 +117,7 @@ class CommandCarrier:
     async def _tell(self, carried: CarriedCommand) -> None:
         reply = carried.reply or {}
         try:
-            await self._things.reply(
+            await self._things.send_reply(
                 carried.tenant,
                 carried.identifier,
                 carried.id,

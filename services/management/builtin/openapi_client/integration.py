@@ -208,7 +208,7 @@ class OpenApiClient(Integration):
         waits = [LOOK_EVERY]
         for tenant, last in (await self._store.list_tenants()).items():
             try:
-                stored = (await self._things.own_values(tenant)).properties
+                stored = (await self._things.get_own_values(tenant)).properties
             except ThingwayError as error:
                 log.warning("openapi-client: the schedule of %s cannot be read: %s", tenant, error)
                 continue
@@ -223,7 +223,7 @@ class OpenApiClient(Integration):
         return min(waits)
 
     def _begin(self, tenant: str) -> None:
-        self._syncing.begin(f"sync of {tenant}", partial(self._sync_tenant, tenant))
+        self._syncing.start(f"sync of {tenant}", partial(self._sync_tenant, tenant))
 
     async def _sync_tenant(self, tenant: str) -> None:
         await self._show(tenant, {"sync_status": RUNNING})
@@ -248,7 +248,7 @@ class OpenApiClient(Integration):
 
     async def _show(self, tenant: str, properties: dict[str, Any]) -> None:
         try:
-            await self._things.own_report(tenant, properties)
+            await self._things.report_own(tenant, properties)
         except ThingwayError as error:
             log.warning("openapi-client: the state of %s cannot be reported: %s", tenant, error)
 

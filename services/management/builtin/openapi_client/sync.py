@@ -99,7 +99,7 @@ async def new_device(remote: Remote, device: RemoteDevice) -> NewDevice:
 async def is_here(things: IntegrationThings, tenant: str, identifier: str) -> bool:
     """Return whether a device exists on this platform."""
     try:
-        await things.tsl(tenant, identifier)
+        await things.get_tsl(tenant, identifier)
     except NotFound:
         return False
     return True

@@ -110,7 +110,7 @@ class World(AskedByUsers):
     ) -> int:
         """A custom entity, or with an empty identifier an integration's own thing."""
         now = datetime.now(UTC)
-        thing_id = await IdAllocator(self.database, "things", 1).take()
+        thing_id = await IdAllocator(self.database, "things", 1).allocate()
         document = {
             "_id": thing_id,
             "tenant": "default",

@@ -144,14 +144,14 @@ class Server(SdkIntegration):
         self._counters[eui] = counter
         frame = Frame(port=85, data=data, counter=counter, **{"session": "s", **more})
         told = DeviceFrame(tenant="default", identifier=eui, frame=frame)
-        assert (await self.tells.frames([told])).refused == []
+        assert (await self.tells.send_frames([told])).refused == []
 
     async def tell(self, eui: str, downlink: str, state: DownlinkState, error: str = "") -> None:
         """Tell what became of a downlink."""
         told = SendDownlinkState(
             tenant="default", identifier=eui, downlink=downlink, state=state, error=error
         )
-        await self.tells.downlink(told)
+        await self.tells.send_downlink_state(told)
 
 
 @asynccontextmanager

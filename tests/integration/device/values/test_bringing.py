@@ -100,13 +100,13 @@ async def test_a_secret_goes_to_the_integration_alone(world: World):
     await world.outside.client.flush()
     vault = Lamps(manifest=VAULT)
     async with world.hosting(vault):
-        assert (await things(world, "vault").own_values("default")).properties == {}
+        assert (await things(world, "vault").get_own_values("default")).properties == {}
         exchange = {"vault.integration.url": "u", "vault.integration.token": "s3cr3t-77"}
         await world.admin().done("POST", "/entity/property/update", {"exchange": exchange})
         (change,) = vault.asked
         assert isinstance(change, PropertiesUpdated)
         assert change.properties == {"url": "u", "token": "s3cr3t-77"}
-        assert (await things(world, "vault").own_values("default")).properties == {"url": "u"}
+        assert (await things(world, "vault").get_own_values("default")).properties == {"url": "u"}
         detail = await world.admin().done("POST", "/entity/search", {"page_size": 999})
         assert "s3cr3t-77" not in msgspec.json.encode(detail).decode()
     async with asyncio.timeout(30):
@@ -123,7 +123,7 @@ async def test_an_empty_secret_stays_as_it_is(world: World):
     """A form that shows no secret sends it empty; what is beside it is set."""
     vault = Lamps(manifest=VAULT)
     async with world.hosting(vault):
-        await things(world, "vault").own_values("default")
+        await things(world, "vault").get_own_values("default")
         for empty in ("", None):
             exchange = {"vault.integration.url": f"u{empty}", "vault.integration.token": empty}
             await world.admin().done("POST", "/entity/property/update", {"exchange": exchange})
@@ -139,7 +139,7 @@ async def test_an_empty_secret_stays_as_it_is(world: World):
 async def test_a_secret_for_nobody_is_an_error(world: World):
     """It is kept nowhere, so people are told that it did not arrive."""
     async with world.hosting(Lamps(manifest=VAULT)):
-        await things(world, "vault").own_values("default")
+        await things(world, "vault").get_own_values("default")
     body = {"exchange": {"vault.integration.token": "s3cr3t"}}
     await world.admin().refused(503, "POST", "/entity/property/update", body)
 
@@ -148,7 +148,7 @@ async def test_what_is_refused_with_a_secret_changes_nothing(world: World):
     """The values beside it are in force only when the integration takes them all."""
     vault = Lamps(manifest=VAULT)
     async with world.hosting(vault):
-        await things(world, "vault").own_values("default")
+        await things(world, "vault").get_own_values("default")
         exchange = {"vault.integration.url": "first", "vault.integration.token": "s3cr3t"}
         await world.admin().done("POST", "/entity/property/update", {"exchange": exchange})
         vault.fails = InvalidInput("is no address of ours", field="url")
@@ -160,7 +160,7 @@ async def test_what_is_refused_with_a_secret_changes_nothing(world: World):
             body,
             field="exchange.vault.integration.url",
         )
-        kept = await things(world, "vault").own_values("default")
+        kept = await things(world, "vault").get_own_values("default")
         assert kept.properties == {"url": "first"}
 
 

@@ -32,7 +32,9 @@ async def test_frames_are_told_and_listed(world: World, lamps: Lamps):
     await world.admin().done("POST", "/device", lamp("F-1"))
     await world.admin().done("PUT", "/product/LAMP/codec", {"script": SCRIPT})
     some = [told("F-1", 1, b"\x01\x05"), told("F-none", 1, b""), told("F-1", 1, b"", "other")]
-    answer = await things(world).frames([*some, told("F-1", 2, b"\x02"), told("F-1", 3, b"\0\x07")])
+    answer = await things(world).send_frames(
+        [*some, told("F-1", 2, b"\x02"), told("F-1", 3, b"\0\x07")]
+    )
     assert [one.index for one in answer.refused] == [1, 2]
     assert "F-none" in answer.refused[0].reason
 
@@ -62,7 +64,9 @@ async def test_a_link_makes_a_device_online(world: World, lamps: Lamps):
         {"kind": "STATUS", "ts": 4000, "battery": 80.0, "margin": 7.0},
         {"kind": "STATUS", "ts": 3000, "external_power": True},
     ):
-        await things(world).link(SendLinkState(tenant="default", identifier="F-2", **told))
+        await things(world).send_link_state(
+            SendLinkState(tenant="default", identifier="F-2", **told)
+        )
     device = (await world.device("F-2"))["_id"]
     shown = await world.admin().done("GET", f"/device/{device}")
     assert shown["joined"] == 2000

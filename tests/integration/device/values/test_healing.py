@@ -87,7 +87,7 @@ class Sensor:
             self.asked += 1
             await self.server.tell(self.eui, downlink.id, "ACKNOWLEDGED")
             if frames := list(self.answers(downlink)):
-                assert (await self.server.tells.frames(frames)).refused == []
+                assert (await self.server.tells.send_frames(frames)).refused == []
 
 
 class Ts302(Sensor):
@@ -139,7 +139,7 @@ async def lose(
                 told.append(sensor.uplink(data, ts))
     tells = sensors[0].server.tells
     for first in range(0, len(told), frames_at_once):
-        assert (await tells.frames(told[first : first + frames_at_once])).refused == []
+        assert (await tells.send_frames(told[first : first + frames_at_once])).refused == []
     return times
 
 
@@ -207,7 +207,7 @@ async def lose_six_hours(world: World, sensors: list[Ts302]) -> None:
             await sensor.answer()
             if sensor.counter < 60:
                 more = sensor.uplink(sensor.read(times[-1] + sensor.counter))
-                assert (await server.tells.frames([more])).refused == []
+                assert (await server.tells.send_frames([more])).refused == []
         return bool(await gaps.count_documents(own | {"state": "HEALED"}) == 2 * count)
 
     await world.until(healed, 120)
@@ -360,10 +360,10 @@ async def test_what_a_device_remembers_is_bounded(world: World, server: Server) 
     )
     assert trial["history"][2] == {"ts": rows[2][0] * 1000, "values": {"temperature": 3}}
     assert "refused" not in trial
-    assert (await server.tells.frames([sensor.uplink(data)])).refused == []
+    assert (await server.tells.send_frames([sensor.uplink(data)])).refused == []
     sensor.counter += 1
     many = b"\x21" + struct.pack(">I", now - 60)
-    assert (await server.tells.frames([sensor.uplink(many)])).refused == []
+    assert (await server.tells.send_frames([sensor.uplink(many)])).refused == []
 
     async def stored() -> bool:
         return len(await page(world, sensor.device, "frames")) == 2
@@ -414,7 +414,7 @@ async def test_gaps_of_an_earlier_owner_are_not_asked_for(
     (sensor,) = await add(server, "H-owner")
     times = await lose([sensor], {1, 3, 4, 6, 7, 8}, readings=10)
     sensor.counter = 2_000_000_000
-    assert (await server.tells.frames([sensor.uplink(b"\x01\x07")])).refused == []
+    assert (await server.tells.send_frames([sensor.uplink(b"\x01\x07")])).refused == []
     await world.admin().done("PUT", PATH, {"on": True, "hour": 60, "day": 60})
     gaps, own = world.database["gaps"], {"$gte": history_key(sensor.device, 0, 0)}
 

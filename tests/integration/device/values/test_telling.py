@@ -40,7 +40,7 @@ async def test_a_device_reports_through_its_integration(world: World, lamps: Lam
 
     await world.until(reported)
     await world.until(online)
-    await things(world).event("default", "T-1", "alarm", {"heat": 90})
+    await things(world).send_event("default", "T-1", "alarm", {"heat": 90})
     device = await world.device("T-1")
     ids = await world.ids(device["_id"])
     asked = {"entity_id": ids["lamps.device.T-1.alarm.heat"]}
@@ -60,9 +60,9 @@ async def test_what_is_wrong_is_said_at_once(world: World, lamps: Lamps):
     with pytest.raises(InvalidInput, match="ts"):
         await things(world).report("default", "T-2", {"level": 1}, ts=1)
     with pytest.raises(InvalidInput, match="eventId"):
-        await things(world).event("default", "T-2", "nobody", {})
+        await things(world).send_event("default", "T-2", "nobody", {})
     with pytest.raises(InvalidInput, match="commandId"):
-        await things(world).reply("default", "T-2", "x", "SUCCESS")
+        await things(world).send_reply("default", "T-2", "x", "SUCCESS")
     assert await latest(world, "T-2") == {}
 
 
@@ -80,37 +80,37 @@ async def test_an_integration_speaks_for_its_own_devices_only(world: World, lamp
         with pytest.raises(NotFound):
             await things(world, who).report(tenant, sn, {"on": True})
         with pytest.raises(NotFound):
-            await things(world, who).tsl(tenant, sn)
+            await things(world, who).get_tsl(tenant, sn)
         with pytest.raises(NotFound):
-            await things(world, who).reply(tenant, sn, 5, "SUCCESS")
+            await things(world, who).send_reply(tenant, sn, 5, "SUCCESS")
     with pytest.raises(NotFound):
-        await things(world, "nobody").own_values("default")
+        await things(world, "nobody").get_own_values("default")
 
 
 async def test_an_integration_learns_its_devices_and_their_tsl(world: World, lamps: Lamps):
     """Of all tenants, with what it keeps of them."""
     for tenant, sn in (("default", "T-5"), ("other", "T-6")):
         await world.admin(tenant).done("POST", "/device", lamp(sn, channel=3))
-    found = {one.identifier: one async for one in things(world).devices()}
+    found = {one.identifier: one async for one in things(world).list_devices()}
     assert {found[sn].tenant for sn in ("T-5", "T-6")} == {"default", "other"}
     assert found["T-5"].additional == {"channel": 3}
     assert found["T-5"].model == "LAMP"
     assert all(one.identifier != "T-3" for one in found.values())
-    tsl = await things(world).tsl("other", "T-6")
+    tsl = await things(world).get_tsl("other", "T-6")
     assert [one["id"] for one in tsl["properties"]][:2] == ["on", "level"]
 
 
 async def test_an_integration_reports_and_reads_its_own_values(world: World, lamps: Lamps):
     """In force when the call returns, per tenant, and told as an event of its thing."""
     own = things(world)
-    before = await own.own_values("own")
-    await own.own_report("own", {"state": "idle", "period": 9})
-    values = await own.own_values("own")
+    before = await own.get_own_values("own")
+    await own.report_own("own", {"state": "idle", "period": 9})
+    values = await own.get_own_values("own")
     assert (before.properties, values.properties) == ({}, {"state": "idle", "period": 9})
     assert values.thing_id == before.thing_id
-    assert (await own.own_values("another")).properties == {}
+    assert (await own.get_own_values("another")).properties == {}
     with pytest.raises(InvalidInput, match="period"):
-        await own.own_report("own", {"period": 1000})
+        await own.report_own("own", {"period": 1000})
     event = await world.clients.bus.js.get_last_msg(
         EVENTS, f"event.own.thing.{values.thing_id}.reported"
     )
@@ -155,7 +155,7 @@ async def test_a_new_version_of_an_integration_keeps_the_ids(world: World, lamps
 async def test_a_tenant_is_a_token_of_a_subject(world: World, lamps: Lamps, tenant: str):
     """Anything else is refused before a thing is made for it."""
     with pytest.raises(InvalidInput, match="tenant"):
-        await things(world).own_report(tenant, {"period": 9})
+        await things(world).report_own(tenant, {"period": 9})
     with pytest.raises(InvalidInput, match="tenant"):
-        await things(world).own_values(tenant)
+        await things(world).get_own_values(tenant)
     assert await world.database["things"].find_one({"tenant": tenant}) is None

@@ -233,7 +233,7 @@ async def test_commands_go_to_an_integration_that_carries_them(world: World, lam
         assert command.device.identifier == "W-8"
         assert command.device.additional == {"channel": 0}
         things = IntegrationThings(RpcClient(world.outside), "lamps")
-        await things.reply(
+        await things.send_reply(
             "default", "W-8", command.command["commandId"], "SUCCESS", outputs={"was": 3}
         )
 

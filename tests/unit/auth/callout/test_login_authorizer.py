@@ -40,7 +40,7 @@ class FakeDevices:
         self.refused = self
         self.noted: list[tuple[str, str, str]] = []
 
-    def note(self, device: DeviceKeyCopy, wrong: str, over: str) -> None:
+    def record(self, device: DeviceKeyCopy, wrong: str, over: str) -> None:
         self.noted.append((device.sn, wrong, over))
 
     async def log_in(self, sn: str, key: str, over: str):
@@ -52,7 +52,7 @@ class FakeDevices:
     async def log_in_with_certificate(self, certificate: PeerCertificate, over: str):
         stored = self.sns.get(certificate.subject.upper())
         copy = DeviceKeyCopy(stored or "", 1, "t1", device_key_hash("k"), ["0A"])
-        return copy if copy.knows(certificate) else None
+        return copy if copy.matches_certificate(certificate) else None
 
 
 class FakeIntegrations:
@@ -87,7 +87,7 @@ class FakeConnections:
 class FakeLimits:
     """The platform's limits."""
 
-    def of(self, tenant: str) -> Limits:
+    def get(self, tenant: str) -> Limits:
         return Limits()
 
 

@@ -36,7 +36,7 @@ class Platform:
     async def at_one_moment(self, read):
         return await read(None)
 
-    async def reach(self, tenant: str, version: int) -> None:
+    async def raise_to(self, tenant: str, version: int) -> None:
         self.restored.append((tenant, version))
 
     async def list_role_ids(self, tenant, user_id, session, *, enabled) -> list[int] | None:

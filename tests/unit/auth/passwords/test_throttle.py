@@ -16,7 +16,7 @@ class Buckets:
     def __init__(self) -> None:
         self.left: dict[str, int] = {}
 
-    async def take(self, key, *, rate, burst, wanted=1):
+    async def take_permits(self, key, *, rate, burst, wanted=1):
         left = self.left.get(key, burst)
         granted = min(wanted, left)
         self.left[key] = min(burst, left - granted)

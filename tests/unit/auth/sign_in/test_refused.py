@@ -18,7 +18,7 @@ class FakeBuckets:
         self.taken: dict[str, int] = {}
         self.broken = broken
 
-    async def take(self, key: str, *, rate: float, burst: int) -> tuple[int, float]:
+    async def take_permits(self, key: str, *, rate: float, burst: int) -> tuple[int, float]:
         assert rate == burst / 3600
         if self.broken:
             self.broken -= 1

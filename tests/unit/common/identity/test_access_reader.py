@@ -52,9 +52,9 @@ def reader(auth: Auth) -> AccessReader:
 
 async def test_a_version_is_asked_for_once(auth: Auth, reader: AccessReader) -> None:
     """What is known holds while the version stays, and is asked for anew when it has grown."""
-    first = [await reader.complete(user(1)) for _ in range(3)]
+    first = [await reader.add_access(user(1)) for _ in range(3)]
     auth.version = 2
-    second = await reader.complete(user(2))
+    second = await reader.add_access(user(2))
     assert [one.functions for one in first] == [frozenset({"v1"})] * 3
     assert (second.functions, second.access, len(auth.asked)) == (frozenset({"v2"}), 2, 2)
 
@@ -62,8 +62,8 @@ async def test_a_version_is_asked_for_once(auth: Auth, reader: AccessReader) -> 
 async def test_requests_at_the_same_time_ask_once(auth: Auth, reader: AccessReader) -> None:
     """Requests of a user that come while it is asked about wait for the one answer."""
     auth.go.clear()
-    waiting = [asyncio.ensure_future(reader.complete(user(1))) for _ in range(5)]
-    other = asyncio.ensure_future(reader.complete(user(1, "8")))
+    waiting = [asyncio.ensure_future(reader.add_access(user(1))) for _ in range(5)]
+    other = asyncio.ensure_future(reader.add_access(user(1, "8")))
     await auth.has_been_asked(2)
     auth.go.set()
     assert len({(await one).functions for one in waiting}) == 1
@@ -76,9 +76,9 @@ async def test_an_answer_in_hand_is_not_for_later_versions(
 ) -> None:
     """A request that saw a later version does not take the answer that an earlier one waits for."""
     auth.go.clear()
-    early = asyncio.ensure_future(reader.complete(user(1)))
+    early = asyncio.ensure_future(reader.add_access(user(1)))
     await auth.has_been_asked(1)
-    late = asyncio.ensure_future(reader.complete(user(2)))
+    late = asyncio.ensure_future(reader.add_access(user(2)))
     await auth.has_been_asked(2)
     auth.version = 2
     auth.go.set()
@@ -89,14 +89,14 @@ async def test_an_answer_in_hand_is_not_for_later_versions(
 async def test_an_unknown_version_is_always_asked_for(auth: Auth, reader: AccessReader) -> None:
     """While Redis has no version, nothing that is known counts."""
     for _ in range(2):
-        await reader.complete(user(0))
+        await reader.add_access(user(0))
     assert len(auth.asked) == 2
 
 
 async def test_tenants_are_apart(auth: Auth, reader: AccessReader) -> None:
     """Users of two tenants are two, whatever their ids."""
-    await reader.complete(user(1))
-    await reader.complete(user(1, tenant="other"))
+    await reader.add_access(user(1))
+    await reader.add_access(user(1, tenant="other"))
     assert auth.asked == [UserRef("t", 7), UserRef("other", 7)]
 
 
@@ -105,12 +105,12 @@ async def test_a_refusal_is_not_kept(auth: Auth, reader: AccessReader) -> None:
     auth.gone = True
     for _ in range(2):
         with pytest.raises(Unauthenticated):
-            await reader.complete(user(1))
+            await reader.add_access(user(1))
     assert len(auth.asked) == 2
 
 
 async def test_others_are_left_alone(auth: Auth, reader: AccessReader) -> None:
     """Applications and devices have nothing to complete."""
     application = Principal(Kind.APPLICATION, "t", "7")
-    assert await reader.complete(application) is application
+    assert await reader.add_access(application) is application
     assert auth.asked == []

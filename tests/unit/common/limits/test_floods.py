@@ -37,15 +37,15 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
 async def test_a_flood_is_ended_once_until_its_time_is_over(clock: Any):
     auth = Auth()
     floods = FloodGuard(auth)  # type: ignore[arg-type]
-    floods.end("D1")
-    floods.end("D1")
+    floods.block("D1")
+    floods.block("D1")
     assert await auth.asked.get() == BlockUser("D1")
-    assert floods.shuts_out("D1")
-    assert not floods.shuts_out("D2")
+    assert floods.is_blocked("D1")
+    assert not floods.is_blocked("D2")
     assert auth.asked.empty()
     clock.now += BLOCK_SECONDS
-    assert not floods.shuts_out("D1")
-    floods.end("D1")
+    assert not floods.is_blocked("D1")
+    floods.block("D1")
     assert await auth.asked.get() == BlockUser("D1")
 
 
@@ -53,11 +53,11 @@ async def test_who_could_not_be_shut_out_is_with_its_next_message(clock: Any):
     auth = Auth()
     auth.away = True
     floods = FloodGuard(auth)  # type: ignore[arg-type]
-    floods.end("D1")
+    floods.block("D1")
     await auth.asked.get()
-    while floods.shuts_out("D1"):
+    while floods.is_blocked("D1"):
         await asyncio.sleep(0)
     auth.away = False
-    floods.end("D1")
+    floods.block("D1")
     await auth.asked.get()
-    assert floods.shuts_out("D1")
+    assert floods.is_blocked("D1")

@@ -21,7 +21,7 @@ async def test_what_would_be_too_many_is_known_before(wanted, beyond):
     """Nothing is counted by the question, which has the error with it."""
     quota = Quota(Three(), limits_of(devices=5), "devices")
     for _ in range(2):
-        found, error = await quota.beyond("t", wanted)
+        found, error = await quota.find_excess("t", wanted)
         assert found == beyond
         assert "5 of these" in str(error)
 
@@ -36,8 +36,8 @@ async def test_a_slow_count_of_one_tenant_does_not_delay_others():
             return await super().count_documents(query, limit)
 
     quota = Quota(Slow(), limits_of(devices=5), "devices")
-    counting = asyncio.ensure_future(quota.take("large"))
+    counting = asyncio.ensure_future(quota.reserve("large"))
     await asyncio.sleep(0)
     async with asyncio.timeout(30):
-        await quota.take("small")
+        await quota.reserve("small")
     counting.cancel()

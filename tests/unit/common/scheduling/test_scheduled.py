@@ -36,7 +36,7 @@ REASONS: dict[str, list[str]] = {
         "libs/common/integrations/host.py IntegrationHost._keep_announcing: endless loop",
         "libs/common/store/lease.py Leader.run: endless loop",
         "libs/common/store/migrations.py _renew: endless loop",
-        "libs/common/tls.py ServerTls.follow: endless loop",
+        "libs/common/tls.py ServerTls.reload_forever: endless loop",
         "services/gateway/docs/catalogue.py Catalogue.__init__: Lock",
         "services/gateway/pages.py _probes.metrics: to_thread",
         "services/gateway/pages.py Readiness.__init__: Lock",

@@ -62,7 +62,7 @@ class World:
         self.reads.append(len(ids))
         return {one.id: one for one in [self.mine, *self.others] if one.id in ids}
 
-    async def take(self) -> int:
+    async def allocate(self) -> int:
         self.number += 1
         return self.number
 

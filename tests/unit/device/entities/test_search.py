@@ -101,12 +101,12 @@ class NothingNew:
 
 
 class BuiltIn:
-    async def known(self) -> dict[str, IntegrationSummary]:
+    async def list_summaries(self) -> dict[str, IntegrationSummary]:
         return BUILT_IN
 
 
 class Everything:
-    async def of(self, principal: Principal) -> Grants:
+    async def read(self, principal: Principal) -> Grants:
         return ALL
 
 

@@ -32,7 +32,7 @@ class Known:
     def __init__(self, *integrations: Integration) -> None:
         self.integrations: list[Integration] | None = list(integrations)
 
-    async def expecting(self, integrations: Iterable[str]) -> Mapping[str, Integration]:
+    async def list_expected(self, integrations: Iterable[str]) -> Mapping[str, Integration]:
         if self.integrations is None:
             raise Unavailable("management is away")
         return {found.manifest.id: found for found in self.integrations}

@@ -18,7 +18,7 @@ async def told(setting: str, origin: bytes | None) -> list[tuple[bytes, bytes]]:
         sent.append(message)
 
     scope: Any = {"headers": [(b"host", b"a")] + ([(b"origin", origin)] if origin else [])}
-    tell = CrossOrigin(setting).telling(scope, send)
+    tell = CrossOrigin(setting).add_headers(scope, send)
     await tell({"type": "http.response.start", "status": 200, "headers": []})
     await tell({"type": "http.response.body", "body": b""})
     return list(sent[0]["headers"])

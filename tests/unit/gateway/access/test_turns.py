@@ -28,7 +28,7 @@ class Busy:
         self.full = asyncio.Event()
         self.open = asyncio.Event()
 
-    async def take(self, key: str) -> None:
+    async def take_permit(self, key: str) -> None:
         """Answer, or wait."""
         if key == CROWD:
             self.asked += 1

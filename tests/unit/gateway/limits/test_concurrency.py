@@ -22,7 +22,7 @@ class Known:
     def __init__(self, limits: Limits = LIMITS) -> None:
         self._limits = limits
 
-    def of(self, _: str) -> Limits:
+    def get(self, _: str) -> Limits:
         return self._limits
 
 
@@ -34,7 +34,7 @@ def device(name: str, tenant: str = "t1") -> Principal:
     return Principal(kind=Kind.DEVICE, tenant=tenant, subject=name)
 
 
-TAKING = {"request": "Requests", "poll": "Polls", "websocket": "Websockets"}
+TAKING = {"acquire_request": "Requests", "acquire_poll": "Polls", "acquire_websocket": "Websockets"}
 
 
 @pytest.mark.parametrize("what", TAKING)
@@ -46,7 +46,7 @@ def test_a_principal_holds_so_many_and_no_more(what: str) -> None:
     with pytest.raises(TooManyRequests, match=f"2 each{TAKING[what]}") as refused:
         take(device("a"))
     assert refused.value.retry_after > 0
-    held.pop().give()
+    held.pop().release()
     take(device("a"))
 
 
@@ -57,7 +57,7 @@ def test_a_refusal_is_counted_with_limit_and_tenant(monkeypatch: pytest.MonkeyPa
     hand = limiter()
     for name in ("a", "a", "a", "b", "b"):
         with contextlib.suppress(TooManyRequests):
-            hand.request(device(name))
+            hand.acquire_request(device(name))
     assert counted == [("eachRequests", "t1"), ("requests", "t1")]
 
 
@@ -76,24 +76,24 @@ def test_principals_of_a_tenant_hold_so_many_together(what: str) -> None:
 def test_what_is_refused_is_not_counted() -> None:
     """A principal that is refused for its tenant may come when the tenant has room."""
     hand = limiter()
-    first: list[HeldSlots] = [hand.request(device("a")) for _ in range(2)]
-    hand.request(device("b"))
+    first: list[HeldSlots] = [hand.acquire_request(device("a")) for _ in range(2)]
+    hand.acquire_request(device("b"))
     for _ in range(5):
         with pytest.raises(TooManyRequests):
-            hand.request(device("c"))
+            hand.acquire_request(device("c"))
     for held in first:
-        held.give()
-    assert [hand.request(device("c")) for _ in range(2)]
+        held.release()
+    assert [hand.acquire_request(device("c")) for _ in range(2)]
 
 
 def test_no_tenant_takes_more_than_three_quarters_of_a_process() -> None:
     """Whatever its limits are."""
     hand = limiter(Limits(), Bounds(requests=8, polls=8, websockets=8, address_requests=2))
     for number in range(6):
-        hand.poll(device(str(number)))
+        hand.acquire_poll(device(str(number)))
     with pytest.raises(TooManyRequests, match="6 polls"):
-        hand.poll(device("more"))
-    hand.poll(device("a", "t2"))
+        hand.acquire_poll(device("more"))
+    hand.acquire_poll(device("a", "t2"))
 
 
 def test_strangers_are_counted_by_address_by_hook_and_together() -> None:
@@ -104,7 +104,7 @@ def test_strangers_are_counted_by_address_by_hook_and_together() -> None:
     def take(path: bytes, address: str) -> HeldSlots:
         route = table.find(path)
         assert route is not None
-        return hand.stranger(route, path, address)
+        return hand.acquire_anonymous(route, path, address)
 
     held = [take(b"/workflow/hooks/a", "192.0.2.1"), take(b"/workflow/hooks/b", "192.0.2.1")]
     with pytest.raises(TooManyRequests, match="address"):
@@ -112,7 +112,7 @@ def test_strangers_are_counted_by_address_by_hook_and_together() -> None:
     take(b"/workflow/hooks/a", "192.0.2.2")
     with pytest.raises(TooManyRequests, match="of a flow"):
         take(b"/workflow/hooks/a", "192.0.2.3")
-    held.pop().give()
+    held.pop().release()
     for number in range(3):
         take(b"/workflow/hooks/%d" % number, f"192.0.2.1{number}")
     with pytest.raises(TooManyRequests, match="without a login"):
@@ -123,25 +123,29 @@ def test_strangers_are_counted_by_address_by_hook_and_together() -> None:
 async def test_use_is_told_of_the_tenant_and_of_the_principal() -> None:
     """By the names of the limits; what is given back is none."""
     hand = limiter()
-    held = [hand.request(device("a")), hand.request(device("b")), hand.poll(device("b"))]
+    held = [
+        hand.acquire_request(device("a")),
+        hand.acquire_request(device("b")),
+        hand.acquire_poll(device("b")),
+    ]
     used = await hand.use(UsageRequest("t1", "device", "a"))
     assert {name: number for name, number in used.items() if number} == {
         "requests": 2, "eachRequests": 1, "polls": 1
     }  # fmt: skip
     for one in held:
-        one.give()
+        one.release()
     assert set((await hand.use(UsageRequest("t1", "device", "a"))).values()) == {0}
 
 
 def test_sockets_without_a_login_leave_room_for_others() -> None:
     """One address has an eighth of them, all together half; those with a login are apart."""
     hand = limiter(bounds=Bounds(requests=1, polls=1, websockets=16, address_requests=1))
-    held = [hand.nameless_websocket("a") for _ in range(2)]
+    held = [hand.acquire_anonymous_websocket("a") for _ in range(2)]
     with pytest.raises(TooManyRequests, match="one address"):
-        hand.nameless_websocket("a")
-    held += [hand.nameless_websocket(f"b{number}") for number in range(6)]
+        hand.acquire_anonymous_websocket("a")
+    held += [hand.acquire_anonymous_websocket(f"b{number}") for number in range(6)]
     with pytest.raises(TooManyRequests, match="more than 8 MQTT"):
-        hand.nameless_websocket("c")
-    hand.websocket(device("d"))
-    held.pop().give()
-    hand.nameless_websocket("c")
+        hand.acquire_anonymous_websocket("c")
+    hand.acquire_websocket(device("d"))
+    held.pop().release()
+    hand.acquire_anonymous_websocket("c")

@@ -16,7 +16,7 @@ APPLICATION = Sender("app.one", "_INBOX.app.one.")
 class Tenants:
     """Everybody's tenant is known."""
 
-    def of(self, _: str) -> str:
+    def get(self, _: str) -> str:
         return "t1"
 
 
@@ -26,7 +26,7 @@ class Floods:
     def __init__(self) -> None:
         self.ended: list[str] = []
 
-    def end(self, user: str) -> None:
+    def block(self, user: str) -> None:
         self.ended.append(user)
 
 
@@ -36,13 +36,13 @@ def test_a_flood_is_not_answered_message_by_message(monkeypatch: pytest.MonkeyPa
     floods = Floods()
     quota = RelayQuota(None, Tenants(), floods)  # type: ignore[arg-type]
     for _ in range(int(QUESTIONS * BURST)):
-        quota.take(PULL, APPLICATION, 10)
+        quota.count(PULL, APPLICATION, 10)
     for _ in range(int(QUESTIONS * FLOOD)):
         with pytest.raises(RefusedError) as refused:
-            quota.take(PULL, APPLICATION, 10)
+            quota.count(PULL, APPLICATION, 10)
         assert refused.value.answered
     assert floods.ended == []
     with pytest.raises(RefusedError) as refused:
-        quota.take(PULL, APPLICATION, 10)
+        quota.count(PULL, APPLICATION, 10)
     assert not refused.value.answered
     assert floods.ended == ["app.one"]

@@ -25,7 +25,7 @@ class Quota(RelayQuota):
     def tenant_of(self, sender: Sender) -> str:
         return self._names.get(sender.user, "")
 
-    def take(self, pattern: str, sender: Sender, size: int) -> None:
+    def count(self, pattern: str, sender: Sender, size: int) -> None:
         pass
 
 
@@ -47,7 +47,7 @@ class World:
     async def say(self, sn: str, number: int, padding: int = 0) -> None:
         data = str(number).encode().rjust(padding, b"0")
         message = Msg(None, f"thing.{sn}.up.report", "", data)  # type: ignore[arg-type]
-        await self.relay._take(REPORTS, message)
+        await self.relay._enqueue(REPORTS, message)
 
     async def passed_on(self) -> list[tuple[str, int]]:
         """Pass on everything, and return what was said, in order."""

@@ -41,22 +41,22 @@ class Things:
             await asyncio.Event().wait()
         self.reported.put_nowait(tenant)
 
-    async def reply(self, tenant: str, *_: Any, **__: Any) -> None:
+    async def send_reply(self, tenant: str, *_: Any, **__: Any) -> None:
         self.reported.put_nowait(tenant)
 
-    async def own_values(self, tenant: str) -> Any:
+    async def get_own_values(self, tenant: str) -> Any:
         await self.report(tenant)
         return SimpleNamespace(properties={})
 
-    async def own_report(self, tenant: str, properties: dict[str, Any]) -> None:
+    async def report_own(self, tenant: str, properties: dict[str, Any]) -> None:
         if "synced_reports" in properties:
             self.synced.put_nowait((tenant, properties["synced_reports"]))
 
-    async def devices(self) -> AsyncIterator[DeviceRef]:
+    async def list_devices(self) -> AsyncIterator[DeviceRef]:
         for device in self._devices:
             yield device
 
-    async def tsl(self, *_: Any) -> Any:
+    async def get_tsl(self, *_: Any) -> Any:
         return {
             "version": "v1.0",
             "properties": [

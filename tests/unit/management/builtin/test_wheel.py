@@ -14,8 +14,8 @@ def test_a_key_has_its_first_turn_within_its_interval():
     made = wheel()
     for key in range(1000):
         made.put(key, 10, now=0)
-    first_half = made.take(5)
-    second_half = made.take(10)
+    first_half = made.pop_due(5)
+    second_half = made.pop_due(10)
     assert sorted(first_half + second_half) == list(range(1000))
     assert 400 < len(first_half) < 600
 
@@ -25,10 +25,10 @@ def test_turns_come_back_in_step():
     made = wheel()
     made.put(1, 10, now=0)
     first = made.next()
-    assert made.take(first) == [1]
-    assert made.take(first + 9.9) == []
+    assert made.pop_due(first) == [1]
+    assert made.pop_due(first + 9.9) == []
     assert made.next() == first + 10
-    assert made.take(first + 10.5) == [1]
+    assert made.pop_due(first + 10.5) == [1]
     assert made.next() == first + 20
 
 
@@ -36,9 +36,9 @@ def test_missed_turns_are_not_made_up_for():
     """After a long pause there is one turn, not a flood."""
     made = wheel()
     made.put(1, 1, now=0)
-    assert made.take(1000) == [1]
-    assert made.take(1000.9) == []
-    assert made.take(1001) == [1]
+    assert made.pop_due(1000) == [1]
+    assert made.pop_due(1000.9) == []
+    assert made.pop_due(1001) == [1]
 
 
 def test_what_is_put_again_keeps_its_turn():
@@ -47,10 +47,10 @@ def test_what_is_put_again_keeps_its_turn():
     made.put(1, 10, now=0)
     due = made.next()
     made.put(1, 10, now=5)
-    assert made.take(due) == [1]
+    assert made.pop_due(due) == [1]
     made.put(1, 2, now=due)
-    assert made.take(due + 2) == [1]
-    assert made.take(due + 2) == []
+    assert made.pop_due(due + 2) == [1]
+    assert made.pop_due(due + 2) == []
 
 
 def test_what_is_removed_has_no_turn():
@@ -60,4 +60,4 @@ def test_what_is_removed_has_no_turn():
     made.remove(1)
     made.remove(2)
     assert 1 not in made
-    assert made.take(100) == []
+    assert made.pop_due(100) == []

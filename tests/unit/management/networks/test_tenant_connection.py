@@ -19,11 +19,11 @@ class Things:
     def __init__(self) -> None:
         self.answers = asyncio.Event()
 
-    async def frames(self, told: list[DeviceFrame]) -> FramesAnswer:
+    async def send_frames(self, told: list[DeviceFrame]) -> FramesAnswer:
         await self.answers.wait()
         return FramesAnswer()
 
-    async def own_report(self, tenant: str, properties: dict[str, Any]) -> None:
+    async def report_own(self, tenant: str, properties: dict[str, Any]) -> None:
         """Nobody looks."""
 
 

@@ -101,7 +101,7 @@ class Outside:
             return Access(1, frozenset({Function.DEVICE_VIEW}), super_admin=False)
         return DescribedDevices([DescribedDevice(5, "oven", "direct", 0)], 0)
 
-    async def of(self, principal: Any) -> "Outside":
+    async def read(self, principal: Any) -> "Outside":
         return self
 
     def device(self, *_: Any) -> bool:

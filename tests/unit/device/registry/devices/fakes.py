@@ -71,7 +71,7 @@ class FakeIds:
     def __init__(self) -> None:
         self.last = 0
 
-    async def take(self) -> int:
+    async def allocate(self) -> int:
         self.last += 1
         return self.last
 

@@ -48,7 +48,7 @@ class ModelMembers:
 
 
 class Integrations:
-    async def by_name(self) -> list[str]:
+    async def list_by_name(self) -> list[str]:
         return ["ping", "direct"]
 
 
