@@ -1,4 +1,4 @@
-"""A network server as an integration that tests tell what to say, and a product with a codec."""
+"""A network server as an integration that tests control, and a product with a codec."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -97,7 +97,7 @@ MANIFEST = Manifest(
 
 @dataclass
 class Server(SdkIntegration):
-    """Keeps the downlinks that it was given."""
+    """Keeps the downlinks that it received."""
 
     world: World
     manifest: Manifest = MANIFEST
@@ -118,18 +118,18 @@ class Server(SdkIntegration):
             raise self.fails
 
     async def asked(self, eui: str, count: int = 1) -> list[Downlink]:
-        """The downlinks of a device, once there are so many."""
+        """Return the downlinks of a device, once there are this many."""
         async with asyncio.timeout(20), self._heard:
             await self._heard.wait_for(lambda: len(self.queued.get(eui, [])) >= count)
         return self.queued[eui]
 
     @property
     def tells(self) -> IntegrationThings:
-        """What it says, on a connection of its own."""
+        """Return what it publishes, on a connection of its own."""
         return IntegrationThings(RpcClient(self.world.outside), SERVER)
 
     async def add(self, eui: str) -> int:
-        """Add a sensor as the console does; its id."""
+        """Add a sensor as the console does, and return its id."""
         body = {
             "name": eui,
             "integration": SERVER,
@@ -139,7 +139,7 @@ class Server(SdkIntegration):
         return int((await self.world.device(eui))["_id"])
 
     async def hear(self, eui: str, data: bytes, **more: Any) -> None:
-        """Hand over an uplink; its counter follows that of the last unless it is told."""
+        """Send an uplink with the next counter, or the given one."""
         counter = more.pop("counter", self._counters.get(eui, -1) + 1)
         self._counters[eui] = counter
         frame = Frame(port=85, data=data, counter=counter, **{"session": "s", **more})
@@ -147,7 +147,7 @@ class Server(SdkIntegration):
         assert (await self.tells.send_frames([told])).refused == []
 
     async def tell(self, eui: str, downlink: str, state: DownlinkState, error: str = "") -> None:
-        """Tell what became of a downlink."""
+        """Report the state of a downlink."""
         told = SendDownlinkState(
             tenant="default", identifier=eui, downlink=downlink, state=state, error=error
         )
@@ -156,7 +156,7 @@ class Server(SdkIntegration):
 
 @asynccontextmanager
 async def serving(world: World) -> AsyncIterator[Server]:
-    """The server, and a codec for its product."""
+    """Run the server, with a codec for its product."""
     server = Server(world)
     await world.put_product(MODEL, SENSOR)
     await world.admin().done("PUT", f"/product/{MODEL}/codec", {"script": SCRIPT})

@@ -1,4 +1,4 @@
-"""Entities that people make."""
+"""Custom entities of users."""
 
 from typing import Any
 from uuid import uuid4
@@ -25,12 +25,12 @@ EDITS = {Function.ENTITY_CUSTOM_EDIT, Function.ENTITY_DATA_EDIT}
 
 
 def body(identifier: str, **more):
-    """Body of `POST /entity`."""
+    """Return a body of `POST /entity`."""
     return PROPERTY | {"identifier": identifier} | more
 
 
-async def test_a_custom_property_lives_like_any_other(world: World):
-    """Set, read, listed and told; bounds that came as text hold."""
+async def test_a_custom_property_works_like_any_other(world: World):
+    """It is set, read, listed and published; bounds that were sent as text apply."""
     admin = world.admin()
     made = await admin.done(
         "POST", "/entity", body("c1", value_attribute={"min": "0", "max": "10", "unit": ""})
@@ -58,8 +58,8 @@ async def test_a_custom_property_lives_like_any_other(world: World):
 
 
 @pytest.mark.parametrize("older", [False, True])
-async def test_a_custom_number_keeps_so_many_decimal_places(world: World, older: bool):
-    """Half up, also of an entity from when its TSL did not say so, and of what else it has."""
+async def test_a_custom_number_is_rounded(world: World, older: bool):
+    """Values are rounded half up to the fraction digits, also for older entities."""
     admin, attributes = world.admin(), {"fraction_digits": "1", "max": "100"}
     wanted = body(f"digits-{older}", value_type="DOUBLE", value_attribute=attributes)
     made = await admin.done("POST", "/entity", wanted)
@@ -80,8 +80,8 @@ async def test_a_custom_number_keeps_so_many_decimal_places(world: World, older:
 @pytest.mark.parametrize(
     "left_out", ["value_attribute", "visible", "parent_identifier", "description"]
 )
-async def test_null_is_as_good_as_nothing(world: World, left_out: str):
-    """Clients send fields that they do not fill in."""
+async def test_null_equals_an_absent_field(world: World, left_out: str):
+    """Null and absent fields are equivalent."""
     admin = world.admin()
     made = await admin.done("POST", "/entity", body(f"no-{left_out}", **{left_out: None}))
     assert made["value_attribute"] == {}
@@ -102,7 +102,7 @@ async def test_null_is_as_good_as_nothing(world: World, left_out: str):
 async def test_custom_entities_of_every_type_keep_their_values(
     world: World, value_type: str, given, expected
 ):
-    """As their type is, whatever consoles send."""
+    """Values are stored in the type of the entity."""
     identifier = f"type-{value_type}"
     made = await world.admin().done("POST", "/entity", body(identifier, value_type=value_type))
     await world.admin().done("POST", UPDATE, {"exchange": {made["key"]: given}})
@@ -111,7 +111,7 @@ async def test_custom_entities_of_every_type_keep_their_values(
 
 
 async def test_children_belong_to_an_object(world: World):
-    """They have keys below it, values of their own, and numbers that never come again."""
+    """Children have keys below the object, values of their own, and unique numbers."""
     admin = world.admin()
     parent = await admin.done("POST", "/entity", body("obj", value_type="OBJECT"))
     first = await admin.done("POST", "/entity", body("a", parent_identifier="obj"))
@@ -132,8 +132,8 @@ async def test_children_belong_to_an_object(world: World):
 
 
 @pytest.mark.parametrize("value", ["much", {"x": 1}, [1], None, 2**70, 1.5, {"x": {"y": 1}}])
-async def test_a_value_that_a_child_does_not_take_is_named_by_its_key(world: World, value: Any):
-    """Once, whichever way it was sent."""
+async def test_an_invalid_value_of_a_child_is_named(world: World, value: Any):
+    """An invalid value is reported once, by the key of the child."""
     admin, root = world.admin(), f"named-{uuid4().hex[:8]}"
     await admin.done("POST", "/entity", body(root, value_type="OBJECT"))
     key = (await admin.done("POST", "/entity", body("a", parent_identifier=root)))["key"]
@@ -148,8 +148,8 @@ async def test_a_value_that_a_child_does_not_take_is_named_by_its_key(world: Wor
 
 
 @pytest.mark.parametrize("value", ["much", 5, [1], {"b": 1}, {"a": 1, "b": {"c": 1}}])
-async def test_a_value_that_an_object_does_not_take_is_named_by_its_key(world: World, value: Any):
-    """Its own, or that of a child which it has not."""
+async def test_an_invalid_value_of_an_object_is_named(world: World, value: Any):
+    """An invalid value or unknown child is reported by its key."""
     admin, root = world.admin(), f"named-{uuid4().hex[:8]}"
     await admin.done("POST", "/entity", body(root, value_type="OBJECT"))
     await admin.done("POST", "/entity", body("a", parent_identifier=root))
@@ -160,8 +160,8 @@ async def test_a_value_that_an_object_does_not_take_is_named_by_its_key(world: W
     assert all(str(one).count(root) == 1 for one in answer["data"])
 
 
-async def test_an_identifier_is_taken_once_per_tenant(world: World):
-    """409; another tenant may have it."""
+async def test_an_identifier_is_unique_per_tenant(world: World):
+    """An existing identifier is rejected with 409; tenants are separate."""
     await world.admin().done("POST", "/entity", body("once"))
     await world.admin().refused(409, "POST", "/entity", body("once"), field="identifier")
     made = await world.admin("other").done("POST", "/entity", body("once"))
@@ -205,8 +205,8 @@ async def test_an_identifier_is_taken_once_per_tenant(world: World):
         ({"value_attribute": {"optional": "maybe"}}, "value_attribute.optional"),
     ],
 )
-async def test_what_cannot_be_made_is_named(world: World, more, field):
-    """400, and `detail_message` says which field."""
+async def test_an_invalid_entity_names_its_field(world: World, more, field):
+    """The error names the invalid field."""
     if field is None:
         await world.admin().done("POST", "/entity", body("blank-enum", **more))
     else:
@@ -221,8 +221,8 @@ async def test_what_cannot_be_made_is_named(world: World, more, field):
         ({"parent_identifier": "event", "type": "EVENT", "value_type": "OBJECT"}, "value_type"),
     ],
 )
-async def test_a_child_fits_its_parent(world: World, more, field):
-    """Its parent is an OBJECT of the same type, and it is none itself."""
+async def test_a_child_has_the_type_of_its_parent(world: World, more, field):
+    """The parent must be an OBJECT of the same type, and the child must not."""
     await world.admin().ask("POST", "/entity", body("plain"))
     event = body("event", type="EVENT", value_type="OBJECT", access_mod=None)
     await world.admin().ask("POST", "/entity", event)
@@ -230,7 +230,7 @@ async def test_a_child_fits_its_parent(world: World, more, field):
 
 
 async def test_attributes_of_a_property_are_set_as_a_whole(world: World):
-    """Those of a custom property; values are judged by them from then on."""
+    """New attributes replace the old ones and apply to later values."""
     admin, name = world.admin(), f"range-{uuid4().hex[:8]}"
     made = await admin.done("POST", "/entity", body(name, value_attribute={"min": "0"}))
     path, key = f"/entity/{made['id']}", f"system.integration.{name}"
@@ -251,7 +251,7 @@ async def test_attributes_of_a_property_are_set_as_a_whole(world: World):
 
 
 async def test_a_rename_changes_the_name_alone(world: World):
-    """Its key stays, and a name that is none is refused."""
+    """The key stays, and an invalid name is rejected."""
     made = await world.admin().done("POST", "/entity", body("renamed"))
     await world.admin().done("PUT", f"/entity/{made['id']}", {"name": "New name"})
     meta = await world.admin().done("GET", f"/entity/{made['id']}/meta")
@@ -265,7 +265,7 @@ async def test_a_rename_changes_the_name_alone(world: World):
 
 
 async def test_only_custom_entities_are_deleted(world: World):
-    """With their values and grants; what belongs to a TSL stays, unknown ids are passed over."""
+    """Values and grants are deleted with them; other entities and unknown ids are ignored."""
     thing = await world.add_direct("C-1")
     made = await world.admin().done("POST", "/entity", body("gone", value_type="OBJECT"))
     child = await world.admin().done("POST", "/entity", body("x", parent_identifier="gone"))
@@ -283,15 +283,15 @@ async def test_only_custom_entities_are_deleted(world: World):
 
 
 async def test_every_user_sees_custom_entities(world: World):
-    """Also one without a grant."""
+    """A user without a grant sees custom entities."""
     made = await world.admin().done("POST", "/entity", body("shared"))
     await world.user(8).done("POST", UPDATE, {"exchange": {made["key"]: 4}})
     status = await world.user(8).done("GET", f"/entity/{made['id']}/status")
     assert status["value"] == 4
 
 
-async def test_a_custom_service_that_nobody_answers_is_refused(world: World):
-    """Flows will answer them; until then the caller is told."""
+async def test_a_custom_service_without_a_flow_is_rejected(world: World):
+    """A call of a custom service without a flow is rejected."""
     service = body("svc", type="SERVICE", value_type="OBJECT", access_mod=None)
     made = await world.admin().done("POST", "/entity", service)
     call = {"exchange": {made["key"]: {}}}
@@ -314,7 +314,7 @@ async def test_a_custom_service_that_nobody_answers_is_refused(world: World):
     ],
 )
 async def test_operations_need_their_function(world: World, method, path, sent, needed):
-    """Any one of them is enough, all others together are not."""
+    """One function suffices; all others together do not."""
     others = [function for function in Function if function not in needed]
     await world.user(7, *others).refused(403, method, path, sent, code="forbidden_permission")
     for function in needed:
@@ -322,7 +322,7 @@ async def test_operations_need_their_function(world: World, method, path, sent, 
         assert answer.json().get("error_message") != "user does not have permission"
 
 
-async def test_a_write_only_custom_property_takes_values_and_gives_none(world: World):
+async def test_values_of_a_write_only_custom_property_are_not_readable(world: World):
     admin = world.admin()
     secret = "s3cret-" + uuid4().hex
     made = await admin.done(

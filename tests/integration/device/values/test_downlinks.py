@@ -1,4 +1,4 @@
-"""Commands to sensors behind a network server: encoded, queued, and ended by what is told."""
+"""Commands to sensors of a network server: encoded, queued, and ended by reported states."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -20,7 +20,7 @@ async def server(world: World) -> AsyncIterator[Server]:
 
 
 async def command(world: World, device: int) -> dict[str, Any]:
-    """The newest command of a device."""
+    """Return the newest command of a device."""
     wanted = {"page_size": 1, "page_number": 1}
     page = await world.admin().done("POST", f"/device/{device}/commands/search", wanted)
     found: dict[str, Any] = page["content"][0]
@@ -28,7 +28,7 @@ async def command(world: World, device: int) -> dict[str, Any]:
 
 
 async def write(world: World, device: int, **properties: Any) -> dict[str, Any]:
-    """Ask a sensor to take on properties."""
+    """Update properties of a sensor."""
     made = await world.admin().done(
         "POST", f"/device/{device}/properties", {"properties": properties}
     )
@@ -37,7 +37,7 @@ async def write(world: World, device: int, **properties: Any) -> dict[str, Any]:
 
 
 async def ended(world: World, device: int, status: str) -> dict[str, Any]:
-    """The newest command, once it is over."""
+    """Return the newest command once it has ended."""
 
     async def over() -> bool:
         return (await command(world, device))["status"] == status
@@ -47,7 +47,7 @@ async def ended(world: World, device: int, status: str) -> dict[str, Any]:
 
 
 async def test_a_property_is_encoded_sent_and_confirmed(world: World, server: Server):
-    """PENDING until the server has sent it, SUCCESS when it is acknowledged; said once."""
+    """The command is PENDING until it is sent, and SUCCESS when it is acknowledged."""
     device = await server.add("D-1")
     made = await write(world, device, interval=300)
     (asked,) = await server.asked("D-1")
@@ -78,7 +78,7 @@ async def test_a_property_is_encoded_sent_and_confirmed(world: World, server: Se
 async def test_a_downlink_that_did_not_arrive_fails_its_command(
     world: World, server: Server, state: Any, error: str, reason: str
 ):
-    """With the reason that the server told."""
+    """The command fails with the reason of the server."""
     device = await server.add(f"D-{state}")
     await write(world, device, interval=5)
     (asked,) = await server.asked(f"D-{state}")
@@ -87,7 +87,7 @@ async def test_a_downlink_that_did_not_arrive_fails_its_command(
 
 
 async def test_a_service_is_encoded(world: World, server: Server):
-    """With true for what takes no inputs, and nobody waits for a sensor that sleeps."""
+    """A service without inputs is encoded as true, and the caller does not wait."""
     device = await server.add("D-3")
     call = {"service_id": "reboot"}
     await world.admin().done("POST", f"/device/{device}/services/call", call)
@@ -99,8 +99,8 @@ async def test_a_service_is_encoded(world: World, server: Server):
     assert len(await server.asked("D-3", 2)) == 2
 
 
-async def test_an_uplink_that_shows_the_value_confirms(world: World, server: Server):
-    """Also over several uplinks; one from before the command confirms nothing."""
+async def test_an_uplink_with_the_value_confirms_a_command(world: World, server: Server):
+    """Several uplinks may confirm a command; an earlier uplink does not."""
     device = await server.add("D-4")
     await server.hear("D-4", b"\x03\x00\x09")
     await world.until(lambda: world.foundation.values.find_values([device]))
@@ -118,8 +118,8 @@ async def test_an_uplink_that_shows_the_value_confirms(world: World, server: Ser
     assert "error" not in await ended(world, device, "SUCCESS")
 
 
-async def test_what_is_too_long_for_the_data_rate_is_split(world: World, server: Server):
-    """Each property by itself, to what the last uplink's rate carries; done when all are."""
+async def test_a_long_command_is_split(world: World, server: Server):
+    """Each property is sent separately, and the command ends when all are acknowledged."""
     device = await server.add("D-5")
     texts = {"label": "x" * 40, "alias": "y" * 40}
     await write(world, device, interval=1, **texts)
@@ -143,8 +143,8 @@ async def _heard(world: World, device: int) -> bool:
     return "temperature" in (await world.foundation.values.find_values([device]))[device]
 
 
-async def test_what_the_codec_refuses_fails_with_its_reason(world: World, server: Server):
-    """So does what it makes no bytes of, and what the server does not take."""
+async def test_a_codec_error_fails_the_command(world: World, server: Server):
+    """Errors of the codec and the server fail the command with their reason."""
     device = await server.add("D-6")
     await write(world, device, odd=1)
     assert (await ended(world, device, "FAILED"))[
@@ -158,8 +158,8 @@ async def test_what_the_codec_refuses_fails_with_its_reason(world: World, server
     assert found["error"] == "integration radio refused: no such sensor"
 
 
-async def test_it_is_handed_over_again_as_it_was(world: World, server: Server):
-    """With the same ids and bytes, until something is told of it."""
+async def test_a_repeated_downlink_is_unchanged(world: World, server: Server):
+    """Downlinks are repeated with the same ids and bytes until a state is reported."""
     device = await server.add("D-7")
     made = await write(world, device, interval=6)
     (asked,) = await server.asked("D-7")
@@ -169,8 +169,8 @@ async def test_it_is_handed_over_again_as_it_was(world: World, server: Server):
     assert again == [asked, asked]
 
 
-async def test_only_downlinks_of_its_devices_are_told(world: World, server: Server):
-    """Others, and numbers that there are none of, are not found."""
+async def test_states_of_foreign_downlinks_are_rejected(world: World, server: Server):
+    """States of other devices and unknown downlinks are rejected."""
     device = await server.add("D-9")
     other = await server.add("D-10")
     made = await write(world, device, interval=4)
@@ -188,8 +188,8 @@ async def test_only_downlinks_of_its_devices_are_told(world: World, server: Serv
     assert (await command(world, device))["status"] == "PENDING"
 
 
-async def test_a_product_without_an_encoder_refuses_commands(world: World, server: Server):
-    """At once, with the reason."""
+async def test_a_product_without_an_encoder_rejects_commands(world: World, server: Server):
+    """A command for a product without an encoder is rejected with the reason."""
     device = await server.add("D-8")
     script = {"script": "function Decode() { return {} }"}
     await world.admin().done("PUT", f"/product/{MODEL}/codec", script)

@@ -1,4 +1,4 @@
-"""Entities over the bus, as flows read, write and call them."""
+"""Entities by RPC, as flows read, write and call them."""
 
 import asyncio
 from typing import Any
@@ -28,7 +28,7 @@ from tests.integration.device.values.world import World
 
 
 async def write(world: World, exchange: dict[str, Any], hops: int = 0, tenant: str = "default"):
-    """Set properties; the keys that were set."""
+    """Set properties and return their keys."""
     wanted = EntityUpdate(tenant=tenant, exchange=exchange, hops=hops)
     (outcome,) = await write_all(world, wanted)
     if outcome.status:
@@ -37,23 +37,23 @@ async def write(world: World, exchange: dict[str, Any], hops: int = 0, tenant: s
 
 
 async def write_all(world: World, *updates: EntityUpdate) -> list[UpdateOutcome]:
-    """Several updates in one question; what became of each."""
+    """Send several updates in one request and return their outcomes."""
     return (await world.rpc(UPDATE, UpdateEntities(list(updates)), UpdatedEntities)).outcomes
 
 
 async def read(world: World, *keys: str, tenant: str = "default") -> dict[str, Any]:
-    """Latest values."""
+    """Return latest values."""
     return (await world.rpc(VALUES, ReadEntities(tenant, list(keys)), EntityValues)).values
 
 
 async def custom(world: World, identifier: str) -> tuple[str, int]:
-    """A custom property; its key and its thing."""
+    """Create a custom property and return its key and thing."""
     made = await world.admin().done("POST", "/entity", body(identifier))
     return made["key"], int(made["id"]) // 8192
 
 
-async def test_a_value_is_written_and_read_at_once(world: World):
-    """A custom entity has its value when the answer comes; unknown keys are left out."""
+async def test_a_written_value_is_readable_immediately(world: World):
+    """A custom entity has its value when the response arrives; unknown keys are left out."""
     key, _ = await custom(world, "rpc1")
 
     assert {key: None} == await read(world, key, "direct.device.nobody.on")
@@ -62,8 +62,8 @@ async def test_a_value_is_written_and_read_at_once(world: World):
     assert await read(world, key, tenant="other") == {}
 
 
-async def test_a_dry_run_judges_and_does_nothing(world: World):
-    """What is right and what is wrong is said as when it is done, of things of every kind."""
+async def test_a_dry_run_only_checks(world: World):
+    """A dry run reports the same errors as a write, and changes nothing."""
     key, _ = await custom(world, "dry")
     _, device = await direct(world, "DRY-1")
     commands = await world.database["commands"].count_documents({})
@@ -89,8 +89,8 @@ async def test_a_dry_run_judges_and_does_nothing(world: World):
     assert await world.database["commands"].count_documents({}) == commands
 
 
-async def test_flows_set_custom_entities_that_people_only_read(world: World):
-    """What a flow computes is theirs to set, alone and beside a device's; people still cannot."""
+async def test_flows_set_read_only_custom_entities(world: World):
+    """Flows may set read-only custom properties; users may not."""
     made = await world.admin().done("POST", "/entity", {**body("computed"), "access_mod": "R"})
     key = made["key"]
     _, device = await direct(world, "H-3")
@@ -105,8 +105,8 @@ async def test_flows_set_custom_entities_that_people_only_read(world: World):
     await world.admin().refused(400, "POST", path, {"exchange": {key: 9}}, field="exchange")
 
 
-async def test_the_event_carries_how_many_flows_have_led_to_it(world: World):
-    """The header goes from the update to the event; without flows there is none."""
+async def test_the_event_has_the_hops_of_its_update(world: World):
+    """The event has the hops of the update, or no header."""
     key, thing = await custom(world, "rpc2")
     subject = f"event.default.thing.{thing}.reported"
     for hops, expected in ((3, "3"), (0, None)):
@@ -115,8 +115,8 @@ async def test_the_event_carries_how_many_flows_have_led_to_it(world: World):
         assert expected == (event.headers or {}).get(HOPS)
 
 
-async def test_updates_that_come_together_are_told_apart(world: World):
-    """Each has an outcome and hops of its own; what one does wrong is no concern of the others."""
+async def test_updates_of_a_request_are_independent(world: World):
+    """Each update of a request has its own outcome and hops."""
     one, first = await custom(world, "together1")
     two, second = await custom(world, "together2")
     lamp, device = await direct(world, "H-2")
@@ -149,7 +149,7 @@ async def test_updates_that_come_together_are_told_apart(world: World):
 
 
 async def test_a_device_confirms_with_the_hops_of_its_command(world: World):
-    """The command keeps them, and the event of its confirmation has them."""
+    """The event of a confirmation has the hops of its command."""
     thing, key = await direct(world, "H-1")
     async with world.device_answers("H-1"):
         assert [f"{key}.on"] == await write(world, {f"{key}.on": True}, hops=2)
@@ -171,8 +171,8 @@ async def test_a_device_confirms_with_the_hops_of_its_command(world: World):
     assert {f"{key}.on": True} == await read(world, f"{key}.on")
 
 
-async def test_what_is_not_there_and_what_does_not_fit_is_named(world: World):
-    """Nothing is written unless everything can be."""
+async def test_an_unknown_key_or_invalid_value_is_named(world: World):
+    """One unknown key or invalid value rejects the update."""
     key, _ = await custom(world, "rpc3")
     with pytest.raises(NotFound, match="nobody"):
         await write(world, {key: 1, "direct.device.nobody.on": 1})
@@ -183,8 +183,8 @@ async def test_what_is_not_there_and_what_does_not_fit_is_named(world: World):
     assert {key: None} == await read(world, key)
 
 
-async def test_a_call_of_a_device_that_is_offline_is_an_error_at_once(world: World):
-    """A flow needs the answer; the device gets the call when it connects."""
+async def test_a_call_of_an_offline_device_is_an_error(world: World):
+    """A call of an offline device is an error, and is queued for the device."""
     _, key = await direct(world, "C-3")
     wanted = CallServices(tenant="default", exchange={f"{key}.dim.to": 5})
     with pytest.raises(
@@ -194,7 +194,7 @@ async def test_a_call_of_a_device_that_is_offline_is_an_error_at_once(world: Wor
 
 
 async def test_calls_do_not_wait_for_one_another(world: World):
-    """While one device is silent, another one that is called later answers."""
+    """A silent device does not delay a later call of another device."""
     _, silent = await direct(world, "C-1")
     _, quick = await direct(world, "C-2")
     await world.online("C-1")

@@ -1,4 +1,4 @@
-"""Services of flows, as entities that people call."""
+"""Services of flows, which users call as entities."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ CALL = "/entity/service/call"
 
 @dataclass
 class Flows:
-    """Stands for `workflow`: keeps what was called, and answers or fails."""
+    """A fake `workflow` that records calls and answers or fails."""
 
     called: list[CallFlow] = field(default_factory=list)
     fails: ThingwayError | None = None
@@ -44,7 +44,7 @@ class Flows:
 
 @pytest_asyncio.fixture
 async def flows(world: World) -> AsyncIterator[Flows]:
-    """A `workflow` that runs flows."""
+    """Return a `workflow` that runs flows."""
     found = Flows()
     rpc = RpcServer(world.clients.bus, "workflow")
     rpc.offer("call_flow", CallFlow, found.call)
@@ -54,7 +54,7 @@ async def flows(world: World) -> AsyncIterator[Flows]:
 
 
 def service(**fields) -> PutFlowService:
-    """A flow's service with two inputs."""
+    """Return a flow's service with two inputs."""
     inputs = [FlowInput("heat", "Heat", "DOUBLE"), FlowInput("room", "Room", "STRING")]
     wanted = PutFlowService(
         tenant="default",
@@ -67,21 +67,21 @@ def service(**fields) -> PutFlowService:
 
 
 async def put(world: World, **fields) -> PutFlowService:
-    """Make one."""
+    """Create or update the service."""
     wanted = service(**fields)
     await world.rpc(PUT, wanted, FlowServiceAnswer)
     return wanted
 
 
 async def shown(world: World, flow_id: int) -> dict[str, dict]:
-    """The entities of a flow by key, as consoles list them."""
+    """Return the entities of a flow by key, as consoles list them."""
     body = {"keyword": f"system.integration.{flow_id}", "page_size": 100, "page_number": 1}
     page = await world.admin().done("POST", "/entity/search", body)
     return {row["entity_key"]: row for row in page["content"]}
 
 
-async def test_the_service_is_an_entity_with_its_inputs_for_children(world: World):
-    """Put again it is brought up to date; an input keeps its id, a new one gets a new id."""
+async def test_the_inputs_of_a_service_are_its_children(world: World):
+    """An update keeps the ids of inputs, and new inputs get new ids."""
     made = await put(world)
     key = f"system.integration.{made.flow_id}"
     before = await shown(world, made.flow_id)
@@ -103,8 +103,8 @@ async def test_the_service_is_an_entity_with_its_inputs_for_children(world: Worl
         assert before[one]["entity_id"] == after[one]["entity_id"]
 
 
-async def test_a_call_runs_the_flow_and_answers_its_output(world: World, flows: Flows):
-    """With the inputs as their types have them, and who called."""
+async def test_a_call_runs_the_flow_and_returns_its_output(world: World, flows: Flows):
+    """The flow receives typed inputs and the caller."""
     made = await put(world)
     key = f"system.integration.{made.flow_id}"
     exchange = {f"{key}.heat": "21.5", f"{key}.room": "hall"}
@@ -115,8 +115,8 @@ async def test_a_call_runs_the_flow_and_answers_its_output(world: World, flows: 
     assert (called.tenant, called.flow_id, called.user_id) == ("default", made.flow_id, 9)
 
 
-async def test_a_flow_that_calls_a_flow_says_how_many_led_to_it(world: World, flows: Flows):
-    """So that flows that call one another come to an end."""
+async def test_a_call_of_a_flow_has_its_hops(world: World, flows: Flows):
+    """A call has its hops, so that recursive flows end."""
     made = await put(world, inputs=[])
     key = f"system.integration.{made.flow_id}"
     wanted = CallServices(tenant="default", exchange={key: None}, hops=3)
@@ -126,8 +126,8 @@ async def test_a_flow_that_calls_a_flow_says_how_many_led_to_it(world: World, fl
     assert (called.hops, called.user_id, called.inputs) == (3, None, {})
 
 
-async def test_wrong_inputs_are_refused_before_the_flow_runs(world: World, flows: Flows):
-    """One that is missing, and one of another type; each is named."""
+async def test_invalid_inputs_are_rejected_before_the_flow_runs(world: World, flows: Flows):
+    """Missing and invalid inputs are named."""
     made = await put(world)
     key = f"system.integration.{made.flow_id}"
     exchange = {f"{key}.heat": "warm"}
@@ -140,8 +140,8 @@ async def test_wrong_inputs_are_refused_before_the_flow_runs(world: World, flows
     assert flows.called == []
 
 
-async def test_what_the_flow_refuses_with_is_what_the_caller_hears(world: World, flows: Flows):
-    """409 for one that is disabled; 503 when no workflow service is there."""
+async def test_the_caller_gets_the_error_of_the_flow(world: World, flows: Flows):
+    """The caller gets the error of the flow, or 503 without a workflow service."""
     made = await put(world, inputs=[])
     body = {"exchange": {f"system.integration.{made.flow_id}": None}}
     flows.fails = Conflict("flow 5 is not enabled", field="exchange")
@@ -149,8 +149,8 @@ async def test_what_the_flow_refuses_with_is_what_the_caller_hears(world: World,
     assert "not enabled" in str(refused)
 
 
-async def test_the_service_goes_with_its_flow_and_not_without_it(world: World):
-    """People can neither delete it nor give it children; removed twice it stays removed."""
+async def test_only_its_flow_removes_a_service(world: World):
+    """Users can neither delete it nor add children; removing it twice is allowed."""
     made = await put(world)
     key = f"system.integration.{made.flow_id}"
     rows = await shown(world, made.flow_id)
@@ -168,8 +168,8 @@ async def test_the_service_goes_with_its_flow_and_not_without_it(world: World):
     await world.admin().refused(404, "GET", f"/entity/{rows[key]['entity_id']}/meta")
 
 
-async def test_an_entity_that_people_made_is_left_alone(world: World):
-    """Its identifier is taken: the flow is refused, and removing the flow removes nothing."""
+async def test_an_entity_of_users_is_not_replaced(world: World):
+    """A flow is rejected when users have an entity with its identifier."""
     flow_id = service().flow_id
     entity = {"identifier": str(flow_id), "name": "Mine", "type": "SERVICE", "value_type": "OBJECT"}
     made = await world.admin().done("POST", "/entity", entity)
@@ -179,8 +179,8 @@ async def test_an_entity_that_people_made_is_left_alone(world: World):
     await world.admin().done("GET", f"/entity/{made['id']}/meta")
 
 
-async def test_flows_of_another_tenant_are_others(world: World, flows: Flows):
-    """Who is not of the tenant can neither see nor call the service."""
+async def test_services_of_another_tenant_are_hidden(world: World, flows: Flows):
+    """Users of another tenant can neither see nor call the service."""
     made = await put(world, inputs=[])
     body = {"exchange": {f"system.integration.{made.flow_id}": None}}
     await world.admin("other").refused(400, "POST", CALL, body)

@@ -1,4 +1,4 @@
-"""Frames that an integration tells, as users see them."""
+"""Frames of an integration, as users see them."""
 
 from libs.common.clock import now_ms
 from libs.common.contracts.frames import DeviceFrame, Frame, Reception, SendLinkState
@@ -27,8 +27,8 @@ def told(sn: str, counter: int, data: bytes, tenant: str = "default") -> DeviceF
     return DeviceFrame(tenant=tenant, identifier=sn, frame=frame)
 
 
-async def test_frames_are_told_and_listed(world: World, lamps: Lamps):
-    """Those of unknown devices are refused; the others are listed with values or the reason."""
+async def test_frames_are_published_and_listed(world: World, lamps: Lamps):
+    """Frames of unknown devices are rejected; others are listed with values or a reason."""
     await world.admin().done("POST", "/device", lamp("F-1"))
     await world.admin().done("PUT", "/product/LAMP/codec", {"script": SCRIPT})
     some = [told("F-1", 1, b"\x01\x05"), told("F-none", 1, b""), told("F-1", 1, b"", "other")]
@@ -57,7 +57,7 @@ async def test_frames_are_told_and_listed(world: World, lamps: Lamps):
 
 
 async def test_a_link_makes_a_device_online(world: World, lamps: Lamps):
-    """A join, or an answer about its state, is a sign of life; the last of each is seen."""
+    """A join or a link state makes the device online, and the last of each is stored."""
     await world.admin().done("POST", "/device", lamp("F-2"))
     for told in (
         {"kind": "JOINED", "ts": 2000},

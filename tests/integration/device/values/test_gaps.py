@@ -1,4 +1,4 @@
-"""Gaps in the frame counters of sensors, as users and applications see them."""
+"""Gaps in frame counters, as users and applications see them."""
 
 from collections.abc import AsyncIterator
 
@@ -20,7 +20,7 @@ async def server(world: World) -> AsyncIterator[Server]:
 
 
 async def heard(world: World, server: Server, eui: str, *counters: int) -> tuple[int, int]:
-    """A sensor that was heard with these counters, a minute apart; its id and the first time."""
+    """Add a sensor with frames of these counters, a minute apart; return id and first time."""
     device, begin = await server.add(eui), now_ms() - 60 * MINUTE
     for at, counter in enumerate(counters):
         await server.hear(eui, b"\x01\x07", counter=counter, ts=begin + at * MINUTE)
@@ -42,7 +42,7 @@ async def page(world: World, device: int, what: str = "gaps") -> list[dict]:
 
 
 async def test_gaps_are_listed_the_newest_first(world: World, server: Server) -> None:
-    """With the times around them and how many counters are missing."""
+    """A gap has the times around it and the number of missing counters."""
     device, begin = await heard(world, server, "G-1", 1, 2, 5, 6, 8)
     newer = {"start": begin + 3 * MINUTE, "end": begin + 4 * MINUTE, "counter": 7, "missing": 1}
     older = {"start": begin + MINUTE, "end": begin + 2 * MINUTE, "counter": 3, "missing": 2}
@@ -59,8 +59,8 @@ async def test_gaps_are_listed_the_newest_first(world: World, server: Server) ->
     assert (await world.admin().ask("POST", path, wrong)).status_code == 400
 
 
-async def test_what_comes_late_closes_a_gap(world: World, server: Server) -> None:
-    """With its own time or with that of its arrival; a repetition changes nothing."""
+async def test_a_late_frame_closes_a_gap(world: World, server: Server) -> None:
+    """A late frame closes a gap by its own or arrival time; a repetition changes nothing."""
     device, begin = await heard(world, server, "G-2", 1, 5, 6)
     await server.hear("G-2", b"\x01\x07", counter=3, ts=begin + 30_000)
     await server.hear("G-2", b"\x01\x07", counter=3, ts=begin + 30_500)
@@ -74,10 +74,10 @@ async def _missing(world: World, device: int, counters: list[int]) -> bool:
     return [one["counter"] for one in await page(world, device)] == counters
 
 
-async def test_pages_go_on_through_many_frames(
+async def test_pages_cover_all_frames(
     world: World, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No gap is left out where one page of frames ends."""
+    """No gap is missing where a page of frames ends."""
     device, _ = await heard(world, server, "G-3", 1, 3, 4, 5, 7, 8, 11)
     monkeypatch.setattr(service, "SCANNED", 3)
     found, key = list[int](), None
@@ -92,7 +92,7 @@ async def test_pages_go_on_through_many_frames(
 
 
 async def test_strangers_see_no_gaps(world: World, server: Server) -> None:
-    """Neither those of another tenant nor users without a grant."""
+    """Other tenants and users without a grant see no gaps."""
     device, _ = await heard(world, server, "G-4", 1, 3)
     path = f"/device/{device}/gaps/search"
     assert (await world.admin("other").ask("POST", path, {})).status_code == 404

@@ -1,4 +1,4 @@
-"""Sensors that are asked for what never arrived of them, and answer by their own memory."""
+"""Requests to sensors for missing readings, and their responses from memory."""
 
 import asyncio
 import struct
@@ -48,7 +48,7 @@ async def server(world: World) -> AsyncIterator[Server]:
 
 @dataclass
 class Sensor:
-    """Reads a temperature every ten minutes, and remembers it; its uplinks may be lost."""
+    """A sensor with a reading every ten minutes and a memory; its uplinks may be lost."""
 
     server: Server
     eui: str
@@ -59,7 +59,7 @@ class Sensor:
     asked: int = 0
 
     def read(self, at: int) -> bytes:
-        """Read, remember, and count the uplink."""
+        """Record a reading and count its uplink."""
         value = at // INTERVAL % 50
         self.memory[at] = value
         self.counter += 1
@@ -71,7 +71,7 @@ class Sensor:
         return DeviceFrame(tenant="default", identifier=self.eui, frame=frame)
 
     def answers(self, downlink: Downlink) -> Iterator[DeviceFrame]:
-        """What it remembers of the range that it is asked for."""
+        """Return the recorded readings of a requested range."""
         assert downlink.data[0] == 0x6C
         start, end = struct.unpack(">II", downlink.data[1:])
         rows = [row for row in self.memory.items() if start <= row[0] <= end]
@@ -81,7 +81,7 @@ class Sensor:
             yield self.uplink(b"".join(struct.pack(">BIB", 32, *row) for row in some))
 
     async def answer(self) -> None:
-        """Acknowledge and answer each request that is new."""
+        """Acknowledge and answer each new request."""
         new = self.server.queued.get(self.eui, [])[self.asked :]
         for downlink in new:
             self.asked += 1
@@ -91,7 +91,7 @@ class Sensor:
 
 
 class Ts302(Sensor):
-    """One of a public template, with two values of a channel."""
+    """A sensor of a public template, with two values of a channel."""
 
     model, prefix, key = "ts302_v2", b"\xfd\x6c", "temperature_chn1"
 
@@ -113,7 +113,7 @@ class Ts302(Sensor):
 
 
 class Wt102(Ts302):
-    """One of another."""
+    """A sensor of another public template."""
 
     model, prefix, key = "wt102", b"\xbb", "temperature"
 
@@ -128,7 +128,7 @@ class Wt102(Ts302):
 async def lose(
     sensors: list[Sensor], lost: set[int], readings: int, frames_at_once: int = 400
 ) -> list[int]:
-    """Let all read, the last time just now, and lose the uplinks of some readings; their times."""
+    """Record readings of all sensors, and lose some uplinks; return their times."""
     last = now_ms() // 1000 - 60
     times = [last - INTERVAL * (readings - 1 - at) for at in range(readings)]
     told = []
@@ -144,7 +144,7 @@ async def lose(
 
 
 async def history(world: World, device: int, first: int, last: int) -> list[tuple[int, Any]]:
-    """What history has of a device, in the order of time."""
+    """Return the history of a device in the order of time."""
     found = []
     keys = {"$gte": history_key(device, first, 0), "$lte": history_key(device, last, 2**63)}
     for week in range(partition_of(first), partition_of(last) + 1):
@@ -169,10 +169,10 @@ async def states(world: World, device: int) -> list[str]:
         pytest.param(Wt102, 100, marks=pytest.mark.slow),
     ],
 )
-async def test_six_hours_come_back(
+async def test_readings_of_six_hours_are_healed(
     world: World, monkeypatch: pytest.MonkeyPatch, kind: type[Ts302], count: int
 ) -> None:
-    """All readings, at their own times, none twice, within the budget, with uplinks going on."""
+    """All lost readings are received once, at their own times, within the budget."""
     found, model = template(kind.model), kind.model.upper()
     tsl = to_wire(found.document)
     monkeypatch.setattr(lora, "MODEL", model)
@@ -189,7 +189,7 @@ async def test_six_hours_come_back(
 
 
 async def lose_six_hours(world: World, sensors: list[Ts302]) -> None:
-    """And get all readings back."""
+    """Lose the uplinks of six hours, and receive all readings later."""
     count, server = len(sensors), sensors[0].server
     lost = set(range(6, 42)) - {20}  # one in the middle gets through: two gaps
     times = await lose(sensors, lost, readings=48)
@@ -229,7 +229,7 @@ async def lose_six_hours(world: World, sensors: list[Ts302]) -> None:
 
 
 def create_healer(world: World) -> Healer:
-    """Construct what heals gaps, as another replica has it."""
+    """Construct the healer of another replica."""
     clients, things = world.clients, world.foundation.things
     store, rpc = world.foundation.commands, RpcServer(world.clients.bus, "replica")
     codecs = wire_codecs(clients, things=things)
@@ -250,13 +250,13 @@ def create_healer(world: World) -> Healer:
 
 
 async def look(replica: Healer) -> None:
-    """Look once at all devices of the tenant."""
+    """Check all devices of the tenant once."""
     async for _ in replica.steps("default"):
         pass
 
 
-async def test_nobody_is_asked_more_than_the_budget_has(world: World, server: Server) -> None:
-    """The largest gap comes first; what there is no room for stays open."""
+async def test_requests_stay_within_the_budget(world: World, server: Server) -> None:
+    """The largest gap is requested first, and the others stay open."""
     await world.admin().done("PUT", PATH, {"on": True, "hour": 60, "day": 2})
     (sensor,) = await add(server, "H-budget")
     await lose([sensor], {1, 3, 5, 6, 8, 9, 10}, readings=13)
@@ -277,8 +277,8 @@ async def test_nobody_is_asked_more_than_the_budget_has(world: World, server: Se
     ]
 
 
-async def test_replicas_do_not_both_ask(world: World, server: Server) -> None:
-    """Whoever comes second has nothing to send; one request of a device is under way at a time."""
+async def test_two_replicas_send_one_request(world: World, server: Server) -> None:
+    """Two replicas send one request of a device."""
     (sensor,) = await add(server, "H-both")
     await lose([sensor], {2, 3, 6}, readings=9)
     await world.until(lambda: _gaps(world, sensor, 2))
@@ -300,7 +300,7 @@ async def _gaps(world: World, sensor: Sensor, count: int) -> bool:
 async def test_a_gap_is_given_up_with_the_reason(
     world: World, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After three requests: of a sensor that has forgotten, and of one that refuses them."""
+    """A gap is given up after three requests without readings."""
     monkeypatch.setattr(working, "QUIET_MS", 0)
     await world.admin().done("PUT", PATH, {"on": True, "hour": 60, "day": 60})
     forgetful, deaf = await add(server, "H-forgets", "H-deaf")
@@ -325,8 +325,8 @@ async def test_a_gap_is_given_up_with_the_reason(
         assert len(server.queued[sensor.eui]) == 3
 
 
-async def test_healing_is_off_until_it_is_turned_on(world: World, server: Server) -> None:
-    """And cannot be turned on for a codec whose request is wrong, or that has none."""
+async def test_healing_is_off_by_default(world: World, server: Server) -> None:
+    """Healing is off by default, and requires a valid request of the codec."""
     assert await world.admin().done("GET", PATH) == {
         "on": False,
         "hour": 2,
@@ -349,8 +349,8 @@ async def test_healing_is_off_until_it_is_turned_on(world: World, server: Server
     assert (await world.admin().ask("PUT", PATH, wrong_budget)).status_code == 400
 
 
-async def test_what_a_device_remembers_is_bounded(world: World, server: Server) -> None:
-    """Readings of the future, of before the retention, and more than a frame has are refused."""
+async def test_past_readings_are_limited(world: World, server: Server) -> None:
+    """Readings outside the retention, of the future, or too many of a frame are rejected."""
     (sensor,) = await add(server, "H-odd")
     now = now_ms() // 1000
     rows = [(now + 86_400, 1), (now - 90 * 86_400, 2), (now - 60, 3)]
@@ -377,10 +377,10 @@ async def test_what_a_device_remembers_is_bounded(world: World, server: Server) 
     ]
 
 
-async def test_a_request_that_was_counted_is_spent(
+async def test_a_counted_request_is_used_up(
     world: World, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process that ends before it sends has spent it; the next request is for the same gap."""
+    """A crash before sending uses up a request, and the next one is for the same gap."""
     monkeypatch.setattr(working, "LOST_MS", 0)
     issue, died = CommandService.issue, list[int]()
 
@@ -405,10 +405,10 @@ async def test_a_request_that_was_counted_is_spent(
     assert len(server.queued["H-dies"]) == 1
 
 
-async def test_gaps_of_an_earlier_owner_are_not_asked_for(
+async def test_gaps_of_an_earlier_owner_are_not_requested(
     world: World, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor are leaps of the counter, nor more gaps than are kept of a device: the largest are."""
+    """Gaps of earlier owners, counter jumps, and small gaps beyond the limit are not requested."""
     monkeypatch.setattr(working, "LATE_MS", 10**9)
     monkeypatch.setattr(store, "MOST_KEPT", 2)
     (sensor,) = await add(server, "H-owner")
@@ -437,10 +437,10 @@ async def _are(found: Callable[[], Awaitable[Any]], wanted: Any) -> bool:
     return bool(await found() == wanted)
 
 
-async def test_a_codec_that_comes_meanwhile_stays(
+async def test_enabling_healing_keeps_a_newer_codec(
     world: World, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Turning healing on judges the codec that was there, and leaves a newer one alone."""
+    """Enabling healing does not overwrite a newer codec."""
     codec = f"/product/{MODEL}/codec"
     original, newer = CodecService._history_request, "function Decode() { return {} }"
 

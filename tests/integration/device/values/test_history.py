@@ -1,4 +1,4 @@
-"""What entities were: history, aggregates and export."""
+"""History of entities: pages, aggregates and export."""
 
 import csv
 import io
@@ -28,7 +28,7 @@ START, END = T - 10_000, T + 10_000
 
 
 async def lamp(world: World, sn: str) -> tuple[int, dict[str, str]]:
-    """A direct device with the lamp's TSL, and the ids of its entities by member."""
+    """Add a direct device with the lamp's TSL, and return its entity ids by member."""
     await world.put_product("LAMP", LAMP)
     thing = await world.add_direct(sn, "LAMP")
     keys = await world.ids(thing)
@@ -36,20 +36,20 @@ async def lamp(world: World, sn: str) -> tuple[int, dict[str, str]]:
 
 
 async def search(user, *ids: str, **more):
-    """A page of history over the time of these tests."""
+    """Return a page of history over the time of these tests."""
     body = {"start_timestamp": START, "end_timestamp": END, **more}
     return await user.done("POST", "/entity/history/search", {"entity_ids": list(ids)} | body)
 
 
 async def aggregate(user, one: str, kind: str, **more):
-    """An aggregate over the time of these tests."""
+    """Return an aggregate over the time of these tests."""
     body = {"entity_id": one, "aggregate_type": kind}
     times = {"start_timestamp": START, "end_timestamp": END}
     return await user.done("POST", "/entity/history/aggregate", body | times | more)
 
 
 async def test_history_is_read_newest_first_across_partitions(world: World):
-    """Timestamps are numbers, bounds belong to it, and a list that asks for no page is bare."""
+    """Timestamps are numbers, bounds are inclusive, and a list has no page."""
     thing, ids = await lamp(world, "H-1")
     await world.history(
         thing,
@@ -87,7 +87,7 @@ async def test_history_is_read_newest_first_across_partitions(world: World):
 
 
 async def test_history_of_some_entities_is_merged_by_time(world: World):
-    """Pages are cut out of the whole, whichever devices it is of."""
+    """Pages are cut from the merged history."""
     one, first = await lamp(world, "H-2")
     two, second = await lamp(world, "H-3")
     await world.history(one, *((START + 10 * at, {"level": at}) for at in range(8)))
@@ -100,8 +100,8 @@ async def test_history_of_some_entities_is_merged_by_time(world: World):
     assert values == [row["value"] for row in found[12:15]]
 
 
-async def test_values_are_typed_as_their_entity_is(world: World):
-    """An ENUM of numbers is a number, an ARRAY stays one, a large integer keeps its digits."""
+async def test_values_have_the_type_of_their_entity(world: World):
+    """Numeric ENUMs are numbers, ARRAYs stay arrays, and large integers keep their digits."""
     thing, ids = await lamp(world, "H-4")
     await world.history(
         thing,
@@ -122,7 +122,7 @@ async def test_values_are_typed_as_their_entity_is(world: World):
 
 
 async def test_aggregates(world: World):
-    """Over partitions, with sums in decimals and means rounded."""
+    """Aggregates cover partitions, with decimal sums and rounded means."""
     thing, ids = await lamp(world, "H-5")
     rows = [
         (START, {"level": 1, "power": 0.1, "on": True, "label": "b", "colour": "1"}),
@@ -172,7 +172,7 @@ async def test_aggregates(world: World):
 
 @pytest.mark.parametrize("kind", ["LAST", "MIN", "MAX", "AVG", "SUM", "COUNT"])
 async def test_an_aggregate_of_nothing_is_empty(world: World, kind: str):
-    """No values: `data` is there, with nothing in it."""
+    """Without values, `data` is empty."""
     _, ids = await lamp(world, f"H-{kind}")
     assert await aggregate(world.admin(), ids["level"], kind) == {}
 
@@ -180,7 +180,7 @@ async def test_an_aggregate_of_nothing_is_empty(world: World, kind: str):
 @pytest.mark.parametrize("name", ["on", "label", "blob", "steps", "wifi"])
 @pytest.mark.parametrize("kind", ["AVG", "SUM"])
 async def test_only_numbers_have_a_mean_or_a_sum(world: World, name: str, kind: str):
-    """400 names the type of the aggregate."""
+    """The error names the type of the aggregate."""
     _, ids = await lamp(world, f"H-{kind}-{name}")
     body = {"entity_id": ids[name], "aggregate_type": kind}
     await world.admin().refused(
@@ -217,13 +217,13 @@ SEARCH, AGGREGATE = "/entity/history/search", "/entity/history/aggregate"
         ),
     ],
 )
-async def test_wrong_questions_are_named(world: World, path: str, body, field: str):
-    """400, and `detail_message` says which field."""
+async def test_an_invalid_field_is_named(world: World, path: str, body, field: str):
+    """The error names the invalid field."""
     await world.admin().refused(400, "POST", path, body, field=field)
 
 
-async def test_history_is_of_what_a_user_sees(world: World):
-    """One entity by itself, all of a device; for others an entity has no data."""
+async def test_hidden_entities_have_no_history(world: World):
+    """Hidden entities have no history."""
     thing, ids = await lamp(world, "H-6")
     await world.history(thing, (T, {"level": 1}))
     query = f"/entity/export?ids={ids['level']}"
@@ -242,7 +242,7 @@ async def test_history_is_of_what_a_user_sees(world: World):
 
 
 async def _has_no_data(user, entity: str) -> None:
-    """Charts of existing consoles throw on a 404."""
+    """Check for an empty response, because charts of existing consoles fail on a 404."""
     for given in ({"entity_id": entity}, {"entity_ids": [entity]}):
         assert await user.done("POST", SEARCH, given) == []
         page = await user.done("POST", SEARCH, {**given, "page_size": 9, "page_number": 1})
@@ -276,7 +276,7 @@ async def _has_no_data(user, entity: str) -> None:
     ],
 )
 async def test_reading_needs_one_of_its_functions(world: World, method, path, body, needed):
-    """Any one of them is enough, all others together are not."""
+    """One function suffices; all others together do not."""
     world.grants.give(7, ResourceType.DEVICE, 1)
     others = [function for function in Function if function not in needed]
     await world.user(7, *others).refused(403, method, path, body)
@@ -287,7 +287,7 @@ async def test_reading_needs_one_of_its_functions(world: World, method, path, bo
 
 @pytest.mark.parametrize("spelling", ["timezone", "time_zone", "timeZone"])
 async def test_an_export_has_the_times_of_a_zone(world: World, spelling: str):
-    """By its IANA name, in each spelling; what is no zone is a 400 that names it."""
+    """Times are in the zone of each parameter; an invalid name is a 400."""
     thing, ids = await lamp(world, f"H-{uuid4().hex[:8]}")
     await world.history(thing, (T, {"level": 1}))
     path = f"/entity/export?&ids={ids['level']}&{spelling}="
@@ -298,8 +298,8 @@ async def test_an_export_has_the_times_of_a_zone(world: World, spelling: str):
         await world.admin().refused(400, "GET", f"{path}{wrong}", field="timezone")
 
 
-async def test_export_is_a_table_that_runs_no_formulas(world: World):
-    """Labels stand for enumerated values; what a spreadsheet would run is text."""
+async def test_an_export_has_no_formulas(world: World):
+    """Enumerations have labels, and formulas are text."""
     thing, ids = await lamp(world, "H-7")
     await world.admin().done("PUT", f"/device/{thing}", {"name": '=cmd|"x", "y"'})
     await world.history(
@@ -344,7 +344,7 @@ BELL = {
 
 
 async def bell(world: World, sn: str, *reported: tuple[str, dict[str, Any]]) -> int:
-    """A device that has reported events, one a millisecond up to now."""
+    """Add a device with one event per millisecond up to now."""
     await world.put_product("BELL", BELL)
     thing = await world.add_direct(sn, "BELL")
     first = now_ms() - len(reported)
@@ -361,8 +361,8 @@ async def bell(world: World, sn: str, *reported: tuple[str, dict[str, Any]]) -> 
     return thing
 
 
-async def test_an_event_has_the_outputs_of_its_last_occurrence_as_value(world: World):
-    """So have its outputs; a kind that never occurred and a service have none."""
+async def test_the_value_of_an_event_is_its_last_outputs(world: World):
+    """Its outputs have values, too; services and events without an occurrence have none."""
     last = now_ms()
     thing = await bell(world, "H-11", *[("pressed", {"times": n}) for n in range(3)], ("rung", {}))
     ids = await world.ids(thing)
@@ -384,7 +384,7 @@ async def test_an_event_has_the_outputs_of_its_last_occurrence_as_value(world: W
 
 
 async def test_events_of_a_device_are_paged_from_the_newest(world: World):
-    """By time and by event; a user who does not see the device finds none."""
+    """Events are filtered by time and event, and hidden without a grant."""
     events = [("pressed", {"times": n}) for n in range(5)]
     thing = await bell(world, "H-12", *events, ("rung", {}))
     path, admin = f"/device/{thing}/events/search", world.admin()
@@ -415,8 +415,8 @@ async def test_events_of_a_device_are_paged_from_the_newest(world: World):
     await world.user(7, Function.DEVICE_VIEW).refused(404, "POST", path, {})
 
 
-async def test_an_event_and_a_service_have_a_history_of_their_own(world: World):
-    """One value each time: the object of its parameters, also where it has none."""
+async def test_events_and_services_have_history(world: World):
+    """Each value is the object of the parameters."""
     thing = await bell(world, "H-10", ("rung", {}), ("pressed", {"times": 2}), ("rung", {}))
     ids = await world.ids(thing)
     commands = CommandService(
@@ -455,8 +455,8 @@ async def test_an_event_and_a_service_have_a_history_of_their_own(world: World):
         assert cells == [msgspec.json.encode(value).decode() for value in values], member
 
 
-async def test_values_from_before_a_type_changed_are_no_failure(world: World):
-    """Texts of a version in which a number was one: shown as they are, and not counted in."""
+async def test_values_from_before_a_type_change_are_shown(world: World):
+    """Text from before a type change is shown, but not aggregated."""
     thing, ids = await lamp(world, "H-9")
     await world.history(thing, (START, {"colour": "abc", "level": "old"}), (T, {"colour": "1"}))
     admin = world.admin()
@@ -475,8 +475,8 @@ async def test_values_from_before_a_type_changed_are_no_failure(world: World):
     assert {row["value"] for row in counted["count_result"]} == {1, "abc"}
 
 
-async def test_an_export_is_as_long_as_history_is(world: World):
-    """More than one batch, and the other spelling of the bounds."""
+async def test_an_export_has_the_whole_history(world: World):
+    """An export may exceed one batch, and the bounds have two parameter names."""
     thing, ids = await lamp(world, "H-8")
     partition = Partitions(world.database)
     await world.history(thing, (T, {"level": 0}))
@@ -506,14 +506,14 @@ async def test_an_export_is_as_long_as_history_is(world: World):
         ("ids=5&endTimestamp=-1", "end"),
     ],
 )
-async def test_wrong_exports_are_named(world: World, query: str, field: str):
-    """400 before the file begins."""
+async def test_an_invalid_export_is_named(world: World, query: str, field: str):
+    """An error is returned before the file begins."""
     content = await world.admin().refused(400, "GET", f"/entity/export?{query}")
     assert content["detail_message"].startswith(field), content
 
 
-async def test_values_from_before_a_property_became_write_only_are_read_nowhere(world: World):
-    """History and latest values hold them until they are removed."""
+async def test_values_from_before_a_property_became_write_only_are_hidden(world: World):
+    """History and latest values conceal them until they are removed."""
     lock = {"version": "v1.0", "properties": [property_of("pin", "STRING", "W")]}
     lock["properties"] += [
         property_of("users", "ARRAY"),

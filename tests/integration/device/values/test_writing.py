@@ -1,4 +1,4 @@
-"""People set properties and call services."""
+"""Property updates and service calls of users."""
 
 import asyncio
 import time
@@ -31,13 +31,13 @@ UPDATE, CALL = "/entity/property/update", "/entity/service/call"
 
 
 async def direct(world: World, sn: str) -> tuple[int, str]:
-    """A device that connects itself, and its key."""
+    """Return a device that connects directly, and its key."""
     await world.put_product("LAMP", LAMP)
     return await world.add_direct(sn, "LAMP"), f"direct.device.{sn}"
 
 
-async def test_a_device_is_told_what_to_take_on(world: World):
-    """Text is read as what each entity is; values are in force when the device says so."""
+async def test_a_device_receives_its_values(world: World):
+    """Text is converted, and values apply when the device confirms."""
     thing, key = await direct(world, "W-1")
     exchange = {
         f"{key}.on": "true",
@@ -95,8 +95,8 @@ async def test_a_device_is_told_what_to_take_on(world: World):
         ("wifi", {"nobody": 1}, "not_match_type", {}),
     ],
 )
-async def test_a_value_that_is_not_taken_has_a_code(world: World, member, value, code, args):
-    """`multiple_error` with the codes that consoles know; nothing of the exchange is done."""
+async def test_an_invalid_value_has_a_code(world: World, member, value, code, args):
+    """`multiple_error` has codes that consoles know, and no value is set."""
     if await world.device("W-2") is None:
         await direct(world, "W-2")
     thing, key = (await world.device("W-2"))["_id"], "direct.device.W-2"
@@ -121,7 +121,7 @@ async def test_a_value_that_is_not_taken_has_a_code(world: World, member, value,
 
 
 async def test_all_faults_are_listed(world: World):
-    """One answer tells of every value at fault."""
+    """One response lists every invalid value."""
     _, key = await direct(world, "W-3")
     exchange = {f"{key}.level": -1, f"{key}.on": "x", f"{key}.label": "fine"}
     content = await world.admin().refused(400, "POST", UPDATE, {"exchange": exchange})
@@ -142,13 +142,13 @@ async def test_all_faults_are_listed(world: World):
         ({"exchange": {f"a.device.b.{at}": 1 for at in range(1001)}}, "exchange"),
     ],
 )
-async def test_an_exchange_of_nothing_is_refused(world: World, path: str, body, field: str):
-    """400: unknown keys are passed over, and then nothing is left."""
+async def test_a_request_without_known_keys_is_rejected(world: World, path: str, body, field: str):
+    """A request with unknown keys only is rejected."""
     await world.admin().refused(400, "POST", path, body, field=field)
 
 
-async def test_what_cannot_be_used_is_passed_over(world: World):
-    """Read-only properties and services are not written, properties are not called."""
+async def test_unsuitable_entities_are_ignored(world: World):
+    """Read-only properties and services are not set, and properties are not called."""
     _, key = await direct(world, "W-4")
     body = {"exchange": {f"{key}.power": 1.0, f"{key}.dim": {}, f"{key}.alarm.heat": 1}}
     await world.admin().refused(400, "POST", UPDATE, body, field="exchange")
@@ -158,7 +158,7 @@ async def test_what_cannot_be_used_is_passed_over(world: World):
 
 
 async def test_a_service_of_a_device_is_called_and_answers(world: World):
-    """By its inputs or by itself; `entity_id` may come along."""
+    """A service is called by its inputs or itself; `entity_id` is ignored."""
     _, key = await direct(world, "W-5")
     async with world.device_answers("W-5", outputs={"was": 80}) as heard:
         body = {"exchange": {f"{key}.dim.to": "10", f"{key}.dim.seconds": 0.5}, "entity_id": "4"}
@@ -176,7 +176,7 @@ async def test_a_service_of_a_device_is_called_and_answers(world: World):
 
 @pytest.mark.parametrize("given", [{"dim": {}}, {"dim": None}, {"dim.seconds": 1}])
 async def test_a_missing_input_is_named(world: World, given):
-    """An input that the TSL requires."""
+    """The error names a required input."""
     if await world.device("W-6") is None:
         await direct(world, "W-6")
     key = "direct.device.W-6"
@@ -185,8 +185,8 @@ async def test_a_missing_input_is_named(world: World, given):
     assert content["data"][0]["error_code"] == "entity_value_null"
 
 
-async def test_a_device_that_refuses_or_is_silent_is_a_clear_error(world: World):
-    """Refused is 502 with the device's words; silence ends as 504, and the call goes on."""
+async def test_a_rejected_or_late_call_is_an_error(world: World):
+    """A rejection is 502 with the device's text; a timeout is 504, and the call continues."""
     thing, key = await direct(world, "W-7")
     body = {"exchange": {f"{key}.dim.to": 10}}
     async with world.device_answers("W-7", "FAILED", error="too hot"):
@@ -205,8 +205,8 @@ async def test_a_device_that_refuses_or_is_silent_is_a_clear_error(world: World)
     await world.until(closed)
 
 
-async def test_nobody_waits_for_a_device_that_is_offline(world: World):
-    """It is said at once that it gets the call when it connects; others answer as ever."""
+async def test_a_call_of_an_offline_device_is_queued(world: World):
+    """The response says that the device receives the call when it connects."""
     await direct(world, "W-13")
     _, other = await direct(world, "W-14")
     exchange = {"direct.device.W-13.dim.to": 10, f"{other}.dim.to": 10}
@@ -220,8 +220,8 @@ async def test_nobody_waits_for_a_device_that_is_offline(world: World):
     assert command["status"] == "PENDING"
 
 
-async def test_commands_go_to_an_integration_that_carries_them(world: World, lamps: Lamps):
-    """The device is told by its integration, which tells the reply."""
+async def test_an_integration_delivers_commands(world: World, lamps: Lamps):
+    """The integration delivers commands and forwards replies."""
     await world.admin().done("POST", "/device", lamp_body("W-8"))
 
     async def answer() -> None:
@@ -244,7 +244,7 @@ async def test_commands_go_to_an_integration_that_carries_them(world: World, lam
 
 
 async def test_a_device_is_read_once(world: World, lamps: Lamps, monkeypatch: Any):
-    """What an update looks up serves the check, the command, and the integration that carries."""
+    """An update reads the device once."""
     await world.admin().done("POST", "/device", lamp_body("W-12"))
     read: list[str] = []
     readers = {
@@ -269,8 +269,8 @@ async def test_a_device_is_read_once(world: World, lamps: Lamps, monkeypatch: An
     assert read == ["find_by_identifiers"]
 
 
-async def test_a_command_waits_for_its_integration(world: World):
-    """Killed during a call: a clear error; when it is back the command comes again."""
+async def test_a_command_is_repeated_for_its_integration(world: World):
+    """A command is repeated after its integration was killed."""
     lamps = Lamps()
     async with world.dying(lamps):
         await world.admin().done("POST", "/device", lamp_body("W-9"))
@@ -286,8 +286,8 @@ async def test_a_command_waits_for_its_integration(world: World):
     assert isinstance(again.asked[0], DeviceCommand)
 
 
-async def test_an_integration_may_refuse_a_command(world: World, lamps: Lamps):
-    """Then the command has failed, and its words are told."""
+async def test_an_integration_may_reject_a_command(world: World, lamps: Lamps):
+    """The command fails with the text of the integration."""
     await world.admin().done("POST", "/device", lamp_body("W-10"))
     lamps.fails = InvalidInput("the lamp is broken")
     body = {"exchange": {"lamps.device.W-10.dim.to": 1}}
@@ -296,14 +296,14 @@ async def test_an_integration_may_refuse_a_command(world: World, lamps: Lamps):
 
 
 async def own(world: World) -> dict[str, str]:
-    """Ids of the entities of the integration itself, made by this question."""
+    """Return ids of entities of the integration, which this request creates."""
     wanted = DescribeIntegrationEntities("default", "lamps")
     found = await world.rpc(INTEGRATION_ENTITIES, wanted, ThingEntities)
     return {one.key: one for one in found.entities}
 
 
-async def test_properties_of_an_integration_are_in_force_at_once(world: World, lamps: Lamps):
-    """Stored, told as an event of its thing, and told to the integration."""
+async def test_properties_of_an_integration_apply_immediately(world: World, lamps: Lamps):
+    """Values are stored, published, and sent to the integration."""
     entities = await own(world)
     period = entities["lamps.integration.period"]
     exchange = {"lamps.integration.period": "30", "lamps.integration.mode": "1"}
@@ -326,8 +326,8 @@ async def test_properties_of_an_integration_are_in_force_at_once(world: World, l
     assert [row["value"] for row in past] == [30]
 
 
-async def test_a_setting_that_an_integration_refuses_is_not_kept(world: World, lamps: Lamps):
-    """Neither shown as the value of now, nor in history."""
+async def test_a_rejected_value_is_not_stored(world: World, lamps: Lamps):
+    """A rejected value is neither the latest value nor in history."""
     period = (await own(world))["lamps.integration.period"]
     lamps.fails = InvalidInput("is not what it takes", field="period")
     exchange = {"lamps.integration.period": 45}
@@ -339,7 +339,7 @@ async def test_a_setting_that_an_integration_refuses_is_not_kept(world: World, l
 
 
 async def test_a_service_of_an_integration_is_called(world: World, lamps: Lamps):
-    """And answers; the services that add and delete devices cannot be called like this."""
+    """Services that add and delete devices cannot be called."""
     await own(world)
     body = {"exchange": {"lamps.integration.scan.depth": "4"}}
     assert await world.admin().done("POST", CALL, body) == {"found": 8}
@@ -349,8 +349,8 @@ async def test_a_service_of_an_integration_is_called(world: World, lamps: Lamps)
         await world.admin().refused(400, "POST", CALL, body, code="method_not_allowed")
 
 
-async def test_an_integration_that_is_killed_during_a_call_is_a_clear_error(world: World):
-    """Late while it dies, not there when it is gone, fine when it is back."""
+async def test_a_killed_integration_is_an_error(world: World):
+    """A killed integration causes a timeout, then an error, and works after a restart."""
     lamps = Lamps()
     body = {"exchange": {"lamps.integration.scan.depth": "4"}}
     async with world.dying(lamps):
@@ -366,8 +366,8 @@ async def test_an_integration_that_is_killed_during_a_call_is_a_clear_error(worl
         assert await world.admin().done("POST", CALL, body) == {"found": 8}
 
 
-async def test_people_change_what_they_see(world: World):
-    """Without a grant nothing is found; with one of the entity itself it is enough."""
+async def test_users_change_granted_entities(world: World):
+    """A grant of the entity suffices."""
     thing, key = await direct(world, "W-11")
     ids = await world.ids(thing)
     body = {"exchange": {f"{key}.on": True}}
@@ -382,7 +382,7 @@ async def test_people_change_what_they_see(world: World):
 
 @pytest.mark.parametrize("path", [UPDATE, CALL])
 async def test_changing_needs_one_of_its_functions(world: World, path: str):
-    """Any one of them is enough, all others together are not."""
+    """One function suffices; all others together do not."""
     needed = COMMANDERS
     world.grants.give(7, ResourceType.DEVICE, 1)
     body = {"exchange": {"direct.device.nobody.on": 1}}

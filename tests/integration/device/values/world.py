@@ -1,4 +1,4 @@
-"""The whole device service with its ingest, and integrations that tests start and stop."""
+"""The device service with its ingest, and integrations that tests start and stop."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -59,12 +59,12 @@ CALL_TIMEOUT = 1.0
 
 
 def property_of(key: str, kind: str, mode: str = "RW", **spec: Any) -> dict[str, Any]:
-    """A property as a TSL has it."""
+    """Return a property of a TSL."""
     return {"id": key, "name": key, "accessMode": mode, "dataSpec": {"dataType": kind, **spec}}
 
 
 def param(key: str, kind: str, **spec: Any) -> dict[str, Any]:
-    """An input or output as a TSL has it."""
+    """Return an input or output of a TSL."""
     return {"id": key, "name": key, "dataSpec": {"dataType": kind, **spec}}
 
 
@@ -134,7 +134,7 @@ MANIFEST = Manifest(
 
 @dataclass
 class Lamps(SdkIntegration):
-    """An integration that keeps what it was asked, and answers when it may."""
+    """An integration that records requests and answers on demand."""
 
     manifest: Manifest = MANIFEST
     model: str = "LAMP"
@@ -180,7 +180,7 @@ class Lamps(SdkIntegration):
 
 
 class _Announced:
-    """Which manifests were announced, kept in memory; a test says who is silent."""
+    """Announced manifests in memory; a test sets which integrations are silent."""
 
     def __init__(self) -> None:
         self.manifests: dict[str, Manifest] = {}
@@ -195,7 +195,7 @@ class _Announced:
 
 @dataclass
 class World(AskedByUsers):
-    """The running service, and what a test does with it."""
+    """The running service, and helpers of tests."""
 
     http: AsyncClient
     foundation: Foundation
@@ -218,7 +218,7 @@ class World(AskedByUsers):
         return self.clients.mongo.database
 
     async def rpc(self, subject: str, request: Any, answer: type) -> Any:
-        """Ask over the bus, as another process does."""
+        """Send an RPC request as another process."""
         return await RpcClient(self.outside).call(subject, request, answer)
 
     async def put_product(self, model: str, tsl: dict[str, Any], tenant: str = "default") -> None:
@@ -229,12 +229,12 @@ class World(AskedByUsers):
         await products.put(principal, model, PutProduct(name=model, tsl=tsl))
 
     async def device(self, sn: str) -> dict[str, Any]:
-        """The document of a device."""
+        """Return the document of a device."""
         found: dict[str, Any] = await self.database["devices"].find_one({"sn": sn})
         return found
 
     async def add_direct(self, sn: str, model: str = "", tenant: str = "default") -> int:
-        """A device that connects itself; its id."""
+        """Add a device that connects directly, and return its id."""
         own = "direct.integration.add_device"
         body = {
             "name": f"device {sn}",
@@ -245,7 +245,7 @@ class World(AskedByUsers):
         return int((await self.device(sn))["_id"])
 
     async def ids(self, thing_id: int) -> dict[str, str]:
-        """Entity ids of a device by key."""
+        """Return entity ids of a device by key."""
         detail = await self.admin().done("GET", f"/device/{thing_id}")
         return {entity["key"]: entity["id"] for entity in detail["entities"]}
 
@@ -259,7 +259,7 @@ class World(AskedByUsers):
 
     @asynccontextmanager
     async def hosting(self, lamps: Lamps) -> AsyncIterator[IntegrationHost]:
-        """Run an integration in a process of its own, as far as the bus can tell."""
+        """Run an integration as a process of its own on the bus."""
         bus = await Bus.connect(self.clients.settings.nats_url, name=lamps.manifest.id)
         try:
             async with IntegrationHost(bus, lamps) as host:
@@ -269,7 +269,7 @@ class World(AskedByUsers):
 
     @asynccontextmanager
     async def dying(self, lamps: Lamps) -> AsyncIterator[None]:
-        """Run an integration whose process is killed at the end, whatever it is doing."""
+        """Run an integration whose process is killed at the end."""
         bus = await Bus.connect(self.clients.settings.nats_url, name=lamps.manifest.id)
         host = IntegrationHost(bus, lamps)
         await host.start()
@@ -280,7 +280,7 @@ class World(AskedByUsers):
             await host.stop()
 
     async def online(self, sn: str) -> None:
-        """A device has connected."""
+        """Mark a device as connected."""
         change = {"$set": {"connectStatus": "ONLINE"}}
         await self.database["devices"].update_one({"sn": sn}, change)
 
@@ -288,7 +288,7 @@ class World(AskedByUsers):
     async def device_answers(
         self, sn: str, status: str = "SUCCESS", **more: Any
     ) -> AsyncIterator[list[dict[str, Any]]]:
-        """A device on the bus that is online and answers each command; what it was sent."""
+        """Run an online device that answers each command; return the commands."""
         heard: list[dict[str, Any]] = []
         await self.online(sn)
 
@@ -306,7 +306,7 @@ class World(AskedByUsers):
             await subscription.unsubscribe()
 
     async def until(self, condition: Any, seconds: float = 30.0) -> None:
-        """Return when an asynchronous condition holds."""
+        """Wait until an asynchronous condition holds."""
         async with asyncio.timeout(seconds):
             while not await condition():
                 await asyncio.sleep(0.02)
