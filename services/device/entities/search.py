@@ -115,7 +115,7 @@ class EntitySearch:
             known = await self.directory.find_by_keys(principal.tenant, found.keys)
             named = {entity.id for entity in known.values()}
             ids = sorted(named if ids is None else named & set(ids))
-        asked = SearchRequest(
+        request = SearchRequest(
             principal=principal,
             grants=await self.grants.read(principal),
             order=Order.from_request(body, _names(integrations)),
@@ -127,7 +127,7 @@ class EntitySearch:
             ids=ids,
             excluded_ids=await self._excluded_ids(principal.tenant, found),
         )
-        page = await self._page(asked, body)
+        page = await self._page(request, body)
         with_events = len(page.content) <= MOST_WITH_EVENTS
 
         async def show(entities: Sequence[Entity]) -> list[ShownEntity]:
@@ -182,19 +182,23 @@ class EntitySearch:
             customized=body.customized,
         )
 
-    async def _page(self, asked: SearchRequest, body: PageRequest) -> Page[Entity]:
-        listed = ListedEntities(self.directory, asked)
-        lost = await listed.find_counted() if asked.excluded_ids and asked.ids is None else []
+    async def _page(self, request: SearchRequest, body: PageRequest) -> Page[Entity]:
+        listed = ListedEntities(self.directory, request)
+        excluded = (
+            await listed.find_counted() if request.excluded_ids and request.ids is None else []
+        )
         rows = await listed.find()
         size = min(body.size, MAX_ENTITIES) if body.paged else MAX_ENTITIES
         skip = (body.number - 1) * size
-        cut = await self._count_result(asked, rows, lost, fresh=asked.keyword is not None)
+        result = await self._count_result(
+            request, rows, excluded, fresh=request.keyword is not None
+        )
         try:
-            found = await read_page(self.devices, cut, skip, size)
+            found = await read_page(self.devices, result, skip, size)
         except OutdatedCounts:
-            cut = await self._count_result(asked, rows, lost, fresh=True)
-            found = await read_page(self.devices, cut, skip, size)
-        return Page(page_size=size, page_number=body.number, total=cut.total, content=found)
+            result = await self._count_result(request, rows, excluded, fresh=True)
+            found = await read_page(self.devices, result, skip, size)
+        return Page(page_size=size, page_number=body.number, total=result.total, content=found)
 
     async def _show_rows(
         self, tenant: str, integrations: ShownIntegrations, entities: Sequence[Entity]
@@ -225,53 +229,58 @@ class EntitySearch:
                 row.entity_latest_value = latest_text(entity, without_times(entries))
 
     async def _count_result(
-        self, asked: SearchRequest, listed: Sequence[Entity], lost: Sequence[Entity], *, fresh: bool
+        self,
+        request: SearchRequest,
+        listed: Sequence[Entity],
+        excluded: Sequence[Entity],
+        *,
+        fresh: bool,
     ) -> SearchResult:
         """Return listed entities and counted entities of devices.
 
-        `lost` entities are counted but excluded.
+        `excluded` entities are counted but do not match.
         """
-        none = asked.customized or asked.ids is not None
+        none = request.customized or request.ids is not None
         visible = (
             []
             if none
-            else [[part, *asked.conditions] for part in disjoint_conditions(asked.grants)]
+            else [[part, *request.conditions] for part in disjoint_conditions(request.grants)]
         )
         whole: list[Condition] = []
         integrations: Sequence[str] = ()
-        keyed = asked.keyword is not None and bool(visible)
-        if asked.keyword is not None and visible:
-            integrations = await self.devices.list_integrations(asked.tenant)
-            whole = asked.keyword.device_conditions(integrations)
+        keyed = request.keyword is not None and bool(visible)
+        if request.keyword is not None and visible:
+            integrations = await self.devices.list_integrations(request.tenant)
+            whole = request.keyword.device_conditions(integrations)
         everyone, matching = await asyncio.gather(
-            self._count(asked.tenant, visible, fresh=fresh),
-            self._count(asked.tenant, _split_disjoint(visible, whole), fresh=fresh),
+            self._count(request.tenant, visible, fresh=fresh),
+            self._count(request.tenant, _split_disjoint(visible, whole), fresh=fresh),
         )
-        models = await self.models.find(asked.tenant, everyone.keys())
-        wanted = {model: asked.select_members(members) for model, members in models.items()}
+        models = await self.models.find(request.tenant, everyone.keys())
+        wanted = {model: request.select_members(members) for model, members in models.items()}
         pools = WantedMembers(
-            wanted, asked.order, asked.keyword, negated=asked.negated, excluded_ids=lost
+            wanted, request.order, request.keyword, negated=request.negated, excluded_ids=excluded
         )
         ends: dict[str, Condition] = {}
-        if asked.keyword is not None and keyed:
+        if request.keyword is not None and keyed:
             ends = {
-                tail: asked.keyword.head_condition(head, integrations)
+                tail: request.keyword.head_condition(head, integrations)
                 for head, tail in pools.matching_splits()
             }
         others = [{"$nor": whole}] if whole else []
         parts = [[*part, *others] for part in visible]
         ending = [
-            (tail, await self._count(asked.tenant, [[*part, end] for part in parts], fresh=fresh))
+            (tail, await self._count(request.tenant, [[*part, end] for part in parts], fresh=fresh))
             for tail, end in ends.items()
         ]
-        conditions = [granted_condition(asked.grants), *asked.conditions]
-        if keyed and not asked.negated:
+        conditions = [granted_condition(request.grants), *request.conditions]
+        if keyed and not request.negated:
             conditions += _matching_any([*whole, *ends.values()], pools, everyone)
         devices = DeviceSelection(
-            asked.tenant, asked.grants, conditions, models, pools, not keyed and not lost
+            request.tenant, request.grants, conditions, models, pools, not keyed and not excluded
         )
         sizes = pools.count_by_group(DeviceCounts(everyone, matching, ending))
-        return SearchResult(asked.order, listed, devices, sizes, may_be_outdated=not fresh)
+        return SearchResult(request.order, listed, devices, sizes, may_be_outdated=not fresh)
 
     async def _count(
         self, tenant: str, parts: Sequence[Sequence[Condition]], *, fresh: bool

@@ -56,7 +56,7 @@ class WantedMembers:
         self._keyword = keyword
         self._negated = negated
         self._without = {entity.id for entity in excluded_ids}
-        self._lost = Counter(order.group_of(entity.member) for entity in excluded_ids)
+        self._excluded_counts = Counter(order.group_of(entity.member) for entity in excluded_ids)
         self._matching_numbers = {
             model: {
                 member.number for member in members if keyword and keyword.matches_member(member)
@@ -82,7 +82,7 @@ class WantedMembers:
                     for model, members in pools.items()
                     for member in members
                 )
-                - self._lost[group]
+                - self._excluded_counts[group]
                 for group, pools in self.groups.items()
             }
         )
@@ -167,27 +167,27 @@ class SearchRequest:
 class ListedEntities:
     """Lists visible entities of a search one by one."""
 
-    def __init__(self, directory: EntityDirectory, asked: SearchRequest) -> None:
+    def __init__(self, directory: EntityDirectory, request: SearchRequest) -> None:
         self._directory = directory
-        self._asked = asked
-        self._grants = asked.grants
-        self._customized = asked.customized
-        self._customs = asked.principal.may(Function.ENTITY_CUSTOM_VIEW)
+        self._request = request
+        self._grants = request.grants
+        self._customized = request.customized
+        self._customs = request.principal.may(Function.ENTITY_CUSTOM_VIEW)
 
     async def find(self) -> list[Entity]:
         """Return the entities of the requested ids, or all entities to be listed."""
-        ids = self._asked.ids
+        ids = self._request.ids
         found = await (self._find_non_devices() if ids is None else self.find_by_ids(ids))
-        return [entity for entity in found if entity.id not in self._asked.excluded_ids]
+        return [entity for entity in found if entity.id not in self._request.excluded_ids]
 
     async def find_counted(self) -> list[Entity]:
         """Return excluded entities that the counts of devices include."""
-        found = await self.find_by_ids(sorted(self._asked.excluded_ids))
+        found = await self.find_by_ids(sorted(self._request.excluded_ids))
         return [one for one in found if one.thing.device and one.thing.is_visible_to(self._grants)]
 
     async def find_by_ids(self, ids: Sequence[int]) -> list[Entity]:
         """Return matching entities by id."""
-        found = await self._directory.find_by_ids(self._asked.tenant, ids)
+        found = await self._directory.find_by_ids(self._request.tenant, ids)
         rows = [one for one in found.values() if self._customized in (None, one.is_custom)]
         things = {one.thing.id: one.thing for one in rows}
         wanted = set(found)
@@ -197,13 +197,15 @@ class ListedEntities:
         """Return entities of things that are no devices, and of single grants."""
         condition = self._condition()
         things = (
-            await self._directory.find_other_things(self._asked.tenant, condition)
+            await self._directory.find_other_things(self._request.tenant, condition)
             if condition
             else []
         )
         if not self._customized and not self._grants.everything:
             single = {thing_of(one) for one in self._grants.resources.entities}
-            known = await self._directory.find_things(self._asked.tenant, single) if single else {}
+            known = (
+                await self._directory.find_things(self._request.tenant, single) if single else {}
+            )
             things += [
                 thing
                 for thing in known.values()
@@ -227,14 +229,14 @@ class ListedEntities:
         return {"$or": seen} if seen else None
 
     def _matching(self, things: Iterable[EntityThing]) -> list[Entity]:
-        asked = self._asked
+        request = self._request
         return [
             Entity(thing, member)
             for thing in things
-            if asked.accepts(thing)
-            for member in asked.select_members(thing.members)
-            if asked.keyword is None
-            or matches_entity(asked.keyword, thing, member) != asked.negated
+            if request.accepts(thing)
+            for member in request.select_members(thing.members)
+            if request.keyword is None
+            or matches_entity(request.keyword, thing, member) != request.negated
             if self._is_visible(Entity(thing, member))
         ]
 

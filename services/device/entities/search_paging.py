@@ -58,27 +58,29 @@ class SearchResult:
         return self.sizes.total() + len(self.listed)
 
 
-async def read_page(lists: DeviceQueries, cut: SearchResult, skip: int, limit: int) -> list[Entity]:
+async def read_page(
+    lists: DeviceQueries, result: SearchResult, skip: int, limit: int
+) -> list[Entity]:
     """Return up to `limit` entities behind the first `skip`.
 
     Raises `OutdatedCounts` when cached counts turn out to be wrong.
     """
     found: list[Entity] = []
-    expected = min(limit, cut.total - skip)
+    expected = min(limit, result.total - skip)
     listed: dict[Group, list[Entity]] = defaultdict(list)
-    for entity in cut.listed:
-        listed[cut.order.group_of(entity.member)].append(entity)
-    for group in cut.order.sorted_groups(cut.sizes.keys() | listed.keys()):
+    for entity in result.listed:
+        listed[result.order.group_of(entity.member)].append(entity)
+    for group in result.order.sorted_groups(result.sizes.keys() | listed.keys()):
         rows = listed.get(group, [])
-        size = cut.sizes[group] + len(rows)
+        size = result.sizes[group] + len(rows)
         if skip >= size:
             skip -= size
             continue
-        found += await _GroupReader(lists, cut, group).read(rows, skip, limit - len(found))
+        found += await _GroupReader(lists, result, group).read(rows, skip, limit - len(found))
         if len(found) == limit:
             break
         skip = 0
-    if cut.may_be_outdated and len(found) < expected:
+    if result.may_be_outdated and len(found) < expected:
         raise OutdatedCounts
     return found
 

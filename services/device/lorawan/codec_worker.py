@@ -190,19 +190,19 @@ class WarmCodec:
         return Outcome(value, log=log)
 
 
-def _handle_request(loaded: OrderedDict[str, WarmCodec], asked: Request) -> Response:
+def _handle_request(loaded: OrderedDict[str, WarmCodec], request: Request) -> Response:
     started = process_time()
-    if isinstance(asked, ReadRequest):
-        return BatchResult([_find_functions(source, asked.names) for source in asked.scripts])
-    if asked.codec is not None:
-        loaded[asked.version] = WarmCodec(asked.codec)
-    found = loaded.get(asked.version)
+    if isinstance(request, ReadRequest):
+        return BatchResult([_find_functions(source, request.names) for source in request.scripts])
+    if request.codec is not None:
+        loaded[request.version] = WarmCodec(request.codec)
+    found = loaded.get(request.version)
     if found is None:
         return None
-    loaded.move_to_end(asked.version)
+    loaded.move_to_end(request.version)
     while len(loaded) > MAX_LOADED:
         loaded.popitem(last=False)
-    outcomes = found.outcomes(asked.calls, asked.seconds, logging=asked.logging)
+    outcomes = found.outcomes(request.calls, request.seconds, logging=request.logging)
     return BatchResult(outcomes, process_time() - started)
 
 

@@ -19,7 +19,7 @@ from services.device.lorawan.frame_store import (
     FRAMES,
     FrameStore,
     StoredFrame,
-    document_of,
+    build_document,
     split_repeated,
 )
 from services.device.telemetry.batch import Batch, KeptFrame, RefusedUplink, ValidReport
@@ -105,7 +105,7 @@ class CodecFrameDecoder(FrameDecoder):
 
     def document(self, frame: KeptFrame) -> tuple[str, Document]:
         """Return the collection and the document in which a frame is stored."""
-        return FRAMES, document_of(frame)
+        return FRAMES, build_document(frame)
 
     async def _decode_tenant(self, tenant: str, unread: Iterable[tuple[Uplink, Thing]]) -> _Answers:
         earlier = await asyncio.gather(*self._late.pop(tenant, []), return_exceptions=True)

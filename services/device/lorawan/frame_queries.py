@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from libs.common.decoding import copy_fields
 from libs.common.http.streaming import cut_page, map_batches
 from libs.common.store.mongo import Document
-from services.device.lorawan.frame_store import FrameStore, frame_of
+from services.device.lorawan.frame_store import FrameStore, decode_frame
 from services.device.lorawan.schemas import FrameRecord
 from services.device.telemetry.history import KeyRange, encode_key
 from services.device.telemetry.partitions import KEY, Partitions
@@ -43,7 +43,7 @@ class FrameService:
 
 def _record(found: tuple[Document, Document | None]) -> FrameRecord:
     row, values = found
-    key, frame = bytes(row["_id"]), frame_of(row)
+    key, frame = bytes(row["_id"]), decode_frame(row)
     return copy_fields(
         FrameRecord,
         frame,

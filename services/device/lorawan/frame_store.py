@@ -115,7 +115,7 @@ FORGOTTEN = 2
 """Days after which the identity of a frame without data storage expires."""
 
 
-def document_of(frame: KeptFrame) -> Document:
+def build_document(frame: KeptFrame) -> Document:
     """Return the document of a frame."""
     keeps = frame.thing.data_storage
     days = frame.days if keeps else min(frame.days, FORGOTTEN)
@@ -147,7 +147,7 @@ class FrameStore(ThingDataStore):
         query = {"_id": keys_between(thing_id), "f": {"$exists": True}}
         found = self._frames.find(query, {"f": 1})
         async for row in found.sort("_id", -1).limit(1):
-            return frame_of(row)
+            return decode_frame(row)
         return None
 
     async def find_stored(self, frames: Sequence[KeptFrame]) -> list[StoredFrame]:
@@ -229,6 +229,6 @@ class FrameStore(ThingDataStore):
 _read = msgspec.json.Decoder(Frame).decode
 
 
-def frame_of(document: Document) -> Frame:
+def decode_frame(document: Document) -> Frame:
     """Return the frame of a document."""
     return _read(document["f"])

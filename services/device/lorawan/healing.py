@@ -130,7 +130,7 @@ class Healer:
     gaps: GapStore
     store: HealingStore
     commands: CommandService
-    sent: CommandStore
+    command_store: CommandStore
     frame_days: int
     history_days: int
 
@@ -210,7 +210,7 @@ class Healer:
             return
         if (gap.found or 0) > heal.found:
             heal.found, heal.since = gap.found or 0, now_ms()
-        command = await self.sent.find_command(heal.command) if heal.command else None
+        command = await self.command_store.find_command(heal.command) if heal.command else None
         if command is None:
             end, reason = heal.since + LOST_MS, "the request was not sent"
         elif command.status in OPEN:

@@ -17,7 +17,7 @@ from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.lorawan.codec_scripts import DecodeResult, check_decoded_frame
 from services.device.lorawan.codec_worker import Call
 from services.device.lorawan.frame_decoder import decoder_stamp
-from services.device.lorawan.frame_store import FrameStore, frame_of
+from services.device.lorawan.frame_store import FrameStore, decode_frame
 from services.device.lorawan.redecode_changes import (
     DecodedFrame,
     HistoryChanges,
@@ -279,7 +279,7 @@ class Redecoder:
 
 
 def _call(row: Document) -> Call:
-    frame, (_, ts, _) = frame_of(row), KEY.unpack(row["_id"])
+    frame, (_, ts, _) = decode_frame(row), KEY.unpack(row["_id"])
     return Call("decode", frame.data, frame.port, ts)
 
 

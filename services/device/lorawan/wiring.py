@@ -155,7 +155,7 @@ def wire_lorawan(
         gaps=gaps,
         store=HealingStore(mongo.database),
         commands=commands.service,
-        sent=commands.store,
+        command_store=commands.store,
         frame_days=settings.frame_retention_days,
         history_days=settings.retention_days,
     )
