@@ -27,6 +27,16 @@ def test_the_classes_of_the_architecture_exist():
     assert not [name for name in named if not re.search(rf"^class {name}\b", source, re.MULTILINE)]
 
 
+def test_the_names_of_the_first_change_exist():
+    """Each identifier in code marks of the tutorial exists in the source tree."""
+    source = "\n".join(path.read_text() for path in SERVICES if path.suffix == ".py")
+    named = re.findall(
+        r"`([A-Za-z]\w*[A-Z_]\w*)`", (DOCS / "tutorials/first-change.md").read_text()
+    )
+    assert named
+    assert not [name for name in named if not re.search(rf"\b{name}\b", source)]
+
+
 def test_the_names_of_the_console_exist():
     """Each component, function and file in the table of shared code exists in `console/src`."""
     sources = [
