@@ -103,7 +103,7 @@ class Load(NamedTuple):
 
 
 async def run() -> list[Row]:
-    """Run the benchmark; without nginx or wrk, return a row that says so."""
+    """Run the benchmark; without nginx or wrk, return a row with this reason."""
     missing = [program for program in ("nginx", "wrk") if shutil.which(program) is None]
     if missing:
         return [Row(NAME, f"not measured: no {' and no '.join(missing)} on PATH")]

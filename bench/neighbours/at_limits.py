@@ -1,8 +1,8 @@
 """Benchmark of a tenant next to another that exceeds all its limits tenfold.
 
 The whole platform runs as with `thingway up`. One tenant reports over HTTP until the report is
-stored, reads a history page, receives values over a WebSocket that a device reports over MQTT, and
-calls a webhook until the run has ended: alternately alone, and while the other tenant
+stored, reads a history page, receives values over a WebSocket, and calls a webhook until the run
+has ended. It does so alternately alone, and while the other tenant
 (`bench.hostile`, a separate process) attacks. The other tenant has low limits, so that ten times of
 them fit on a small machine. The medians of the rounds count.
 """

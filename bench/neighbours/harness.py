@@ -275,7 +275,7 @@ def _run_attack(contest: Contest, counted: "Synchronized[int]") -> None:
 
 
 async def _drained(contest: Contest, arena: Arena) -> tuple[int, float]:
-    """Wait until nothing of the attack waits; return what is left, and the seconds it took."""
+    """Wait until nothing of the attack waits; return the remaining number and the seconds."""
     platform = arena.platform
     addresses = Addresses("", "", platform.nats_url)
     began = time.monotonic()

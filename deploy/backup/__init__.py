@@ -1,1 +1,1 @@
-"""Backup and restore of an installation or a single tenant (docs/how-to/backup.md)."""
+"""Backup and restore of an installation or a tenant (docs/how-to/backup.md)."""

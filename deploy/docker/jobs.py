@@ -86,7 +86,7 @@ _MONGO_PREFIX = "MONGO_"
 def run_job(name: str, job: Callable[[], object], done: str, waits_for: str = "") -> int:
     """Run a job; on failure, print one line to stderr and return exit code 1.
 
-    `waits_for` names what was not ready if the job raises `TimeoutError`.
+    `waits_for` names the missing services if the job raises `TimeoutError`.
     """
     try:
         job()

@@ -81,7 +81,7 @@ def render_acl(users: list[KeyUser], cluster: ClusterLogins | None = None) -> st
 
 
 def render_sentinel_acl(users: list[KeyUser], cluster: ClusterLogins) -> str:
-    """Return the ACL file of a Sentinel: services permissions only look up the primary."""
+    """Return the ACL file of a Sentinel: services may only look up the primary."""
     permissions = "+@connection -@dangerous +sentinel|masters +sentinel|get-master-addr-by-name"
     lines = [
         _DISABLED_DEFAULT_USER,

@@ -115,7 +115,7 @@ class Lamps(Integration):
         self.lamps.pop((device.tenant, device.identifier), None)
 
     async def command(self, wanted: DeviceCommand) -> None:
-        """Execute a command once, and answer copies of it with the same reply."""
+        """Execute a command once, and answer its copies with the same reply."""
         lamp, command = wanted.device, wanted.command
         reply = self.answered.get(command["commandId"])
         if reply is None:

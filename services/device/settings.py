@@ -18,36 +18,34 @@ KeptDays = Annotated[int, msgspec.Meta(ge=1, le=MOST_DAYS)]
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceSettings(StoreSettings):
-    """What both processes of the service are told."""
+    """Settings of both processes of the service."""
 
     sys_nats_user: str = ""
-    """User of NATS's system account: it hears of connections (`device` only)."""
+    """User of NATS's system account, which reports connections (`device` only)."""
     sys_nats_password: str = ""
     """Its password."""
     retention_days: Days = 30
-    """Days that history is kept; older reports are refused."""
+    """Retention of history in days. Older reports are rejected."""
     frame_retention_days: KeptDays = 30
-    """Days that frames of devices with a codec are kept, to be read again, unless their product
-    says another number."""
+    """Retention in days of frames that can be decoded again. A product may set another number."""
     command_retention_days: KeptDays = 90
-    """Days that a command (a task, a service call) can be looked up after its end; never fewer
-    than history is kept."""
+    """Retention of finished commands (tasks, service calls) in days; at least that of history."""
     alarm_retention_days: Days = 90
-    """Days that an alarm can be looked up after it is over; 0 is for ever."""
+    """Retention of cleared alarms in days; 0 keeps them forever."""
     command_life: Seconds = 86_400.0
     """Seconds until an unanswered command ends as TIMEOUT."""
     downlink_life: Seconds = 86_400.0
-    """The same of one that a network server of LoRaWAN carries: it waits for its sensor."""
+    """Seconds until a command that waits for a LoRaWAN device ends as TIMEOUT."""
     service_call_timeout: Seconds = 10.0
-    """Seconds that a console waits for the answer of a service; the call goes on after that."""
+    """Seconds that a console waits for the answer of a service call, which then continues."""
     http_offline_after: Seconds = 300.0
-    """Seconds without a report after which a device that speaks HTTP is OFFLINE."""
+    """Seconds without a report after which a device that reports over HTTP is OFFLINE."""
     uplink_partitions: Partitions = 1
-    """Streams that reports are spread over by SN, as nats-server is told (`device-ingest` only)."""
+    """Streams that reports are spread over by SN, as in nats-server (`device-ingest` only)."""
     ingest_batch: Count = 8000
-    """Most messages of one ingest batch, which is one transaction."""
+    """Maximum messages of an ingest batch, which is one transaction."""
     ingest_concurrency: Count = 3
-    """Ingest batches of a partition in hand at the same time."""
+    """Maximum concurrent ingest batches of a partition."""
 
 
 class Clients(process.Clients[DeviceSettings]):

@@ -83,7 +83,8 @@ class Rules:
         for sentence in SENTENCE_END.split(prose):
             line = text.line + prose.count("\n", 0, begin)
             begin = prose.find(sentence, begin) + len(sentence)
-            if (words := len(sentence.split())) > self._max_words:
+            words = len(sentence.split())
+            if words > self._max_words and text.kind != "cell":
                 message = (
                     f"{words} words, at most {self._max_words}: {' '.join(sentence.split()[:5])} …"
                 )
@@ -104,7 +105,9 @@ class Rules:
         """Yield what Harper finds in the texts of all sources."""
         texts = [(source, text) for source in sources for text in source.texts]
         contents = [
-            text.content if text.kind in {"prose", "message"} else text.content.partition("\n")[0]
+            text.content
+            if text.kind in {"prose", "cell", "message"}
+            else text.content.partition("\n")[0]
             for _, text in texts
         ]
         request = {**self.grammar, "texts": contents}

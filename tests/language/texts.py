@@ -33,7 +33,7 @@ class Text:
     line: int
     lines: range
     kind: str = "prose"
-    """`prose`, `message`, `docstring` of a module or class, or `function` for its docstring."""
+    """`prose`, `cell` of a table, `message`, `docstring`, or `function` for that of a function."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def read_markdown(content: str) -> Iterator[Text]:
         if line.startswith("|"):
             yield from ended()
             for cell in line.strip("| ").split("|"):
-                yield Text(cell.strip(), number, range(number - 1, number + 1))
+                yield Text(cell.strip(), number, range(number - 1, number + 1), "cell")
             continue
         is_item = re.match(r"\s*(?:[-*]|\d+\.)\s", line)
         if is_item or not line.strip() or line.startswith(("#", "---")):
