@@ -14,7 +14,7 @@ from tests.e2e.platform import Platform, shared
 
 @pytest.fixture(scope="session")
 def platform(request: pytest.FixtureRequest) -> Platform:
-    """The running platform of this pytest process."""
+    """Return the running platform of this pytest process."""
     return shared(request.session)
 
 
@@ -28,7 +28,7 @@ async def town(platform: Platform) -> AsyncIterator[Town]:
 
 @pytest.fixture(scope="session")
 async def oracle(platform: Platform, town: Town) -> AsyncIterator[Oracle]:
-    """The judge, who has seen everything work."""
+    """Return the oracle, after it has seen everything work."""
     async with AsyncExitStack() as stack:
         ears = {
             home.application.client_id: await stack.enter_async_context(listening(home))

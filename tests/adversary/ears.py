@@ -24,7 +24,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Heard:
-    """A message, by the listener that heard it."""
+    """A message, with the name of the listener that received it."""
 
     ear: str
     subject: str
@@ -32,7 +32,7 @@ class Heard:
 
     @property
     def body(self) -> Json:
-        """Its content; empty when it is none of the platform's."""
+        """Return the content; empty when it is not from the platform."""
         with suppress(ValueError):
             found = json.loads(self.data)
             return found if isinstance(found, dict) else {}
@@ -56,7 +56,7 @@ class Ears:
         self._more.set()
 
     async def wait(self, ear: str, matches: Callable[[Heard], bool]) -> Heard:
-        """The first message of a listener that matches, heard already or to come."""
+        """Return the first matching message of a listener, received already or later."""
         seen = 0
         async with asyncio.timeout(PATIENCE):
             while True:
@@ -68,21 +68,21 @@ class Ears:
                 await self._more.wait()
 
     def on_nats(self, ear: str) -> Callable[[Msg], Any]:
-        """A callback for a subscription."""
+        """Return a callback for a subscription."""
 
-        async def take(message: Msg) -> None:
+        async def record(message: Msg) -> None:
             self.hear(ear, message.subject, message.data)
 
-        return take
+        return record
 
     async def on_mqtt(self, ear: str, client: aiomqtt.Client) -> None:
-        """Hear a connection out."""
+        """Record the messages of a connection until it ends."""
         with suppress(aiomqtt.MqttError):
             async for message in client.messages:
                 self.hear(ear, str(message.topic), bytes(message.payload))
 
     async def on_socket(self, socket: Socket) -> None:
-        """Hear a WebSocket out."""
+        """Record the messages of a WebSocket until it closes."""
         async for message in socket.socket:
             self.hear("websocket", "", str(message.data).encode())
         self.hear("websocket", "closed", str(socket.socket.close_code).encode())
@@ -130,7 +130,7 @@ async def _mqtt(home: Home, qos: int) -> AsyncIterator[aiomqtt.Client]:
 
 
 async def _hear_application(ears: Ears, stack: AsyncExitStack) -> None:
-    """Live, and by the durable consumer, which reads only when it is told to."""
+    """Subscribe to live events and bind the durable consumer, which reads on demand."""
     home = ears.home
     client = await connect(
         home.platform, home.application.client_id, home.application.client_secret
@@ -166,7 +166,7 @@ async def _hear_integration(ears: Ears, stack: AsyncExitStack) -> None:
 
 
 async def _fall_asleep(home: Home) -> None:
-    """A session of QoS 1 that outlives its connection, and a command that waits in it."""
+    """Leave a QoS 1 session whose connection has ended, with a command waiting in it."""
     async with home.sleeper.mqtt(identifier=f"{home.sleeper.sn}-away", clean=False):
         await home.sleeper.becomes("ONLINE")
     path = f"/devices/{home.sleeper.id}/properties"

@@ -19,7 +19,7 @@ class Request:
     """The Content-Length that is told; None for the true one, negative for none."""
 
     def frame(self, town: Town, credential: str) -> bytes:
-        """The bytes of it."""
+        """Return the bytes of the request."""
         content = self.body
         body = town.fill(content).encode() if isinstance(content, str) else content
         lines = [f"{self.method} {town.fill(self.path)} HTTP/1.1", "Host: thingway"]
@@ -38,7 +38,7 @@ KINDS = ("device", "application", "user", "nobody")
 
 
 async def credential(kind: str, home: Home) -> str:
-    """The Authorization of a household's device, application or user; empty for nobody."""
+    """Return the Authorization of a household's device, application or user, or ""."""
     match kind:
         case "device":
             login = f"{home.device.sn}:{home.device.key}"
@@ -60,6 +60,6 @@ async def ask(port: int, frame: bytes) -> bytes:
 
 
 def status(answer: bytes) -> int:
-    """The status of an answer; 0 when there is none."""
+    """Return the status of an answer; 0 when there is none."""
     head = answer[:12].split(b" ")
     return int(head[1]) if len(head) > 1 and head[1].isdigit() else 0

@@ -33,18 +33,24 @@ OVER_MQTT = (*ON_THE_BUS, "client")
 
 
 async def fresh_logins(town: Town) -> dict[str, Login | None]:
-    """The same with a device and a client that have not logged in yet: nobody may too often."""
+    """Return the logins, with a device and a client that have not logged in before.
+
+    Each login has a rate limit.
+    """
     town.mallory.device = await town.mallory.add_device()
     await town.mallory.renew_client()
     return logins(town)
 
 
 def secrets_from(kind: str, town: Town) -> list[Home]:
-    """Whose secrets a kind of login must not hear: an application's events are its tenant's."""
+    """Return the households whose secrets a kind of login must not receive.
+
+    An application may receive the events of its tenant.
+    """
     return [town.alice] if kind == "application" else list(town.others)
 
 
 def assert_ignorant(heard: bytes, kind: str, town: Town) -> None:
-    """Fail when something has been heard that only others know."""
+    """Fail when a login has received something that only others know."""
     for home in secrets_from(kind, town):
         assert home.secret.encode() not in heard

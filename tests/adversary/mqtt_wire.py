@@ -20,7 +20,7 @@ def _text(text: str) -> bytes:
 
 
 def packet(kind: int, body: bytes) -> bytes:
-    """A packet: its first byte, its length, its body."""
+    """Return a packet: its first byte, its length, its body."""
     length, size = bytearray(), len(body)
     while True:
         size, digit = divmod(size, 128)
@@ -31,7 +31,7 @@ def packet(kind: int, body: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Will:
-    """What is to be said when the connection dies."""
+    """A message to publish when the connection breaks."""
 
     topic: str
     payload: str
@@ -48,7 +48,7 @@ class Connect:
     will: Will | None = None
 
     def frame(self, town: Town, login: Login | None) -> bytes:
-        """The bytes of it."""
+        """Return the bytes of the packet."""
         flags = 0x02 if self.clean else 0
         payload = _text(town.fill(self.client_id))
         if self.will is not None:
@@ -72,7 +72,7 @@ class Publish:
     number: int = 1
 
     def frame(self, town: Town) -> bytes:
-        """The bytes of it."""
+        """Return the bytes of the packet."""
         content = self.payload
         payload = town.fill(content).encode() if isinstance(content, str) else content
         kind = 0x30 | self.qos << 1 | (0x01 if self.retain else 0) | (8 if self.duplicate else 0)
@@ -88,7 +88,7 @@ class Subscribe:
     qos: int = 0
 
     def frame(self, town: Town) -> bytes:
-        """The bytes of it."""
+        """Return the bytes of the packet."""
         return packet(0x82, b"\x00\x01" + _text(town.fill(self.topic)) + bytes([self.qos]))
 
 
@@ -100,7 +100,7 @@ class Odd:
     body: bytes
 
     def frame(self, town: Town) -> bytes:
-        """The bytes of it."""
+        """Return the bytes of the packet."""
         del town
         return packet(self.kind, self.body)
 
@@ -110,7 +110,7 @@ Packet = Publish | Subscribe | Odd
 
 @dataclass(frozen=True)
 class Session:
-    """A connection, and what is said on it."""
+    """A connection and the packets to send on it."""
 
     connect: Connect
     packets: Sequence[Packet] = field(default=())
@@ -160,8 +160,8 @@ async def attacking(
             wire.close()
 
 
-async def heard(wires: Sequence[MqttWire]) -> bytes:
-    """What the connections have heard until now."""
+async def received(wires: Sequence[MqttWire]) -> bytes:
+    """Return everything that the connections have received."""
     for wire in wires:
         if wire.open:
             await wire.say(b"")

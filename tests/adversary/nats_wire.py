@@ -26,7 +26,7 @@ class Publication:
     payload: str | bytes = b""
 
     def frame(self, town: Town) -> bytes:
-        """The bytes of it."""
+        """Return the bytes of the message."""
         content = self.payload
         payload = town.fill(content).encode() if isinstance(content, str) else content
         target = f"{town.fill(self.subject)} {town.fill(self.reply)}".strip()
@@ -40,13 +40,13 @@ class Publication:
 
 @dataclass(frozen=True)
 class Subscription:
-    """SUB; what it hears stays in `Wire.heard`."""
+    """A SUB; `Wire.heard` keeps the messages that it receives."""
 
     subject: str
     queue: str = ""
 
     def frame(self, town: Town) -> bytes:
-        """The bytes of it."""
+        """Return the bytes of the message."""
         subject, queue = town.fill(self.subject), town.fill(self.queue)
         return " ".join(filter(None, ("SUB", subject, queue, "7"))).encode() + b"\r\n"
 
@@ -58,7 +58,7 @@ class Garbage:
     content: bytes
 
     def frame(self, town: Town) -> bytes:
-        """The bytes of it."""
+        """Return the bytes of the message."""
         del town
         return self.content + b"\r\n"
 
@@ -84,7 +84,7 @@ class NatsWire(Wire):
 
 
 async def _logged_in(port: int, login: Login | None) -> NatsWire:
-    """A connection; whoever has a right to one tries again while it is refused for its rate."""
+    """Open a connection; a valid login retries while the rate limit refuses it."""
     for _ in range(TRIES):
         wire = await NatsWire(port).__aenter__()
         if await wire.log_in(login) or login is None or not login.right:
@@ -113,8 +113,8 @@ async def attacking(
             wire.close()
 
 
-async def heard(wires: Sequence[NatsWire]) -> bytes:
-    """What the connections have heard until now."""
+async def received(wires: Sequence[NatsWire]) -> bytes:
+    """Return everything that the connections have received."""
     for wire in wires:
         if wire.open:
             await wire.say(b"")

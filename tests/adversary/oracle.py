@@ -22,7 +22,7 @@ _numbers = itertools.count(1_000_000_007)
 
 
 class Oracle:
-    """Knows what the others had before a burst, and judges what they have after it."""
+    """Compares the data and service of the other tenants before and after a burst."""
 
     def __init__(
         self, town: Town, ears: dict[str, Ears], admin: NatsClient, mongo: MongoClient[Json]
@@ -36,7 +36,7 @@ class Oracle:
         self._settled = False
 
     async def settle(self) -> None:
-        """Let the others be served once, and remember what they have then."""
+        """Run the others' normal use once, and record the resulting state."""
         self._settled = False
         await asyncio.gather(*(self._serve(home) for home in self.town.others))
         self._streams = await read_streams(self._admin, self.town.others)
@@ -44,9 +44,9 @@ class Oracle:
         self._settled = True
 
     async def judge(self) -> None:
-        """Fail with what has changed since `settle`; settle again either way.
+        """Fail with the changes since `settle`; settle again in any case.
 
-        When that has failed, what changed is no burst's fault.
+        After that failure a change is not the fault of the next burst.
         """
         if not self._settled:
             for ears in self._ears.values():
@@ -98,18 +98,18 @@ class Oracle:
         ears.heard.clear()
 
     def _is_of_mallory(self, heard: Heard, home: Home) -> bool:
-        """Whether it is an event of her own, which her tenant's applications hear by right."""
+        """Return whether it is Mallory's own event, which her applications may receive."""
         mallory = self.town.mallory
         return home.tenant == mallory.tenant and _explained(heard, mallory.serials, set())
 
     def _of_tenant(self, home: Home) -> set[str]:
-        """The SNs whose events an application hears by right: its tenant's."""
+        """Return the SNs whose events an application may receive: those of its tenant."""
         homes = (self.town.mallory, *self.town.others)
         return set().union(*(one.serials for one in homes if one.tenant == home.tenant))
 
 
 def _changes(before: Json, now: Json) -> list[tuple[str, Any, Any]]:
-    """What is not as it was: its name, and what it was and is."""
+    """Return each difference: its name, its old and its new value."""
     return [
         (key, before.get(key), now.get(key))
         for key in before.keys() | now.keys()
@@ -118,7 +118,7 @@ def _changes(before: Json, now: Json) -> list[tuple[str, Any, Any]]:
 
 
 async def _report(home: Home, ears: Ears) -> list[int]:
-    """One report over HTTP, MQTT and NATS each; what was reported."""
+    """Send one report over HTTP, MQTT and NATS each; return the values."""
     over_http, over_mqtt, over_nats = (next(_numbers) for _ in range(3))
     report = {"properties": {"counter": over_http, "wifi": {"ssid": home.secret}}}
     status, body = await home.device.http("POST", "report", report, wait="stored")
@@ -136,7 +136,7 @@ async def _report(home: Home, ears: Ears) -> list[int]:
 
 
 async def _command(home: Home, ears: Ears) -> tuple[int, int]:
-    """A command reaches every connection of the device, and its answer counts."""
+    """Check that a command reaches every connection of a device; use its answer."""
     path = f"/devices/{home.device.id}/properties"
     body = {"properties": {"wifi": {"ssid": home.secret}}}
     task = await home.application.started("PATCH", path, body)
@@ -160,7 +160,7 @@ async def _hear_events(home: Home, ears: Ears, numbers: list[int], task: int) ->
 
 
 async def _read_durable(ears: Ears, numbers: list[int], task: int) -> None:
-    """The durable consumer gives what was said, and is then empty."""
+    """Check that the durable consumer delivers the events and is then empty."""
     wanted: set[int | str] = {*numbers, f"task.{task}.finished"}
 
     async def empty() -> bool:
@@ -182,7 +182,7 @@ def _counter(body: Json) -> Any:
 
 
 def _explained(heard: Heard, serials: set[str], commands: set[int]) -> bool:
-    """Whether a message is what its listener is there for."""
+    """Return whether the listener was meant to receive the message."""
     match heard.ear:
         case "application" | "durable":
             if heard.subject.split(".")[2] in {"auth", "workflow"}:

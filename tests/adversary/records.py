@@ -46,7 +46,7 @@ class Streams(msgspec.Struct, frozen=True):
 
 
 async def read_streams(admin: NatsClient, homes: tuple[Home, ...]) -> Streams:
-    """What JetStream has, without what belongs to nobody of `homes` and to no service."""
+    """Return the state of JetStream for the households and the services."""
     configs, first = {}, {}
     consumers: dict[str, Json] = {}
     for stream in await _pages(admin, "$JS.API.STREAM.LIST", "streams"):
@@ -72,7 +72,7 @@ async def _pages(admin: NatsClient, subject: str, what: str) -> list[Json]:
 
 
 def _kept(consumer: Json, homes: tuple[Home, ...]) -> Json | None:
-    """What must stay of a consumer; None for one that is nobody's here."""
+    """Return the protected state of a consumer; None if it belongs to none of `homes`."""
     config = consumer["config"]
     config.pop("metadata", None)
     owners = {home.application.client_id for home in homes}
@@ -88,7 +88,7 @@ def _kept(consumer: Json, homes: tuple[Home, ...]) -> Json | None:
 
 
 def read_documents(client: MongoClient[Json], home: Home, *, tenant: bool) -> Documents:
-    """The documents that are about a household; with `tenant`, about its whole tenant."""
+    """Return the documents about a household; with `tenant`, about its whole tenant."""
     marks = home.marks | ({home.tenant} if tenant else set())
     keys = {mark.to_bytes(_KEY_BYTES, "big") for mark in marks if isinstance(mark, int)}
     found = {}
@@ -107,7 +107,10 @@ def read_documents(client: MongoClient[Json], home: Home, *, tenant: bool) -> Do
 
 
 def _range(name: str, keys: set[bytes]) -> Json:
-    """What to ask a collection for: of long ones, whose keys begin with a device, its own."""
+    """Return the filter for a collection.
+
+    Of a long collection, whose keys begin with a device, it selects the household's devices.
+    """
     if not name.startswith("history_") and name != "device_events":
         return {}
     end = b"\xff" * _KEY_BYTES * 2

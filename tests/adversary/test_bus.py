@@ -9,7 +9,7 @@ import pytest
 
 from tests.adversary.logins import Login, assert_ignorant, logins
 from tests.adversary.mqtt_wire import Connect, MqttWire, Publish, Subscribe
-from tests.adversary.nats_wire import Frame, Publication, Subscription, attacking, heard
+from tests.adversary.nats_wire import Frame, Publication, Subscription, attacking, received
 from tests.adversary.oracle import Oracle
 from tests.adversary.town import Home
 from tests.e2e.devices import Device
@@ -40,7 +40,7 @@ FOREIGN = (
 
 
 def consumer(deliver: str = "all", **more: Any) -> Publication:
-    """The request for Mallory's durable consumer."""
+    """Return the request that creates Mallory's durable consumer."""
     config = {
         "durable_name": "<my_client>",
         "name": "<my_client>",
@@ -66,11 +66,14 @@ async def attack(oracle: Oracle, kind: str, *frames: Frame) -> None:
     port = town.mallory.platform.nats_port
     async with attacking(port, logins(town)[kind], town, frames) as wires:
         await oracle.judge()
-        assert_ignorant(await heard(wires), kind, town)
+        assert_ignorant(await received(wires), kind, town)
 
 
 async def test_the_answer_to_a_batch_goes_nowhere_else(oracle: Oracle) -> None:
-    """The first message of a batch is answered with nothing, which is a request to some."""
+    """The server answers the first message of a batch with an empty message.
+
+    Some services would take it for a request.
+    """
     subject = "thing.<my_sn>.up.report"
     await attack(oracle, "device", *(Publication(subject, to, BATCH, REPORT) for to in FOREIGN))
 
@@ -93,7 +96,7 @@ async def test_the_answer_to_a_pull_goes_nowhere_else(oracle: Oracle, deliver: s
 async def test_the_answer_to_an_acknowledgement_goes_nowhere_else(
     oracle: Oracle, body: str
 ) -> None:
-    """An acknowledgement is acknowledged with nothing, `+NXT` with an event."""
+    """The server answers `+ACK` with an empty message, `+NXT` with an event."""
     frames: list[Frame] = [DELETE, consumer()]
     frames.append(Publication(NEXT, INBOX, (), json.dumps({"batch": len(FOREIGN)})))
     for number, reply in enumerate(FOREIGN, 1):
@@ -103,7 +106,7 @@ async def test_the_answer_to_an_acknowledgement_goes_nowhere_else(
 
 
 async def test_a_consumer_pushes_to_nobody_else(oracle: Oracle) -> None:
-    """A push consumer would speak on any subject of the stream's account."""
+    """A push consumer would publish to any subject of the stream's account."""
     pushed = (consumer(deliver_subject=to) for to in FOREIGN)
     frames = [frame for one in pushed for frame in (DELETE, one)]
     await attack(oracle, "application", *frames)
@@ -112,10 +115,10 @@ async def test_a_consumer_pushes_to_nobody_else(oracle: Oracle) -> None:
 
 @pytest.mark.parametrize("kind", ["device", "application", "integration"])
 @pytest.mark.parametrize("subject", ["$MQTT.sub.>", "$MQTT.>", "*.sub.>", "thing.*.down.>", ">"])
-async def test_commands_over_mqtt_are_heard_by_their_device_alone(
+async def test_only_their_device_receives_commands_over_mqtt(
     oracle: Oracle, kind: str, subject: str
 ) -> None:
-    """No login on plain NATS hears how commands of QoS 1 are delivered."""
+    """No login on plain NATS receives the messages that deliver commands of QoS 1."""
     await attack(oracle, kind, Subscription(subject))
 
 
@@ -168,7 +171,7 @@ async def kept(oracle: Oracle, stream: str) -> int:
 
 
 async def test_retained_messages_are_bounded(oracle: Oracle) -> None:
-    """Three hundred of one device leave a handful, whatever their topics."""
+    """Three hundred retained messages of one device leave only a few, on any topics."""
     town = oracle.town
     login = logins(town)["device"]
     async with MqttWire(town.mallory.platform.mqtt_port) as wire:
@@ -181,7 +184,7 @@ async def test_retained_messages_are_bounded(oracle: Oracle) -> None:
 
 
 def spellings(text: str) -> list[str]:
-    """Some of the ways to write a text in small and capital letters."""
+    """Return variants of a text in upper and lower case."""
     pairs = [sorted({letter.lower(), letter.upper()}) for letter in text]
     return ["".join(letters) for letters in itertools.islice(itertools.product(*pairs), 60)]
 
@@ -215,7 +218,7 @@ async def persistent_session(oracle: Oracle, device: Device, client_id: str) -> 
 
 
 async def reader(home: Home) -> nats.NATS:
-    """A connection of a household's application, which does not come back."""
+    """Return a connection of a household's application that does not reconnect."""
     login = Login(home.application.client_id, home.application.client_secret)
     return await nats.connect(
         f"nats://127.0.0.1:{home.platform.nats_port}",
@@ -227,7 +230,7 @@ async def reader(home: Home) -> nats.NATS:
 
 @pytest.mark.parametrize("spelling", [str, str.upper])
 async def test_no_sn_closes_an_application(oracle: Oracle, spelling: Any) -> None:
-    """A device that is called like the client of an application has its own connections closed."""
+    """A device named like an application's client closes only its connections."""
     town = oracle.town
     client = await reader(town.alice)
     name = spelling(town.alice.application.client_id)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.xdist_group("adversary")
 
 
 async def listener(application: Application) -> nats.NATS:
-    """A connection of an application, which does not come back."""
+    """Return a connection of an application that does not reconnect."""
     return await nats.connect(
         f"nats://127.0.0.1:{application.platform.nats_port}",
         user=application.client_id,
@@ -33,7 +33,7 @@ async def delete(application: Application, home: Home) -> None:
 
 
 def ended(client: nats.NATS) -> Callable[[], Awaitable[bool]]:
-    """Tells whether a connection is closed."""
+    """Return whether a connection is closed."""
 
     async def closed() -> bool:
         return client.is_closed
@@ -53,7 +53,7 @@ async def test_the_connections_of_a_deleted_application_end(oracle: Oracle) -> N
 
 @pytest.mark.slow
 async def test_the_consumer_of_a_deleted_application_ends(oracle: Oracle) -> None:
-    """Its durable consumer goes when somebody looks: once an hour, and when a process starts."""
+    """A check each hour, and at the start of a process, removes its durable consumer."""
     home = oracle.town.mallory
     application = await make_application(home.platform, home.tenant)
     client = await listener(application)
@@ -79,7 +79,7 @@ async def test_the_consumer_of_a_deleted_application_ends(oracle: Oracle) -> Non
 
 @pytest.mark.slow
 async def test_a_connection_ends_though_nobody_was_there_to_close_it(oracle: Oracle) -> None:
-    """The process that closes connections is killed, and a secret changed before it is back."""
+    """A secret changes while the process that closes connections is dead."""
     home = oracle.town.mallory
     application = await make_application(home.platform, home.tenant)
     client = await listener(application)

@@ -24,8 +24,8 @@ pytestmark = pytest.mark.xdist_group("adversary")
 
 
 @pytest.mark.parametrize("number", [60, pytest.param(4_200, marks=pytest.mark.slow)])
-async def test_long_polls_of_a_device_are_its_own(oracle: Oracle, number: int) -> None:
-    """One device's polls beyond a few are refused, and all others are answered."""
+async def test_long_polls_of_a_device_do_not_affect_others(oracle: Oracle, number: int) -> None:
+    """Polls of one device above its limit are refused; all others get answers."""
     home = oracle.town.mallory
     headers = {"Authorization": aiohttp.encode_basic_auth(home.device.sn, home.device.key)}
     connector = aiohttp.TCPConnector(limit=0)
@@ -52,8 +52,8 @@ async def test_long_polls_of_a_device_are_its_own(oracle: Oracle, number: int) -
         await asyncio.gather(*polls, return_exceptions=True)
 
 
-async def test_sockets_of_a_user_are_its_own(oracle: Oracle) -> None:
-    """One user's WebSockets beyond its share are refused, and others open theirs."""
+async def test_sockets_of_a_user_do_not_affect_others(oracle: Oracle) -> None:
+    """WebSockets of one user above its share are refused; others can open theirs."""
     town = oracle.town
     async with AsyncExitStack() as stack:
         refused = 0
@@ -70,7 +70,7 @@ async def test_sockets_of_a_user_are_its_own(oracle: Oracle) -> None:
 
 @asynccontextmanager
 async def socket(home: Home) -> AsyncIterator[None]:
-    """A WebSocket of a household's user."""
+    """Open a WebSocket of a household's user."""
     query = {"Authorization": home.console.token}
     async with (
         aiohttp.ClientSession(home.platform.base_url) as session,

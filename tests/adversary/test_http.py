@@ -37,5 +37,5 @@ async def test_any_request(oracle: Oracle, kind: str, burst: list[Request]) -> N
 @MANY
 @given(burst=bursts)
 async def test_any_request_at_length(oracle: Oracle, kind: str, burst: list[Request]) -> None:
-    """The same for longer."""
+    """Run the short test for longer."""
     await attack(oracle, kind, burst)

@@ -24,7 +24,7 @@ LEVELS = 14
 
 
 async def open_device(oracle: Oracle) -> Device:
-    """A device of Mallory's of the open product, which says what it likes."""
+    """Return a device of Mallory's open product, which can report any values."""
     application = oracle.town.mallory.application
     device = await application.add_device(model="generic")
     oracle.town.mallory.passing.append(device)
@@ -32,7 +32,7 @@ async def open_device(oracle: Oracle) -> Device:
 
 
 def faulty() -> dict[str, Any]:
-    """A report of 12 KB with a hundred faults, each named by a long path."""
+    """Return a report of 12 KB with a hundred faults, each with a long path."""
     properties: dict[str, Any] = {f"${number}": 1 for number in range(100)}
     for _ in range(LEVELS):
         properties = {LONG_KEY: properties}
@@ -57,7 +57,7 @@ async def flood(oracle: Oracle, device: Device, report: bytes, number: int) -> N
 
 
 async def test_faults_with_long_paths_stop_nobody(oracle: Oracle) -> None:
-    """What is told of a report is cut to what the bus takes, however much is wrong with it."""
+    """The error message about a report is cut to the size limit of the bus."""
     device = await open_device(oracle)
     report = json.dumps(faulty()).encode()
     assert len(report) < 16 * 1024

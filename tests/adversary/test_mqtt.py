@@ -7,7 +7,7 @@ from hypothesis import given
 from tests.adversary.effort import FEW, MANY
 from tests.adversary.logins import OVER_MQTT, assert_ignorant, fresh_logins
 from tests.adversary.mqtt_made import sessions
-from tests.adversary.mqtt_wire import Session, attacking, heard
+from tests.adversary.mqtt_wire import Session, attacking, received
 from tests.adversary.oracle import Oracle
 
 pytestmark = pytest.mark.xdist_group("adversary")
@@ -21,7 +21,7 @@ async def attack(oracle: Oracle, kind: str, said: list[Session]) -> None:
     port = town.mallory.platform.mqtt_port
     async with attacking(port, (await fresh_logins(town))[kind], town, said) as wires:
         await oracle.judge()
-        assert_ignorant(await heard(wires), kind, town)
+        assert_ignorant(await received(wires), kind, town)
 
 
 @each_login
@@ -37,7 +37,7 @@ async def test_any_packet(oracle: Oracle, kind: str, said: list[Session]) -> Non
 @MANY
 @given(said=sessions)
 async def test_any_packet_at_length(oracle: Oracle, kind: str, said: list[Session]) -> None:
-    """The same for longer."""
+    """Run the short test for longer."""
     await attack(oracle, kind, said)
 
 

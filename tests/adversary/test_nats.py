@@ -6,7 +6,7 @@ from hypothesis import given
 from tests.adversary.effort import FEW, MANY
 from tests.adversary.logins import ON_THE_BUS, assert_ignorant, fresh_logins
 from tests.adversary.nats_made import bursts
-from tests.adversary.nats_wire import Frame, attacking, heard
+from tests.adversary.nats_wire import Frame, attacking, received
 from tests.adversary.oracle import Oracle
 
 pytestmark = pytest.mark.xdist_group("adversary")
@@ -20,7 +20,7 @@ async def attack(oracle: Oracle, kind: str, burst: list[Frame]) -> None:
     port = town.mallory.platform.nats_port
     async with attacking(port, (await fresh_logins(town))[kind], town, burst) as wires:
         await oracle.judge()
-        assert_ignorant(await heard(wires), kind, town)
+        assert_ignorant(await received(wires), kind, town)
 
 
 @each_login
@@ -36,5 +36,5 @@ async def test_any_message(oracle: Oracle, kind: str, burst: list[Frame]) -> Non
 @MANY
 @given(burst=bursts)
 async def test_any_message_at_length(oracle: Oracle, kind: str, burst: list[Frame]) -> None:
-    """The same for longer."""
+    """Run the short test for longer."""
     await attack(oracle, kind, burst)

@@ -16,7 +16,7 @@ from tests.integration.workflow.designs import design, edge, node
 
 @dataclass
 class Home:
-    """What belongs to one of them."""
+    """A household and its devices, application and user."""
 
     platform: Platform
     tenant: str
@@ -38,7 +38,7 @@ class Home:
     """Devices that were added for one test."""
 
     async def add_device(self, **fields: str) -> Device:
-        """A device for one test."""
+        """Add a device for one test."""
         device = await self.application.add_device(model=self.model, **fields)
         self.passing.append(device)
         return device
@@ -56,17 +56,17 @@ class Home:
 
     @property
     def serials(self) -> set[str]:
-        """The SNs of its devices."""
+        """Return the SNs of its devices."""
         return {device.sn for device in (self.device, self.sleeper, *self.passing)}
 
     @property
     def marks(self) -> set[str | int]:
-        """What a document holds that is about this household."""
+        """Return the values that identify this household in a document."""
         devices = {self.device.id, self.sleeper.id}
         return {*self.serials, *devices, self.application.client_id, self.model}
 
     def value_key(self, member: str) -> str:
-        """The key of an entity of its device."""
+        """Return the key of an entity of its device."""
         return f"direct.device.{self.device.sn}.{member}"
 
     async def close(self) -> None:
@@ -90,7 +90,10 @@ class Town:
 
     @property
     def names(self) -> dict[str, str]:
-        """What generated messages may name: `<their_sn>` is Alice's, `<neighbour_sn>` Nora's."""
+        """Return the names that generated messages may use.
+
+        `<their_sn>` is Alice's, `<neighbour_sn>` Nora's.
+        """
         homes = {"my": self.mallory, "neighbour": self.nora, "their": self.alice}
         found = {}
         for whose, home in homes.items():
@@ -120,7 +123,7 @@ class Town:
 
 
 async def make_town(platform: Platform) -> Town:
-    """Make the tenants and what is in them."""
+    """Create the tenants and their contents."""
     hostile, peaceful = await new_admin(platform), await new_admin(platform)
     mallory = await _home(platform, *hostile)
     nora = await _home(platform, *hostile)
@@ -153,7 +156,7 @@ async def _home(platform: Platform, tenant: str, console: Console) -> Home:
 
 
 async def make_application(platform: Platform, tenant: str) -> Application:
-    """An application of a tenant that hears its events."""
+    """Create an application of a tenant that may receive its events."""
     made = await platform.make_application(f"app {uuid4().hex[:8]}", tenant, events=True)
     application = platform.application(made["clientId"], made["clientSecret"])
     application.id = int(made["applicationId"])
@@ -161,7 +164,7 @@ async def make_application(platform: Platform, tenant: str) -> Application:
 
 
 async def _flow(console: Console) -> str:
-    """A flow that begins with a hook; the hook's token."""
+    """Create a flow that starts with a hook; return the token of the hook."""
     token = uuid4().hex
     text = design([node("hook", "httpIn", token=token), node("end", "output")], edge("hook", "end"))
     body = {"name": f"flow {token[:8]}", "enabled": True, "design_data": text}

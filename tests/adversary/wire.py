@@ -9,7 +9,7 @@ _CHUNK = 65_536
 
 
 class Wire:
-    """One TCP connection, and everything that it has heard."""
+    """One TCP connection and everything that it has received."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -33,7 +33,7 @@ class Wire:
         self._writer.transport.abort()
 
     async def send(self, *parts: bytes) -> None:
-        """Send; that nobody is there any more is what `hear_until` tells."""
+        """Send bytes; `hear_until` reports a connection that has ended."""
         try:
             self._writer.write(b"".join(parts))
             await self._writer.drain()
@@ -41,7 +41,7 @@ class Wire:
             self.open = False
 
     async def hear_until(self, end: bytes) -> bool:
-        """Hear until `end` comes once more; False when the connection ends before it."""
+        """Receive until `end` comes once more; False when the connection ends first."""
         try:
             async with asyncio.timeout(PATIENCE):
                 while self.open and self.heard.find(end, self._seen) < 0:
@@ -63,7 +63,7 @@ class Wire:
         return bytes(self.heard)
 
     async def hear(self) -> None:
-        """Hear what comes next; the end of the connection closes it."""
+        """Receive the next bytes; close when the other side has ended the connection."""
         try:
             more = await self._reader.read(_CHUNK)
         except OSError:

@@ -12,7 +12,7 @@ API = "/device/openapi/v1"
 
 
 class Application:
-    """A third-party application: logs in, and again when it is told 401."""
+    """A third-party application; it logs in, and again after a 401."""
 
     def __init__(self, platform: "Platform", client_id: str, client_secret: str) -> None:
         self.platform = platform
@@ -37,7 +37,7 @@ class Application:
     async def request(
         self, method: str, path: str, body: Any = None, **query: Any
     ) -> tuple[int, Json]:
-        """One call with the token as it is: status and body."""
+        """Make one call with the current token; return status and body."""
         status, content, _ = await self._send(method, path, body, query)
         return status, content
 
@@ -48,7 +48,7 @@ class Application:
         return content.get("data")
 
     async def started(self, method: str, path: str, body: Any = None) -> int:
-        """The id of the task that a call starts."""
+        """Make a call that starts a task; return the id of the task."""
         status, content, headers = await self._call(method, path, body, {})
         assert status == 200, content
         return int(headers["Location"].rpartition("/")[2])
@@ -84,7 +84,7 @@ class Application:
 
 
 class Console:
-    """A person at the console: signs in, and again when told 401."""
+    """A user of the console; signs in, and again after a 401."""
 
     def __init__(self, platform: "Platform", email: str, password: str, tenant: str = "") -> None:
         self.platform = platform
@@ -116,7 +116,7 @@ class Console:
     async def request(
         self, method: str, path: str, body: Any = None, **query: Any
     ) -> tuple[int, Json]:
-        """One call with the token as it is: status and body."""
+        """Make one call with the current token; return status and body."""
         headers = {"Authorization": f"Bearer {self.token}"}
         params = {name: str(value) for name, value in query.items()}
         async with self._session.request(
@@ -145,7 +145,7 @@ class Console:
         return made
 
     async def id(self) -> int:
-        """The user's id."""
+        """Return the user's id."""
         return int((await self.data("GET", "/user"))["user_id"])
 
     async def close(self) -> None:

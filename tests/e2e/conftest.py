@@ -14,13 +14,13 @@ AddDevice = Callable[..., Awaitable[Device]]
 
 @pytest.fixture(scope="session")
 def platform(request: pytest.FixtureRequest) -> Platform:
-    """The running platform of this pytest process."""
+    """Return the running platform of this pytest process."""
     return shared(request.session)
 
 
 @pytest.fixture(scope="session")
 async def application(platform: Platform) -> AsyncIterator[Application]:
-    """The first application, with the tests' product imported."""
+    """Return the first application, with the tests' product imported."""
     client = platform.application()
     await client.data("PUT", f"/products/{MODEL}", PRODUCT)
     yield client
@@ -29,7 +29,7 @@ async def application(platform: Platform) -> AsyncIterator[Application]:
 
 @pytest.fixture(scope="session")
 async def console(platform: Platform) -> AsyncIterator[Console]:
-    """The first user of the console, a super-admin."""
+    """Return the first user of the console, a super-admin."""
     client = platform.console()
     yield client
     await client.close()
@@ -39,7 +39,7 @@ async def console(platform: Platform) -> AsyncIterator[Console]:
 async def other_application(
     platform: Platform, application: Application
 ) -> AsyncIterator[Application]:
-    """An application of its own for one test."""
+    """Return an application for one test."""
     made = await platform.make_application("another")
     client = platform.application(made["clientId"], made["clientSecret"])
     client.id = made["applicationId"]
@@ -50,19 +50,19 @@ async def other_application(
 
 @pytest.fixture
 async def device(application: Application) -> Device:
-    """A device that was added a moment ago."""
+    """Return a new device."""
     return await application.add_device()
 
 
 @pytest.fixture
 async def events(platform: Platform, application: Application) -> AsyncIterator[Listener]:
-    """What the application hears on NATS during the test."""
+    """Return the events that the application receives on NATS during the test."""
     async with listening(platform, application) as listener:
         yield listener
 
 
 @pytest.fixture
 async def dead(platform: Platform) -> AsyncIterator[Listener]:
-    """What goes to `DEAD` during the test."""
+    """Return the messages in `DEAD` during the test."""
     async with hearing_dead(platform) as listener:
         yield listener

@@ -24,7 +24,7 @@ Json = dict[str, Any]
 
 @dataclass
 class Device:
-    """A device: what its application sees of it, and its ways to speak."""
+    """A device: its application's view, and its connections."""
 
     application: "Application"
     id: int
@@ -37,7 +37,7 @@ class Device:
         return str(issued["key"])
 
     async def record(self) -> Json:
-        """The device record."""
+        """Return the device record."""
         return dict(await self.application.data("GET", f"/devices/{self.id}"))
 
     async def connect_status(self) -> str:
@@ -52,7 +52,7 @@ class Device:
         await until(is_so, seconds)
 
     async def history(self) -> list[Json]:
-        """All of its history, oldest first."""
+        """Return the whole history, oldest first."""
         records: list[Json] = []
         query: Json = {"startTime": 0, "pageSize": 1000, "order": "asc"}
         while True:
@@ -74,12 +74,12 @@ class Device:
         return await until(found, seconds) or {}
 
     async def settings(self) -> Json:
-        """The latest values of its settings."""
+        """Return the latest values of the settings."""
         config = await self.application.data("GET", f"/devices/{self.id}/config")
         return dict(config.get("properties") or {})
 
     async def task(self, task_id: int) -> Json:
-        """The state of a task."""
+        """Return the state of a task."""
         return dict(await self.application.data("GET", f"/tasks/{task_id}"))
 
     async def ended(self, task_id: int) -> Json:
@@ -92,12 +92,12 @@ class Device:
         return await until(over) or {}
 
     def mqtt(self, *, identifier: str = "", clean: bool = True, key: str = "") -> "MqttDevice":
-        """An MQTT connection, not yet open."""
+        """Return an MQTT connection that is not open yet."""
         return MqttDevice(self, identifier or uuid4().hex, clean=clean, key=key or self.key)
 
     @contextlib.asynccontextmanager
     async def nats(self, *, reconnect: bool = True) -> AsyncIterator[NatsClient]:
-        """A plain NATS connection."""
+        """Open a plain NATS connection."""
         platform = self.application.platform
         client = await nats.connect(
             platform.nats_door(),
@@ -118,7 +118,7 @@ class Device:
     async def http(
         self, method: str, what: str, body: Any = None, *, key: str = "", **query: Any
     ) -> tuple[int, Json]:
-        """One request to `/ingest/v1/{sn}/{what}`; a body of bytes is sent as it is."""
+        """Send a request to `/ingest/v1/{sn}/{what}`; send a body of bytes unchanged."""
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         platform = self.application.platform
         headers = {
@@ -183,7 +183,7 @@ class MqttDevice:
         await self.send("report", body if ts is None else body | {"ts": ts}, qos)
 
     async def command(self, seconds: float = PATIENCE) -> Json:
-        """The next command."""
+        """Return the next command."""
         async with asyncio.timeout(seconds):
             message = await anext(self.client.messages)
         assert str(message.topic) == f"thing/{self.device.sn}/down/command"

@@ -50,7 +50,7 @@ class Browser:
             return content.get("data")
 
     async def fails(self, status: int, method: str, path: str, body: Any = None) -> Any:
-        """The body of a call that is refused."""
+        """Make a call that must be refused; return the body."""
         headers = {"Authorization": f"Bearer {self.token}"}
         async with self.session.request(
             method, f"/api/v1{path}", json=body, headers=headers
@@ -60,7 +60,7 @@ class Browser:
             return content
 
     async def log_in(self) -> None:
-        """The form of the login page; tokens are read inside the envelope."""
+        """Send the form of the login page; read the tokens from the envelope."""
         form = {
             "grant_type": "password",
             "username": self.email,
@@ -75,14 +75,14 @@ class Browser:
         self.token = content["data"]["access_token"]
 
     async def application(self) -> Application:
-        """An application of this tenant, for what only the open API does: products."""
+        """Return an application of this tenant; only the open API can import products."""
         made = await self.ask("POST", "/application", {"name": "integrator"})
         return Application(self.platform, made["client_id"], made["client_secret"])
 
 
 @asynccontextmanager
 async def browsing(platform: Platform) -> AsyncIterator[Browser]:
-    """A console in front of a tenant without users."""
+    """Return a console for a tenant without users."""
     made = platform.command("tenant", "create", f"t-{uuid4().hex[:12]}")
     headers = {"TENANT_ID": made["name"]}
     async with platform.session(headers=headers) as session:
@@ -94,7 +94,7 @@ async def travel(browser: Browser) -> None:
     await _registered(browser)
     application = await browser.application()
     device = await _added(browser, application)
-    await _refused_twice(browser, device)
+    await _check_duplicate(browser, device)
     entity = await _entity(browser, f"direct.device.{device.sn}.temperature")
     dashboard = await _dashboard(browser, entity)
 
@@ -108,13 +108,13 @@ async def travel(browser: Browser) -> None:
         async with device.mqtt() as connection:
             for value in (20.5, 21.5, 22.5):
                 await connection.send("report", {"properties": {"temperature": value}})
-                assert await _pushed(socket, entity["entity_key"]) == value
-            await _written(browser, device, connection)
+                assert await _next_value(socket, entity["entity_key"]) == value
+            await _write_values(browser, device, connection)
 
     await _read(browser, entity)
-    await _exported(browser, entity, device)
-    await _seen_in_part(browser, device, entity)
-    await _drawn(browser)
+    await _check_export(browser, entity, device)
+    await _check_grants(browser, device, entity)
+    await _check_flow(browser)
     await browser.ask("DELETE", f"/dashboard/{dashboard}", {})
     await browser.ask("POST", "/device/batch-delete", {"device_id_list": [str(device.id)]})
     found = await browser.ask("POST", "/device/search", {"page_size": 10, "page_number": 1})
@@ -175,8 +175,8 @@ def _addition(sn: str) -> Any:
     return {"name": "Hall", "integration": "direct", "param_entities": params}
 
 
-async def _refused_twice(browser: Browser, device: Device) -> None:
-    """The same SN again: nothing is renamed."""
+async def _check_duplicate(browser: Browser, device: Device) -> None:
+    """Check that adding the same SN again fails and renames nothing."""
     refusal = await browser.fails(409, "POST", "/device", _addition(device.sn) | {"name": "Other"})
     assert refusal["detail_message"] == "param_entities.direct.integration.add_device.sn"
     (found,) = (await browser.ask("POST", "/device/search", {"page_size": 10, "page_number": 1}))[
@@ -204,16 +204,16 @@ async def _dashboard(browser: Browser, entity: Any) -> str:
     return str(ref["dashboard_id"])
 
 
-async def _pushed(socket: aiohttp.ClientWebSocketResponse, key: str) -> Any:
-    """The next value of a key."""
+async def _next_value(socket: aiohttp.ClientWebSocketResponse, key: str) -> Any:
+    """Return the next value of a key."""
     while True:
         frame = json.loads(await asyncio.wait_for(socket.receive_str(), 30))
         if key in frame["payload"]["entity_key"]:
             return frame["payload"]["values"][key]["value"]
 
 
-async def _written(browser: Browser, device: Device, connection: Any) -> None:
-    """A property is written as the switch and the settings form do it, and a service called."""
+async def _write_values(browser: Browser, device: Device, connection: Any) -> None:
+    """Write a property as the switch and the settings form do, and call a service."""
     key = f"direct.device.{device.sn}"
     exchange = {f"{key}.interval": "30"}
     assert await browser.ask("POST", "/entity/property/update", {"exchange": exchange}) is None
@@ -267,8 +267,8 @@ async def _read(browser: Browser, entity: Any) -> None:
     }
 
 
-async def _seen_in_part(browser: Browser, device: Device, entity: Any) -> None:
-    """A colleague who is granted one of two entities sees that one, each for itself."""
+async def _check_grants(browser: Browser, device: Device, entity: Any) -> None:
+    """Check that a user with a grant for one of two entities sees only that one."""
     hidden = await _entity(browser, f"direct.device.{device.sn}.interval")
     email = f"{uuid4().hex}@example.com"
     person = {"email": email, "nickname": "Bo", "password": PASSWORD}
@@ -298,8 +298,8 @@ async def _seen_in_part(browser: Browser, device: Device, entity: Any) -> None:
     assert {row["entity_id"] for row in rows} == {ids[1]}
 
 
-async def _drawn(browser: Browser) -> None:
-    """A flow is drawn with what the palette offers, tried, mended, saved and called."""
+async def _check_flow(browser: Browser) -> None:
+    """Build a flow from the palette, test it, fix it, save it and call it."""
     palette = await browser.ask("GET", "/workflow/components")
     data = {one["name"]: json.loads(one["data"]) for rows in palette.values() for one in rows}
     assert data["httpIn"]["properties"]["method"]["enum"]["PUT"] == "PUT"
@@ -335,8 +335,8 @@ async def _drawn(browser: Browser) -> None:
     await browser.ask("POST", "/workflow/flows/batch-delete", {"workflow_id_list": [saved["id"]]})
 
 
-async def _exported(browser: Browser, entity: Any, device: Device) -> None:
-    """The CSV of the console's export, whose query begins with `&`."""
+async def _check_export(browser: Browser, entity: Any, device: Device) -> None:
+    """Check the CSV of the console's export; its query begins with `&`."""
     url = f"/api/v1/entity/export?&ids={entity['entity_id']}&start_timestamp=0"
     headers = {"Authorization": f"Bearer {browser.token}"}
     async with browser.session.get(url, headers=headers) as answer:

@@ -1,4 +1,4 @@
-"""Hearing what the platform says on NATS."""
+"""Listener for the platform's messages on NATS."""
 
 import asyncio
 import contextlib
@@ -20,26 +20,26 @@ from tests.e2e.waiting import PATIENCE
 
 @dataclass(frozen=True)
 class Event:
-    """A message heard on the bus."""
+    """A message received from the bus."""
 
     subject: str
     body: Json
 
 
 class Listener:
-    """Hears what is said on NATS from now on, and remembers it."""
+    """Records the messages on NATS from now on."""
 
     def __init__(self) -> None:
         self.heard: list[Event] = []
         self._more = asyncio.Event()
 
-    async def take(self, message: Msg) -> None:
-        """Remember a message."""
+    async def record(self, message: Msg) -> None:
+        """Record a message."""
         self.heard.append(Event(message.subject, json.loads(message.data)))
         self._more.set()
 
     async def wait(self, subject: str, matches: Callable[[Json], bool] = lambda _: True) -> Json:
-        """The first message on `subject` that matches, heard already or to come."""
+        """Return the first matching message on `subject`, received already or later."""
         seen = 0
         try:
             async with asyncio.timeout(PATIENCE):
@@ -52,7 +52,7 @@ class Listener:
                     await self._more.wait()
         except TimeoutError:
             about = [event for event in self.heard if event.subject == subject]
-            pytest.fail(f"nothing fitting on {subject}; heard there: {about}")
+            pytest.fail(f"no matching message on {subject}; received: {about}")
 
 
 async def connect(platform: Platform, client_id: str, client_secret: str) -> NatsClient:
@@ -69,11 +69,11 @@ async def connect(platform: Platform, client_id: str, client_secret: str) -> Nat
 
 @contextlib.asynccontextmanager
 async def listening(platform: Platform, application: Application) -> AsyncIterator[Listener]:
-    """Hear the events of the tenant as an application does."""
+    """Listen to the events of the tenant, as an application."""
     client = await connect(platform, application.client_id, application.client_secret)
     listener = Listener()
     try:
-        await client.subscribe("event.default.>", cb=listener.take)
+        await client.subscribe("event.default.>", cb=listener.record)
         await client.flush()
         yield listener
     finally:
@@ -82,9 +82,9 @@ async def listening(platform: Platform, application: Application) -> AsyncIterat
 
 @contextlib.asynccontextmanager
 async def hearing_dead(platform: Platform) -> AsyncIterator[Listener]:
-    """Hear what goes to `DEAD`."""
+    """Listen to the messages in `DEAD`."""
     listener = Listener()
     async with platform.admin() as client:
-        await client.subscribe("dead.>", cb=listener.take)
+        await client.subscribe("dead.>", cb=listener.record)
         await client.flush()
         yield listener

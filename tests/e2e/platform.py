@@ -82,23 +82,23 @@ class Platform:
 
     @property
     def trust(self) -> ssl.SSLContext | None:
-        """What clients connect with: trusts the platform's own authority alone."""
+        """Return an SSL context that trusts only the platform's own authority."""
         return ssl.create_default_context(cafile=self.ready.ca_file) if self.tls else None
 
     def session(self, **options: Any) -> aiohttp.ClientSession:
-        """A client of the gateway."""
+        """Return a client of the gateway."""
         connector = aiohttp.TCPConnector(ssl=self.trust or True)
         return aiohttp.ClientSession(self.base_url, connector=connector, **options)
 
     @property
     def addresses(self) -> states.Addresses:
-        """Where it serves."""
+        """Return the addresses of the platform."""
         found = self.state.addresses
         assert found is not None
         return found
 
     def nats_door(self) -> str:
-        """Where to connect to NATS: to the next server in turn."""
+        """Return the NATS address; it changes to the next server with each call."""
         return self._in_turn(self.addresses.nats_url)
 
     def mqtt_door(self) -> tuple[str, int]:
@@ -150,14 +150,14 @@ class Platform:
 
     @property
     def _started_by(self) -> tuple[str, ...]:
-        """The command; of another checkout its code, found in the working directory first."""
+        """Return the command; for another checkout, one that runs that checkout's code."""
         if self.tree == PROJECT_ROOT:
             return self._command
         code = "from deploy.local.cli import main; raise SystemExit(main())"
         return (sys.executable, "-c", code, "up")
 
     def hold(self, *, needed: bool) -> None:
-        """Let its processes stand still while no test needs it, so that they take nothing."""
+        """Pause its processes while no test needs it, so that they use no processor time."""
         running = ready.read(self.directory)
         if needed is not self._held or self._process is None or running is None:
             return
@@ -180,7 +180,7 @@ class Platform:
             return process.wait()
 
     def end(self) -> None:
-        """`kill -9` all of it at once, as nobody asks it again."""
+        """Kill all its processes at once with `kill -9`."""
         running = ready.read(self.directory)
         if self._process is not None:
             processor_time.note(self._process.pid)
@@ -241,14 +241,14 @@ class Platform:
         return await until(running, 30) or 0
 
     async def metrics(self) -> dict[str, int]:
-        """What `device-ingest` counts: accepted, stored, rejected, waiting."""
+        """Return the counts of `device-ingest`: accepted, stored, rejected, waiting."""
         address = f"http://127.0.0.1:{self.state.ports['device-ingest']}/metrics"
         async with aiohttp.ClientSession() as session, session.get(address) as answer:
             return uplink_counts(await answer.text())
 
     @contextlib.asynccontextmanager
     async def admin(self) -> AsyncIterator[NatsClient]:
-        """A NATS client that may read everything, `DEAD` too."""
+        """Open a NATS client that may read everything, also `DEAD`."""
         client = await nats.connect(
             self.addresses.nats_url.split(","),
             tls=self.trust,
@@ -261,7 +261,7 @@ class Platform:
             await client.close()
 
     async def ask(self, subject: str, body: Any) -> Any:
-        """What a service answers the operator."""
+        """Call a service as the operator; return its answer."""
         async with self.admin() as client:
             answer = await client.request(subject, json.dumps(body).encode(), timeout=10)
         assert "Nats-Service-Error" not in (answer.headers or {}), answer.headers
@@ -270,33 +270,33 @@ class Platform:
     async def make_application(
         self, name: str, tenant: str = "default", *, events: bool = False
     ) -> Any:
-        """What `thingway app create` makes and prints, without a process for it."""
+        """Create an application as `thingway app create` does, without a new process."""
         wanted = {"name": name, "tenant": tenant, "events": events}
         return await self.ask("rpc.auth.create_application", wanted)
 
     async def rotate_secret(self, application_id: int) -> Any:
-        """What `thingway app rotate-secret` does and prints."""
+        """Change the secret as `thingway app rotate-secret` does."""
         return await self.ask(
             "rpc.auth.rotate_application_secret", {"applicationId": application_id}
         )
 
     async def delete_application(self, application_id: int) -> None:
-        """What `thingway app delete` does."""
+        """Delete an application as `thingway app delete` does."""
         await self.ask("rpc.auth.delete_application", {"applicationId": application_id})
 
     def application(self, client_id: str = "", client_secret: str = "") -> Application:
-        """A client of the API; of the first application unless told otherwise."""
+        """Return a client of the API; by default of the first application."""
         first = self.ready.application
         return Application(self, client_id or first.client_id, client_secret or first.client_secret)
 
     def console(self, email: str = "", password: str = "", tenant: str = "") -> Console:
-        """A client of the management API; of the first user, a super-admin, unless told."""
+        """Return a client of the management API; by default of the first super-admin."""
         first = self.ready.user
         return Console(self, email or first.email, password or first.password, tenant)
 
 
 def uplink_counts(exposition: str) -> dict[str, int]:
-    """What `/metrics` of `device-ingest` counts: accepted, stored, rejected, waiting."""
+    """Return the counts in `/metrics`: accepted, stored, rejected, waiting."""
     found = {}
     for line in exposition.splitlines():
         name, _, value = line.rpartition(" ")
@@ -319,9 +319,9 @@ async def _answers(address: str) -> bool:
 
 
 def shared(session: pytest.Session) -> Platform:
-    """The platform that all modules of a pytest process share, started by the first in need.
+    """Return the platform of this pytest process; start it on the first call.
 
-    Its data go with the process, and its logs too, unless a test has failed.
+    Its data is deleted at the end, and its logs too unless a test has failed.
     """
     config = session.config
     found = config.stash.get(_RUNNING, None)
@@ -332,13 +332,13 @@ def shared(session: pytest.Session) -> Platform:
         config.add_cleanup(lambda: _clear(root, keep_logs=session.testsfailed > 0))
         found.start()
         config.add_cleanup(found.end)
-        config.pluginmanager.register(_StandStill(found))
+        config.pluginmanager.register(_Pause(found))
         config.stash[_RUNNING] = found
     return found
 
 
-class _StandStill:
-    """Lets a platform stand still while tests run that do not need it."""
+class _Pause:
+    """Pauses the platform during tests that do not need it."""
 
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
@@ -348,7 +348,7 @@ class _StandStill:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_teardown(self, nextitem: pytest.Item | None) -> None:
-        """What tests share says good-bye to it at the end."""
+        """Keep the platform running while shared fixtures close."""
         if nextitem is None:
             self._platform.hold(needed=True)
 
@@ -363,7 +363,7 @@ def _clear(root: Path, *, keep_logs: bool) -> None:
 
 
 def alive(pids: Iterable[int]) -> list[int]:
-    """Those of `pids` that are processes (zombies are not)."""
+    """Return those of `pids` that are running processes; zombies are not."""
     found = []
     for pid in pids:
         with contextlib.suppress(OSError):

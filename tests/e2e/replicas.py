@@ -64,11 +64,11 @@ class Replicas:
         self.admins = admins
 
     def turns(self) -> list[tuple[Console, Console]]:
-        """Who makes a change and who is asked first about it."""
+        """Return pairs: the replica that makes a change, and the one that is asked first."""
         first, second = self.admins
         return [(first, second), (second, first)] * (TURNS // 2)
 
     async def statuses(self, asked: Console, token: str, path: str) -> set[int]:
-        """What a GET answers, at the replica that did not make the change and then at the other."""
+        """Return the statuses of a GET at both replicas, the unchanged one first."""
         order = sorted(self.admins, key=lambda admin: admin is not asked)
         return {(await admin.ask("GET", path, token=token)).status_code for admin in order}

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.xdist_group("platform")
 
 
 async def test_a_device_cannot_publish_for_another(application, device: Device):
-    """A report on another device's topic is dropped by the broker (MQTT 3.1.1 cannot refuse it)."""
+    """The broker drops a report on another's topic; MQTT 3.1.1 cannot refuse it."""
     other = await application.add_device()
     report = json.dumps({"properties": {"counter": 1}})
     async with device.mqtt() as mqtt:
@@ -31,8 +31,8 @@ async def test_a_device_cannot_publish_for_another(application, device: Device):
 
 
 @pytest.mark.parametrize("topic", ["thing/{sn}/down/#", "thing/+/down/command", "#", "event/#"])
-async def test_a_device_cannot_hear_another(application, device: Device, topic: str):
-    """A subscription beyond the device's own commands is refused."""
+async def test_a_device_cannot_receive_for_another(application, device: Device, topic: str):
+    """A device may subscribe only to its own commands."""
     other = await application.add_device()
     async with device.mqtt() as mqtt:
         try:
@@ -43,7 +43,7 @@ async def test_a_device_cannot_hear_another(application, device: Device, topic: 
 
 
 async def test_a_nats_device_is_bound_to_its_own_subjects(application, device: Device):
-    """Over plain NATS too a device speaks and hears only for itself."""
+    """Over plain NATS too a device may use only its own subjects."""
     other = await application.add_device()
     async with device.nats() as client:
         with pytest.raises(NatsError):
@@ -61,7 +61,7 @@ async def test_a_nats_device_is_bound_to_its_own_subjects(application, device: D
 
 
 async def test_an_http_device_is_bound_to_its_own_path(application, device: Device):
-    """A device's key opens no other device's path."""
+    """The key of a device is not valid for another device's path."""
     other = await application.add_device()
     report = {"properties": {"counter": 1}}
     path = f"/ingest/v1/{other.sn}/report"
@@ -113,7 +113,7 @@ async def test_new_credentials_end_a_plain_nats_connection(device: Device):
 
 
 async def test_a_deleted_device_is_locked_out(application, device: Device):
-    """Deleting a device closes its connection and kills its key; its id is gone."""
+    """Deleting a device closes its connection and revokes its key; its id is unknown."""
     async with device.mqtt() as mqtt:
         await mqtt.report({"counter": 1})
         assert await application.data("DELETE", f"/devices/{device.id}") == device.sn
@@ -128,7 +128,7 @@ async def test_a_deleted_device_is_locked_out(application, device: Device):
 
 
 async def test_a_new_secret_ends_old_tokens_at_once(platform: Platform, other_application):
-    """The very next call with a token of the old secret is 401."""
+    """The next call with a token of the old secret is 401."""
     await other_application.log_in()
     search = {"pageSize": 1, "pageNumber": 1}
     assert (await other_application.request("POST", "/devices/search", search))[0] == 200
@@ -141,7 +141,7 @@ async def test_a_new_secret_ends_old_tokens_at_once(platform: Platform, other_ap
 
 
 async def test_a_new_secret_ends_a_nats_connection(platform: Platform):
-    """An application that hears events is cut off with its old secret."""
+    """The connection of an application that listens to events is closed."""
     made = platform.command("app", "create", "listener", "--events")
     client = await nats.connect(
         f"nats://127.0.0.1:{platform.nats_port}",
@@ -159,7 +159,7 @@ async def test_a_new_secret_ends_a_nats_connection(platform: Platform):
 
 
 async def test_an_application_without_events_may_not_listen(other_application: Application):
-    """The bus is closed to an application that was not made to hear events."""
+    """The bus refuses an application that was created without `events`."""
     with pytest.raises((NatsError, OSError)):
         await nats.connect(
             f"nats://127.0.0.1:{other_application.platform.nats_port}",
@@ -203,8 +203,8 @@ async def test_applications_do_not_see_each_others_devices(
     assert await device.connect_status() == "DISCONNECT"
 
 
-async def test_a_task_is_its_applications_own(application, other_application, device: Device):
-    """The state of a task is not told to another application."""
+async def test_a_task_belongs_to_one_application(application, other_application, device: Device):
+    """Another application cannot read the state of a task."""
     body = {"properties": {"led": True}}
     task_id = await application.started("PATCH", f"/devices/{device.id}/properties", body)
     await other_application.log_in()

@@ -35,7 +35,7 @@ def thingway(*words: object) -> subprocess.CompletedProcess[str]:
 async def test_a_backup_is_written_while_the_platform_runs_and_read_with_its_key(
     platform: Platform, device: Device, tmp_path: Path
 ) -> None:
-    """It is one file of mode 0600; who lacks the key reads nothing of it."""
+    """It is one file of mode 0600; without the key it is unreadable."""
     await device.http("POST", "report", {"properties": {"counter": 1}}, wait="stored")
     identity = pyrage.x25519.Identity.generate()
     key = tmp_path / "key.txt"
@@ -86,7 +86,7 @@ async def test_a_backup_has_no_write_only_values(
 
 
 async def test_every_collection_has_a_row(platform: Platform, application: Application) -> None:
-    """It says how a tenant's documents are found there, or why they do not move with it."""
+    """A row gives the query for a tenant's documents, or why they do not move with it."""
     device = await application.add_device()
     await device.http("POST", "report", {"properties": {"counter": 1}}, wait="stored")
     state = platform.state
@@ -111,9 +111,9 @@ async def test_every_collection_has_a_row(platform: Platform, application: Appli
 
 
 def test_a_backup_goes_into_empty_directories_only(tmp_path: Path, platform: Platform) -> None:
-    """Nothing of what is there is touched; a restore that broke off is no platform.
+    """Nothing there changes; a partial restore cannot start.
 
-    The backup is a stream, of stores that are named by URLs.
+    The backup is a stream, of stores that are given as URLs.
     """
     file = tmp_path / "a.backup"
     inner = platform.state.ports

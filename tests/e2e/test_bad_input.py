@@ -32,7 +32,7 @@ BAD = {
 @pytest.mark.parametrize("qos", [0, 1])
 @pytest.mark.parametrize("name", BAD)
 async def test_a_bad_report_is_explained(device: Device, events, dead, name: str, qos: int):
-    """A report that cannot be taken is in `DEAD` with the reason, once, and told to listeners."""
+    """A rejected report is in `DEAD` with the reason, once, and listeners get it."""
     async with device.mqtt() as mqtt:
         await mqtt.send("report", BAD[name], qos)
         refused = await dead.wait(f"dead.uplink.{device.sn}")
@@ -87,7 +87,7 @@ async def test_good_properties_of_a_partly_bad_report_are_kept(device: Device, e
 
 @pytest.mark.parametrize("channel", ["reply", "event"])
 async def test_bad_messages_of_other_channels_are_explained(device: Device, dead, channel: str):
-    """What is no report, event or reply of ours is refused with its reason."""
+    """An invalid report, event or reply is refused with its reason."""
     async with device.mqtt() as mqtt:
         await mqtt.send(channel, {"eventId": "nope", "commandId": "x", "status": "?"})
         assert (await dead.wait(f"dead.uplink.{device.sn}"))["reason"]
@@ -107,7 +107,7 @@ async def test_what_is_on_no_channel_is_dropped(device: Device, dead, channel: s
 
 
 async def test_good_and_bad_reports_of_many_devices_do_not_disturb_each_other(application, dead):
-    """Of a mixed stream every good report is stored and every bad one explained."""
+    """Every valid report is stored and every invalid one has its reason in `DEAD`."""
     devices = [await application.add_device() for _ in range(4)]
     for one in devices:
         async with one.mqtt() as mqtt:

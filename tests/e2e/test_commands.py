@@ -12,7 +12,7 @@ pytestmark = pytest.mark.xdist_group("platform")
 
 
 async def test_a_property_update_is_confirmed_everywhere(application, device: Device, events):
-    """The device's SUCCESS closes the task, and the properties are reported as in force."""
+    """The device's SUCCESS ends the task; the new properties are reported."""
     async with device.mqtt() as mqtt:
         task_id = await application.started(
             "PATCH", f"/devices/{device.id}/properties", {"properties": {"interval": 30}}
@@ -61,7 +61,7 @@ async def test_a_service_call_brings_outputs(application, device: Device, events
 
 
 async def test_a_refusing_device_fails_the_task(application, device: Device, events: Listener):
-    """FAILED and its error are told to the application, and nothing changes."""
+    """The application gets FAILED and the error; nothing changes."""
     async with device.mqtt() as mqtt:
         body = {"properties": {"interval": 31}}
         task_id = await application.started("PATCH", f"/devices/{device.id}/properties", body)
@@ -112,7 +112,7 @@ async def test_commands_are_polled_over_http(application, device: Device, events
 
 
 async def test_a_plain_nats_device_is_commanded(application, device: Device):
-    """A device on plain NATS hears its commands on `thing.{sn}.down.command`."""
+    """A device on plain NATS gets its commands on `thing.{sn}.down.command`."""
     async with device.nats() as client:
         subscription = await client.subscribe(f"thing.{device.sn}.down.>")
         await client.flush()
@@ -126,7 +126,7 @@ async def test_a_plain_nats_device_is_commanded(application, device: Device):
 
 
 async def test_a_persistent_session_gets_the_command_on_reconnection(application, device: Device):
-    """A command to a device that is away waits for it."""
+    """The command waits for an offline device."""
     async with device.mqtt(identifier=f"c-{device.sn}", clean=False):
         await device.becomes("ONLINE")
     await device.becomes("OFFLINE")
@@ -140,7 +140,7 @@ async def test_a_persistent_session_gets_the_command_on_reconnection(application
 
 
 async def test_an_unanswered_command_is_sent_again_on_reconnection(application, device: Device):
-    """A device that vanished before it answered hears the command again, with a clean session."""
+    """A device that left before its answer gets the command again in a clean session."""
     async with device.mqtt() as mqtt:
         body = {"properties": {"interval": 13}}
         task_id = await application.started("PATCH", f"/devices/{device.id}/properties", body)
@@ -161,7 +161,7 @@ async def test_an_unanswered_command_is_sent_again_on_reconnection(application, 
 
 
 async def test_a_device_cannot_answer_for_another(application, device: Device, dead: Listener):
-    """A reply to another device's command is refused and leaves the task as it is."""
+    """A reply to another device's command is refused; the task stays open."""
     other = await application.add_device()
     body = {"properties": {"interval": 14}}
     task_id = await application.started("PATCH", f"/devices/{device.id}/properties", body)
@@ -173,7 +173,7 @@ async def test_a_device_cannot_answer_for_another(application, device: Device, d
 
 
 async def test_a_bad_update_sends_nothing(application, device: Device):
-    """Of an update with a fault every fault is named, and the device hears nothing of it."""
+    """The answer names every fault of the update; the device receives nothing."""
     async with device.mqtt() as mqtt:
         path = f"/devices/{device.id}/properties"
         faulty = {"interval": 0, "temperature": 5, "nope": 1, "led": True}
@@ -185,7 +185,7 @@ async def test_a_bad_update_sends_nothing(application, device: Device):
 
 
 async def test_auto_provision_sends_the_first_configuration(application):
-    """A device added with `autoProvision` gets its configuration when it first connects."""
+    """With `autoProvision` a device gets its configuration at its first connection."""
     config = {"type": "TSL", "properties": {"interval": 15}}
     device = await application.add_device(autoProvision=True, config=config)
 

@@ -81,7 +81,7 @@ class Composed(Platform):
         return self._ready
 
     def run(self, *words: str, check: bool = True) -> str:
-        """Run docker-compose; return what it prints."""
+        """Run docker-compose and return its output."""
         done = subprocess.run(
             [*self._compose, *words],
             cwd=PROJECT_ROOT,
@@ -117,12 +117,12 @@ class Composed(Platform):
         return json.loads(self.run(*run, *words, "--json"))
 
     def credentials(self) -> Ready:
-        """What the documented command prints."""
+        """Return the output of the documented command."""
         text = self.run("run", "--rm", "--no-deps", "-T", "credentials")
         return msgspec.json.decode(text, type=Ready)
 
     def containers(self, service: str) -> list[dict[str, Any]]:
-        """The containers of a service, ended ones too, as `docker inspect` shows them."""
+        """Return a service's containers as in `docker inspect`, also ended ones."""
         name = "label=com.docker.compose.service=" + service
         project = "label=com.docker.compose.project=" + PROJECT
         listed = ["docker", "ps", "-aq", "--filter", name, "--filter", project]
@@ -138,7 +138,7 @@ class Composed(Platform):
 
 @pytest.fixture(scope="module")
 def composed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Composed]:
-    """The platform, from nothing; containers and volumes are removed afterwards."""
+    """Start the platform from nothing; remove containers and volumes afterwards."""
     made = Composed(tmp_path_factory.mktemp("compose"))
     made.run("down", "-v", "-t", "1", check=False)
     try:
@@ -150,7 +150,7 @@ def composed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Composed]:
 
 @pytest.fixture
 async def app(composed: Composed) -> AsyncIterator[Application]:
-    """The first application, with the tests' product imported."""
+    """Return the first application, with the tests' product imported."""
     client = composed.application()
     await client.data("PUT", f"/products/{MODEL}", PRODUCT)
     yield client
@@ -177,7 +177,7 @@ async def test_reports_and_commands_go_round(composed: Composed, app: Applicatio
 
 
 async def test_http_and_nats_devices_are_served(app: Application):
-    """The other two protocols, `?wait=stored` included."""
+    """Reports over the other two protocols, also with `?wait=stored`."""
     device = await app.add_device()
     status, body = await device.http(
         "POST", "report", {"properties": {"counter": 1}}, wait="stored"
@@ -201,13 +201,13 @@ async def test_the_first_user_signs_in(composed: Composed):
 
 
 async def test_the_whole_journey(composed: Composed):
-    """An existing console's order of calls, from the first registration to the last deletion."""
+    """An existing console makes its calls, from registration to deletion."""
     async with browsing(composed) as browser:
         await travel(browser)
 
 
 def test_every_replica_is_ready(composed: Composed):
-    """Every one of our containers is healthy, those of scaled services too."""
+    """Each of our containers is healthy, also those of scaled services."""
     for service, count in REPLICAS.items():
         found = composed.containers(service)
         assert len(found) == count
@@ -217,7 +217,7 @@ def test_every_replica_is_ready(composed: Composed):
 
 @pytest.mark.parametrize("service", ["gateway", "device"])
 def test_doctor_finds_all_well_from_a_container(composed: Composed, service: str):
-    """Each replica that the gateway passes requests on to; the stores that a service has."""
+    """It checks each replica behind the gateway and the stores of a service."""
     found = json.loads(composed.inside(service, "thingway", "doctor", "--json"))
     assert [one for one in found if not (one["good"] or one["minor"])] == []
     names = [one["subject"].partition(" at ")[0] for one in found]

@@ -9,6 +9,6 @@ pytestmark = pytest.mark.xdist_group("platform")
 
 
 async def test_the_whole_journey(platform: Platform) -> None:
-    """A console registers, adds a device, sees it live and in history, and deletes everything."""
+    """A console registers, adds a device, shows live data and history, deletes all."""
     async with browsing(platform) as browser:
         await travel(browser)

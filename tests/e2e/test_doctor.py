@@ -25,7 +25,7 @@ NAMES = [service.name for service in SERVICES]
 
 
 def settings_of(platform: Platform, name: str) -> dict[str, str]:
-    """The environment of a service, as in its container."""
+    """Return the environment of a service, as in its container."""
     at = platform.state.addresses
     assert at is not None
     doors = Endpoints("127.0.0.1", platform.port, at.base_url, at.nats_url, at.mqtt_url)
@@ -33,8 +33,8 @@ def settings_of(platform: Platform, name: str) -> dict[str, str]:
     return environment(service, platform.state, doors)
 
 
-def told(platform: Platform, name: str = "") -> dict[str, Json]:
-    """What doctor prints, by subject; with a name in the environment of that service."""
+def run_doctor(platform: Platform, name: str = "") -> dict[str, Json]:
+    """Return doctor's findings by subject, optionally in the environment of a service."""
     own = settings_of(platform, name) if name else {}
     where = () if name else ("--data", platform.directory)
     doors = ("--port", str(platform.port), "--mqtt-port", str(platform.mqtt_port))
@@ -50,13 +50,13 @@ def told(platform: Platform, name: str = "") -> dict[str, Json]:
 
 
 def bad(findings: list[Finding]) -> dict[str, str]:
-    """What is wrong, by subject."""
+    """Return the failed checks by subject."""
     return {one.subject: one.text for one in findings if not one.good}
 
 
 def test_all_is_well_on_this_machine(platform: Platform) -> None:
     """Programs, ports, databases, streams, servers, processes: none is worse than a warning."""
-    found = told(platform)
+    found = run_doctor(platform)
     assert [one for one in found.values() if not (one["good"] or one["minor"])] == []
     wanted = {"mongod", "platform", "redis", "mongo disk", "stream UPLINK", "nats-server thingway"}
     wanted |= {f"service {name}" for name in NAMES}
@@ -65,17 +65,17 @@ def test_all_is_well_on_this_machine(platform: Platform) -> None:
 
 
 def test_a_container_sees_what_its_service_sees(platform: Platform) -> None:
-    """The gateway's every service, the device service's MongoDB and NATS servers."""
-    seen = set(told(platform, "gateway"))
+    """The gateway sees all services; the device service sees MongoDB and NATS."""
+    seen = set(run_doctor(platform, "gateway"))
     assert {f"service {name}" for name in NAMES} - seen == {"service gateway-bus"}
     assert {"redis", "stream EVENTS"} <= seen
     assert "mongod" not in seen
-    seen = set(told(platform, "device"))
+    seen = set(run_doctor(platform, "device"))
     assert {"service device", "mongo thingway_device", "nats-server thingway", "redis"} <= seen
 
 
-async def test_what_does_not_answer_is_told(platform: Platform) -> None:
-    """Each store and service with what to do, and no password."""
+async def test_unreachable_servers_are_reported(platform: Platform) -> None:
+    """Each unreachable store and service is named with advice and without a password."""
     settings = settings_of(platform, "device")
     ports = platform.state.ports
     for one, port in (("MONGO_URL", ports["mongod"]), ("REDIS_URL", ports["redis"])):
@@ -89,8 +89,8 @@ async def test_what_does_not_answer_is_told(platform: Platform) -> None:
     assert not [one for one in secrets if one in str(wrong)]
 
 
-async def test_settings_that_make_no_sense_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As any other fault: the report goes on."""
+async def test_invalid_settings_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An invalid setting is one more finding; the report continues."""
     monkeypatch.setattr(bus, "CONNECT_SECONDS", 0.1)
     names = ("MONGO_URL", "REDIS_URL", "NATS_URL")
     settings = {f"THINGWAY_{one}": "nowhere://a:b" for one in names}
@@ -99,10 +99,10 @@ async def test_settings_that_make_no_sense_are_told(monkeypatch: pytest.MonkeyPa
     assert set(wrong) == {"certificate nowhere.pem", "mongo ", "redis", "nats", "services"}
 
 
-async def test_a_migration_that_has_not_run_is_told(
+async def test_a_missing_migration_is_reported(
     platform: Platform, mongo: MongoClient[Json]
 ) -> None:
-    """With its number, while the service's own `/readyz` says nothing of it."""
+    """The finding has its number; the service's own `/readyz` does not."""
     kept = mongo["thingway_workflow"]["migrations"]
     needed = [one.number for one in MIGRATIONS if not one.contract]
     last = kept.find_one_and_delete({"_id": max(needed)})

@@ -18,13 +18,13 @@ Json = dict[str, Any]
 
 
 async def save(console: Console, text: str) -> str:
-    """A flow that runs; its id."""
+    """Save a flow that is enabled; return its id."""
     body = {"name": f"flow {uuid4().hex[:8]}", "enabled": True, "design_data": text}
     return str((await console.data("POST", f"{FLOWS}/design", body))["id"])
 
 
 async def runs(console: Console, flow: str, number: int) -> list[Json]:
-    """What a flow has logged, the newest first, as soon as it has so many runs."""
+    """Wait for `number` runs in the log of a flow; return them, newest first."""
 
     async def enough() -> list[Json]:
         found: list[Json] = await console.data("POST", f"{FLOWS}/{flow}/logs/search", {})
@@ -50,7 +50,7 @@ def cooling(heard: str, written: str) -> str:
 async def test_a_report_sets_another_device(
     application: Application, console: Console, device: Device
 ) -> None:
-    """The log shows what each node was given and put out; a cool report changes nothing."""
+    """The log has each node's input and output; a cool report changes nothing."""
     other = await application.add_device()
     heard, written = f"direct.device.{device.sn}.temperature", f"direct.device.{other.sn}"
     flow = await save(console, cooling(heard, written))

@@ -53,7 +53,7 @@ class Lamps:
         return status == 200 and (await self.call(f"{OWN}.count"))[0] == 200
 
     def freeze(self) -> None:
-        """Let it hear and do nothing."""
+        """Pause it: it accepts connections and does nothing."""
         assert self.process is not None
         self.process.send_signal(signal.SIGSTOP)
 
@@ -85,13 +85,13 @@ class Lamps:
         return await self.console.request("POST", "/device", body)
 
     async def find(self, serial: str) -> dict[str, Any] | None:
-        """The lamp, as the console lists it."""
+        """Return the lamp, as the console lists it."""
         wanted = {"identifier": serial, "page_size": 10, "page_number": 1}
         page = await self.console.data("POST", "/device/search", wanted)
         return page["content"][0] if page["content"] else None
 
     async def value(self, key: str) -> Any:
-        """The latest value of an entity."""
+        """Return the latest value of an entity."""
         wanted = {"keyword": key, "page_size": 999, "page_number": 1}
         found = await self.console.data("POST", "/entity/search", wanted)
         (entity,) = [one for one in found["content"] if one["entity_key"] == key]
@@ -106,7 +106,7 @@ class Lamps:
 
 @pytest.fixture(scope="module")
 async def lamps(platform: Platform, console: Console) -> AsyncIterator[Lamps]:
-    """The example, running with a login that the operator made."""
+    """Start the example with a login that the operator made."""
     made = platform.command("integration", "create", "lamps")
     assert "lamps" in [one["integration"] for one in platform.command("integration", "list")]
     environment = {
@@ -176,7 +176,7 @@ async def test_the_example_is_an_integration_like_any_other(lamps: Lamps):
 
 
 async def test_killed_during_an_add_it_leaves_nothing_behind(lamps: Lamps):
-    """The person is told that it did not answer; no device is there until it is added again."""
+    """The user gets an error; the device is absent until it is added again."""
     name = serial()
     async with lamps.killed_while("add_device"):
         adding = asyncio.ensure_future(lamps.add(name))
@@ -197,7 +197,7 @@ async def test_killed_during_an_add_it_leaves_nothing_behind(lamps: Lamps):
 
 
 async def test_killed_during_a_call_it_does_it_when_it_is_back(lamps: Lamps):
-    """Both callers are told; what a device was to do is done once, and calls work again."""
+    """Both callers get an error; the command runs once, and calls work again."""
     name = serial()
     assert (await lamps.add(name))[0] == 200
     key = f"lamps.device.{name}"
@@ -253,7 +253,7 @@ async def test_a_simulated_device_reports_by_itself(
 
 @pytest.fixture
 async def other() -> AsyncIterator[Platform]:
-    """A second Thingway."""
+    """Start a second Thingway."""
     root = Path(tempfile.mkdtemp(prefix="thingway-e2e-other-"))
     platform = Platform(root / "data")
     try:
@@ -266,7 +266,7 @@ async def other() -> AsyncIterator[Platform]:
 
 @pytest.mark.slow
 async def test_devices_of_another_thingway(platform: Platform, console: Console, other: Platform):
-    """A sync brings device, product and history; again nothing; a command goes there and back."""
+    """A sync copies device, product and history once; a command works both ways."""
     remote = other.application()
     product = {
         "name": "Far tank",

@@ -35,9 +35,9 @@ async def _exists(path: Path) -> bool:
 
 @contextlib.asynccontextmanager
 async def _page_open(platform: Platform, marks: Path, device_id: int) -> AsyncIterator[None]:
-    """The page of a device's counter in a browser: it has 1 before the restart, and 2 in the end.
+    """Open the page of a device's counter: 1 before the restart, 2 at the end.
 
-    In `marks` it leaves `opened`, and `stale` once it says that it is not live.
+    In `marks` it writes `opened`, and `stale` when the page shows that it is not live.
     """
     console = platform.console()
     try:

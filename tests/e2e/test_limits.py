@@ -19,7 +19,7 @@ SYSTEM = {"admin", "config", "local"}
 
 
 def rows(part: str) -> list[re.Pattern[str]]:
-    """The names in the first column of a table; `{…}` stands for anything."""
+    """Return the names in the first column of a table; `{…}` matches any text."""
     text = Path(PAGE).read_text().partition(f"## {part}\n")[2].partition("\n## ")[0]
     cells = (line.split(" | ")[0] for line in text.splitlines() if line.startswith("| `"))
     names = (name for cell in cells for name in re.findall(r"`([^`]+)`", cell))
@@ -27,7 +27,7 @@ def rows(part: str) -> list[re.Pattern[str]]:
 
 
 def without_row(part: str, names: set[str]) -> list[str]:
-    """Those of `names` that no row is about."""
+    """Return those of `names` that have no row."""
     patterns = rows(part)
     assert patterns
     return sorted(one for one in names if not any(each.fullmatch(one) for each in patterns))
@@ -44,10 +44,10 @@ def mongo(platform: Platform) -> Iterator[MongoClient[dict[str, object]]]:
         yield client
 
 
-def test_every_collection_has_an_end(
+def test_every_collection_is_bounded(
     mongo: MongoClient[dict[str, object]], application: Application
 ) -> None:
-    """Each one of every service is on the page."""
+    """Each collection of every service is on the page."""
     found = {
         f"{database.removeprefix('thingway_')}.{collection}"
         for database in set(mongo.list_database_names()) - SYSTEM
@@ -70,16 +70,16 @@ def test_every_collection_has_an_end(
         "auth.audit",
     ],
 )
-def test_what_ends_by_its_age_is_removed_by_mongodb(
+def test_mongodb_removes_expired_documents(
     mongo: MongoClient[dict[str, object]], application: Application, name: str
 ) -> None:
-    """The services have made the index that does it."""
+    """The services have created the index for it."""
     database, _, collection = name.partition(".")
     indexes = mongo[f"thingway_{database}"][collection].index_information()
     assert [one for one in indexes.values() if "expireAfterSeconds" in one]
 
 
-async def test_every_stream_and_consumer_has_an_end(
+async def test_every_stream_and_consumer_is_bounded(
     platform: Platform, application: Application
 ) -> None:
     """Ours, those of applications, and what nats-server makes for MQTT."""
@@ -95,8 +95,8 @@ async def test_every_stream_and_consumer_has_an_end(
     assert without_row("Streams and consumers", streams | consumers) == []
 
 
-async def test_every_redis_key_has_an_end(platform: Platform, application: Application) -> None:
-    """Each key that the platform has just now is on the page."""
+async def test_every_redis_key_is_bounded(platform: Platform, application: Application) -> None:
+    """Each key in Redis is on the page."""
     state = platform.state
     login = f"auth:{state.secrets['redis.auth']}"
     redis = Redis.from_url(f"redis://{login}@127.0.0.1:{state.ports['redis']}/0")

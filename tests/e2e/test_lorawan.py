@@ -39,10 +39,10 @@ TSL = {
 }
 
 
-async def test_a_sensor_behind_chirpstack_is_heard_and_told(
+async def test_a_sensor_behind_chirpstack_reports_and_gets_commands(
     platform: Platform, application: Application, console: Console, tmp_path
 ) -> None:
-    """What comes again by other gateways is one report; a value that is set goes down as bytes."""
+    """Copies by other gateways are one report; a value is sent down as bytes."""
     product = {"name": MODEL, "snPrefixes": [], "tsl": TSL}
     await application.data("PUT", f"/products/{MODEL}", product)
     await application.data("PUT", f"/products/{MODEL}/codec", {"script": SCRIPT})
@@ -80,22 +80,22 @@ async def test_a_sensor_behind_chirpstack_is_heard_and_told(
 
 
 async def search(console: Console) -> Any:
-    """The devices of the integration."""
+    """Return the devices of the integration."""
     return await console.data("POST", "/device/search", {"page_size": 100, "page_number": 1})
 
 
 async def read(console: Console, device: str, count: int) -> Any:
-    """The frames of a device once there are so many."""
+    """Return the frames of a device once there are `count`."""
     page = await console.data("POST", f"/device/{device}/frames/search", {"page_size": 10})
     return page["content"] if len(page["content"]) >= count else None
 
 
 async def next_command(server: aiomqtt.Client) -> Any:
-    """The next downlink that is queued at the server."""
+    """Return the next downlink that is queued at the server."""
     return msgspec.json.decode((await anext(server.messages)).payload)
 
 
 async def succeeded(console: Console, device: str) -> bool:
-    """Whether the last command of a device has."""
+    """Return whether the last command of a device succeeded."""
     page = await console.data("POST", f"/device/{device}/commands/search", {"page_size": 1})
     return bool(page["content"][0]["status"] == "SUCCESS")

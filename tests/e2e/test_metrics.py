@@ -40,7 +40,7 @@ WANTED = {name for query in _queries() for name in re.findall(r"\b(?:thingway|pr
 
 
 async def shown(platform: Platform) -> set[str]:
-    """The names of all series of all services."""
+    """Return the names of all series of all services."""
     ports = [platform.state.ports[name] for name in internal_port_names()]
     found = set()
     async with aiohttp.ClientSession() as session:

@@ -21,7 +21,7 @@ async def test_a_connection_is_presence(device: Device, events: Listener):
 
 
 async def test_a_second_connection_keeps_a_device_online(device: Device, events: Listener):
-    """A device is OFFLINE when its last connection has ended."""
+    """A device is OFFLINE after its last connection has ended."""
     async with device.mqtt():
         async with device.nats():
             await device.becomes("ONLINE")
@@ -42,7 +42,7 @@ async def test_a_takeover_keeps_a_device_online(device: Device, events: Listener
 
 
 async def test_an_http_report_is_presence(device: Device, events: Listener):
-    """A device that speaks HTTP is ONLINE with its report."""
+    """A report over HTTP makes a device ONLINE."""
     await device.http("POST", "report", {"properties": {"counter": 1}})
     await events.wait(f"event.default.device.{device.id}.online")
     assert await device.connect_status() == "ONLINE"
@@ -51,7 +51,7 @@ async def test_an_http_report_is_presence(device: Device, events: Listener):
 async def test_presence_is_right_again_after_the_service_was_away(
     platform: Platform, application, events: Listener
 ):
-    """What changed while `device` was dead is known when it is back."""
+    """Changes while `device` was dead are known after its restart."""
     leaving, coming, staying = [await application.add_device() for _ in range(3)]
     async with staying.mqtt():
         async with leaving.mqtt():

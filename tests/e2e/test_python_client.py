@@ -35,7 +35,10 @@ async def client(platform: Platform, application):
 
 
 async def test_it_is_generated_from_the_document_that_is_served(platform: Platform):
-    """`curl …/openapi/device.json | python -m json.tool --indent 1` writes the file anew."""
+    """`curl …/openapi/device.json
+
+    python -m json.tool --indent 1` writes the file anew.
+    """
     url = f"{platform.base_url}/openapi/device.json"
     async with aiohttp.ClientSession() as http, http.get(url) as answer:
         assert json.loads(DOCUMENT.read_bytes()) == await answer.json()
@@ -62,7 +65,7 @@ async def test_a_device_from_its_addition_to_its_end(application, client: AsyncT
 
 
 async def test_history_comes_page_by_page(client: AsyncThingway, device: Device):
-    """In either order, within bounds, and as tables."""
+    """History works in both orders, within bounds, and as tables."""
     first = now_ms() - 1000
     reports = [{"ts": first + n, "properties": {"temperature": n + 0.5}} for n in range(5)]
     await device.http("POST", "report", reports, wait="stored")
@@ -79,7 +82,7 @@ async def test_history_comes_page_by_page(client: AsyncThingway, device: Device)
 
 
 async def test_commands_can_be_waited_for(client: AsyncThingway, device: Device):
-    """What the device does, refuses, and does not hear of yet."""
+    """A device executes one command, refuses one, and has not received another."""
     waiting = await client.set_properties(device.id, {"interval": 10})
     with pytest.raises(CommandPending):
         await waiting.wait(timeout=0.1)
@@ -95,8 +98,8 @@ async def test_commands_can_be_waited_for(client: AsyncThingway, device: Device)
             await tasks[device.id].wait()
 
 
-async def test_events_are_heard_and_caught_up_with(client: AsyncThingway, device: Device):
-    """The durable position stays where the listener was when it failed."""
+async def test_events_are_received_and_resumed(client: AsyncThingway, device: Device):
+    """The durable position stays at the event whose handler failed."""
 
     async def next_report(durable: bool) -> Event:
         async for event in client.events("device.*.reported", durable=durable):
@@ -119,7 +122,7 @@ async def test_events_are_heard_and_caught_up_with(client: AsyncThingway, device
 
 
 async def test_a_token_that_has_ended_is_renewed(platform, console, other_application):
-    """A new list of allowed addresses ends all; the next request fetches another one."""
+    """A new list of allowed addresses ends all tokens; the next request fetches one."""
     login = (other_application.client_id, other_application.client_secret)
     async with AsyncThingway(platform.base_url, *login) as client:
         assert [one async for one in client.devices()] == []

@@ -36,7 +36,7 @@ async def both(platform: Platform) -> AsyncIterator[Replicas]:
 
 @pytest.fixture
 async def person(both: Replicas) -> AsyncIterator[Console]:
-    """A user without roles."""
+    """Return a user without roles."""
     person = await both.admins[0].person()
     yield person
     await person.close()
@@ -45,7 +45,7 @@ async def person(both: Replicas) -> AsyncIterator[Console]:
 async def test_a_grant_is_seen_and_gone_at_once(
     both: Replicas, person: Console, application: Application
 ) -> None:
-    """A device is visible with the request after its grant, and hidden with the one after."""
+    """The next request after a grant shows the device, and hides it after its removal."""
     device = await application.add_device()
     path, grant = f"/device/{device.id}", {"resources": [{"id": device.id, "type": "DEVICE"}]}
     role = await both.admins[0].add_role("device.view", users=(person.id,))
@@ -57,7 +57,7 @@ async def test_a_grant_is_seen_and_gone_at_once(
 
 
 async def test_a_role_is_gone_at_once(both: Replicas, person: Console) -> None:
-    """A user who loses a role loses what it lets them do."""
+    """A user who loses a role loses its rights."""
     role = await both.admins[0].add_role("dashboard.view")
     for maker, asked in both.turns():
         for verb, status in (("associate", 200), ("disassociate", 403)):
@@ -78,7 +78,7 @@ async def test_menus_of_a_role_hold_at_once(both: Replicas, person: Console) -> 
 
 
 async def test_a_super_admin_is_one_no_longer_at_once(both: Replicas, person: Console) -> None:
-    """Who loses the role `super_admin` administrates nothing from then on."""
+    """A user without the role `super_admin` administrates nothing."""
     boss = both.admins[0]
     role = (await boss.done("GET", "/user"))["roles"][0]["role_id"]
     for maker, asked in both.turns():
@@ -90,7 +90,7 @@ async def test_a_super_admin_is_one_no_longer_at_once(both: Replicas, person: Co
 
 
 async def test_tokens_end_at_once(both: Replicas) -> None:
-    """A reset password, a disabled account and a deleted user end the user's tokens everywhere."""
+    """A reset password, a disabled account and a deleted user end all tokens."""
     for maker, asked in both.turns():
         person = await maker.person()
         path = f"/user/members/{person.id}"
@@ -110,7 +110,7 @@ async def test_tokens_end_at_once(both: Replicas) -> None:
 
 
 async def test_a_regenerated_secret_ends_tokens_at_once(both: Replicas) -> None:
-    """The tokens of an application's old secret are refused everywhere, and so is the secret."""
+    """The old secret of an application and its tokens are refused everywhere."""
     boss = both.admins[0]
     made = await boss.done("POST", "/application", {"name": new_name()})
     devices = "/device/openapi/v1/devices/1"
@@ -126,7 +126,7 @@ async def test_a_regenerated_secret_ends_tokens_at_once(both: Replicas) -> None:
 
 
 async def test_an_allow_list_holds_at_once(both: Replicas) -> None:
-    """An application whose networks are elsewhere is refused everywhere, new tokens or old."""
+    """An application from another network is refused everywhere, also with new tokens."""
     boss = both.admins[0]
     made = await boss.done("POST", "/application", {"name": new_name()})
     path = f"/application/{made['application_id']}/allowed-addresses"
@@ -141,7 +141,7 @@ async def test_an_allow_list_holds_at_once(both: Replicas) -> None:
 
 
 async def _token(console: Console, application: dict[str, Any]) -> str:
-    """A token of an application, empty when its secret is wrong."""
+    """Return a token of an application; empty when its secret is wrong."""
     form = {
         "grant_type": "client_credentials",
         "client_id": application["client_id"],
@@ -154,7 +154,7 @@ async def _token(console: Console, application: dict[str, Any]) -> str:
 async def test_a_socket_on_either_sees_every_change_once(
     both: Replicas, application: Application
 ) -> None:
-    """Reports over MQTT are told by both replicas, each exactly once, to every socket."""
+    """Both replicas push each MQTT report exactly once to every socket."""
     device = await application.add_device()
     keys = [f"direct.device.{device.sn}.{name}" for name in ("counter", "led")]
     async with contextlib.AsyncExitStack() as stack:
@@ -175,8 +175,8 @@ async def test_a_socket_on_either_sees_every_change_once(
             await socket.beats()
 
 
-async def test_a_change_on_one_is_told_and_shown_by_the_other(both: Replicas) -> None:
-    """A custom entity that is set at one replica: pushed by both, and read at either at once."""
+async def test_a_change_on_one_is_pushed_and_returned_by_the_other(both: Replicas) -> None:
+    """Both replicas push and return the new value of a custom entity at once."""
     made = await both.admins[0].done("POST", "/entity", {
         "identifier": uuid4().hex, "name": "Level", "type": "PROPERTY", "access_mod": "RW",
         "value_type": "LONG", "value_attribute": {},

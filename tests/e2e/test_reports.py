@@ -15,7 +15,7 @@ def now() -> int:
 
 
 async def test_an_mqtt_report_is_seen_everywhere(device: Device, events: Listener):
-    """A report of QoS 1 is in history once, among the latest values and on NATS."""
+    """A report of QoS 1 is once in history, in the latest values and on NATS."""
     async with device.mqtt() as mqtt:
         await mqtt.report({"temperature": 21.5, "interval": 7})
     record = await device.stored({"temperature": 21.5, "interval": 7})
@@ -49,7 +49,7 @@ async def test_a_report_keeps_the_devices_own_time(device: Device):
 
 
 async def test_a_nats_report_is_seen_everywhere(device: Device, events: Listener):
-    """A device on plain NATS gets JetStream's acknowledgement, and its report is stored."""
+    """A device on plain NATS gets JetStream's acknowledgement; its report is stored."""
     async with device.nats() as client:
         answer = await client.jetstream().publish(
             f"thing.{device.sn}.up.report", b'{"properties":{"counter":3,"led":true}}'
@@ -61,7 +61,7 @@ async def test_a_nats_report_is_seen_everywhere(device: Device, events: Listener
 
 
 async def test_a_single_http_report_is_accepted_and_stored(device: Device, events: Listener):
-    """One report over HTTP is a 202 and soon in history."""
+    """One report over HTTP gets 202 and is soon in history."""
     status, body = await device.http("POST", "report", {"properties": {"counter": 4}})
     assert (status, body["data"]) == (202, {"accepted": 1, "refused": []})
     await device.stored({"counter": 4})
@@ -69,7 +69,7 @@ async def test_a_single_http_report_is_accepted_and_stored(device: Device, event
 
 
 async def test_an_array_of_http_reports_is_answered_entry_by_entry(device: Device):
-    """Of an array the good reports are taken and each refused one is named."""
+    """The valid reports are accepted; the answer names each refused one."""
     reports = [{"properties": {"counter": 1}}, {"properties": {"nope": 1}}, {"x": 1}, 5]
     status, body = await device.http("POST", "report", reports, wait="stored")
     assert (status, body["data"]["accepted"]) == (202, 1)
@@ -112,7 +112,7 @@ async def test_wait_stored_answers_when_history_has_it(device: Device):
     ],
 )
 async def test_a_bad_http_report_is_a_client_error(device: Device, body: bytes):
-    """A report that cannot be taken is 400 in the envelope, and nothing is stored."""
+    """An invalid report gets 400 in the envelope, and nothing is stored."""
     status, answer = await device.http("POST", "report", body)
     assert (status, answer["status"]) == (400, "Failed")
     assert answer["errCode"]
@@ -120,7 +120,7 @@ async def test_a_bad_http_report_is_a_client_error(device: Device, body: bytes):
     assert await device.history() == []
 
 
-async def test_http_and_mqtt_events_are_said_on_nats(device: Device, events: Listener):
+async def test_http_and_mqtt_events_are_published_on_nats(device: Device, events: Listener):
     """An event of the TSL reaches applications with its outputs, from either protocol."""
     status, _ = await device.http("POST", "event", {"eventId": "alarm", "outputs": {"level": 3}})
     assert status == 202

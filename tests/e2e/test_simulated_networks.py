@@ -49,25 +49,35 @@ TEMPLATES = Path(__file__).with_name("templates.zip")
 """Thirty of https://github.com/Milesight-IoT/beaver-iot-blueprint, with their license (MIT)."""
 OTHERS = os.environ.get("TEMPLATES", "")
 """A folder of other templates."""
-MUTE = {"uc1114", "uc1122", "uc1152", "uc11_n1", "uc11_t1", "vs121", "vs132", "ws136", "ws156"} | {
+WITHOUT_DOWNLINKS = {
+    "uc1114",
+    "uc1122",
+    "uc1152",
+    "uc11_n1",
+    "uc11_t1",
+    "vs121",
+    "vs132",
+    "ws136",
+    "ws156",
+} | {
     "ws501_v4",
     "ws502_v4",
     "ws503_v4",
 }
-"""Templates without a writable property that their encoders make bytes of."""
+"""Templates without a writable property that their encoders support."""
 FOUND: dict[str, list[Uplink]] = {}
 """Uplinks by template, found once."""
-FITTING = 51
-"""Bytes that every data rate carries: more are rightly refused at some."""
+MAX_DOWNLINK_BYTES = 51
+"""Bytes that every data rate carries; some data rates refuse more."""
 DRAWS = 20
-"""Values of each property that are tried: encoders have bounds that templates do not tell."""
+"""Values of each property that are tried: encoders have bounds that templates do not declare."""
 UPLINKS = 4
-"""Of each sensor."""
+"""Uplinks of each sensor."""
 
 
 @pytest.fixture
 def templates(tmp_path: Path) -> Path:
-    """The folder with the templates."""
+    """Return the folder with the templates."""
     if OTHERS:
         return Path(OTHERS)
     with zipfile.ZipFile(TEMPLATES) as archive:
@@ -76,22 +86,22 @@ def templates(tmp_path: Path) -> Path:
 
 
 def first_user(platform: Platform) -> Namespace:
-    """Of the command's options, those by which it acts as the first user."""
+    """Return the command's options that let it act as the first user."""
     return Namespace(data=platform.directory, email="", email_password_file=None)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_sensors_of_templates_are_heard_and_told(
+async def test_sensors_of_templates_report_and_get_commands(
     platform: Platform, console: Console, templates: Path, tmp_path: Path, kind: str
 ) -> None:
-    """History has what the decoder gives, and the server what the encoder makes of a value."""
+    """History has the decoder's values, and the server the encoder's bytes."""
     await try_templates(platform, console, kind, [templates / one for one in FEW], tmp_path)
 
 
 async def test_the_command_is_a_network(
     platform: Platform, console: Console, templates: Path, tmp_path: Path
 ) -> None:
-    """It connects the integration, adds its sensors, and says in the end what there was."""
+    """It connects the integration, adds its sensors, and prints a summary."""
     login = {"url": None, "client_id": None, "client_secret": None}
     given = Namespace(template=templates / "ct101", model="SIM-1", data=platform.directory, **login)
     await import_template(given)
@@ -120,15 +130,15 @@ async def test_the_command_is_a_network(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-async def test_sensors_of_all_templates_are_heard_and_told(
+async def test_sensors_of_all_templates_report_and_get_commands(
     platform: Platform, console: Console, templates: Path, tmp_path: Path, kind: str
 ) -> None:
-    """The same for every template."""
-    await try_templates(platform, console, kind, all_of(templates), tmp_path)
+    """Run the test above for every template."""
+    await try_templates(platform, console, kind, template_folders(templates), tmp_path)
 
 
-def all_of(templates: Path) -> list[Path]:
-    """The folders of templates below one."""
+def template_folders(templates: Path) -> list[Path]:
+    """Return the folders of the templates in a folder."""
     return sorted(one.parent for one in templates.glob("*/device-template.yaml"))
 
 
@@ -144,7 +154,7 @@ class Tried(NamedTuple):
 async def try_templates(
     platform: Platform, console: Console, kind: str, places: Sequence[Path], folder: Path
 ) -> None:
-    """Have a sensor of each template report and be written to."""
+    """Let a sensor of each template report and receive a command."""
     with running_broker(folder) as broker:
         async with CodecWorkers() as workers, asyncio.timeout(60 + 5 * len(places)):
             tried = await products(platform, console, workers, kind, places)
@@ -190,7 +200,7 @@ async def products(
 async def network_of(
     platform: Platform, kind: str, broker: ServerBroker, tried: Sequence[Tried]
 ) -> AsyncIterator[tuple[Network, Any]]:
-    """A network of the sensors to whose broker the integration is connected, until the end."""
+    """Simulate a network of the sensors; connect the integration to its broker."""
     settings = broker.settings
     place = Broker(settings["broker"], settings["username"], settings["ca"], "")
     async with onboarding.connect_management(first_user(platform)) as api:
@@ -206,8 +216,8 @@ async def network_of(
             await onboarding.configure_broker(api, kind, Broker("", "", "", ""), "")
 
 
-async def say(network: Network, client: Any, sensor: Sensor, at: datetime) -> None:
-    """Have a sensor send an uplink."""
+async def send_uplink(network: Network, client: Any, sensor: Sensor, at: datetime) -> None:
+    """Let a sensor send an uplink."""
     for message in network.uplink(sensor, at):
         await client.publish(message.topic, message.payload, qos=1)
 
@@ -219,10 +229,10 @@ async def report(
     tried: Sequence[Tried],
     faults: list[str],
 ) -> None:
-    """Each sensor reports; what is stored of it is what its decoder gives."""
+    """Let each sensor report, and compare the stored values with its decoder's output."""
     begin = datetime.now(UTC) - timedelta(minutes=5)
     for turn, one in itertools.product(range(UPLINKS), tried):
-        await say(network, client, one.sensor, begin + timedelta(seconds=turn))
+        await send_uplink(network, client, one.sensor, begin + timedelta(seconds=turn))
     for one in tried:
 
         async def stored(device: str = one.device) -> Any:
@@ -247,11 +257,11 @@ async def write(
     tried: Sequence[Tried],
     faults: list[str],
 ) -> None:
-    """A value of each product goes down as its encoder makes it, and is acknowledged."""
-    told: list[Tried] = []
+    """Write a value of each product; check the bytes and the acknowledgement."""
+    commanded: list[Tried] = []
     for one in tried:
         found = await first_writing(workers, one)
-        if (found is None) != (one.sensor.model.rpartition("-")[0].lower() in MUTE):
+        if (found is None) != (one.sensor.model.rpartition("-")[0].lower() in WITHOUT_DOWNLINKS):
             faults.append(f"{one.sensor.model}: {found} can be written")
         if found is None:
             continue
@@ -266,9 +276,9 @@ async def write(
         if downlink.uplink != Uplink(wanted.port, wanted.content):
             faults.append(f"{one.sensor.model}: {values} went as {downlink}, not {wanted}")
         for _ in range(2):
-            await say(network, client, one.sensor, datetime.now(UTC))
-        told.append(one)
-    for one in told:
+            await send_uplink(network, client, one.sensor, datetime.now(UTC))
+        commanded.append(one)
+    for one in commanded:
 
         async def done(device: str = one.device) -> Any:
             path = f"/device/{device}/commands/search"
@@ -283,7 +293,7 @@ async def write(
 async def first_writing(
     workers: CodecWorkers, one: Tried
 ) -> tuple[dict[str, Any], EncodedDownlink] | None:
-    """The first writable property that its encoder makes few bytes of; None for none."""
+    """Return the first writable property with a short encoding, or None."""
     for values in plausible_writings(one.template.document, Random(1)):
         port = one.sensor.uplinks[0].port
         call = Call("encode", values, port, now_ms())
@@ -292,13 +302,13 @@ async def first_writing(
             wanted = read_encoded(one.template.codec.encoder, outcome.result(), port)
         except CodecFailed:
             continue
-        if 0 < len(wanted.content) <= FITTING:
+        if 0 < len(wanted.content) <= MAX_DOWNLINK_BYTES:
             return values, wanted
     return None
 
 
 def leaves(above: str, values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Values by the keys of their entities."""
+    """Yield the values by the keys of their entities."""
     for key, value in values.items():
         if isinstance(value, dict):
             yield from leaves(f"{above}.{key}", value)
@@ -307,7 +317,7 @@ def leaves(above: str, values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def plausible_writings(document: TslDocument, rng: Random) -> list[dict[str, Any]]:
-    """Values of each writable property, one at a time."""
+    """Return values of each writable property, one at a time."""
     writable = {one.id for one in document.properties if "W" in one.access_mode}
     draws = [plausible_properties(document, rng) for _ in range(DRAWS)]
     return [{key: value} for draw in draws for key, value in draw.items() if key in writable]

@@ -15,7 +15,7 @@ PASSWORD = "Correct1horse"
 
 
 async def test_a_tenant_begins_with_its_first_user(platform: Platform):
-    """Who signs in with its own client, is its super-admin and sees nobody else's things."""
+    """The first user is super-admin of the tenant only and sees nobody else's things."""
     name = f"t-{uuid4().hex[:8]}"
     made = platform.command("tenant", "create", name)
     user = {"email": "first@example.com", "nickname": "First", "password": PASSWORD}
@@ -50,8 +50,8 @@ async def test_a_tenant_begins_with_its_first_user(platform: Platform):
     ]
 
 
-async def test_a_name_that_is_taken_or_wrong_is_told(platform: Platform):
-    """In one line, with an exit code."""
+async def test_a_duplicate_or_invalid_name_is_an_error(platform: Platform):
+    """The command prints one line and has an exit code."""
     for name in ("default", "a b"):
         done = subprocess.run(
             [THINGWAY, "tenant", "create", name, "--data", platform.directory],
@@ -66,13 +66,13 @@ async def test_a_name_that_is_taken_or_wrong_is_told(platform: Platform):
 
 
 async def test_limits_of_a_tenant_are_shown_and_changed(platform: Platform):
-    """For scripts and for people; of a tenant that does not exist it is told so."""
+    """As JSON and as text; an unknown tenant is an error."""
     name = f"t-{uuid4().hex[:8]}"
     platform.command("tenant", "create", name)
     shown = platform.command("tenant", "limits", name)
     changed = platform.command("tenant", "limits", name, "each_requests=50")
     words = [THINGWAY, "tenant", "limits", name, "--data", platform.directory]
-    told = subprocess.run(words, cwd=PROJECT_ROOT, capture_output=True, check=True, timeout=120)
+    printed = subprocess.run(words, cwd=PROJECT_ROOT, capture_output=True, check=True, timeout=120)
     again = platform.command("tenant", "limits", name, "eachRequests=default")
 
     assert shown["own"] == again["own"] == {}
@@ -80,23 +80,23 @@ async def test_limits_of_a_tenant_are_shown_and_changed(platform: Platform):
     assert changed["limits"] == shown["limits"] | {"eachRequests": 50}
     assert any(
         line.split() == ["eachRequests", "50", "its", "own"]
-        for line in told.stdout.decode().splitlines()
+        for line in printed.stdout.decode().splitlines()
     )
     words[3] = "t-nobody"
     unknown = subprocess.run(words, cwd=PROJECT_ROOT, capture_output=True, check=False, timeout=120)
     assert (unknown.returncode, b"t-nobody" in unknown.stderr) == (1, True)
 
 
-async def test_people_are_told_how_to_begin(platform: Platform):
-    """The client with its secret, and how the first user registers."""
+async def test_the_output_explains_the_next_steps(platform: Platform):
+    """The output has the client with its secret, and how the first user registers."""
     name = f"t-{uuid4().hex[:8]}"
     words = [THINGWAY, "tenant", "create", name, "--data", platform.directory]
     done = subprocess.run(words, cwd=PROJECT_ROOT, capture_output=True, check=True, timeout=120)
 
-    told = done.stdout.decode()
-    assert "client secret" in told
-    assert f"TENANT_ID: {name}" in told
-    assert f"{platform.base_url}/user/register" in told
+    printed = done.stdout.decode()
+    assert "client secret" in printed
+    assert f"TENANT_ID: {name}" in printed
+    assert f"{platform.base_url}/user/register" in printed
     words = [THINGWAY, "tenant", "list", "--data", platform.directory]
     done = subprocess.run(words, cwd=PROJECT_ROOT, capture_output=True, check=True, timeout=120)
     assert name in done.stdout.decode()

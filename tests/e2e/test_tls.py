@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tls")]
 
 @pytest.fixture(scope="module")
 def platform() -> Iterator[Platform]:
-    """A platform whose doors are encrypted."""
+    """Start a platform that serves only TLS."""
     root = Path(tempfile.mkdtemp(prefix="thingway-tls-"))
     started = Platform(root / "data", tls=True)
     started.start()
@@ -47,7 +47,7 @@ def platform() -> Iterator[Platform]:
 
 @pytest.fixture(scope="module")
 async def application(platform: Platform) -> AsyncIterator[Application]:
-    """Its first application."""
+    """Return its first application."""
     client = platform.application()
     await client.data("PUT", f"/products/{MODEL}", PRODUCT)
     yield client
@@ -56,7 +56,7 @@ async def application(platform: Platform) -> AsyncIterator[Application]:
 
 @pytest.fixture
 async def device(application: Application) -> Device:
-    """A device that was added a moment ago."""
+    """Return a new device."""
     return await application.add_device()
 
 
@@ -69,14 +69,14 @@ class Certificate:
         self.serial, self.file, self.key = made["serial"], made["certificate"], made["key"]
 
     def context(self, key: str | None = None) -> ssl.SSLContext:
-        """What its device connects with."""
+        """Return the SSL context of its device."""
         trust = self.platform.trust
         assert trust is not None
         trust.load_cert_chain(self.file, key or self.key)
         return trust
 
     def mqtt(self, user: str | None = None, **options: Any) -> aiomqtt.Client:
-        """An MQTT connection to the door for certificates."""
+        """Return an MQTT connection to the port for certificates."""
         options = {"tls_context": None, **options}
         options["tls_context"] = options["tls_context"] or self.context()
         door = ("127.0.0.1", self.platform.certificate_port)
@@ -84,7 +84,7 @@ class Certificate:
 
     @contextlib.asynccontextmanager
     async def nats(self) -> AsyncIterator[NatsClient]:
-        """A connection over plain NATS."""
+        """Open a connection over plain NATS."""
         client = await nats.connect(
             f"tls://127.0.0.1:{self.platform.certificate_nats_port}",
             tls=self.context(),
@@ -97,7 +97,7 @@ class Certificate:
             await client.close()
 
     async def http(self, sn: str, temperature: float) -> int:
-        """The status of a report over HTTPS."""
+        """Send a report over HTTPS and return the status."""
         connector = aiohttp.TCPConnector(ssl=self.context())
         body = {"properties": {"temperature": temperature}}
         async with (
@@ -133,15 +133,15 @@ def over_websocket(platform: Platform, device: Device) -> aiomqtt.Client:
 
 
 async def test_the_whole_journey(platform: Platform) -> None:
-    """A console over HTTPS and WebSocket and a device over MQTT, all of them verifying."""
+    """A console over HTTPS and WebSocket and a device over MQTT use TLS."""
     async with browsing(platform) as browser:
         await travel(browser)
 
 
-async def test_every_way_in_is_encrypted_and_told(
+async def test_every_protocol_is_encrypted(
     platform: Platform, application: Application, device: Device
 ) -> None:
-    """Over NATS, HTTP and MQTT over WebSocket a device reports; its application hears it."""
+    """A device reports over NATS, HTTP and WebSocket; its application listens."""
     ready = platform.ready
     assert ready.base_url == f"https://127.0.0.1:{platform.port}"
     assert ready.mqtt_url == f"mqtts://127.0.0.1:{platform.mqtt_port}"
@@ -198,8 +198,8 @@ async def test_who_trusts_another_authority_or_speaks_in_the_clear_does_not_come
         )
 
 
-async def shown(port: int, trust: ssl.SSLContext | None, *, nats_first: bool = False) -> str:
-    """The serial number of the certificate at a door."""
+async def read_serial(port: int, trust: ssl.SSLContext | None, *, nats_first: bool = False) -> str:
+    """Return the serial number of the certificate at a port."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     if nats_first:
         await reader.readline()
@@ -209,28 +209,28 @@ async def shown(port: int, trust: ssl.SSLContext | None, *, nats_first: bool = F
     return str(certificate["serialNumber"])
 
 
-async def all_shown(platform: Platform) -> list[str]:
-    """Those at every door."""
+async def read_serials(platform: Platform) -> list[str]:
+    """Return the serial numbers at all ports."""
     return [
-        await shown(platform.port, platform.trust),
-        await shown(platform.mqtt_port, platform.trust),
-        await shown(platform.websocket_port, platform.trust),
-        await shown(platform.certificate_port, platform.trust),
-        await shown(platform.nats_port, platform.trust, nats_first=True),
-        await shown(platform.certificate_nats_port, platform.trust, nats_first=True),
+        await read_serial(platform.port, platform.trust),
+        await read_serial(platform.mqtt_port, platform.trust),
+        await read_serial(platform.websocket_port, platform.trust),
+        await read_serial(platform.certificate_port, platform.trust),
+        await read_serial(platform.nats_port, platform.trust, nats_first=True),
+        await read_serial(platform.certificate_nats_port, platform.trust, nats_first=True),
     ]
 
 
 @dataclass
 class Flow:
-    """Reports of one device, one after another, and what was acknowledged of them."""
+    """Continuous reports of one device, with those that were acknowledged."""
 
     device: Device
     acknowledged: list[int] = field(default_factory=list)
     enough: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def over_mqtt(self, connect: Callable[[], aiomqtt.Client]) -> None:
-        """As a device does it: it comes back, and sends again what was not acknowledged."""
+        """Report as a device does: reconnect, and send unacknowledged reports again."""
         while not self.enough.is_set():
             with contextlib.suppress(aiomqtt.MqttError):
                 async with connect() as client:
@@ -241,7 +241,7 @@ class Flow:
                         await asyncio.sleep(PACE)
 
     async def over_https(self, platform: Platform) -> None:
-        """Over one connection that stays."""
+        """Report over one connection that stays open."""
         connected = 0
 
         async def count(*_: object) -> None:
@@ -274,14 +274,14 @@ class Flow:
 async def test_a_certificate_is_exchanged_while_reports_flow(
     platform: Platform, application: Application, tmp_path: Path
 ) -> None:
-    """HTTPS keeps its connection, devices of nats-server come back; what was acknowledged is there.
+    """HTTPS stays connected, nats-server's devices reconnect; no report is lost.
 
-    nats-server closes who came in by the callout whenever it reads its configuration again.
+    nats-server closes connections that the callout accepted when it reloads its configuration.
     """
     flows = [Flow(await application.add_device()) for _ in range(4)]
     plain, browser, https, shows = flows
     certificate = Certificate(platform, tmp_path, shows.device.sn)
-    before = await all_shown(platform)
+    before = await read_serials(platform)
     assert len(set(before)) == 1
     async with asyncio.TaskGroup() as flowing:
         flowing.create_task(plain.over_mqtt(lambda: plain.device.mqtt().client))
@@ -292,7 +292,7 @@ async def test_a_certificate_is_exchanged_while_reports_flow(
         (platform.directory / "tls" / "server.pem").unlink()
 
         async def exchanged() -> bool:
-            now = await all_shown(platform)
+            now = await read_serials(platform)
             return len(set(now)) == 1 and now != before
 
         await until(exchanged)
@@ -325,10 +325,10 @@ async def test_a_device_logs_in_with_its_certificate(
     assert mode & 0o777 == 0o600
 
 
-async def test_a_key_opens_the_door_for_certificates_too(
+async def test_a_key_is_accepted_on_the_port_for_certificates(
     platform: Platform, device: Device
 ) -> None:
-    """Who shows no certificate logs in as everywhere."""
+    """A client without a certificate logs in as on the other ports."""
     door = ("127.0.0.1", platform.certificate_port)
     login = {"username": device.sn, "password": device.key, "tls_context": platform.trust}
     async with aiomqtt.Client(*door, identifier=device.sn, **login) as client:
@@ -377,7 +377,7 @@ async def test_a_certificate_is_of_no_use_to_another_device(
 async def test_a_revoked_certificate_logs_nobody_in(
     platform: Platform, device: Device, tmp_path: Path
 ) -> None:
-    """Its connections end, and the key and other certificates go on."""
+    """Its connections end; the key and other certificates stay valid."""
     certificate = Certificate(platform, tmp_path, device.sn)
     (tmp_path / "other").mkdir()
     other = Certificate(platform, tmp_path / "other", device.sn)
@@ -411,7 +411,7 @@ async def test_a_revoked_certificate_logs_nobody_in(
 async def test_certificates_end_with_the_credentials_of_their_device(
     application: Application, platform: Platform, device: Device, tmp_path: Path
 ) -> None:
-    """A device that is registered anew under the SN is another one."""
+    """A device that is registered again with the SN is another device."""
     certificate = Certificate(platform, tmp_path, device.sn)
     assert await certificate.http(device.sn, 1.5) == 202
     await application.data("DELETE", f"/devices/{device.id}")

@@ -25,20 +25,20 @@ LINK = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")
 
 @asynccontextmanager
 async def hook(hold: asyncio.Event | None = None) -> AsyncIterator[tuple[str, list[str]]]:
-    """Another system's address, and the `traceparent` of each request that came there.
+    """Serve another system's address; return it and the `traceparent` of each request.
 
-    With `hold` it answers only once that is set.
+    With `hold` it answers only after that is set.
     """
     heard: list[str] = []
 
-    async def take(request: web.Request) -> web.Response:
+    async def record(request: web.Request) -> web.Response:
         heard.append(request.headers.get("traceparent", ""))
         if hold is not None:
             await hold.wait()
         return web.Response()
 
     application = web.Application()
-    application.router.add_post("/", take)
+    application.router.add_post("/", record)
     runner = web.AppRunner(application)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -51,7 +51,7 @@ async def hook(hold: asyncio.Event | None = None) -> AsyncIterator[tuple[str, li
 
 @asynccontextmanager
 async def telling(console: Console, device: Device, url: str) -> AsyncIterator[None]:
-    """A flow that tells a hook of each temperature of a device."""
+    """Run a flow that calls a hook with each temperature of a device."""
     listen = node("listen", "eventListener", entities=[f"direct.device.{device.sn}.temperature"])
     flow = await save(
         console, design([listen, node("tell", "webhook", webhookUrl=url)], edge("listen", "tell"))
@@ -61,7 +61,7 @@ async def telling(console: Console, device: Device, url: str) -> AsyncIterator[N
 
 
 async def way_to_report(device: Device) -> list[Seen]:
-    """The span of a device's report, and those that led to it."""
+    """Return the span of a device's report, and its parents."""
     spans = receiver()
     report = await spans.first(lambda one: one.attributes.get("thingway.sn") == device.sn)
     return await spans.way_to(report)
@@ -70,11 +70,11 @@ async def way_to_report(device: Device) -> list[Seen]:
 async def test_a_trace_goes_from_an_mqtt_report_to_the_hook_of_a_flow(
     console: Console, device: Device
 ) -> None:
-    """It begins where the report arrives; the batches on its way have links to it."""
+    """It starts where the report arrives; the batches on its way link to it."""
     spans = receiver()
     async with hook() as (url, heard), telling(console, device, url), device.mqtt() as connection:
         await connection.report({"temperature": 31.0})
-        await until(lambda: _of(heard))
+        await until(lambda: _received(heard))
     _, trace, called, _ = heard[0].split("-")
     way = await spans.way_to(await spans.first(lambda one: one.link == (trace, called)))
     assert [(one.service.removeprefix("thingway-"), one.name) for one in way] == [
@@ -96,7 +96,7 @@ async def test_a_trace_goes_from_an_mqtt_report_to_the_hook_of_a_flow(
 
 
 async def test_a_trace_of_an_http_report_begins_at_the_gateway(device: Device) -> None:
-    """A stranger's trace context is a link of it, and says neither its id nor what is kept."""
+    """A client's trace context is a link only: its id and sampling are not used."""
     authorization = aiohttp.encode_basic_auth(device.sn, device.key)
     async with aiohttp.ClientSession(device.application.platform.base_url) as session:
         answer = await session.post(
@@ -113,7 +113,7 @@ async def test_a_trace_of_an_http_report_begins_at_the_gateway(device: Device) -
 
 
 async def test_a_trace_of_a_plain_nats_report_begins_at_the_relay(device: Device) -> None:
-    """Also there a stranger's trace context is only a link."""
+    """A client's trace context is a link there too."""
     async with device.nats() as client:
         subject, body = f"thing.{device.sn}.up.report", b'{"properties": {"temperature": 13.5}}'
         await client.request(subject, body, timeout=10, headers={"traceparent": STRANGER})
@@ -122,5 +122,5 @@ async def test_a_trace_of_a_plain_nats_report_begins_at_the_relay(device: Device
     assert way[-1].links == {LINK}
 
 
-async def _of(heard: list[str]) -> list[str]:
+async def _received(heard: list[str]) -> list[str]:
     return heard

@@ -35,7 +35,7 @@ class Seen:
 
     @property
     def link(self) -> tuple[str, str]:
-        """What a link to it says."""
+        """Return the trace and span id, as in a link to it."""
         return self.trace, self.id
 
 
@@ -51,7 +51,7 @@ class Receiver(ThreadingHTTPServer):
 
     @property
     def environment(self) -> dict[str, str]:
-        """What makes processes record every trace and send it here at once."""
+        """Return the settings to record every trace and send it here at once."""
         return {
             "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": f"http://127.0.0.1:{self.server_port}/v1/traces",
             "OTEL_TRACES_SAMPLER": "always_on",
@@ -59,7 +59,7 @@ class Receiver(ThreadingHTTPServer):
         }
 
     async def first(self, fits: Callable[[Seen], bool]) -> Seen:
-        """The first span that fits, received already or to come."""
+        """Return the first matching span, received already or later."""
 
         async def found() -> Seen | None:
             return next((one for one in list(self.spans) if fits(one)), None)
@@ -69,7 +69,7 @@ class Receiver(ThreadingHTTPServer):
         return seen
 
     async def way_to(self, span: Seen) -> list[Seen]:
-        """A span and those above it, up to the first of its trace."""
+        """Return a span and its parents, up to the first of its trace."""
         way = [span]
         while way[-1].parent:
             above = way[-1].trace, way[-1].parent
@@ -97,7 +97,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def read(body: bytes) -> list[Seen]:
-    """The spans of a request."""
+    """Return the spans of a request."""
     found = []
     for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
         service = _values(resource.resource.attributes)["service.name"]
@@ -123,5 +123,5 @@ def _values(pairs: Any) -> dict[str, Any]:
 
 @cache
 def receiver() -> Receiver:
-    """The receiver of this pytest process."""
+    """Return the receiver of this pytest process."""
     return Receiver()

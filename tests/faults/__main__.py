@@ -40,8 +40,8 @@ CROWD = 9
 NONE = "-"
 
 
-def say(text: str) -> None:
-    """Tell who runs this."""
+def print_line(text: str) -> None:
+    """Print a line at once."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
@@ -55,11 +55,11 @@ class Row:
     verdict: Verdict = field(default_factory=Verdict)
     seconds: float | None = None
     slowest: str = ""
-    """Who was given acknowledgements last."""
+    """The writer whose acknowledgements resumed last."""
     note: str = ""
 
     def cells(self) -> list[str]:
-        """As it is printed."""
+        """Return the printed cells."""
         counts = self.operations
         if not counts.invoked:
             return [self.fault, *(NONE,) * 5, self.note]
@@ -79,7 +79,7 @@ class Row:
 
     @property
     def good(self) -> bool:
-        """Whether nothing is lost or doubled, and it serves."""
+        """Return whether nothing is lost or doubled, and the platform serves."""
         return not (self.verdict.lost or self.verdict.doubled or self.note.startswith("failed"))
 
 
@@ -95,7 +95,7 @@ class Trial:
         self._serving: asyncio.Task[tuple[float, str]] | None = None
 
     async def run(self, fault: Fault, seconds: float) -> Row:
-        """Do harm under load, and compare what was promised with what there is."""
+        """Cause a fault under load, and compare the promised with the actual data."""
         await self._writers.start()
         await self._writers.device.http(
             "POST", "report", {"properties": {"counter": 0}}, wait="stored"
@@ -159,17 +159,17 @@ class Trial:
 
 @contextlib.contextmanager
 def _noted(row: Row) -> Iterator[None]:
-    """What does not come to pass inside is told in the row."""
+    """Record an error inside as the note of the row."""
     try:
         yield
-    except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - it is told in the table
+    except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - the table shows it
         traceback.print_exc()
         row.note = row.note or f"failed: {' '.join(str(error).split())[:200]}"
 
 
 @contextlib.asynccontextmanager
 async def running(*, places: bool) -> AsyncIterator[Cluster]:
-    """A cluster inside, its members in places of their own if there may be any."""
+    """Run a cluster, each member in its own namespace where that is possible."""
     root = Path(tempfile.mkdtemp(prefix="thingway-faults-"))
     with contextlib.ExitStack() as stack:
         made = Places(root / "data") if places else None
@@ -186,11 +186,11 @@ async def running(*, places: bool) -> AsyncIterator[Cluster]:
         stack.callback(cluster.stop)
         await asyncio.to_thread(cluster.start)
         yield cluster
-    say(f"the logs of the cluster: {root}")
+    print_line(f"Logs of the cluster: {root}")
 
 
 async def attempt(cluster: Cluster, fault: Fault, seconds: float) -> Row:
-    """The row of a fault; one that is not survived says why."""
+    """Return the row of a fault; its note says why the platform did not survive."""
     application, console = cluster.application(), cluster.console()
     row = Row(fault.name)
     try:
@@ -205,14 +205,14 @@ async def attempt(cluster: Cluster, fault: Fault, seconds: float) -> Row:
 
 
 def _left_out(fault: Fault, *, places: bool) -> str:
-    """Why a fault cannot be tried here; empty when it can."""
+    """Return why a fault cannot be tried here; empty when it can."""
     if (fault.places or fault.clock) and not places:
         return "not tried: needs root"
     return "not tried: needs a C compiler" if fault.clock and not HAS_CLOCK else ""
 
 
 async def campaign(given: argparse.Namespace) -> list[Row]:
-    """All rows, told and written one by one."""
+    """Return all rows; print and write each one when it is done."""
     words = [word.lower() for word in given.words]
     wanted = [one for one in catalogue() if _asked(one.name.lower(), words)]
     places = os.geteuid() == 0 and not given.loopback
@@ -223,7 +223,7 @@ async def campaign(given: argparse.Namespace) -> list[Row]:
     async with running(places=places) as cluster:
         for fault in todo:
             rows[fault.name] = await attempt(cluster, fault, given.seconds)
-            _tell(rows[fault.name])
+            _print_row(rows[fault.name])
             if given.output:
                 given.output.write_text(document([*rows.values()], given.seconds))
     return [*rows.values()]
@@ -233,24 +233,24 @@ def _asked(name: str, words: list[str]) -> bool:
     return not words or any(word in name for word in words)
 
 
-def _tell(row: Row) -> None:
-    say(f"{datetime.now(UTC):%H:%M:%S} {' | '.join(row.cells())}")
+def _print_row(row: Row) -> None:
+    print_line(f"{datetime.now(UTC):%H:%M:%S} {' | '.join(row.cells())}")
     for kind, found in (("lost", row.verdict.lost), ("doubled", row.verdict.doubled)):
         for one in found[:20]:
-            say(f"    {kind}: {one}")
+            print_line(f"    {kind}: {one}")
 
 
 HEAD = ["fault", "operations", "acknowledged", "unknown", "lost", "doubled", "serves again (s)"]
 
 
 def table(rows: list[Row]) -> str:
-    """The rows as Markdown."""
+    """Return the rows as Markdown."""
     lines = [HEAD, ["---", *("---:",) * 6], *(row.cells() for row in rows)]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
 def document(rows: list[Row], seconds: float) -> str:
-    """The page of the last run."""
+    """Return the page of the last run."""
     text = Path(__file__).with_name("faults.md").read_text()
     cores, load = os.cpu_count(), os.getloadavg()[2]
     where = (
@@ -278,7 +278,7 @@ def main() -> int:
         given.output = given.output or PROJECT_ROOT / PAGE
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was made is taken away
     rows = asyncio.run(campaign(given))
-    say("\n" + table(rows))
+    print_line("\n" + table(rows))
     return 0 if all(row.good for row in rows) else 1
 
 

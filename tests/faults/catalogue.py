@@ -14,7 +14,7 @@ from tests.faults.cluster import META, SERVICES_NAMES, Cluster, members_of
 
 @dataclass
 class Harm:
-    """What a fault has at hand."""
+    """The tools of a fault."""
 
     cluster: Cluster
     strike: Callable[[], None]
@@ -28,7 +28,7 @@ class Harm:
 LOADED = 120.0
 """Seconds of ten times the load."""
 PARTED = 60.0
-"""Seconds for which a member_name of a store is cut off or stopped, while others have its place."""
+"""Seconds for which a member of a store is cut off or stopped, while others replace it."""
 JUMP = 900
 """Seconds that a clock jumps."""
 
@@ -45,7 +45,7 @@ class Fault(NamedTuple):
 
 
 def catalogue() -> list[Fault]:
-    """Every fault."""
+    """Return every fault."""
     return [
         *(*_deaths(), *_pauses(), *_two_of_three()),
         *(*_partitions(), *_disks(), *_others(), *_clocks()),
@@ -79,7 +79,7 @@ def _followers(kind: str, which: slice) -> Who:
 
 
 def _with_leader(kind: str) -> Who:
-    """Two of the members, the leader among them."""
+    """Return the leader and another member."""
 
     async def who(harm: Harm) -> list[str]:
         return [*await _leader(kind)(harm), *await _followers(kind, slice(1))(harm)]
@@ -88,7 +88,7 @@ def _with_leader(kind: str) -> Who:
 
 
 def _processes() -> Iterable[tuple[str, Who]]:
-    """Each process and each member_name of a store."""
+    """Yield each process and each member of a store."""
     for name in SERVICES_NAMES:
         yield name, _named(name)
     for kind, title, leads, follows in (
@@ -108,7 +108,7 @@ def _processes() -> Iterable[tuple[str, Who]]:
 def _deaths() -> Iterable[Fault]:
     for title, who in _processes():
 
-        async def work(harm: Harm, who: Who = who) -> None:
+        async def cause(harm: Harm, who: Who = who) -> None:
             names = await who(harm)
             pids = [harm.cluster.ready.pids[name] for name in names]
             for name in names:
@@ -117,11 +117,11 @@ def _deaths() -> Iterable[Fault]:
             for name, pid in zip(names, pids, strict=True):
                 await harm.cluster.returned(name, pid)
 
-        yield Fault(f"kill -9: {title}", work)
+        yield Fault(f"kill -9: {title}", cause)
 
 
 async def _stopped(harm: Harm, names: list[str], *, during: bool) -> None:
-    """Stop processes for a while; it is expected to serve during it (longer), or after it."""
+    """Pause processes; require service during the (longer) pause or after it."""
     for name in names:
         harm.cluster.signal(name, SIGSTOP)
     if during:
@@ -138,25 +138,25 @@ async def _stopped(harm: Harm, names: list[str], *, during: bool) -> None:
 def _pauses() -> Iterable[Fault]:
     for title, who in _processes():
 
-        async def work(harm: Harm, who: Who = who) -> None:
+        async def cause(harm: Harm, who: Who = who) -> None:
             names = await who(harm)
             await _stopped(harm, names, during=names[0] not in SERVICES_NAMES)
 
         after = " (from CONT)" if title in SERVICES_NAMES else ""
-        yield Fault(f"SIGSTOP, SIGCONT: {title}{after}", work)
+        yield Fault(f"SIGSTOP, SIGCONT: {title}{after}", cause)
 
 
 def _two_of_three() -> Iterable[Fault]:
     for kind, title in ((MONGOD, "MongoDB"), (NATS, "NATS"), (SENTINEL, "Sentinel")):
 
-        async def work(harm: Harm, kind: str = kind) -> None:
+        async def cause(harm: Harm, kind: str = kind) -> None:
             names = members_of(SENTINEL)[:2]
             if kind != SENTINEL:
                 names = await _with_leader(kind)(harm)
             await _stopped(harm, names, during=kind == SENTINEL)
 
         after = "" if kind == SENTINEL else " (from CONT)"
-        yield Fault(f"SIGSTOP: two of three of {title}{after}", work)
+        yield Fault(f"SIGSTOP: two of three of {title}{after}", cause)
 
     async def both(harm: Harm) -> None:
         await _stopped(harm, members_of(REDIS), during=False)
@@ -187,8 +187,8 @@ def _partitions() -> Iterable[Fault]:
             finally:
                 places.cut(number, off=False)
 
-        yield Fault(f"partition: the member_name with {title} from the others", part, places=True)
-        yield Fault(f"partition: the member_name with {title} from all", cut, places=True)
+        yield Fault(f"partition: the member with {title} from the others", part, places=True)
+        yield Fault(f"partition: the member with {title} from all", cut, places=True)
 
     async def all_parted(harm: Harm) -> None:
         places = harm.cluster.places
@@ -200,14 +200,14 @@ def _partitions() -> Iterable[Fault]:
             places.cut(number, off=False)
         harm.strike()
 
-    yield Fault("partition: every member_name alone (from its end)", all_parted, places=True)
+    yield Fault("partition: every member alone (from its end)", all_parted, places=True)
 
 
 def _disks() -> Iterable[Fault]:
     for kind, title in (("mongo", "MongoDB"), ("nats", "NATS")):
         leads = MONGOD if kind == "mongo" else NATS
 
-        async def one(harm: Harm, kind: str = kind, leads: str = leads) -> None:
+        async def fill_leader(harm: Harm, kind: str = kind, leads: str = leads) -> None:
             places, number = harm.cluster.places, (await harm.cluster.leaders())[leads]
             assert places is not None
             await asyncio.to_thread(places.fill, kind, number)
@@ -225,8 +225,8 @@ def _disks() -> Iterable[Fault]:
                 places.empty(kind, number)
             harm.strike()
 
-        yield Fault(f"disk full: the leading member_name of {title}", one, places=True)
-        yield Fault(f"disk full: every member_name of {title} (from room)", every, places=True)
+        yield Fault(f"disk full: the leading member of {title}", fill_leader, places=True)
+        yield Fault(f"disk full: every member of {title} (from room)", every, places=True)
 
 
 def _others() -> Iterable[Fault]:

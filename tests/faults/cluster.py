@@ -43,7 +43,7 @@ class Cluster(Platform):
 
     @contextlib.asynccontextmanager
     async def mongo(self, *members: str) -> AsyncIterator[AsyncMongoClient[dict[str, Any]]]:
-        """MongoDB as its administrator: the replica set, or one member."""
+        """Connect to MongoDB as its administrator: the replica set, or one member."""
         state = self.state
         which = "directConnection=true" if members else "replicaSet=rs0"
         hosts = ",".join(members or state.members(MONGOD))
@@ -52,7 +52,7 @@ class Cluster(Platform):
             yield client
 
     async def leaders(self) -> dict[str, int]:
-        """The number of the member that leads, by kind of store."""
+        """Return the number of the leading member, by kind of store."""
         async with self.mongo() as client:
             status = await client.admin.command("replSetGetStatus")
         primary = next(one["_id"] + 1 for one in status["members"] if one["state"] == 1)
@@ -69,7 +69,7 @@ class Cluster(Platform):
         }
 
     def _meta_leader(self) -> int:
-        """The NATS that has last said, in its log, that it leads."""
+        """Return the NATS server with the latest log line about its leadership."""
         said = {
             line.split(" [INF]")[0].partition("] ")[2]: number
             for number in range(1, CLUSTER_SIZE + 1)
@@ -130,7 +130,7 @@ class Cluster(Platform):
         return all(name in pids for name in SERVICES_NAMES)
 
     async def counted(self, device: int, prefix: str) -> tuple[Counter[int], Counter[str]]:
-        """How often the store has the commands of a device, and the SNs that begin so."""
+        """Count the commands of a device and the SNs with a prefix in the store."""
         async with self.mongo() as client:
             database = client["thingway_device"]
             commands = [
@@ -155,6 +155,6 @@ class Cluster(Platform):
 
 
 def members_of(kind: str) -> list[str]:
-    """The names of the members of a store."""
+    """Return the names of the members of a store."""
     count = REDIS_COUNT if kind == REDIS else CLUSTER_SIZE
     return [member_name(kind, number) for number in range(1, count + 1)]

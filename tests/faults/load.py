@@ -46,13 +46,13 @@ class Attempt(NamedTuple):
     attempt: int = 1
 
     def good(self) -> bytes:
-        """A report that is to be stored."""
+        """Return a report that is to be stored."""
         return json.dumps(
             {"properties": {"counter": self.number, "attempt": self.attempt}}
         ).encode()
 
     def bad(self) -> bytes:
-        """A report that is to be refused."""
+        """Return a report that is to be refused."""
         return json.dumps({"properties": {"nope": self}}).encode()
 
 
@@ -86,7 +86,7 @@ class Load:
 
     @property
     def acknowledged(self) -> int:
-        """How many reports were acknowledged until now."""
+        """Return the number of acknowledged reports."""
         both = (*self.promised.values(), *self.promised_dead.values())
         return sum(map(len, both))
 
@@ -215,14 +215,14 @@ class Load:
                 yield publish
 
     async def close(self) -> None:
-        """Close what the application had open."""
+        """Close the application's connections."""
         await self._application.close()
 
     async def check(self, before: dict[str, int]) -> None:
-        """Every promise is kept, nothing is there twice, and the counts agree.
+        """Check that no report is lost or stored twice, and that the counts agree.
 
-        `before` is what the metrics said when nothing was on its way. What nobody waits for any
-        more, a slow service may still take, and it may come while all is being compared.
+        `before` is the metrics of the idle platform. A slow service may still accept a report whose
+        sender no longer waits, so the comparison is repeated until nothing changes.
         """
         now, last = await settled(self._platform), before
         while now != last:
@@ -235,7 +235,7 @@ class Load:
         assert grown == counted, (grown, counted)
 
     async def judge(self) -> Verdict:
-        """Compare what was promised with history, events and `DEAD`, when nothing waits."""
+        """Compare the promised reports with history, events and `DEAD` when idle."""
         await settled(self._platform)
         verdict = Verdict()
         self.stored = self.rejected = 0
@@ -243,12 +243,12 @@ class Load:
             for device in self.devices:
                 records = await stored(device)
                 events = await _read(client, "EVENTS", f"event.*.device.{device.id}.reported")
-                told = {_attempt(json.loads(one)["properties"]) for one in events}
+                published = {_attempt(json.loads(one)["properties"]) for one in events}
                 dead = await refused(client, device)
                 sn, lost = device.sn, verdict.lost
                 lost += [f"{sn} {one}" for one in self.promised[device.id] - records.keys()]
                 lost += [f"{sn} {one}" for one in self.promised_dead[device.id] - dead.keys()]
-                lost += [f"{sn} {one}: no event" for one in records.keys() - told]
+                lost += [f"{sn} {one}: no event" for one in records.keys() - published]
                 verdict.doubled.extend(f"{sn} {one}" for one in _repeated(records + dead))
                 self.stored += records.total()
                 self.rejected += dead.total()
@@ -256,12 +256,12 @@ class Load:
 
 
 async def stored(device: Device) -> Counter[Attempt]:
-    """What is in the history of a device, and how often."""
+    """Count each attempt in the history of a device."""
     return Counter([_attempt(one["properties"]) for one in await device.history()])
 
 
 async def refused(client: NatsClient, device: Device) -> Counter[Attempt]:
-    """What `DEAD` has of a device, and how often."""
+    """Count each attempt of a device in `DEAD`."""
     return Counter(
         Attempt(*json.loads(json.loads(one)["payload"])["properties"]["nope"])
         for one in await _read(client, "DEAD", f"dead.uplink.{device.sn}")
@@ -269,11 +269,11 @@ async def refused(client: NatsClient, device: Device) -> Counter[Attempt]:
 
 
 async def settled(platform: Platform) -> dict[str, int]:
-    """The metrics of ingest when nothing waits, as two readings that begin after now tell them.
+    """Wait until two readings of an idle ingest agree; return the metrics.
 
-    What integrations report of themselves, such as that a network server is connected, comes when
-    it likes and is not counted. A reading under way may hold counts of before; it takes seconds
-    where a disk is slow. Version 0.1.0 does not count them: a second stands for one.
+    Reports of integrations about themselves, such as that a network server is connected, come at
+    any time and are not counted. A reading that began earlier may hold old counts; on a slow disk
+    it takes seconds. Version 0.1.0 does not count readings: a second stands for one.
     """
     first: dict[str, int] = {}
     begun = 0.0
@@ -297,7 +297,7 @@ async def settled(platform: Platform) -> dict[str, int]:
 
 
 async def _own_reports(client: NatsClient) -> int:
-    """How many reports of things that are no devices were stored."""
+    """Return how many stored reports are of things that are not devices."""
     subjects = "event.*.thing.*.reported"
     found = await client.jetstream().stream_info("EVENTS", subjects_filter=subjects)
     return sum((found.state.subjects or {}).values())
@@ -312,7 +312,7 @@ def _repeated(counts: Counter[Attempt]) -> dict[Attempt, int]:
 
 
 async def _read(client: NatsClient, stream: str, subject: str) -> list[bytes]:
-    """Every message of a stream on `subject`."""
+    """Return every message of a stream on `subject`."""
     consumer = await client.jetstream().pull_subscribe(
         subject,
         stream=stream,

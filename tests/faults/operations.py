@@ -12,11 +12,11 @@ class Operations:
     acknowledged: int = 0
     refused: int = 0
     last: float = 0.0
-    """When one was acknowledged last (monotonic)."""
+    """Time of the last acknowledgement (monotonic)."""
 
     @property
     def unknown(self) -> int:
-        """Those that may or may not have been done."""
+        """Return how many operations have an unknown result."""
         return self.invoked - self.acknowledged - self.refused
 
     def acknowledge(self) -> None:
@@ -39,7 +39,7 @@ class Operations:
 
 @dataclass
 class Verdict:
-    """What is not as it was promised: nothing, if all is well."""
+    """The differences from the promised data; empty if there are none."""
 
     lost: list[str] = field(default_factory=list)
     doubled: list[str] = field(default_factory=list)

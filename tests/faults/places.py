@@ -33,28 +33,28 @@ class Places:
         self._net = f"10.77.{number}"
 
     def host(self, number: int) -> str:
-        """The address of a member."""
+        """Return the address of a member."""
         return f"{self._net}.{number}"
 
     def _name(self, number: int) -> str:
         return f"{self._bridge}-{number}"
 
     def options(self) -> list[str]:
-        """What `tests.faults.up` is told."""
+        """Return the options of `tests.faults.up`."""
         options = [
             f"--place={self.host(number)}=ip netns exec {self._name(number)}" for number in MEMBERS
         ]
         return [*options, *(self._clock() if HAS_CLOCK else ())]
 
     def _clock(self) -> list[str]:
-        """Let the services run by a clock of their own."""
+        """Give the services a clock that can be set; return the options for it."""
         library = self._data.parent / "clock.so"
         _run(str(_COMPILER), "-shared", "-fPIC", "-O2", "-o", str(library), str(_CLOCK), "-ldl")
         self.set_clock(0)
         return [f"--services=LD_PRELOAD={library}", f"--services=CLOCK_FILE={self._clock_file}"]
 
     def set_clock(self, seconds: int) -> None:
-        """Let the services' clock be so far ahead."""
+        """Set the services' clock ahead by `seconds`."""
         new = self._clock_file.with_suffix(".new")
         new.write_text(f"{seconds}\n")
         new.rename(self._clock_file)
@@ -65,7 +65,7 @@ class Places:
 
     @contextlib.contextmanager
     def made(self) -> Iterator[None]:
-        """Namespaces on a bridge inside, and nothing of them afterwards."""
+        """Create the namespaces and their bridge; remove them afterwards."""
         with contextlib.ExitStack() as stack:
             _run("ip", "link", "add", self._bridge, "type", "bridge")
             stack.callback(_run, "ip", "link", "del", self._bridge)
@@ -85,7 +85,7 @@ class Places:
 
     @contextlib.contextmanager
     def disks(self) -> Iterator[None]:
-        """A disk for each MongoDB and each NATS inside."""
+        """Mount a disk for each MongoDB and each NATS; unmount them afterwards."""
         with contextlib.ExitStack() as stack:
             for kind, number in itertools.product(("mongo", "nats"), MEMBERS):
                 directory = self._data / member_name(kind, number)
@@ -95,7 +95,7 @@ class Places:
             yield
 
     def part(self, number: int) -> None:
-        """Let a member and the two others hear nothing of each other; clients reach all."""
+        """Separate a member from the two others; clients still reach all."""
         for other in MEMBERS:
             if other != number:
                 self._route("add", number, other)

@@ -41,13 +41,13 @@ class World:
     mongo: Mongo
 
     async def report(self, value: float) -> list[int]:
-        """A report of each device, in any order; their times, when all are stored."""
-        ts = await self.say(value)
+        """Send a report of each device; wait until all are stored; return their times."""
+        ts = await self.send_reports(value)
         await self.stored()
         return [ts] * DEVICES
 
-    async def say(self, value: float) -> int:
-        """A report of each device, in any order; their time."""
+    async def send_reports(self, value: float) -> int:
+        """Send a report of each device, in any order; return their time."""
         ts = now_ms()
         body = msgspec.json.encode({"ts": ts, "properties": {"heat": value}})
         reports = [OutgoingMessage(up(f"SN{one}", "report"), body) for one in range(1, DEVICES + 1)]
@@ -56,25 +56,25 @@ class World:
         return ts
 
     async def stored(self) -> None:
-        """Return when nothing waits to be stored; what a dead ingest had comes 30 s later."""
+        """Wait until all reports are stored; those of a dead ingest come 30 s later."""
         async with asyncio.timeout(120):
             while (await self.bus.js.stream_info(UPLINK)).state.messages:
                 await asyncio.sleep(0.05)
 
-    async def in_hand(self) -> int:
-        """Messages that ingest has in hand."""
+    async def in_progress(self) -> int:
+        """Return how many messages ingest has received and not acknowledged."""
         return (await self.bus.js.consumer_info(UPLINK, DURABLE)).num_ack_pending or 0
 
     async def times(self) -> list[tuple[int, int]]:
-        """When alarms were raised and cleared."""
+        """Return when alarms were raised and cleared."""
         return sorted((one["raisedAt"], one.get("clearedAt") or 0) for one in await self.alarms())
 
     async def alarms(self) -> list[dict[str, Any]]:
-        """All alarms, in order."""
+        """Return all alarms, in order."""
         return await self.mongo.database["alarms"].find({}).to_list(None)
 
-    async def said(self) -> list[tuple[str, int]]:
-        """The changes of alarms that the bus was told, each copy."""
+    async def published(self) -> list[tuple[str, int]]:
+        """Return the changes of alarms on the bus, without copies."""
         info = await self.bus.js.stream_info(EVENTS)
         found = []
         for sequence in range(info.state.first_seq, info.state.last_seq + 1):
@@ -87,7 +87,7 @@ class World:
 
 @pytest.fixture
 async def world(servers: Servers, database: str, tmp_path: Path) -> AsyncIterator[World]:
-    """The replicas on the servers of the tests, and a rule of a product with devices."""
+    """Start the replicas, and create a rule of a product with devices."""
     environment = {
         "THINGWAY_MONGO_URL": servers.mongo_url,
         "THINGWAY_MONGO_DATABASE": database,
@@ -185,8 +185,8 @@ async def test_each_alarm_is_raised_and_cleared_once(world: World) -> None:
     async with asyncio.timeout(60):
         while await world.mongo.database["outbox"].find_one({}) is not None:
             await asyncio.sleep(0.2)
-    said = sorted(await world.said())
-    assert said == sorted((what, one) for one in each for what in ("raised", "cleared"))
+    published = sorted(await world.published())
+    assert published == sorted((what, one) for one in each for what in ("raised", "cleared"))
 
 
 async def test_what_a_dead_ingest_had_in_hand_is_decided_in_its_order(world: World) -> None:
@@ -197,15 +197,15 @@ async def test_what_a_dead_ingest_had_in_hand_is_decided_in_its_order(world: Wor
     pairs: list[tuple[int, int]] = []
 
     async def up_and_down() -> None:
-        pairs.append((await world.say(300.0), await world.say(100.0)))
+        pairs.append((await world.send_reports(300.0), await world.send_reports(100.0)))
 
     async with asyncio.timeout(60):
         while True:
             await up_and_down()
-            if await world.in_hand():
+            if await world.in_progress():
                 dead.process.send_signal(signal.SIGSTOP)
-                await asyncio.sleep(0.5)  # what it has said last is heard
-                if await world.in_hand():
+                await asyncio.sleep(0.5)  # its last messages have arrived
+                if await world.in_progress():
                     break
                 dead.process.send_signal(signal.SIGCONT)
     dead.kill()

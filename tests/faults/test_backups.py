@@ -29,7 +29,7 @@ SECRET = "hunter2"
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts a platform on a directory of the test; all of them end with it."""
+    """Return a function that starts a platform; all stop after the test."""
     running: list[Platform] = []
 
     def begin(name: str) -> Platform:
@@ -43,7 +43,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 async def thingway(*words: object) -> str:
-    """Run a command beside the load; what it says."""
+    """Run a command during the load and return its output."""
     done = await _run(*words)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -69,7 +69,7 @@ async def _run(*words: object) -> subprocess.CompletedProcess[str]:
 
 
 class Stored:
-    """A device that reports with `wait=stored`, and what it was told."""
+    """A device that reports with `wait=stored`, and the answers."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -86,7 +86,7 @@ class Stored:
 async def test_a_backup_taken_under_load_is_an_installation_again(
     start: Start, tmp_path: Path
 ) -> None:
-    """Each report acknowledged before it is there once, log-ins and keys work, streams go on."""
+    """Each report acknowledged earlier is there once; logins, keys and streams work."""
     source = start("source")
     application = source.application()
     await application.data("PUT", f"/products/{MODEL}", PRODUCT)
@@ -132,7 +132,7 @@ async def test_a_backup_taken_under_load_is_an_installation_again(
 
 
 class Town(NamedTuple):
-    """What a tenant has."""
+    """The contents of a tenant."""
 
     device: Device
     application: Application
@@ -140,8 +140,11 @@ class Town(NamedTuple):
     flow: str
 
 
-async def _town(browser: Browser, hook: str) -> Town:
-    """A user, an application, a device with history, a dashboard, and a flow with a secret."""
+async def _create_town(browser: Browser, hook: str) -> Town:
+    """Create a user, an application, a device with history, a dashboard and a flow.
+
+    The flow has a secret.
+    """
     person = {"email": browser.email, "nickname": "Ada", "password": PASSWORD}
     await browser.ask("POST", "/user/register", person)
     await browser.log_in()
@@ -188,8 +191,8 @@ async def _entity(browser: Browser, key: str) -> Any:
     return next(one for one in found["content"] if one["entity_key"] == key)
 
 
-async def _lives(town: Town, browser: Browser, heard: asyncio.Queue[str]) -> Town:
-    """Check that what a tenant had is there under other ids, and works."""
+async def _check_town(town: Town, browser: Browser, received: asyncio.Queue[str]) -> Town:
+    """Check that the contents of a tenant are there under other ids, and work."""
     await browser.log_in()
     old = town.application
     application = Application(browser.platform, old.client_id, old.client_secret)
@@ -207,7 +210,7 @@ async def _lives(town: Town, browser: Browser, heard: asyncio.Queue[str]) -> Tow
     report = {"properties": {"temperature": 21.5}}
     status, answer = await device.http("POST", "report", report, wait="stored")
     assert status < 300, answer
-    assert await asyncio.wait_for(heard.get(), 30) == SECRET
+    assert await asyncio.wait_for(received.get(), 30) == SECRET
     async with device.mqtt() as connection:
         await connection.report({"counter": 3})
     await device.stored({"counter": 3})
@@ -216,30 +219,30 @@ async def _lives(town: Town, browser: Browser, heard: asyncio.Queue[str]) -> Tow
 
 
 @pytest.fixture
-async def heard() -> AsyncIterator[tuple[str, asyncio.Queue[str]]]:
-    """An address, and the keys that are sent to it."""
+async def received() -> AsyncIterator[tuple[str, asyncio.Queue[str]]]:
+    """Return an address, and the keys that are sent to it."""
     keys: asyncio.Queue[str] = asyncio.Queue()
 
-    async def take(request: web.Request) -> web.Response:
+    async def record(request: web.Request) -> web.Response:
         keys.put_nowait(request.headers["X-Key"])
         return web.Response()
 
     app = web.Application()
-    app.router.add_post("/", take)
+    app.router.add_post("/", record)
     async with TestServer(app) as server:
         yield str(server.make_url("/")), keys
 
 
 async def test_a_tenant_moves_into_an_installation_that_has_others(
-    start: Start, tmp_path: Path, heard: tuple[str, asyncio.Queue[str]]
+    start: Start, tmp_path: Path, received: tuple[str, asyncio.Queue[str]]
 ) -> None:
     """Ids are other ones, everywhere; history, log-ins, keys, flows and their secrets go on."""
     source, target = start("source"), start("target")
     await _inhabit(target)
     other = target.application()
     async with browsing(source) as browser:
-        hook, sent = heard
-        town = await _town(browser, hook)
+        hook, sent = received
+        town = await _create_town(browser, hook)
         name = browser.session.headers["TENANT_ID"]
         file = await thingway(
             "backup", tmp_path / "out", "--data", source.directory, "--tenant", name, "--verify"
@@ -252,7 +255,7 @@ async def test_a_tenant_moves_into_an_installation_that_has_others(
         assert await thingway(*words) == ""
         async with aiohttp.ClientSession(target.base_url) as session:
             there = replace(browser, platform=target, session=session, token="")
-            moved = await _lives(town, there, sent)
+            moved = await _check_town(town, there, sent)
         ids = zip(
             (town.device.id, town.dashboard, town.flow),
             (moved.device.id, moved.dashboard, moved.flow),

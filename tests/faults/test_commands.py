@@ -28,7 +28,7 @@ async def _obey(device: Device) -> None:
 async def test_accepted_commands_survive_a_death(
     platform: Platform, application: Application, name: str
 ):
-    """Each task that was accepted around the death of a process ends in SUCCESS."""
+    """Each task accepted around the death of a process ends in SUCCESS."""
     device = await application.add_device()
     obeying = asyncio.create_task(_obey(device))
     tasks: list[int] = []

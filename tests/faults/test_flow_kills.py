@@ -39,7 +39,7 @@ class World:
     played: PlayedDevice
 
     async def runs(self) -> list[dict[str, Any]]:
-        """All runs that are recorded."""
+        """Return all recorded runs."""
         return await self.mongo.database["runs"].find({}).to_list(None)
 
 
@@ -103,7 +103,7 @@ async def load(world: World, key: str) -> AsyncIterator[list[str]]:
 
 
 async def check(world: World, events: int, ids: list[str], timers: dict[int, int]) -> None:
-    """Every event and every due time has exactly one run, and that has ended well."""
+    """Check that each event and each timer has exactly one successful run."""
     expected = {(events, f"e-{one}") for one in ids}
     expected |= {(flow_id, f"t-{due * 1000}") for flow_id, due in timers.items()}
     async with asyncio.timeout(120):
@@ -120,7 +120,7 @@ async def check(world: World, events: int, ids: list[str], timers: dict[int, int
     "deaths", [2, pytest.param(10, marks=pytest.mark.slow)], ids=["twice", "ten-times"]
 )
 async def test_killed_replicas_lose_no_event_and_no_timer(world: World, deaths: int):
-    """One of two replicas is killed again and again, each time soon after it has come back."""
+    """One of two replicas is killed repeatedly, soon after each restart."""
     key = device()
     value = f"#{{properties.start['{key}.t']}}"
     assign = node("set", "entityAssigner", exchangePayload={TARGET: value})

@@ -41,7 +41,7 @@ TSL = {
 
 @pytest.fixture
 async def hook(application: Application, console: Console) -> str:
-    """The path of a webhook that has a sensor."""
+    """Return the path of a webhook that has a sensor."""
     product = {"name": MODEL, "snPrefixes": [], "tsl": TSL}
     await application.data("PUT", f"/products/{MODEL}", product)
     await application.data("PUT", f"/products/{MODEL}/codec", {"script": SCRIPT})
@@ -56,10 +56,10 @@ async def hook(application: Application, console: Console) -> str:
     return f"/integration/hooks/{token}"
 
 
-async def test_frames_told_again_and_again_while_ingest_dies_are_one_report_each(
+async def test_repeated_frames_are_one_report_each_while_ingest_dies(
     platform: Platform, console: Console, hook: str
 ):
-    """Three times each, out of order; what was accepted is stored or rejected, once."""
+    """Three copies each, out of order; an accepted frame is stored or rejected once."""
     before = await settled(platform)
     told = [number for number in range(FRAMES) for _ in range(TIMES)]
     random.Random(7).shuffle(told)
@@ -95,7 +95,7 @@ async def test_frames_told_again_and_again_while_ingest_dies_are_one_report_each
 
 
 async def pages(console: Console, path: str) -> list[dict[str, Any]]:
-    """All that is found, page by page."""
+    """Return all results, from all pages."""
     found: list[dict[str, Any]] = []
     key: str | None = None
     while True:
@@ -108,7 +108,7 @@ async def pages(console: Console, path: str) -> list[dict[str, Any]]:
 
 
 async def history(platform: Platform, device: int) -> list[int]:
-    """All counts that history has of a device, however often."""
+    """Return all counts in the history of a device, with copies."""
     user = next(one for one in database_users(platform.state) if one.name == "device")
     bounds = {"$gte": history_key(device, 0, 0), "$lt": history_key(device + 1, 0, 0)}
     async with AsyncMongoClient[Any](user.url(*platform.state.members("mongod"))) as client:

@@ -33,7 +33,7 @@ with pymongo.MongoClient(url) as client, client.start_session() as session:
 
 @pytest.fixture
 async def before(platform: Platform, application: Application) -> dict[str, int]:
-    """The counts before the test."""
+    """Return the counts before the test."""
     device = await application.add_device()
     await device.http("POST", "report", {"properties": {"counter": 0}}, wait="stored")
     return await settled(platform)
@@ -41,7 +41,7 @@ async def before(platform: Platform, application: Application) -> dict[str, int]
 
 @pytest.fixture
 def load(platform: Platform, application: Application) -> Load:
-    """A load, not yet running."""
+    """Return a load that is not running yet."""
     return Load(platform, application)
 
 
@@ -65,12 +65,12 @@ async def test_killed_ingest_and_device_lose_nothing(platform: Platform, load: L
     await load.check(before)
 
 
-async def test_what_a_killed_process_left_half_done_holds_up_reports_for_seconds(
+async def test_an_abandoned_transaction_delays_reports_for_seconds_only(
     platform: Platform, application: Application, events: Listener
 ):
-    """A transaction that nobody will end is ended by MongoDB, well before its usual minute.
+    """MongoDB ends an abandoned transaction well before its usual minute.
 
-    Meanwhile HTTP reports of the device whose record it locks are taken as ever.
+    Meanwhile HTTP reports of the device whose record it locks are accepted.
     """
     device = await application.add_device()
     users = database_users(platform.state)
@@ -95,7 +95,7 @@ async def test_what_a_killed_process_left_half_done_holds_up_reports_for_seconds
 
 @pytest.mark.parametrize("name", ["nats", "mongod", "redis"])
 async def test_a_killed_server_loses_nothing(platform: Platform, load: Load, before, name: str):
-    """A server dies under load and is started again; the services find it by themselves."""
+    """A server is killed under load and restarted; the services reconnect."""
     async with load.running():
         pid = await platform.kill(name)
         await platform.restarted(name, pid)
@@ -105,7 +105,7 @@ async def test_a_killed_server_loses_nothing(platform: Platform, load: Load, bef
 
 
 async def test_a_killed_launcher_loses_nothing(platform: Platform, load: Load, before):
-    """The launcher dies under load and takes all with it; the next start goes on from there."""
+    """The launcher is killed under load, with all processes; the next start continues."""
     async with load.running(2):
         await platform.die()
         await asyncio.to_thread(platform.start)
@@ -118,7 +118,7 @@ async def test_a_killed_launcher_loses_nothing(platform: Platform, load: Load, b
 async def test_ten_deaths_of_a_service_lose_nothing(
     platform: Platform, load: Load, before, name: str
 ):
-    """A service is killed ten times under load, each time soon after it has come back."""
+    """A service is killed ten times under load, soon after each restart."""
     async with load.running():
         for _ in range(TIMES):
             pid = await platform.kill(name)

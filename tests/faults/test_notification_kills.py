@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow
 
 PATH = "/alarm-notifications"
 AT_ONCE, DIGEST, QUIET = 2, 3, 4
-"""Users, and how each wants to be told."""
+"""Users, and the settings of their notifications."""
 DEATHS = 6
 ROUND = 5
 """Alarms that are raised at a time, three times for each death: a message lists them all."""
@@ -40,18 +40,18 @@ ROUND = 5
 
 @dataclass
 class Hook:
-    """What webhooks are told: how often each user heard of each alarm."""
+    """Counts how often each user was notified of each alarm by webhook."""
 
-    heard: Counter[tuple[int, int]] = field(default_factory=Counter)
+    notified: Counter[tuple[int, int]] = field(default_factory=Counter)
     more: int = 0
-    """What was only counted."""
+    """Alarms that were only counted."""
     reached: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def answer(self, request: web.Request) -> web.Response:
-        """Take what is told; the sender may be dead before it hears so."""
+        """Record a notification; the sender may be dead before it gets the answer."""
         user = int(request.match_info["user"])
         body = await request.json()
-        self.heard.update((user, told["alarmId"]) for told in body["alarms"])
+        self.notified.update((user, alarm["alarmId"]) for alarm in body["alarms"])
         self.more += body["more"]
         self.reached.set()
         await asyncio.sleep(0.05)
@@ -72,18 +72,18 @@ class World(AskedByUsers):
     url: str
     published: int = 0
 
-    async def wants(self, user: int, **more: Any) -> None:
-        """Set what a user wants; any alarm of the devices that the user sees."""
+    async def subscribe(self, user: int, **more: Any) -> None:
+        """Subscribe a user to all alarms of the devices that the user sees."""
         body = {"webhook": {"url": f"{self.url}/{user}"}, **more}
         await self.user(user, Function.DEVICE_VIEW).done("PUT", PATH, body)
 
     async def publish(self) -> None:
-        """Some alarms more."""
+        """Publish a round of alarms."""
         await self.bus.publish([_raised(self.published + one) for one in range(ROUND)])
         self.published += ROUND
 
     async def due(self, *users: int) -> None:
-        """What waits for these users is due now."""
+        """Make the waiting notifications of these users due now."""
         subscribers = self.mongo.database["alarm_notifications"]
         await subscribers.update_many({"_id": {"$in": users}}, {"$set": {"due.WEBHOOK": 1}})
 
@@ -110,8 +110,8 @@ async def _access(_: UserRef) -> Access:
     return Access(1, frozenset({Function.DEVICE_VIEW}), super_admin=False)
 
 
-async def _hearing(bus: Bus) -> None:
-    """Return when what is said from now on is heard."""
+async def _wait_for_consumer(bus: Bus) -> None:
+    """Wait until the consumer of alarms exists."""
     async with asyncio.timeout(60):
         while True:
             with suppress(NotFoundError):
@@ -122,7 +122,7 @@ async def _hearing(bus: Bus) -> None:
 
 @pytest.fixture
 async def hook() -> AsyncIterator[tuple[Hook, str]]:
-    """A web server on 127.0.0.1, and its URL."""
+    """Start a web server on 127.0.0.1; return the hook and the URL."""
     found, app = Hook(), web.Application()
     app.router.add_post("/{user}", found.answer)
     runner = web.AppRunner(app)
@@ -157,7 +157,7 @@ async def world(
     try:
         for replica in replicas:
             await replica.start()
-        await _hearing(bus)
+        await _wait_for_consumer(bus)
         url = f"http://127.0.0.1:{replicas[0].port}"
         async with Grants(bus) as grants, httpx.AsyncClient(base_url=url, timeout=30) as http:
             for user in (AT_ONCE, DIGEST, QUIET):
@@ -173,17 +173,17 @@ async def world(
         await mongo.close()
 
 
-async def test_every_user_is_told_of_every_alarm(world: World) -> None:
-    """One replica after the other is killed while it tells: at once, gathered, after quiet hours.
+async def test_every_user_is_notified_of_every_alarm(world: World) -> None:
+    """Kill one replica after the other: immediate, grouped and quiet-hours delivery.
 
-    Each death may have one message told once more, and no other one.
+    Each kill may repeat one message, and no other one.
     """
-    await world.wants(AT_ONCE)
-    await world.wants(DIGEST, digest_minutes=1440)
-    await world.wants(QUIET, quiet_hours={"begin": "00:00", "end": "23:59"})
+    await world.subscribe(AT_ONCE)
+    await world.subscribe(DIGEST, digest_minutes=1440)
+    await world.subscribe(QUIET, quiet_hours={"begin": "00:00", "end": "23:59"})
     for number in range(DEATHS):
         if number == DEATHS // 2:
-            await world.wants(QUIET)
+            await world.subscribe(QUIET)
         world.hook.reached.clear()
         await world.publish()
         await world.due(DIGEST, QUIET)
@@ -197,11 +197,11 @@ async def test_every_user_is_told_of_every_alarm(world: World) -> None:
     expected = {(user, alarm) for user in (2, 3, 4) for alarm in range(world.published)}
     with suppress(TimeoutError):
         async with asyncio.timeout(120):
-            while expected - set(world.hook.heard):
+            while expected - set(world.hook.notified):
                 await world.due(DIGEST)
                 await asyncio.sleep(0.5)
-    assert (expected - set(world.hook.heard), world.hook.more) == (set(), 0)
+    assert (expected - set(world.hook.notified), world.hook.more) == (set(), 0)
     async with asyncio.timeout(60):
         while await world.mongo.database["alarm_notices"].find_one({}) is not None:
             await asyncio.sleep(0.2)
-    assert max(world.hook.heard.values()) <= 1 + DEATHS
+    assert max(world.hook.notified.values()) <= 1 + DEATHS

@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("partitions")]
 async def test_partitions_become_more_and_fewer_under_load(
     tmp_path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One, three, two, one: also what still waits in a stream that is no longer written."""
+    """From one to three, two and one: messages left in a removed stream count too."""
     platform = Platform(tmp_path / "data")
     platform.start()
     try:

@@ -39,7 +39,7 @@ def tree(tmp_path: Path) -> Callable[[str], Path]:
 
 @pytest.fixture
 def platform(tmp_path: Path) -> Iterator[Platform]:
-    """A platform that a test starts."""
+    """Return a platform that the test starts."""
     found = Platform(tmp_path / "data")
     yield found
     found.stop()

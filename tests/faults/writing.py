@@ -72,14 +72,14 @@ class Writers:
         }
 
     async def start(self) -> None:
-        """Make what is written to."""
+        """Create the device and the dashboard."""
         self.device: Device = await self._application.add_device()
         made = await self._console.data("POST", "/dashboard", {"name": f"{self.prefix} 0"})
         self._dashboard = made["dashboard_id"]
 
     @property
     def operations(self) -> Operations:
-        """The counts of all."""
+        """Return the sum of all counts."""
         total = Operations()
         for writer in self._writers.values():
             total.add(writer.operations)
@@ -103,7 +103,7 @@ class Writers:
 
     @property
     def names(self) -> list[str]:
-        """What is written."""
+        """Return the names of the writers."""
         return [*self._writers]
 
     async def go_on(self, seconds: float, name: str = "") -> None:
@@ -111,15 +111,15 @@ class Writers:
         wanted = [name] if name else self.names
         before = {one: len(self._writers[one].promised) for one in wanted}
 
-        async def all_heard() -> bool:
+        async def all_acknowledged() -> bool:
             return all(
                 len(self._writers[name].promised) > count + 1 for name, count in before.items()
             )
 
-        await until(all_heard, seconds)
+        await until(all_acknowledged, seconds)
 
     async def judge(self, commands: Counter[int], serials: Counter[str]) -> Verdict:
-        """Compare with the APIs, and with how often the stores have what was invoked.
+        """Compare the promised data with the APIs and with the counts in the stores.
 
         `commands` are those of the device by their value, `serials` the SNs of all devices.
         """
@@ -186,6 +186,6 @@ class Writers:
 
 
 def _number(name: str) -> int:
-    """The number in a name that a writer gave; 0 when it is the first."""
+    """Return the number in a name that a writer gave; 0 for the first name."""
     last = name.rpartition(" ")[2]
     return int(last) if last.isdigit() else 0

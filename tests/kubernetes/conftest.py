@@ -30,7 +30,7 @@ def _answers(*words: str) -> bool:
 
 @pytest.fixture(scope="session")
 def image() -> str:
-    """The name of our image, which the cluster has with two tags."""
+    """Return the name of our image; the cluster has it with two tags."""
     for words in (("kubectl", "get", "--raw", "/readyz"), ("helm", "version"), ("docker", "info")):
         if not _answers(*words):
             pytest.skip(f"`{' '.join(words)}` fails: no cluster, or no engine to build for it")

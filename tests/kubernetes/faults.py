@@ -17,7 +17,7 @@ PATIENCE = 300.0
 
 
 class Row(NamedTuple):
-    """A fault, and what came of it."""
+    """A fault and its result."""
 
     stores: str
     fault: str
@@ -27,7 +27,7 @@ class Row(NamedTuple):
     """Most seconds that passed until every device had been given a further acknowledgement."""
 
     def cells(self) -> tuple[str, ...]:
-        """As it is printed."""
+        """Return the printed cells."""
         counts, broken = self.operations, (self.verdict.lost, self.verdict.doubled)
         numbers = (counts.invoked, counts.acknowledged, *map(len, broken))
         return (self.stores, self.fault, *(f"{one:,}" for one in numbers), f"{self.silence:.1f}")
@@ -38,7 +38,7 @@ TABLE: list[Row] = []
 
 
 def table(rows: Iterable[Row]) -> str:
-    """The rows as Markdown."""
+    """Return the rows as Markdown."""
     lines = [HEAD, ("---", "---", *("---:",) * 5), *(row.cells() for row in rows)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
@@ -47,7 +47,7 @@ def table(rows: Iterable[Row]) -> str:
 async def under_load(
     installed: Installed, application: Application, before: dict[str, int], fault: str
 ) -> AsyncIterator[Load]:
-    """A fault happens inside; then all serves, nothing is lost or doubled, and a row tells."""
+    """Run a fault under load; check service and losses, and add a row."""
     load = Load(installed, application)
     silence = 0.0
 

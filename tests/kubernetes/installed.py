@@ -31,7 +31,7 @@ MINUTES = "10m"
 
 
 def run(*words: str, check: bool = True) -> str:
-    """Run a command; return what it prints."""
+    """Run a command and return its output."""
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert not check or done.returncode == 0, f"{words}: {done.stdout[-3000:]}{done.stderr[-3000:]}"
     return done.stdout
@@ -60,7 +60,7 @@ class Installed(Platform):
         return run("helm", "-n", self.namespace, *words)
 
     def prepare(self) -> None:
-        """Make the namespace, and what the operator's Secrets hold."""
+        """Create the namespace and the operator's Secrets."""
         run("kubectl", "create", "namespace", self.namespace)
         passphrase = f"--from-literal=passphrase={token_urlsafe()}"
         self.kubectl("create", "secret", "generic", "backups", passphrase)
@@ -82,13 +82,13 @@ class Installed(Platform):
 
     @property
     def trust(self) -> ssl.SSLContext | None:
-        """The authority that has made the doors' certificate, and no other."""
+        """Return an SSL context that trusts only the issuer of the ingress certificate."""
         if not self.tls:
             return None
         return ssl.create_default_context(cafile=self.directory / "ca.crt")
 
     def install(self) -> None:
-        """Install it as documented, and wait for all of it."""
+        """Install the chart as documented, and wait until everything is ready."""
         self._helm_with_values("install", tag="first")
         there = "until [ -e /data/ready.json ]; do sleep 1; done"
         self.kubectl("exec", f"deploy/{RELEASE}-toolbox", "--", "sh", "-c", there)
@@ -122,7 +122,7 @@ class Installed(Platform):
         return list(listed["items"])
 
     def pods(self, part: str) -> list[str]:
-        """The names of a part's pods that run."""
+        """Return the names of the running pods of a component."""
         found = self.objects("pods", "-l", f"app.kubernetes.io/component={part}")
         return [
             one["metadata"]["name"]
@@ -131,7 +131,7 @@ class Installed(Platform):
         ]
 
     def delete_pod(self, name: str) -> None:
-        """Delete a pod; return when it is told to end."""
+        """Delete a pod; return when the deletion has started."""
         self.kubectl("delete", "pod", name, "--wait=false")
 
     def evict(self, name: str) -> None:
@@ -166,7 +166,7 @@ class Installed(Platform):
             await wait_serving(self.base_url, str(self.directory / "ca.crt") if self.tls else "")
 
     def secret(self, part: str, key: str) -> bytes:
-        """What a Secret of the release holds."""
+        """Return a value from a Secret of the release."""
         [found] = self.objects("secrets", f"--field-selector=metadata.name={RELEASE}-{part}")
         return base64.b64decode(found["data"][key])
 
@@ -180,7 +180,7 @@ class Installed(Platform):
 
     @property
     def addresses(self) -> Addresses:
-        """The forwarded ports."""
+        """Return the forwarded ports."""
         mqtt, nats = ("mqtts", "tls") if self.tls else ("mqtt", "nats")
         return Addresses(
             base_url=self.base_url,

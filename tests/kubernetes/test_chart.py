@@ -41,7 +41,10 @@ PARTS = (*(service.name for service in SERVICES), "mongo", "nats", "redis")
 def installed(
     request: pytest.FixtureRequest, image: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Installed]:
-    """A release in an empty namespace, which goes with it; in threes its doors speak TLS."""
+    """Install a release in a namespace of its own; delete both after the tests.
+
+    With three members it serves TLS.
+    """
     many = request.param == "threes"
     directory = tmp_path_factory.mktemp("kubernetes")
     namespace = f"thingway-test-{uuid4().hex[:6]}"
@@ -58,7 +61,7 @@ def installed(
 
 @pytest.fixture
 async def application(installed: Installed) -> AsyncIterator[Application]:
-    """The first application, with the tests' product imported."""
+    """Return the first application, with the tests' product imported."""
     client = installed.application()
     await client.data("PUT", f"/products/{MODEL}", PRODUCT)
     yield client
@@ -67,14 +70,14 @@ async def application(installed: Installed) -> AsyncIterator[Application]:
 
 @pytest.fixture
 async def before(installed: Installed, application: Application) -> dict[str, int]:
-    """The counts before the test."""
+    """Return the counts before the test."""
     device = await application.add_device()
     await device.http("POST", "report", {"properties": {"counter": 0}}, wait="stored")
     return await settled(installed)
 
 
 def test_helm_test_passes(installed: Installed):
-    """A report goes in over MQTT and is read back over HTTP."""
+    """It sends a report over MQTT and reads it back over HTTP."""
     assert "sent over MQTT is in the history" in installed.helm("test", RELEASE, "--logs")
 
 
@@ -86,14 +89,14 @@ def test_the_api_server_takes_every_manifest(installed: Installed):
 
 
 async def test_the_whole_journey(installed: Installed):
-    """An existing console's order of calls, from the first registration to the last deletion."""
+    """An existing console makes its calls, from registration to deletion."""
     async with browsing(installed) as browser:
         await travel(browser)
 
 
 @pytest.mark.parametrize(("language", "code"), [("js", "return a + 1"), ("python", "a + 1")])
-async def test_code_of_people_runs(installed: Installed, language: str, code: str):
-    """Its process confines itself further than the runtime's own filter does."""
+async def test_code_of_users_runs(installed: Installed, language: str, code: str):
+    """The process restricts itself further than the filter of the container runtime."""
     console = installed.console()
     expression = {"language": language, "expression": code}
     config = node("add", "code", expression=expression, inputArguments={"a": 2})
@@ -105,7 +108,7 @@ async def test_code_of_people_runs(installed: Installed, language: str, code: st
 
 @pytest.mark.parametrize("part", ["gateway", "device", "auth"])
 def test_the_doctor_finds_nothing_bad(installed: Installed, part: str):
-    """In a service's own container, with the service's settings."""
+    """It runs in the container of a service, with the settings of that service."""
     words = ("exec", f"deploy/{RELEASE}-{part}", "--", "thingway", "doctor", "--json")
     findings = json.loads(installed.kubectl(*words, check=False))
     assert findings
@@ -113,7 +116,7 @@ def test_the_doctor_finds_nothing_bad(installed: Installed, part: str):
 
 
 def test_no_account_with_rights_is_left(installed: Installed):
-    """Those of the jobs go with the jobs."""
+    """The service accounts of the jobs are deleted with the jobs."""
     ours = ("-l", "app.kubernetes.io/name=thingway")
     assert installed.objects("serviceaccounts,roles,rolebindings", *ours) == []
 
@@ -147,10 +150,10 @@ async def test_every_door_shows_a_certificate(installed: Installed, application:
     await device.stored({"temperature": 22.5})
 
 
-async def test_a_renewed_certificate_is_shown_by_itself(
+async def test_a_renewed_certificate_is_loaded_without_restart(
     installed: Installed, application: Application, before
 ):
-    """When the Secret changes: at the gateway and at nats-server, which lose no report."""
+    """After a change of the Secret, gateway and nats-server use it and lose no report."""
     if not installed.tls:
         pytest.skip("the doors are plain")
     load = Load(installed, application)
@@ -159,15 +162,15 @@ async def test_a_renewed_certificate_is_shown_by_itself(
 
         async def all_show_it() -> bool:
             ports = (installed.port, installed.mqtt_port)
-            return all([await shown_at(port) == new for port in ports])
+            return all([await read_certificate(port) == new for port in ports])
 
         await until(all_show_it, 240)
         await load.goes_on(60)
     await load.check(before)
 
 
-async def shown_at(port: int) -> str:
-    """The certificate that a door shows."""
+async def read_certificate(port: int) -> str:
+    """Return the certificate that a port presents."""
     return await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))
 
 
@@ -185,7 +188,7 @@ async def test_deleted_pods_lose_nothing(installed: Installed, application: Appl
 async def test_pods_deleted_at_random_lose_nothing(
     installed: Installed, application: Application, before
 ):
-    """One every five seconds, whether or not the one before is back."""
+    """One pod every five seconds, whether or not the previous one is ready again."""
     chance = random.Random(14)
     async with under_load(installed, application, before, "pods deleted at random, 12 in a minute"):
         for _ in range(12):
@@ -195,16 +198,16 @@ async def test_pods_deleted_at_random_lose_nothing(
 
 
 async def test_a_drained_node_loses_nothing(installed: Installed, application: Application, before):
-    """Every pod is evicted at once, as `kubectl drain` does it, as far as budgets let it."""
+    """Every pod is evicted at once, as with `kubectl drain`, within the budgets."""
     pods = [pod for part in PARTS for pod in installed.pods(part)]
     async with under_load(installed, application, before, "every pod evicted (a drain)"):
         await asyncio.gather(*(asyncio.to_thread(installed.evict, pod) for pod in pods))
 
 
-async def test_an_upgrade_and_the_way_back_lose_nothing(
+async def test_an_upgrade_and_its_rollback_lose_nothing(
     installed: Installed, application: Application, before
 ):
-    """A rollout to another image, and `helm rollback`; secrets stay."""
+    """Roll out another image, then `helm rollback`; the secrets stay."""
     secrets = {part: installed.secret(part, "env") for part in ("auth", "device")}
     async with under_load(installed, application, before, "rollout to another image, and back"):
         await asyncio.to_thread(installed.upgrade, "second", TWICE)
