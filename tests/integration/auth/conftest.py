@@ -76,7 +76,7 @@ class Door:
 
 @dataclass(frozen=True)
 class Auth:
-    """The running service, and what a test does with it."""
+    """The running service with helpers for tests."""
 
     http: httpx.AsyncClient
     app: Litestar

@@ -125,7 +125,7 @@ async def test_a_registration_with_bad_fields_names_the_field(auth):
 
 
 async def test_a_registration_without_a_field_names_it(auth):
-    """Each of them is required."""
+    """All fields are required."""
     for field in FIRST:
         fields = {name: value for name, value in FIRST.items() if name != field}
 

@@ -311,7 +311,7 @@ async def test_an_application_of_another_tenant_is_unknown(auth, method, path, b
 
 
 async def test_only_super_admins_come_in(auth, subtests: pytest.Subtests):
-    """Everybody else is 403, whatever the application."""
+    """All other users get 403, even for unknown applications."""
     code = "forbidden_permission"
     for method, path, body in [
         *PATHS,

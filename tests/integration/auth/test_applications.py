@@ -73,7 +73,7 @@ async def test_an_application_of_another_tenant_is_unknown(auth, operation):
 
 
 async def test_each_change_is_an_event(auth):
-    """Told on EVENTS as the audit log has it, by the operator who asked for it."""
+    """EVENTS contains each audit entry, with the operator as the actor."""
     await auth.tenant("t9")
     admin = await auth.door.bus("admin")
     told = await admin.client.subscribe("event.t9.auth.application.*")
@@ -105,7 +105,7 @@ async def test_an_application_needs_a_tenant(auth):
 
 
 async def test_a_revocation_is_finished_by_the_sweep_after_a_crash(auth):
-    """What the transaction intended and nobody applied is applied seconds later."""
+    """The sweep applies a stored revocation within seconds."""
     made = await auth.application()
     tokens = await auth.log_in(made)
     applications = auth.mongo.database["applications"]

@@ -49,7 +49,7 @@ async def found(auth: Any, **wanted: Any) -> list[int]:
 
 
 async def test_an_entry_says_who_did_what_to_what_from_where(auth):
-    """Under the request id of the answer, with what was before and after."""
+    """It contains the request id, and the values before and after."""
     answer = await auth.ask("POST", "/application", {"name": "meter", "events": True})
     made = answer.json()["data"]
     await auth.done("PUT", f"/application/{made['application_id']}", {"name": "other"})
@@ -100,7 +100,7 @@ async def test_a_change_that_fails_leaves_no_entry(auth):
 
 
 async def test_a_search_finds_what_fits_everything_that_is_given(auth, subtests: pytest.Subtests):
-    """The newest first unless told otherwise; keywords are no patterns."""
+    """Default order is newest first. Keywords are not patterns."""
     await put(
         auth,
         {"requestId": "abc"},
@@ -138,7 +138,7 @@ async def test_a_search_finds_what_fits_everything_that_is_given(auth, subtests:
 
 
 async def test_pages_follow_each_other(auth):
-    """`total` counts all of them."""
+    """`total` counts the entries of all pages."""
     await put(auth, *({} for _ in range(5)), tenant="default")
     await auth.mongo.database["audit"].delete_many({"object.type": "tenant"})
 
@@ -214,7 +214,7 @@ async def test_entries_are_kept_as_long_as_the_setting_says(auth):
 
 
 async def test_the_longest_retention_fits_into_mongodb(auth):
-    """The setting takes no more days."""
+    """The maximum of the setting is a valid lifetime in MongoDB."""
     await set_retention(auth.mongo.database, "audit", "at", MOST_DAYS)
 
     assert await retention(auth) == MOST_DAYS * DAY
@@ -243,7 +243,7 @@ async def test_an_application_that_comes_from_elsewhere_is_recorded(auth):
 
 
 async def test_a_refused_sign_in_of_an_account_is_recorded(auth):
-    """With the reason, where it came from, and nothing of what was typed."""
+    """The entry has the reason and the address, and no input of the user."""
     root = await first_user(auth)
     user = await add_user(auth, root)
     await sign_in(auth, "second@example.com", "Wr0ng-one", address="198.51.100.9")

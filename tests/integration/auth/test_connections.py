@@ -112,7 +112,7 @@ async def presence(
     mongo_of: MongoOf,
     monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[Presence]:
-    """Presence beside `auth`, which is not there before it is asked to watch."""
+    """Return presence, which `auth` requests to watch connections."""
     monkeypatch.setattr(revocations, "SETTLE", 0.5)
     mongo = mongo_of(emptied("device"))
     system = await auth.door.bus("sys")
@@ -181,7 +181,7 @@ async def test_a_rotated_key_ends_its_connections_and_the_new_one_stays(presence
 
 
 async def test_who_is_shut_out_is_closed_and_does_not_come_back_at_once(presence: Presence):
-    """Its credentials stay good, and it alone is kept out; also a connection not yet told of."""
+    """Only this user is blocked, including unreported connections."""
     auth = presence.auth
     loud, quiet = await presence.add("Ab12"), await presence.add("Cd34")
     async with presence.watching():
@@ -227,7 +227,7 @@ async def test_a_key_that_is_rotated_while_nobody_can_close_ends_its_connections
 async def test_a_log_in_that_a_rotation_overtakes_ends_too(
     presence: Presence, monkeypatch: pytest.MonkeyPatch
 ):
-    """It was let in with the key of before, and connected after that key had ended."""
+    """A login with the old key ends even if it connects after the rotation."""
     auth = presence.auth
     key = await presence.add("Ab12")
     admitted, go_on = asyncio.Event(), asyncio.Event()
@@ -291,7 +291,7 @@ async def test_a_principal_has_so_many_connections_and_no_more(presence: Presenc
 async def test_a_look_finds_all_while_some_leave(
     presence: Presence, monkeypatch: pytest.MonkeyPatch
 ):
-    """Nobody who stays is ever OFFLINE, though no event is heard and rows move."""
+    """A connected device never becomes OFFLINE, even without events."""
     for module in (presence_connections, looks):
         monkeypatch.setattr(module, "PAGE", 5)
     monkeypatch.setattr(looks, "OVERLAP", 2)

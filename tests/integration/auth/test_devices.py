@@ -117,7 +117,7 @@ async def test_a_certificate_counts_at_once_and_ends_at_once(auth):
 
 
 async def test_a_certificate_outlives_a_new_key_and_ends_with_the_credentials(auth):
-    """Whoever is registered under the SN afterwards is somebody else."""
+    """A device registered later with the same SN is another device."""
     await issue(auth)
     await certify(auth, "0A")
     reader = DeviceKeyReader(auth.redis, auth.rpc)
@@ -295,7 +295,7 @@ async def test_a_wrong_key_is_turned_away_at_both_doors(auth, user, key):
 
 @pytest.mark.parametrize("spelling", ["AB12", "ab12"])
 async def test_another_spelling_of_an_sn_is_turned_away_at_both_doors(auth, spelling):
-    """Reports under it would be dropped in silence; what is wrong is noted."""
+    """Otherwise its reports would be lost silently. The failure is recorded."""
     key = await issue(auth)
 
     with pytest.raises(aiomqtt.MqttError):
@@ -336,7 +336,7 @@ async def test_an_application_hears_events_when_it_may(auth):
 
 
 async def test_a_crowd_of_devices_logs_in_together(auth):
-    """A crowd that comes back at once is let in within the server's patience."""
+    """Concurrent logins succeed within the server's timeout."""
     devices = [DeviceRef(f"C{number}", number, "t1") for number in range(60)]
     keys = [await issue(auth, device) for device in devices]
 
@@ -362,7 +362,7 @@ async def noted(auth, over: str) -> LastRefusedLogin:
 
 
 async def test_the_last_log_in_with_a_wrong_key_is_noted(auth):
-    """When, over what, and what was wrong, not the key; of this device, not of unknown ones."""
+    """Time, protocol and reason are stored, for known devices only."""
     await issue(auth)
     none = await auth.call("last_refused_login", DEVICE, LastRefusedLogin)
     assert none == LastRefusedLogin()
@@ -411,7 +411,7 @@ async def test_a_storm_of_one_tenant_leaves_places_to_others(auth):
 
 
 async def test_a_storm_of_wrong_keys_is_written_once_for_each_device(auth):
-    """And of so many devices only: what is written does not grow with what is tried."""
+    """The number of writes does not grow with the number of attempts."""
     logins = RefusedLogins(auth.redis)
     for _ in range(3):
         for number in range(MOST + 10):

@@ -8,7 +8,7 @@ from services.auth.applications.store import ApplicationStore
 
 
 async def test_the_consumer_of_an_application_ends_with_it(auth):
-    """So does that of one which hears events no longer; those of services and others stay."""
+    """The consumer of an application without events is deleted too; others stay."""
     kept = await auth.application("kept", events=True)
     gone = await auth.application("gone", events=True)
     deaf = await auth.application("deaf", events=False)

@@ -47,7 +47,7 @@ async def login(auth: Auth) -> IntegrationSecret:
 async def connected(
     auth: Auth, login: IntegrationSecret
 ) -> AsyncIterator[tuple[Client, asyncio.Queue]]:
-    """A plain connection of the integration, and what the server refuses it."""
+    """Connect as the integration; collect the errors of the server."""
     refusals: asyncio.Queue[str] = asyncio.Queue()
 
     async def refused(error: Exception) -> None:
@@ -79,7 +79,7 @@ async def refuses(auth: Auth, user: str, secret: str) -> bool:
 
 
 async def test_the_operator_makes_lists_and_ends_logins(auth: Auth, login):
-    """The secret is told once, kept as a hash, and each step stands in the audit log."""
+    """The secret is shown once and stored as a hash. Each step is audited."""
     assert login.user == "integration.lamps"
     (stored,) = await auth.mongo.database["integration_logins"].find().to_list(None)
     assert login.secret not in str(stored)
@@ -100,7 +100,7 @@ async def test_the_operator_makes_lists_and_ends_logins(auth: Auth, login):
 
 
 async def test_an_id_that_is_taken_gets_no_login(auth: Auth, login, subtests: pytest.Subtests):
-    """A second login of one integration, and one for what is built in."""
+    """A second login of an integration is a conflict, as is one of a built-in one."""
     for taken in ["lamps", "direct", "system", "simulator", "openapi-client"]:
         with subtests.test(str(taken)), pytest.raises(Conflict, match=taken):
             await auth.call("create_integration_login", {"integration": taken}, IntegrationSecret)
@@ -146,7 +146,7 @@ async def test_the_sdk_runs_with_the_login(auth: Auth, login):
 
 
 async def test_it_may_announce_and_tell_of_its_own(auth: Auth, login, subtests: pytest.Subtests):
-    """Nobody is there to answer, and that is what it is told: it was let through."""
+    """The request is allowed, so it fails only because no service answers."""
     for subject in [
         announce_subject("lamps"),
         *(
@@ -199,7 +199,7 @@ async def test_it_says_nothing_else(auth: Auth, login, subtests: pytest.Subtests
 
 
 async def test_it_hears_nothing_else(auth: Auth, login, subtests: pytest.Subtests):
-    """Neither what others are asked, nor what they are answered, nor events."""
+    """It receives no requests or responses of others, and no events."""
     for subject in [
         "rpc.integration.doors.>",
         "rpc.integration.doors.add_device",

@@ -18,7 +18,7 @@ async def change(auth: Any, tenant: str, **changes: int | None) -> TenantLimits:
 
 
 async def test_a_tenant_has_the_limits_of_the_platform(auth):
-    """One that does not exist too: whoever asks may be ahead of its creation."""
+    """An unknown tenant has them too, because it may be created later."""
     for tenant in ("default", "nobody"):
         assert await limits(auth, tenant) == TenantLimits(Limits())
 
@@ -48,14 +48,14 @@ async def test_a_bad_limit_is_refused_by_name(auth, changes: dict[str, Any]):
 
 
 async def test_limits_of_an_unknown_tenant_cannot_be_set(auth):
-    """It is told that there is no such tenant, also when nothing would change."""
+    """The response is 404, even without a change."""
     for changes in ({"requests": 5}, {}):
         with pytest.raises(NotFound, match="nobody"):
             await change(auth, "nobody", **changes)
 
 
 async def test_a_change_is_audited_once(auth):
-    """With what was before and after; setting the same again is no change."""
+    """The entry has the values before and after; an equal value is no change."""
     for _ in range(2):
         await change(auth, "default", requests=5)
     await change(auth, "default", requests=6)
@@ -121,7 +121,7 @@ async def test_concurrent_creators_do_not_exceed_a_limit(
 
 
 async def test_a_tenant_above_a_new_limit_keeps_what_it_has(auth):
-    """It changes and deletes what it has, and adds nothing until it is below the limit."""
+    """It can change and delete existing items, and cannot add new ones."""
     roles = [(await make_role(auth, number)).json()["data"]["role_id"] for number in range(3)]
     await change(auth, "default", roles=2)
 

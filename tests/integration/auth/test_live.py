@@ -60,7 +60,7 @@ async def test_a_log_in_is_known_by_its_pages(auth):
 
 
 async def test_users_have_topics_of_their_own(auth):
-    """Whoever they are."""
+    """Each user has separate topics."""
     boss = await first_user(auth)
     await add_user(auth, boss)
     other = await caller(auth, await signed_in(auth, "second@example.com"))
@@ -109,7 +109,7 @@ async def test_a_changed_password_ends_all_of_them(auth):
 
 
 async def test_a_log_in_has_a_bounded_number_of_pages(auth, monkeypatch):
-    """Beyond it the oldest hears no more."""
+    """Beyond the limit, the oldest page loses its updates."""
     monkeypatch.setattr(writer, "MAX_PAGES", 2)
     user = await first_user(auth)
 

@@ -115,7 +115,7 @@ async def test_a_bad_menu_is_refused(auth):
 
 
 async def test_what_a_menu_needs_must_be_there(auth):
-    """400 tells what is missing."""
+    """A missing field is a 400 error with its name."""
     for missing in ("code", "name", "type"):
         body = {"code": "a", "name": "a", "type": "MENU"}
         del body[missing]
@@ -157,7 +157,7 @@ async def test_a_tree_has_an_end(auth):
 
 
 async def test_name_and_type_are_changed(auth):
-    """Code and parent stay, whatever is sent."""
+    """Code and parent never change."""
     page = await create(auth)
     entry = await create(auth, "reports.view", parent_id=page)
 
@@ -177,7 +177,7 @@ async def test_name_and_type_are_changed(auth):
 
 
 async def test_a_change_keeps_the_tree_a_tree(auth):
-    """A root is no function, nor is what has children."""
+    """A root or an entry with children cannot become a function."""
     page = await create(auth)
     await auth.refused(
         400, "PUT", f"{PATH}/{page}", {"name": "a", "type": "FUNCTION"}, field="parent_id"
@@ -187,7 +187,7 @@ async def test_a_change_keeps_the_tree_a_tree(auth):
 
 
 async def test_a_menu_that_is_not_there_is_404(auth):
-    """Unknown or of another tenant; what is no number is 400."""
+    """An unknown id or an id of another tenant is 404; an invalid id is 400."""
     await auth.tenant("elsewhere")
     theirs = await auth.mongo.database["menus"].find_one({"tenant": "elsewhere"})
     body = {"name": "a", "type": "MENU"}
@@ -227,7 +227,7 @@ async def test_a_deleted_menu_leaves_its_roles(auth):
 
 
 async def test_a_menu_is_not_deleted_under_a_child_that_is_made_just_then(auth):
-    """Nothing ever hangs below a menu that is gone."""
+    """A menu never has a deleted parent."""
     for at in range(5):
         page = await create(auth, f"page {at}")
         child = {"code": f"child {at}", "name": "a", "type": "FUNCTION", "parent_id": page}

@@ -52,7 +52,7 @@ async def test_a_client_id_is_no_other_devices(auth):
 
 
 async def test_an_id_ends_when_a_device_of_that_sn_gets_a_key(auth):
-    """Whoever used it before does not come with it again, and the device itself does."""
+    """The previous user of the id loses it to the device with that SN."""
     early = await issue(auth, "Early")
     async with mqtt(auth, "Early", early, "Late"):
         pass

@@ -47,7 +47,7 @@ async def first_answer(
 
 
 async def test_it_serves_and_leaves_in_order(servers, database, door):
-    """Ready within seconds, counts what it does, and SIGTERM ends it with code 0."""
+    """It is ready within seconds, exports metrics, and SIGTERM ends it with code 0."""
     port = ports.choose_free()
     process = await start(environment(servers, database, door, port))
     try:

@@ -87,7 +87,7 @@ async def test_a_change_on_one_is_there_on_the_other(auth, second):
 
 
 async def test_the_version_stands_in_redis_when_a_change_is_answered(auth, second):
-    """It is what the gateway reads with each token, so no older answer is used again."""
+    """The gateway reads it with each token, so it discards older permissions."""
     role_id = await create_role(auth)
     user_id = await store_user(auth, 7, int(role_id))
 

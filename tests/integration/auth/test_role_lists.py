@@ -252,7 +252,7 @@ async def test_devices_are_paged_and_sorted_by_their_owner(auth, owners):
 
 
 async def test_a_role_without_grants_shows_nothing(auth, owners):
-    """And could be given all but what is hidden."""
+    """All visible resources are candidates."""
     role = await role_with(auth)
 
     for kind in ("devices", "integrations", "dashboards"):
@@ -279,7 +279,7 @@ async def test_integrations_have_their_counts(auth, owners):
 
 
 async def test_integrations_are_sorted_and_paged(auth, owners):
-    """By name unless told otherwise."""
+    """They are sorted by name by default."""
     role = await role_with(auth, ("INTEGRATION", "ping"), ("INTEGRATION", "direct"))
 
     assert await summarize_ids(auth, f"{role}/integrations") == ["direct", "ping"]
@@ -354,7 +354,7 @@ async def test_all_devices_are_listed_however_many(auth, monkeypatch, owners):
 
 
 async def test_what_there_is_not_cannot_be_granted(auth, owners):
-    """It is named, and nothing of the request is granted; what nobody tells of is taken."""
+    """A missing resource fails the request; one without an owner is granted."""
     role = await role_with(auth)
     there = {"type": "DEVICE", "id": DEVICES[0].id}
     for missing in ({"type": "DEVICE", "id": "77"}, {"type": "DASHBOARD", "id": "77"}):
@@ -375,7 +375,7 @@ class NoCredential:
 
 
 async def test_a_sweep_removes_grants_of_what_is_gone(auth, owners, monkeypatch):
-    """As soon as its owner is there to say so; young grants are left alone."""
+    """Grants are deleted when the owner responds, except recent grants."""
     monkeypatch.setattr(deleted_resources, "PAUSE", 0)
     monkeypatch.setattr(accounts_grants, "PAGE", 2)
     role = await role_with(auth, ("DEVICE", DEVICES[0].id), ("DASHBOARD", "8"), ("WORKFLOW", "7"))

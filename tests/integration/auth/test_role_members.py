@@ -101,7 +101,7 @@ async def test_users_of_another_tenant_are_unknown(auth):
 
 
 async def test_functions_change_with_the_members_at_once(auth):
-    """A role gives and takes what it lets its users do."""
+    """Adding and removing a member changes its functions immediately."""
     role = f"/user/roles/{await create_role(auth)}"
     user_id = await store_user(auth, 7)
     await auth.done("POST", f"{role}/associate-menu", {"menu_ids": [2001]})

@@ -39,7 +39,7 @@ async def grant(auth: Any, role_id: str, *resources: dict[str, Any], **more: Any
     await auth.done("POST", f"/user/roles/{role_id}/associate-resource", body, **more)
 
 
-async def take(auth: Any, role_id: str, *resources: dict[str, Any]) -> None:
+async def revoke(auth: Any, role_id: str, *resources: dict[str, Any]) -> None:
     body = {"resources": list(resources)}
     await auth.done("POST", f"/user/roles/{role_id}/disassociate-resource", body)
 
@@ -54,7 +54,7 @@ async def devices_of(auth: Any, user_id: str) -> frozenset[int]:
 
 
 async def test_resources_are_granted_and_listed(auth):
-    """Ids are strings; one type or all; what is granted twice is there once."""
+    """Ids are strings, types can be filtered, and repeated grants are stored once."""
     role_id = await create_role(auth)
     sorts = [{"property": "resource_type"}, {"property": "resource_id"}]
 
@@ -87,7 +87,7 @@ async def test_a_user_sees_what_its_role_grants_at_once(auth):
 
     await grant(auth, role_id, *SAMPLE)
     granted = await grants_of(auth, user_id)
-    await take(auth, role_id, *SAMPLE)
+    await revoke(auth, role_id, *SAMPLE)
     taken = await grants_of(auth, user_id)
 
     assert granted == GrantedResources(
@@ -103,11 +103,11 @@ async def test_a_user_sees_what_its_role_grants_at_once(auth):
 
 
 async def test_taking_back_matches_type_and_id(auth):
-    """An entity that has the id of a device stays; what is not granted is passed over."""
+    """An entity with the id of a device keeps its grant; missing grants are ignored."""
     role_id = await create_role(auth)
     await grant(auth, role_id, *SAMPLE)
 
-    await take(auth, role_id, {"id": "5", "type": "DEVICE"}, {"id": "99", "type": "ENTITY"})
+    await revoke(auth, role_id, {"id": "5", "type": "DEVICE"}, {"id": "99", "type": "ENTITY"})
 
     assert set(await resources(auth, role_id)) == {
         ("INTEGRATION", "ping"),
@@ -124,7 +124,7 @@ async def test_taking_back_leaves_other_roles_alone(auth):
     await grant(auth, first, SAMPLE[1])
     await grant(auth, second, SAMPLE[1])
 
-    await take(auth, first, SAMPLE[1])
+    await revoke(auth, first, SAMPLE[1])
 
     assert await resources(auth, first) == []
     assert await resources(auth, second) == [("DEVICE", "5")]
@@ -223,7 +223,7 @@ DASHBOARD = ResourceRef("8", ResourceType.DASHBOARD)
 
 
 async def test_what_a_user_makes_is_granted_to_all_of_its_roles(auth):
-    """Once, however often it is told."""
+    """Repeated requests grant it once."""
     first, second = await create_role(auth, "first"), await create_role(auth, "second")
     await store_user(auth, 7, int(first), int(second))
 
@@ -235,7 +235,7 @@ async def test_what_a_user_makes_is_granted_to_all_of_its_roles(auth):
 
 
 async def test_a_role_that_is_full_gets_nothing_shared(auth, monkeypatch):
-    """Whoever may make things cannot make the grants of its whole role too many to be answered."""
+    """Creating resources cannot exceed the size limit of a role's grants."""
     monkeypatch.setattr(service, "MAX_GRANTS", 3)
     role_id = int(await create_role(auth))
     await store_user(auth, 7, role_id)
@@ -307,7 +307,7 @@ async def test_bad_resources_are_refused_on_the_bus_too(auth):
 
 
 async def test_a_deleted_device_is_forgotten(auth):
-    """By the event that tells of it; its integration's grant stays."""
+    """The event deletes its grants; the grant of its integration stays."""
     role_id = await create_role(auth)
     user_id = await store_user(auth, 7, int(role_id))
     await grant(auth, role_id, *SAMPLE)

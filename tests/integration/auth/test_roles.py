@@ -138,7 +138,7 @@ async def test_a_bad_role_is_refused(auth):
 
 
 async def test_a_role_needs_a_body_with_a_name(auth):
-    """400, whatever else was sent."""
+    """A request without a name is a 400 error."""
     for body in ({}, [], None, "x", {"description": "a"}):
         await auth.refused(400, "POST", "/user/roles", body)
 
@@ -176,7 +176,7 @@ async def test_a_name_is_taken_once_in_a_tenant(auth):
 
 
 async def test_a_role_is_renamed_and_described(auth):
-    """What is not sent stays; saving it unchanged is fine."""
+    """Absent fields do not change, and an unchanged role can be saved."""
     role_id = await create_role(auth, "ops")
     path = f"/user/roles/{role_id}"
 
@@ -300,7 +300,7 @@ BAD_MENU_IDS = [
 
 
 async def test_bad_menu_ids_are_refused(auth):
-    """400, and the role keeps what it has."""
+    """The response is 400, and the role keeps its menus."""
     path = f"/user/roles/{await create_role(auth)}"
     await auth.done("POST", f"{path}/associate-menu", {"menu_ids": [1001]})
     for body in BAD_MENU_IDS:
@@ -326,7 +326,7 @@ async def test_menus_of_super_admin_are_what_is_stored(auth):
 
 
 async def test_functions_change_with_the_role_at_once(auth):
-    """The version grows with each change, so that the next request is judged anew."""
+    """The version grows with each change, so the next request reloads permissions."""
     role_id = await create_role(auth)
     user_id = await store_user(auth, 7, int(role_id))
     before = await access_of(auth, user_id)
@@ -361,7 +361,7 @@ async def test_of_two_sets_of_menus_at_a_time_one_is_kept_whole(auth):
 
 
 async def test_of_roles_of_one_name_at_a_time_one_is_made(auth):
-    """The others are told that the name is taken."""
+    """The other requests are conflicts."""
     answers = await asyncio.gather(
         *(auth.ask("POST", "/user/roles", {"name": "ops"}) for _ in range(6))
     )
@@ -371,7 +371,7 @@ async def test_of_roles_of_one_name_at_a_time_one_is_made(auth):
 
 
 async def test_a_role_is_not_deleted_under_a_user_who_gets_it_just_then(auth):
-    """Either the user has a role that is there, or the role is gone and nobody has it."""
+    """A user never has a deleted role."""
     for _ in range(5):
         role_id = await create_role(auth)
         user_id = await store_user(auth, 1000 + int(role_id))
@@ -386,7 +386,7 @@ async def test_a_role_is_not_deleted_under_a_user_who_gets_it_just_then(auth):
 
 
 async def test_changes_of_roles_are_audited(auth):
-    """With what was before and after."""
+    """Entries have the values before and after."""
     role_id = await create_role(auth, "ops")
     await auth.done("PUT", f"/user/roles/{role_id}", {"name": "operators"})
     await auth.done("POST", f"/user/roles/{role_id}/associate-menu", {"menu_ids": [1001]})

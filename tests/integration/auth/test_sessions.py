@@ -42,7 +42,7 @@ async def test_sessions_say_where_and_when_they_began_and_which_one_asks(auth):
 
 
 async def test_a_session_that_is_ended_has_no_tokens_and_others_go_on(auth):
-    """Access and refresh token are dead at once, its pages hear nothing more; it is audited."""
+    """Tokens and live updates end immediately, and the end is audited."""
     await register(auth)
     lost, kept = await signed_in(auth), await signed_in(auth)
     there, here = await caller(auth, lost), await caller(auth, kept)
@@ -85,7 +85,7 @@ async def test_sessions_of_others_are_neither_listed_nor_ended(auth):
 
 
 async def test_a_new_password_leaves_no_session(auth):
-    """What is remembered of them goes with their tokens."""
+    """The stored sessions are deleted with their tokens."""
     user = await first_user(auth)
     change = {"old_password": PASSWORD, "new_password": f"{PASSWORD}2"}
 

@@ -161,7 +161,7 @@ async def _reuse_after_the_next_refresh(auth, first, second):
 
 @pytest.mark.parametrize("between", [_reuse_after_the_grace_period, _reuse_after_the_next_refresh])
 async def test_any_other_second_use_of_a_refresh_token_ends_the_family(auth, between):
-    """Whoever stole one of a family's tokens is out, and so is the one it was stolen from."""
+    """Both the thief and the owner of a token lose the session."""
     await register(auth)
     first, other = await signed_in(auth), await signed_in(auth)
     second = (await refresh(auth, first["refresh_token"])).json()["data"]
@@ -215,7 +215,7 @@ async def test_a_pair_is_not_repeated_under_a_raised_generation(auth):
 
 
 async def test_ten_failures_cost_a_pause_and_a_right_password_forgets_them(auth):
-    """The eleventh attempt is 429 with Retry-After, whoever makes it; before it, success resets."""
+    """The eleventh attempt is 429 with Retry-After. A success resets the count."""
     await register(auth)
     for _ in range(2):
         for _ in range(ATTEMPTS - 1):

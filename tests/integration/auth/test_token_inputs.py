@@ -97,7 +97,7 @@ async def test_other_methods_are_405(auth):
 
 
 async def test_an_unknown_client_is_answered_like_a_wrong_secret(auth):
-    """Nothing tells whether a client id exists."""
+    """The response does not reveal whether a client id exists."""
     application = await auth.application()
     answers = []
     for client_id in (application.client_id, "4f2c8a1e-0000-4000-8000-000000000000"):
@@ -113,7 +113,7 @@ async def test_an_unknown_client_is_answered_like_a_wrong_secret(auth):
 
 
 async def test_the_operation_is_documented(auth):
-    """OpenAPI has the form body, of which clients generate, and the refusals."""
+    """OpenAPI has the form body for client generators, and the errors."""
     document = (await auth.http.get("/schema/openapi.json")).json()
     operation = document["paths"]["/oauth/token"]["post"]
 

@@ -13,7 +13,7 @@ from services.auth.tokens.writer import Refusal, TokenWriter
 
 
 async def test_credentials_give_the_documented_answer(auth):
-    """The envelope, the four fields and integers that say what is left."""
+    """The response has the envelope and four fields, with integer lifetimes."""
     application = await auth.application()
 
     answer = await auth.http.post(
@@ -94,7 +94,7 @@ async def test_a_refresh_gives_new_tokens_and_uses_the_old_one_up(auth):
 
 
 async def test_a_refresh_token_used_twice_revokes_its_family_and_no_other(auth):
-    """Old and new tokens of the family die; a family beside it lives."""
+    """All tokens of the family are revoked; another family stays valid."""
     application = await auth.application()
     first, other = await auth.log_in(application), await auth.log_in(application)
     second = (await auth.refresh(first["refresh_token"])).json()["data"]
@@ -170,7 +170,7 @@ async def test_a_regenerated_secret_logs_in(auth):
 
 
 async def test_no_log_in_survives_a_regeneration_that_it_races_with(auth):
-    """Whatever was issued with the old secret is dead once the new one has been answered."""
+    """Tokens issued with the old secret are invalid after the response."""
     application = await auth.application()
     credentials = {"client_id": application.client_id, "client_secret": application.client_secret}
     form = {"grant_type": "client_credentials", **credentials}
@@ -205,7 +205,7 @@ async def test_tokens_cannot_be_issued_for_a_secret_that_was_checked_too_early(a
 
 
 async def test_a_log_in_makes_good_a_revocation_that_redis_lost(auth):
-    """A higher generation drops what is older, though nobody told Redis to revoke it."""
+    """A higher generation deletes older tokens without a revocation."""
     writer = TokenWriter(auth.redis, access_life=60, refresh_life=60)
     caller = Principal(kind=Kind.APPLICATION, tenant="default", subject="7")
     old = await writer.issue(caller, generation=1)
@@ -284,7 +284,7 @@ async def test_a_burst_of_log_ins_is_served(auth):
 
 
 async def test_without_redis_the_answer_is_503(auth):
-    """A store that is away is our fault, and the client is told when to come back."""
+    """The response contains Retry-After."""
     application = await auth.application()
     credentials = {"client_id": application.client_id, "client_secret": application.client_secret}
     pool = auth.redis.connection_pool

@@ -32,7 +32,7 @@ HOLDERS = ("applications/*.py", "login_records.py", "sign_in/*.py", "tenants/*.p
 
 
 def told_actions() -> set[str]:
-    """Every action that those features tell of, as their source has it."""
+    """Return every audit action in the source of these modules."""
     text = "".join(path.read_text() for name in HOLDERS for path in SERVICE.glob(name))
     assigned = re.findall(r'\baction(?:: str)? = "(\w+)"(?: if .* else "(\w+)")?', text)
     named = re.findall(r'(?:change\.record|changes\.record\(.*)[(,]\s*"(\w+)"', text)

@@ -15,7 +15,7 @@ USER = Principal(kind=Kind.USER, tenant="default", subject="8")
 
 
 def telling(use: Usage, asked: list[UsageRequest] | None = None) -> Part:
-    """Make a part that is always the same, and that keeps what it was asked."""
+    """Return a reporter of a constant usage that records requests."""
 
     async def part(wanted: UsageRequest) -> Usage:
         if asked is not None:
@@ -26,7 +26,7 @@ def telling(use: Usage, asked: list[UsageRequest] | None = None) -> Part:
 
 
 async def reporting(auth: Any, user: str, *parts: Part, queue: str = "") -> Any:
-    """Processes of a service that tell of their use."""
+    """Processes of a service that report their usage."""
     buses = [await auth.door.bus(user) for _ in parts]
     for bus, part in zip(buses, parts, strict=True):
         await report_usage(bus, part, queue)
@@ -39,7 +39,7 @@ async def ended(buses: Any) -> None:
 
 
 async def test_an_application_sees_its_limits_and_what_is_used(auth):
-    """Each process tells its part, the parts are added, and `own` shows what the operator set."""
+    """Usage of all processes is summed; `own` marks individual limits."""
     asked: list[UsageRequest] = []
     await auth.call("set_limits", SetLimits("default", {"polls": 9}), TenantLimits)
     buses = await reporting(
@@ -67,7 +67,7 @@ async def test_a_tenants_admin_sees_the_same_and_no_other_user_does(auth):
 
 @pytest.mark.parametrize("user", SERVICE_USERS)
 async def test_every_service_may_tell_its_part(auth, user: str):
-    """One process of a queue answers for all of them."""
+    """One process of a queue group responds for all of them."""
     part = telling({"devices": 4})
     buses = await reporting(auth, user, part, part, queue=user)
     data = await auth.done("GET", "/tenant/limits")

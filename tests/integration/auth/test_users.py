@@ -64,7 +64,7 @@ async def test_a_user_of_a_list_has_the_specified_fields(auth):
 
 
 async def test_a_search_is_paged_and_sorted(auth):
-    """The newest first unless told otherwise."""
+    """Default order is newest first."""
     admin = await first_user(auth)
     for name in ("c", "a", "b"):
         await add_user(auth, admin, f"{name}@example.com")
@@ -114,7 +114,7 @@ async def test_an_address_that_another_user_has_is_a_conflict(auth):
 
 
 async def test_of_two_users_with_one_address_at_once_one_is_added(auth):
-    """The other is told of the conflict."""
+    """The other request is a conflict."""
     admin = await first_user(auth)
     body = {**SECOND, "password": PASSWORD}
 
@@ -163,7 +163,7 @@ async def test_a_disabled_user_is_out_until_it_is_enabled(auth):
 
 @pytest.mark.parametrize("several", [False, True])
 async def test_a_deleted_user_is_out_at_once(auth, several):
-    """Alone or with others, of whom unknown ones are passed over; its address is free again."""
+    """Unknown ids are ignored, and the address can be used again."""
     admin = await first_user(auth)
     user_id = await add_user(auth, admin)
     tokens = await signed_in(auth, "second@example.com")
@@ -325,7 +325,7 @@ ADMIN_ONLY = [
 
 
 async def test_changes_are_for_super_admins(auth):
-    """Users and applications are told 403."""
+    """Other users and applications get 403."""
     user = Principal(kind=Kind.USER, tenant="default", subject="9", name="u")
     application = Principal(kind=Kind.APPLICATION, tenant="default", subject="9", name="a")
 

@@ -54,7 +54,7 @@ AUTHOR = (Function.WORKFLOW_VIEW, Function.WORKFLOW_ADD, Function.WORKFLOW_EDIT)
 
 
 class PlayedDevice:
-    """Stands for `device`: entities with values, and a record of what was asked."""
+    """Fake of `device` with entities and a record of requests."""
 
     def __init__(self, bus: Bus) -> None:
         self.values: dict[str, Any] = {}
@@ -192,7 +192,7 @@ def settings_for(servers: Any, public_key: str, **more: Any) -> WorkflowSettings
 
 
 async def _access(wanted: UserRef) -> Access:
-    """User 1 may do everything, those from 90 on are gone."""
+    """Return permissions: user 1 has all, users from 90 on are deleted."""
     if wanted.user_id >= GONE:
         raise Unauthenticated("the user is gone")
     return Access(1, frozenset({Function.DEVICE_VIEW}), super_admin=wanted.user_id == 1)

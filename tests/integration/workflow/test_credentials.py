@@ -25,7 +25,7 @@ async def default(workflow: Workflow, kind: str, flag: bool = True, user=None):
 
 
 async def test_a_default_is_made_once(workflow: Workflow):
-    """With a secret when it is wanted; whoever asks next, or at the same time, gets the same."""
+    """Concurrent and later requests get the same credential."""
     found = await asyncio.gather(*(default(workflow, "MQTT") for _ in range(5)))
 
     assert all(one == found[0] for one in found)
@@ -112,13 +112,13 @@ async def test_a_secret_that_no_client_could_type_is_refused(workflow: Workflow,
         400, "PUT", path, {"access_secret": secret}, field="access_secret"
     )
     await workflow.admin().done("PUT", path, {"access_secret": ""})
-    login = workflow.core.nodes.credentials.login
+    login = workflow.core.nodes.credentials.verify_login
     assert await login(CredentialsType.HTTP, "http@default", "") is None
 
 
 async def test_who_signs_in_is_known_by_key_and_secret(workflow: Workflow):
     """Of the right type, as the secret is now."""
-    made, login = await default(workflow, "MQTT"), workflow.core.nodes.credentials.login
+    made, login = await default(workflow, "MQTT"), workflow.core.nodes.credentials.verify_login
     secret = made["access_secret"]
 
     assert await login(CredentialsType.MQTT, "mqtt@default", secret) == "default"
@@ -150,7 +150,7 @@ async def test_more_are_made_listed_and_deleted(workflow: Workflow, monkeypatch)
         assert [one["access_key"] for one in listed["content"]] == ["smtp@default"]
     one = found["content"][0]
     assert await admin.done("GET", f"/credentials/{one['id']}") == one
-    monkeypatch.setattr(service, "MOST", 2)
+    monkeypatch.setattr(service, "MAX_CREDENTIALS", 2)
     body = gate | {"access_key": "more@default"}
     await admin.refused(400, "POST", "/credentials", body, field="access_key")
     await admin.done("POST", "/credentials/delete", {"ids": [one["id"], "5"]})

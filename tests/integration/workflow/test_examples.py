@@ -47,7 +47,7 @@ async def test_warn_when_it_gets_hot(workflow, degrees, siren):
 
 
 async def test_the_mean_of_two_rooms(workflow):
-    """What the code computes is written."""
+    """The result of the code is written."""
     workflow.device.has(ONE, 20)
     workflow.device.has(TWO, 23)
     await run(workflow, MEAN, None)

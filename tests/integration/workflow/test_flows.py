@@ -73,7 +73,7 @@ async def test_a_save_from_an_old_version_is_refused(workflow):
 
 
 async def test_versions_that_are_not_there_are_named(workflow):
-    """A version of the future, and what is no version, are the client's mistakes."""
+    """A future or invalid version is a client error."""
     user = workflow.admin()
     path = f"{FLOWS}/{(await save(user))['id']}/design?version="
 
@@ -120,7 +120,7 @@ async def test_a_draft_is_saved_and_refused_when_it_is_to_run(workflow):
 
 
 async def test_a_constant_that_its_property_does_not_take_is_refused(workflow):
-    """As it is checked and when it is to run; what is not known, or away, is left to the run."""
+    """Validation and enabling reject it; unknown entities are left to the run."""
     user = workflow.admin()
     constants = {HOT: "#{properties.start['hot']}", f"{HOT}2": "much"}
     nodes = [trigger(("hot", "LONG")), node("set", "entityAssigner", exchangePayload=constants)]
@@ -169,7 +169,7 @@ async def test_a_flow_is_enabled_and_disabled_as_often_as_one_likes(workflow):
 
 
 async def test_changes_at_the_same_time_are_all_made(workflow):
-    """Names and switches name no version: nobody is told that another one was faster."""
+    """Changes of name and state do not conflict with each other."""
     user = workflow.admin()
     flow = (await save(user))["id"]
 
@@ -205,7 +205,7 @@ async def test_a_save_names_a_flow_and_its_version_or_neither(workflow):
 
 
 async def test_a_design_is_opened_with_all_that_an_editor_needs(workflow):
-    """Positions, types, `nodes` and `edges` are added to what was saved without."""
+    """Missing positions, types, `nodes` and `edges` are added."""
     user = workflow.admin()
     bare = json.dumps(
         {
@@ -230,7 +230,7 @@ async def test_a_design_is_opened_with_all_that_an_editor_needs(workflow):
 
 
 async def test_what_no_editor_could_open_is_not_saved(workflow):
-    """Text that is no design, and too much of it, are refused by name."""
+    """An invalid or too large design is an error with its field."""
     user = workflow.admin()
     for text in ("x", "[]", '{"nodes": 1}', '{"nodes": [1]}', "[" * 100_000):
         await user.refused(
@@ -258,7 +258,7 @@ async def test_lists_have_pages_names_and_an_order(workflow):
 
 
 async def test_basic_info_is_overwritten(workflow):
-    """Name and remark are set, also to nothing; without one of them nothing is lost."""
+    """Name and remark may be empty; a missing field is an error without changes."""
     user = workflow.admin()
     flow = (await save(user, remark="old"))["id"]
     for body, field in (({"name": "New"}, "remark"), ({"remark": ""}, "name")):

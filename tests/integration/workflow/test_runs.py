@@ -102,7 +102,7 @@ async def test_a_run_that_ends_is_told_on_the_bus(workflow):
 
 
 async def test_one_cause_makes_one_run(workflow):
-    """What comes again, at this replica or another, is known."""
+    """A repeated cause is rejected by all replicas."""
     flow = await enabled(workflow)
     await workflow.core.engine.runner.start(flow, {"temperature": 1}, cause("e-1"))
     with pytest.raises(Conflict, match="e-1"):
@@ -127,7 +127,7 @@ def _run(flow, run_id, key, **fields):
 
 
 async def test_an_error_names_its_node_and_its_reason(workflow):
-    """What `device` refuses stands in the trace, and the run is an error."""
+    """The trace has the error of `device`, and the run is an error."""
     workflow.device.refuses = "value is too hot"
     flow = await enabled(workflow)
     run = await workflow.core.engine.runner.start(flow, {"temperature": 99}, cause())
@@ -149,7 +149,7 @@ async def test_flows_that_lead_to_one_another_stop(workflow):
 
     detail = await workflow.admin().done("GET", f"{FLOWS}/logs/{run.id}")
     assert (detail["status"], detail["trace_info"]) == ("ERROR", [])
-    assert "8 flows have led to one another" in detail["error_message"]
+    assert "8 flows have started one another" in detail["error_message"]
     assert workflow.device.updates == []
 
 
@@ -177,7 +177,7 @@ async def test_a_flow_that_only_fails_is_disabled_and_says_so(workflow):
 
 
 async def test_a_node_that_takes_too_long_is_ended(workflow):
-    """The limit stands in the error (three seconds in this test)."""
+    """The error contains the limit (three seconds in this test)."""
     flow = await enabled(workflow)
     never = asyncio.Event()
 
@@ -287,7 +287,7 @@ async def test_logs_are_kept_within_their_bounds(workflow):
     rows = [row["id"] for row in await logged(workflow, flow)]
     store = RunStore(workflow.core.clients.mongo, workflow.core.clients.outbox)
     grown = [{flow.flow_id}]
-    log = SimpleNamespace(grown=lambda: grown.pop() if grown else set())
+    log = SimpleNamespace(pop_grown_flows=lambda: grown.pop() if grown else set())
     keeps = Retention(store, log, days=2, most=3)  # type: ignore[arg-type]
 
     now = datetime.now(UTC)

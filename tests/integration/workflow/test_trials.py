@@ -105,7 +105,7 @@ async def test_a_test_shows_what_each_node_did_and_touches_nothing(workflow, pat
 
 @pytest.mark.parametrize("more", [{}, {"dry_run": False}])
 async def test_a_test_is_for_real(workflow, more):
-    """It does what the flow would do: existing editors know no `dry_run`."""
+    """Its nodes act, because existing editors do not send `dry_run`."""
     workflow.device.has(HOT)
     body = {"design_data": alarm(), "input": {"temperature": 42}, **more}
     await workflow.admin().done("POST", f"{FLOWS}/design/test", body)
@@ -143,7 +143,7 @@ async def test_who_may_not_command_tests_nodes_that_command_dry_only(workflow, s
 
 @pytest.mark.parametrize("dry_run", [True, False])
 async def test_a_dry_run_judges_as_a_real_one_does(workflow, dry_run):
-    """What the device refuses fails the node either way."""
+    """An error of the device fails the node in both cases."""
     workflow.device.has(HOT)
     workflow.device.refuses = "exchange: must be at most 40"
     body = {"design_data": alarm(), "input": {"temperature": 42}, "dry_run": dry_run}
@@ -154,7 +154,7 @@ async def test_a_dry_run_judges_as_a_real_one_does(workflow, dry_run):
 
 
 async def test_a_saved_flow_is_tested_by_its_id(workflow):
-    """Its newest design, by who sees it; the answer names it. A design beside it comes first."""
+    """The latest design of a visible flow is used unless the body has a design."""
     user = workflow.admin()
     wanted = {"name": "F", "design_data": alarm()}
     flow = (await user.done("POST", f"{FLOWS}/design", wanted))["id"]
@@ -181,7 +181,7 @@ async def test_inputs_may_come_by_the_names_that_editors_use(workflow):
 
 
 async def test_a_reference_to_nothing_is_an_error_of_that_node(workflow):
-    """The trace names what is missing."""
+    """The trace has the missing reference."""
     workflow.device.has(HOT)
     tested = await workflow.admin().done(
         "POST", f"{FLOWS}/test", {"design_data": alarm(), "input": {}}
@@ -204,8 +204,8 @@ async def test_a_test_of_what_cannot_run_is_an_error_of_its_nodes(workflow):
     said = {one["node_id"]: one["error_message"] for one in tested["trace_infos"]}
     assert set(said) == {"start", "odd", "_x"}
     assert said["start"] == "edges[1].target: node gone does not exist; remove the edge"
-    assert "no node type teleport" in said["odd"]
-    assert "id: must be" in said["_x"]
+    assert "node type teleport does not exist" in said["odd"]
+    assert "id: must have" in said["_x"]
 
     body = {"design_data": alarm(), "input": {"temperature": "hot"}}
     tested = await user.done("POST", f"{FLOWS}/test", body)
@@ -248,7 +248,7 @@ async def test_a_node_is_tested_alone(workflow):
 
 
 async def test_a_node_that_cannot_be_tested_is_an_error(workflow):
-    """An entry, an unknown component, parameters that are wrong; what is no node is refused."""
+    """Entries, unknown types and invalid parameters are errors of the node."""
     user = workflow.admin()
     for config, reason in (
         (trigger(), "must not be an entry"),
@@ -345,7 +345,7 @@ async def test_the_catalogue_says_which_nodes_are_tested_alone(workflow):
 
 
 async def test_choices_of_a_parameter_are_labels_by_value(workflow):
-    """An editor would send the place of what was chosen, if they were a list."""
+    """Editors send the index of a choice if the choices are a list."""
     user = workflow.user(7, Function.WORKFLOW_VIEW)
     found = json.loads(await user.done("GET", "/workflow/components/httpRequest"))
 

@@ -61,7 +61,7 @@ class FakeApplications:
 
 
 class FakeChanges:
-    """Runs changes without a transaction; `log` and `entries` say what they came to."""
+    """Runs changes without a transaction, and records them in `log` and `entries`."""
 
     def __init__(self, log: list | None = None) -> None:
         self.log = [] if log is None else log
@@ -87,7 +87,7 @@ class FakeChanges:
 
 
 class FakeTokens:
-    """Token state that answers what it is told to, and remembers what it was asked."""
+    """Token state with given results and a record of calls."""
 
     def __init__(self, outcome=None, holder=None, log: list | None = None) -> None:
         self.outcome = outcome or TokenPair("access", "refresh", 0.0)

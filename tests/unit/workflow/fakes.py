@@ -29,7 +29,7 @@ class Begin(Entry[PlayedParameters]):
 
 
 class Work(Step[PlayedParameters]):
-    """Does what the test says for its node, and keeps who ran with what."""
+    """A step with a given action that records its runs."""
 
     name = "work"
     title = description = "Work"
@@ -62,7 +62,7 @@ class Harm(Work):
 
 
 class Answer(Work):
-    """The same, and is what the flow answers."""
+    """A step whose output is the response of the flow."""
 
     name = "answer"
     answers = True
@@ -90,7 +90,7 @@ class Fork(Step[PlayedParameters]):
 
 
 class Flow:
-    """A design of played nodes: `Flow("a>b b>c", fork="f")`; names tell the type."""
+    """A design of fake nodes: `Flow("a>b b>c", fork="f")`. Names define the type."""
 
     def __init__(self, edges: str, **parameters: dict[str, Any]) -> None:
         self.work, self.harm, self.answer = Work(), Harm(), Answer()
@@ -119,7 +119,7 @@ class Flow:
     async def run(
         self, entered: Any = None, *, seals: list[Run] | None = None, **limits: float
     ) -> Run:
-        """Run it; `seals` takes note of what is sealed."""
+        """Run the flow; `seals` records sealed runs."""
 
         async def seal(run: Run) -> None:
             if seals is not None:

@@ -47,7 +47,7 @@ async def test_a_tenant_with_many_entries_does_not_delay_another_one():
 
 
 async def test_few_entries_of_many_tenants_go_in_one_write():
-    """What comes while all writers write costs one write more."""
+    """Entries that arrive while all writers are busy share one write."""
     written: list[list[int]] = []
     store = asyncio.Event()
 

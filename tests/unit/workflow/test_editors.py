@@ -19,7 +19,7 @@ from services.workflow.components.reference import node_types
 
 @dataclass
 class FakeRpc:
-    """Stands for `auth`."""
+    """Fake of `auth`."""
 
     live_pages: bool | None
 

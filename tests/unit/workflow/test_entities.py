@@ -43,7 +43,7 @@ class World:
 
 
 async def find_invisible(keys, *, everything=False, **granted):
-    """What a user with these grants must not use."""
+    """Return the keys that a user with these grants may not use."""
     grants = (
         ALL
         if everything

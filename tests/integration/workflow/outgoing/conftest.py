@@ -41,7 +41,7 @@ LOCAL = ("127.0.0.0/8", "::1/128")
 
 @dataclass
 class Web:
-    """A web server that keeps what it was asked."""
+    """A web server that records requests."""
 
     url: str = ""
     asked: list[web.Request] = field(default_factory=list)
@@ -113,7 +113,7 @@ async def website() -> AsyncIterator[Web]:
 
 @dataclass
 class Post:
-    """A mail server that keeps what it took, and how."""
+    """A mail server that records e-mails and connections."""
 
     host: str
     port: int
@@ -129,7 +129,7 @@ class Post:
         return "250 taken"
 
     def authenticate(self, server: Any, session: Any, envelope: Any, mechanism: str, data: Any):
-        """Let in whoever has the password."""
+        """Accept any user with the right password."""
         assert isinstance(data, LoginPassword)
         self.logins.append(data.login)
         return AuthResult(success=data.password == b"right password", handled=False)

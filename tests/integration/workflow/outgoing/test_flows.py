@@ -174,7 +174,7 @@ async def test_a_request_puts_out_what_was_answered(workflow, website):
 
 
 async def test_text_is_put_out_as_text_and_so_is_broken_json(workflow, website):
-    """The flow gets status and headers, whatever the body is."""
+    """The output has status and headers for any body."""
     ask = node("ask", "httpRequest", url=f"{website.url}/status/404")
     found = await run(workflow, ask)
     assert (found.output["statusCode"], found.output["responseBody"]) == (404, "as you wish")
@@ -204,7 +204,7 @@ async def test_a_dry_run_sends_nothing(workflow, website):
 
 
 async def test_a_dry_run_supposes_that_others_answer(workflow, website):
-    """What comes behind goes on with a sample, up to what only an answer could tell."""
+    """The next nodes get a sample, and nodes that need the real response are skipped."""
     ask = node("ask", "httpRequest", url=website.url, method="POST")
     known = node("known", "output", outputVariables={"s": "#{properties.ask['statusCode']}"})
     deep = node("deep", "output", outputVariables={"x": "#{properties.ask['responseBody']['x']}"})
@@ -334,7 +334,7 @@ async def test_a_topic_that_cannot_be_published_to_is_refused(workflow, topic):
 
 
 def hooked(token: str, website) -> str:
-    """A flow that begins with a request and posts what it got."""
+    """Return a flow that starts with a request and posts its input."""
     hook = node("hook", "webhook", webhookUrl=website.url)
     return chain(node("start", "httpIn", token=token), hook)
 
@@ -364,7 +364,7 @@ async def test_a_flow_begins_when_its_address_is_posted_to(workflow, website):
 
 
 async def test_a_hook_is_there_as_long_as_its_flow_runs(workflow, website):
-    """Unknown, disabled and deleted are not told apart."""
+    """Unknown, disabled and deleted hooks have the same response."""
     token = secrets.token_urlsafe(32)
     saved = await save(workflow, hooked(token, website))
     user = workflow.admin()
@@ -381,7 +381,7 @@ async def test_a_hook_is_there_as_long_as_its_flow_runs(workflow, website):
 
 
 async def test_two_flows_do_not_share_an_address(workflow, website):
-    """The second is told, and not saved."""
+    """Saving the second flow is a conflict."""
     token = secrets.token_urlsafe(32)
     await save(workflow, hooked(token, website))
     body = {"name": "Other", "design_data": hooked(token, website), "enabled": True}

@@ -81,7 +81,7 @@ def relay(authority) -> Iterator[Post]:
 
 
 async def test_a_server_without_logins_gets_the_letter(relay):
-    """It offers none, so it is not told the password that the form asked for."""
+    """The password is not sent to a server without logins."""
     server = MailServer(
         host="127.0.0.1", port=relay.port, encryption="NONE", username="u@x.io", password="secret"
     )
@@ -125,7 +125,7 @@ async def test_addresses_that_are_not_public_are_refused(server, post):
 )
 def test_nothing_can_be_put_into_the_headers(email):
     """Line breaks and addresses that are none are refused."""
-    with pytest.raises(NodeFailed, match="is invalid"):
+    with pytest.raises(NodeFailed, match=r"is invalid|has no recipient"):
         build_mime_message(email)
 
 

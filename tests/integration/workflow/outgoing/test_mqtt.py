@@ -22,7 +22,7 @@ def mqtt(authority: Certificate) -> OutgoingMqtt:
 
 @pytest.mark.parametrize("qos", [0, 1])
 async def test_a_message_arrives(mqtt, broker, authority, qos):
-    """At whoever has subscribed."""
+    """A subscriber receives the message."""
     context = ssl.create_default_context(cafile=authority.chain) if broker.tls else None
     listener = aiomqtt.Client(
         "localhost", broker.port, username="flows", password=PASSWORD, tls_context=context
@@ -72,7 +72,7 @@ async def test_addresses_that_are_not_public_are_refused(broker):
 async def test_nobody_there_is_a_reason(mqtt):
     """A port that nobody listens at; one that never answers."""
     publication = Publication(topic="a", payload=b"")
-    with pytest.raises(NodeFailed, match="did not take the message"):
+    with pytest.raises(NodeFailed, match="did not accept the message"):
         await mqtt.publish(MqttBroker(host="127.0.0.1", port=1, tls=False), publication, 10)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]

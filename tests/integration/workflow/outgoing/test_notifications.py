@@ -42,8 +42,8 @@ def event(device: int = 5, **more: Any) -> OutgoingMessage:
     return OutgoingMessage(alarm_event("default", device, body.change), msgspec.json.encode(body))
 
 
-async def told(website: Web, count: int = 1) -> list[dict[str, Any]]:
-    """The next bodies of the webhook."""
+async def receive_webhooks(website: Web, count: int = 1) -> list[dict[str, Any]]:
+    """Return the next bodies of the webhook."""
     async with asyncio.timeout(30):
         return [json.loads(await website.heard.get()) for _ in range(count)]
 
@@ -81,7 +81,7 @@ async def test_a_webhook_is_told_once_with_a_signature(workflow: Workflow, websi
     await workflow.admin().done("PUT", PATH, {"webhook": hook, "severities": ["MAJOR"]})
     again = event()
     await workflow.bus.publish([event(severity="INFO"), event(change="claimed"), again, again])
-    (body,) = await told(website)
+    (body,) = await receive_webhooks(website)
     (alarm,) = body["alarms"]
     assert (alarm["content"], alarm["deviceName"], body["more"]) == ("too <hot>", "oven", 0)
     headers = website.headers[0]
@@ -103,7 +103,7 @@ async def test_a_test_says_what_became_of_it(workflow: Workflow, website: Web):
 
     result = await user.done("POST", f"{PATH}/test", body)
 
-    (told_body,) = await told(website)
+    (told_body,) = await receive_webhooks(website)
     assert told_body == {"tenant": "default", "alarms": [], "more": 0, "test": True}
     assert "SIGNATURE" in website.headers[0]
     assert abs(result.pop("at") - now_ms()) < 60_000
@@ -119,7 +119,7 @@ async def test_a_test_says_what_became_of_it(workflow: Workflow, website: Web):
     ("channel", "settings", "reason"),
     [
         ("WEBHOOK", {"webhook": {"url": "http://169.254.1.1/"}}, "not a public address"),
-        ("WEBHOOK", {"webhook": {"url": "{url}/status/500"}}, "answered with 500"),
+        ("WEBHOOK", {"webhook": {"url": "{url}/status/500"}}, "returned status 500"),
         ("MAIL", {"mail": True}, "no mail server"),
     ],
 )
@@ -143,7 +143,7 @@ async def test_the_result_of_an_alarm_is_stored(workflow: Workflow, website: Web
     admin = workflow.admin()
     await admin.done("PUT", PATH, {"webhook": {"url": f"{website.url}/status/200"}})
     await workflow.bus.publish([event()])
-    await told(website)
+    await receive_webhooks(website)
     await waiting(workflow, 0)
     found = (await admin.done("GET", PATH))["results"]["WEBHOOK"]
     assert abs(found.pop("at") - now_ms()) < 60_000
@@ -181,7 +181,7 @@ async def test_a_mail_is_sent(workflow: Workflow, post: Post):
 
 
 async def test_a_user_is_told_of_devices_seen_when_it_is_told(workflow: Workflow, website: Web):
-    """By device and by the group of now; one who is gone is told nothing."""
+    """Current grants of device and group decide; a deleted user gets no message."""
     hook = {"webhook": {"url": f"{website.url}/status/200"}, "digest_minutes": 60}
     await workflow.user(7, READER).done("PUT", PATH, hook)
     await workflow.user(GONE, READER).done("PUT", PATH, hook)
@@ -191,7 +191,7 @@ async def test_a_user_is_told_of_devices_seen_when_it_is_told(workflow: Workflow
     workflow.grants.give(7, ResourceType.DEVICE_GROUP, 3)
     workflow.device.groups[6] = 3
     await all_due(workflow)
-    (body,) = await told(website)
+    (body,) = await receive_webhooks(website)
     assert [one["content"] for one in body["alarms"]] == ["of 5", "of 6"]
     await waiting(workflow, 0)
     assert website.heard.empty()
@@ -200,20 +200,20 @@ async def test_a_user_is_told_of_devices_seen_when_it_is_told(workflow: Workflow
 async def test_what_fails_is_told_later_and_together(
     workflow: Workflow, website: Web, monkeypatch: pytest.MonkeyPatch
 ):
-    """With pauses; what comes meanwhile waits, too, and what was given up is counted."""
+    """Failed and new notices wait with growing pauses; dropped notices are counted."""
     monkeypatch.setattr(sender, "MOST_ATTEMPTS", 2)
     monkeypatch.setattr(model, "FIRST_PAUSE", 0.01)
     failing = {"webhook": {"url": f"{website.url}/status/500"}}
     await workflow.admin().done("PUT", PATH, failing)
     await workflow.bus.publish([event()])
-    await told(website, 2)
+    await receive_webhooks(website, 2)
     await waiting(workflow, 0)
     subscribers = workflow.core.clients.mongo.database["alarm_notifications"]
     assert (await subscribers.find_one({}))["trouble"]["WEBHOOK"]["missed"] == 1
     well = {"settings.webhook.url": f"{website.url}/status/200"}
     await subscribers.update_one({}, {"$set": well})
     await workflow.bus.publish([event()])
-    (body,) = await told(website)
+    (body,) = await receive_webhooks(website)
     assert (len(body["alarms"]), body["more"]) == (1, 1)
     await waiting(workflow, 0)
     assert (await subscribers.find_one({}))["trouble"]["WEBHOOK"]["missed"] == 0
@@ -232,7 +232,7 @@ async def test_no_more_wait_than_may(
         while not await subscribers.find_one({"trouble.WEBHOOK.missed": 3}):
             await asyncio.sleep(0.05)
     await all_due(workflow)
-    (body,) = await told(website)
+    (body,) = await receive_webhooks(website)
     assert (len(body["alarms"]), body["more"]) == (2, 3)
 
 
@@ -265,7 +265,7 @@ async def test_an_alarm_takes_as_many_operations_for_one_user_as_for_forty(
 
 
 async def test_a_claim_keeps_other_processes_away_until_it_expires(workflow: Workflow):
-    """What comes during a delivery is due after it; a process that died leaves nothing behind."""
+    """Notices that arrive during a delivery are due afterwards, and a claim expires."""
     one = workflow.core.sender.store
     settings = Notifications(webhook=WebhookChannel(url="http://127.0.0.1/"))
     late = now_ms() + 3_600_000
@@ -284,7 +284,7 @@ async def test_a_claim_keeps_other_processes_away_until_it_expires(workflow: Wor
 
 
 async def test_notices_of_the_previous_version_are_delivered(workflow: Workflow):
-    """The contract step has those looked at that it stored; this user is gone by now."""
+    """The contract migration makes them due; the user is deleted."""
     database = workflow.core.clients.mongo.database
     settings = Notifications(webhook=WebhookChannel(url="http://127.0.0.1/"))
     await workflow.core.sender.store.put(

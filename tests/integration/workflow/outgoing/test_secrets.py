@@ -120,7 +120,7 @@ async def test_the_same_secret_typed_again_makes_no_other_version(workflow):
 
 
 async def test_a_secret_goes_nowhere_else(workflow, website: Web):
-    """With another server its mark stands for nothing, and the refusal says what to type."""
+    """With another server, the mark is invalid and the error asks for the secret."""
     user = workflow.admin()
     shown = await read(user, await save(user, asking("https://example.com/a")))
     elsewhere = shown.replace("https://example.com", website.url)

@@ -76,7 +76,7 @@ async def test_json_values_go_in_and_out_as_they_are(sandbox, language, code):
         ("python", "'x' * 10**9", "needs too much memory"),
         ("groovy", "1", "groovy is not supported; use js or python"),
         ("mvel", "1", "mvel is not supported"),
-        ("cobol", "1", "cobol is no language"),
+        ("cobol", "1", "must be js or python. Got cobol"),
     ],
 )
 async def test_what_is_wrong_is_said(sandbox, language, code, reason):
@@ -104,7 +104,7 @@ async def test_what_is_wrong_is_said(sandbox, language, code, reason):
     ],
 )
 async def test_syntax_is_judged_and_nothing_runs(sandbox, language, code, reason):
-    """At once, with the line; what only a run can tell is none of it."""
+    """A syntax error has its line; runtime errors are not found."""
     fault = await sandbox.find_syntax_error(OWNER, language, code, ["a", "b"])
     assert fault is None if reason is None else reason in (fault or "")
 
@@ -114,7 +114,7 @@ async def test_syntax_is_judged_and_nothing_runs(sandbox, language, code, reason
 )
 async def test_too_much_is_not_handed_over(sandbox, language, code):
     """Arguments and code of more than a MiB are refused before they cost anything."""
-    with pytest.raises(NodeFailed, match="more than 1048576 bytes"):
+    with pytest.raises(NodeFailed, match="at most 1048576 bytes"):
         await sandbox.run(OWNER, language, code, {"big": "x" * Limits().given}, 1)
 
 

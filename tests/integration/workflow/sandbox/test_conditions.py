@@ -59,7 +59,7 @@ async def chosen(sandbox: Sandbox, text: str, properties: dict) -> str | None:
     ],
 )
 async def test_what_a_condition_gives(sandbox: Sandbox, text: str, properties: dict):
-    """The same wherever it is evaluated; what it does not name is not handed over."""
+    """Both evaluators return the same value with only the named variables."""
     assert await chosen(sandbox, text, properties) == "yes"
 
 

@@ -59,12 +59,12 @@ def test_a_system_call_that_is_not_computing_ends_the_process(attempt):
 
 @pytest.mark.skipif(not LINUX, reason="the size of a process is limited on Linux")
 def test_memory_beyond_what_was_granted_is_refused():
-    """The interpreter hears that there is none."""
+    """The interpreter raises MemoryError."""
     found = confined("try:\n    bytearray(64 * 1024**2)\nexcept MemoryError:\n    os._exit(7)")
     assert found.returncode == 7
 
 
 def test_computing_goes_on():
-    """As does writing to what is open."""
+    """Computing and writing to open files is allowed."""
     found = confined("sum(len(str(n)) for n in range(100_000))")
     assert (found.returncode, found.stdout) == (0, b"still here")

@@ -173,7 +173,7 @@ HOST = "std os bjson print scriptArgs begin outcome gc load require process fetc
 
 
 async def test_the_host_left_no_function_behind(quick):
-    """JavaScript has what the language has, and nothing of QuickJS's own or of ours."""
+    """JavaScript has only standard functions, and none of QuickJS or the host."""
     text = "return names.filter((name) => name in globalThis)"
     assert await quick.run(OWNER, "js", text, {"names": HOST.split()}, 1) == []
 
@@ -217,7 +217,7 @@ async def test_others_are_served_meanwhile():
 
 
 async def test_a_tenant_that_fills_the_sandbox_is_refused_alone(monkeypatch):
-    """Nodes that work side by side, thousands of them, keep nobody else's from waiting."""
+    """Thousands of concurrent nodes delay no other tenant."""
     monkeypatch.setattr("services.workflow.sandbox.runner.MOST_WAITING", 8)
     async with Sandbox(2) as sandbox:
         runs = [sandbox.run(OWNER, "js", "return 1", {}, 1) for _ in range(20)]
@@ -290,6 +290,6 @@ def children_of(pid: int) -> list[int]:
 
 
 def descendants_of(pid: int) -> list[int]:
-    """Those, and what they have started."""
+    """Return processes and their descendants."""
     direct = children_of(pid)
     return direct + [one for child in direct for one in descendants_of(child)]

@@ -22,7 +22,7 @@ async def secret(workflow: Workflow, tenant: str = "default") -> str:
 
 
 def begins(method: str, url: str, *shown: str, **more: Any) -> str:
-    """A flow with an address that answers with some of what it was given."""
+    """Return a flow with an address that responds with a part of its input."""
     variables = {name.replace(".", "_"): GIVEN % name for name in shown or ("body",)}
     start = node("start", "httpIn", method=method, url=url, **more)
     return design([start, node("end", "output", outputVariables=variables)], edge("start", "end"))
@@ -37,7 +37,7 @@ async def ask(
 
 
 async def outputs(workflow: Workflow, flow: int, count: int = 1) -> list[Any]:
-    """What the newest runs of a flow have answered."""
+    """Return the outputs of the latest runs of a flow."""
     async with asyncio.timeout(30):
         while True:
             await workflow.core.engine.runner.drain(0.05)
@@ -57,7 +57,7 @@ async def called(workflow: Workflow, flow: int) -> int:
 
 
 async def test_a_call_runs_every_flow_that_has_the_address(workflow: Workflow):
-    """By method and path, with variables for whole segments; the answer says nothing of them."""
+    """Method and path match, with variables for segments; the response has no output."""
     admin, login = workflow.admin(), ("http@default", await secret(workflow))
     texts = [
         begins("POST", "devices/{id}/report"),
@@ -96,7 +96,7 @@ async def test_a_flow_is_given_the_request(workflow: Workflow):
 
 @pytest.mark.parametrize("files", [True, False])
 async def test_a_form_is_texts_and_files(workflow: Workflow, files: bool):
-    """Files as base64, beside the texts and the query."""
+    """Files are base64, next to texts and the query."""
     admin, login = workflow.admin(), ("http@default", await secret(workflow))
     flow = await enabled(admin, begins("POST", "form", "params"))
     more: dict[str, Any] = {"files": {"photo": ("a.bin", b"\x00\x01")}} if files else {"json": {}}
@@ -183,7 +183,7 @@ async def test_a_disabled_flow_is_not_called(workflow: Workflow):
 
 async def test_an_address_begins_a_bounded_number_of_flows(workflow: Workflow, monkeypatch):
     """One more is refused when it is to run."""
-    monkeypatch.setattr(hooks, "MOST_OF_ONE", 1)
+    monkeypatch.setattr(hooks, "MAX_FLOWS", 1)
     admin = workflow.admin()
     await enabled(admin, begins("GET", "{a}/x"))
     body = {"name": "Two", "design_data": begins("GET", "{b}/x"), "enabled": True}

@@ -38,7 +38,7 @@ def raised(key: str, hops: int = 0) -> OutgoingMessage:
 
 
 async def test_a_flow_raises_an_alarm_of_a_device(workflow: Workflow):
-    """With what the run knows; the step is named, so that it is raised once."""
+    """The request has the step's id, so that the alarm is raised once."""
     await following(workflow.core)
     key = device()
     workflow.device.has(f"{key}.t")

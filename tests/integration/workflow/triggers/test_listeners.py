@@ -19,7 +19,7 @@ from tests.integration.workflow.triggers.world import (
 
 
 def entered(run) -> dict:
-    """What a run began with."""
+    """Return the output of a run's entry."""
     return msgspec.json.decode(run["entered"])
 
 
@@ -43,7 +43,7 @@ async def test_an_event_makes_a_run_with_what_the_flow_listens_to(workflow: Work
 
 
 async def test_a_value_sets_the_property_of_another_device(workflow: Workflow):
-    """Listener, then assigner; what it sets is one hop further."""
+    """The assigner writes with one more hop than the event."""
     await following(workflow.core)
     key, target = device(), f"{device()}.alarm"
     workflow.device.has(target)
@@ -60,7 +60,7 @@ async def test_a_value_sets_the_property_of_another_device(workflow: Workflow):
 
 
 async def test_an_event_that_comes_again_makes_no_second_run(workflow: Workflow):
-    """Whatever else comes with it, and however often."""
+    """A redelivered event starts no run, even in another batch."""
     await following(workflow.core)
     key = device()
     flow_id = await enabled(workflow.admin(), design([listener(f"{key}.t")]))
@@ -72,7 +72,7 @@ async def test_an_event_that_comes_again_makes_no_second_run(workflow: Workflow)
 
 
 async def test_an_unreadable_event_holds_up_nobody(workflow: Workflow):
-    """It is passed over, and what comes with it is not."""
+    """It is skipped, and other events of the batch are handled."""
     await following(workflow.core)
     key = device()
     flow_id = await enabled(workflow.admin(), design([listener(f"{key}.t")]))
@@ -82,7 +82,7 @@ async def test_an_unreadable_event_holds_up_nobody(workflow: Workflow):
 
 
 async def test_a_flow_that_is_disabled_changed_or_deleted_hears_no_more(workflow: Workflow):
-    """From the moment of the answer on; the changed one hears its new key."""
+    """The change applies when the request returns; a changed flow has its new key."""
     await following(workflow.core)
     admin, key = workflow.admin(), device()
     flows = [await enabled(admin, design([listener(f"{key}.t")])) for _ in range(3)]

@@ -70,7 +70,7 @@ async def test_a_flood_of_code_that_spins_keeps_nobody_else_waiting(workflow: Wo
 
 
 async def test_events_of_a_tenant_without_room_come_again_and_hold_up_nobody(workflow: Workflow):
-    """The bus keeps them until there is room; what comes behind them is heard at once."""
+    """The bus redelivers them later; events of other tenants are handled immediately."""
     core, key = workflow.core, device()
     await following(core)
     await workflow.limit("loud", runs=1, waiting_runs=3)

@@ -26,7 +26,7 @@ async def call(workflow: Workflow, flow_id: int, **inputs):
 
 
 async def test_the_service_comes_and_goes_with_the_flow(workflow: Workflow):
-    """Saved as a draft it is there, renamed with it, and gone with its entry or with the flow."""
+    """It exists for a draft, is renamed with the flow, and is deleted with its entry."""
     admin, services = workflow.admin(), workflow.device.services
     flow_id = await enabled(admin, answering(), enabled=False, remark="why")
     made = services[flow_id]
@@ -70,7 +70,7 @@ async def test_a_call_that_cannot_be_says_why(workflow: Workflow):
     flow_id = await enabled(admin, answering())
     with pytest.raises(InvalidInput, match="temperature must be DOUBLE"):
         await call(workflow, flow_id, temperature="warm", room="a")
-    with pytest.raises(UpstreamFailed, match="there is no 'room'"):
+    with pytest.raises(UpstreamFailed, match="has no 'room'"):
         await call(workflow, flow_id, temperature=1)
     wanted = CallFlow(tenant="other", flow_id=flow_id, inputs={}, seconds=1)
     with pytest.raises(Conflict, match="not enabled"):
@@ -81,7 +81,7 @@ async def test_a_call_that_cannot_be_says_why(workflow: Workflow):
 
 
 async def test_a_flow_that_takes_long_goes_on_when_the_caller_has_gone(workflow: Workflow):
-    """The caller hears that it does."""
+    """The error says that the flow continues."""
     key = "direct.device.SN1.alarm"
     workflow.device.has(key)
     slow = node("set", "entityAssigner", exchangePayload={key: 1})

@@ -40,7 +40,7 @@ async def test_a_service_that_was_not_removed_is_removed_later(workflow: Workflo
 
 
 async def test_one_that_cannot_be_removed_yet_is_tried_again(workflow: Workflow):
-    """What is noted stays."""
+    """The mark stays until the service is deleted."""
     admin, device = workflow.admin(), workflow.device
     gone = await enabled(admin, CALLED)
     device.refuses = "away"
@@ -68,10 +68,10 @@ async def test_a_flow_gets_a_service_that_is_missing(workflow: Workflow):
 
 
 async def test_what_was_changed_just_now_is_left_alone(workflow: Workflow):
-    """Whoever changes it is still at it."""
+    """The change may still be in progress."""
     device = workflow.device
     device.services[4711] = PutFlowService(tenant="default", flow_id=4711, name="F")
-    await UnsettledStore(workflow.core.clients.mongo.database).note("default", [4711])
+    await UnsettledStore(workflow.core.clients.mongo.database).mark("default", [4711])
     await workflow.core.flows.settler.repair()
     assert 4711 in device.services
 

@@ -64,7 +64,7 @@ async def test_a_claim_that_nobody_comes_back_to_is_taken_over(workflow: Workflo
 
 
 async def test_a_timer_that_is_set_anew_waits_for_no_old_claim(workflow: Workflow):
-    """A replica has claimed what was due before; the new time is due to all."""
+    """A claim of the previous due time does not delay the new one."""
     timers = workflow.core.clients.mongo.database["timers"]
     text = design([timer(type="INTERVAL", intervalTimeUnit="HOURS", intervalTime=1)])
     flow_id = await enabled(workflow.admin(), text)
@@ -80,7 +80,7 @@ async def test_a_timer_that_is_set_anew_waits_for_no_old_claim(workflow: Workflo
 
 
 async def test_a_timer_ends_with_its_flow(workflow: Workflow):
-    """Disabled or deleted it is gone; a draft has none."""
+    """A disabled, deleted or draft flow has no timer."""
     admin, timers = workflow.admin(), workflow.core.clients.mongo.database["timers"]
     text = design([timer(type="SCHEDULE", rules=[{"hour": 3, "minute": 0}])])
     first, second = [await enabled(admin, text) for _ in range(2)]

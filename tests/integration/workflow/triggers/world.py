@@ -59,7 +59,7 @@ async def make_due(core: Packages, flow_id: int, **fields: Any) -> int:
 def reported(
     key: str, event_id: str = "", hops: int = 0, tenant: str = "default", **values: Any
 ) -> OutgoingMessage:
-    """The event of a report; no message id, so that copies of it come through."""
+    """Return a report event without a message id, so that copies are delivered."""
     body = PropertiesReported(
         event_id=event_id or uuid4().hex,
         created_at=1,

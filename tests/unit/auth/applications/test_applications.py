@@ -26,7 +26,7 @@ def caller(tenant: str = "t1") -> Caller:
 
 
 class Platform:
-    """The service and a log of what it did."""
+    """The service with a log of its actions."""
 
     def __init__(self, *applications) -> None:
         self.log: list = []
@@ -211,7 +211,7 @@ def test_a_list_has_each_entry_once_in_its_shortest_spelling():
     ],
 )
 def test_what_is_no_network_is_refused_by_its_place(text):
-    """Also an address with the prefix of its network: which of them was meant?"""
+    """An address with a prefix length is ambiguous and rejected too."""
     with pytest.raises(InvalidInput) as caught:
         parse_allow_list(["192.0.2.1", text])
 

@@ -145,7 +145,7 @@ def test_who_answers_requests_may_answer_each_once():
 
 
 def test_the_answer_is_for_the_server_and_about_the_user():
-    """Both answers name the asking server and the connection's key; one holds what it is."""
+    """Both responses contain the server and the connection's key."""
     request = jwt.decode_request(request_token())
 
     accepted = opened(jwt.build_acceptance(request, "a.b.c", ISSUER).decode())

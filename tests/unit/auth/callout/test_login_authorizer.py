@@ -136,7 +136,7 @@ def authorizer(*applications, told: list | None = None, log_ins: int = 100) -> D
 
 
 async def test_a_device_comes_in_under_its_registered_sn():
-    """By its key; it may speak and hear under this spelling."""
+    """Its key allows topics with this spelling."""
     expected = Admission("Ab1", device_permissions("Ab1", mqtt=False), KEY, "t1")
 
     assert await authorizer().admit("Ab1", "k", HOST) == expected
@@ -193,7 +193,7 @@ async def test_a_pass_is_the_gateways_and_fresh():
 @pytest.mark.parametrize("mqtt_id", [None, "Ab1", "ab1", "anything"])
 @pytest.mark.parametrize("spelling", ["ab1", "AB1", "aB1"])
 async def test_a_device_stays_outside_under_another_spelling(spelling, mqtt_id):
-    """Under its topics nothing would be stored, and it would not be told."""
+    """Messages under its topics would be lost silently."""
     assert await authorizer().admit(spelling, "k", HOST, mqtt_id) is None
 
 
@@ -259,7 +259,7 @@ async def test_everybody_else_stays_outside(user, password, known):
 
 @pytest.mark.parametrize("mqtt_id", ["AB1", "Ab1", "anything"])
 async def test_over_mqtt_a_device_comes_with_an_id_of_its_own(mqtt_id):
-    """Its SN, or what no other device has; it stands in the account of JetStream then."""
+    """The id is its SN or free, and its account is that of JetStream."""
     admitted = await authorizer().admit("Ab1", "k", HOST, mqtt_id)
 
     assert admitted == Admission("Ab1", device_permissions("Ab1", mqtt=True), KEY, "t1")

@@ -97,7 +97,7 @@ async def test_log_ins_that_take_long_delay_no_other_tenant():
 
 
 async def test_names_that_never_logged_in_share_a_lane():
-    """A crowd of them delays no device that did; one that succeeds is known from then on."""
+    """Many unknown names delay no known device."""
     crowd = [f"LOUD{number}" for number in range(CONCURRENCY)]
     authorizer, answers = LoginAuthorizer(), list[str]()
     callout = callout_of(authorizer, Redis(CALM1="calm"))

@@ -57,7 +57,7 @@ def test_an_application_or_tenant_that_would_widen_the_permission_is_refused(tex
 
 
 def test_no_inbox_of_a_service_can_be_heard_from_outside():
-    """Whatever a device or application is called, its inbox is none of a service's."""
+    """No device or application has the inbox prefix of a service."""
     for name in ("auth", "device", "sn", "app"):
         inboxes = [
             subject

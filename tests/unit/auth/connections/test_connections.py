@@ -97,7 +97,7 @@ async def test_connections_of_an_earlier_key_end_and_those_of_the_new_one_stay()
 
 
 async def test_nobody_stays_without_a_credential():
-    """A device that is gone."""
+    """All connections of a deleted device are closed."""
     world = World()
     await world.admit(NEW)
     world.current.names = set()

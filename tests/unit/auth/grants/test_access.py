@@ -64,7 +64,7 @@ class Platform:
 
 
 async def test_codes_that_are_functions_are_told() -> None:
-    """Of all roles, and the version stands where requests look it up before it is told."""
+    """The functions of all roles are returned after the version is stored."""
     platform = Platform(roles={"guards": [1], "cooks": [2]}, version=9)
 
     found = await platform.service.get_access(USER)
@@ -75,7 +75,7 @@ async def test_codes_that_are_functions_are_told() -> None:
 
 
 async def test_a_super_admin_is_known_by_the_role() -> None:
-    """Whatever other roles it has."""
+    """Other roles do not matter."""
     found = await Platform(roles={"guards": [], "super_admin": []}).service.get_access(USER)
     assert found.super_admin
 

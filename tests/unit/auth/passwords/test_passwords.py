@@ -23,7 +23,7 @@ PRINTABLE = [chr(code) for code in range(33, 127)]
 
 @given(st.text(PRINTABLE, min_size=5, max_size=60).map(lambda text: f"aB3{text}"))
 def test_printable_ascii_with_all_three_sorts_is_a_password(text):
-    """Whatever signs are in it."""
+    """Any further characters are allowed."""
     assert validate_password(text) == text
 
 
@@ -52,7 +52,7 @@ def test_a_weak_password_is_told_what_it_lacks(text, reason):
 
 
 def test_made_passwords_satisfy_the_rule_and_differ():
-    """A hundred of them."""
+    """A hundred generated passwords are valid and distinct."""
     made = {validate_password(generate_password()) for _ in range(100)}
 
     assert len(made) == 100

@@ -81,7 +81,7 @@ async def test_of_many_wrong_ones_at_once_ten_are_made(throttle):
 
 
 async def test_those_of_a_tenant_that_wait_are_bounded(throttle):
-    """More are told to come back, those of others are not, and later there is room again."""
+    """Further attempts are rejected until there is room, but not those of others."""
     tries = [attempt(throttle, f"{one % 9}@b.de", "", right=True) for one in range(WAITING + 9)]
     waiting = asyncio.gather(*tries, return_exceptions=True)
     await asyncio.sleep(0)

@@ -53,7 +53,7 @@ class FakeConnections:
 
 
 async def settle(revoker: Revoker, intents: FakeIntents) -> int:
-    """Settle what is old enough; return how many are settled."""
+    """Apply old revocations again; return their number."""
     before = len(intents.written)
     async for _ in revoker.settle(intents, "t"):
         pass

@@ -60,7 +60,7 @@ async def test_tokens_are_issued_under_the_generation_that_was_checked():
 
 @pytest.mark.parametrize("credentials", [(CLIENT_ID, "wrong"), ("unknown", SECRET)])
 async def test_wrong_credentials_have_one_answer_and_issue_nothing(credentials):
-    """An unknown client is not told from a wrong secret."""
+    """An unknown client has the same error as a wrong secret."""
     tokens = FakeTokens()
 
     with pytest.raises(Unauthenticated, match=WRONG_CREDENTIALS):
@@ -76,7 +76,7 @@ async def test_a_secret_that_is_regenerated_meanwhile_is_wrong():
 
 
 async def test_a_refresh_keeps_the_family_and_takes_the_newest_name():
-    """The principal is made anew from the application."""
+    """The principal is built again from the application."""
     tokens = FakeTokens(holder=HOLDER)
 
     await service(tokens, application()).grant(RefreshToken("r"), HOST)
@@ -101,7 +101,7 @@ async def test_a_refresh_keeps_the_family_and_takes_the_newest_name():
     ids=["unknown token", "deleted application", "foreign client id", "used twice", "a person's"],
 )
 async def test_a_refresh_token_that_is_not_valid_is_401(tokens, known, client_id):
-    """Whatever the reason, the answer is one."""
+    """All reasons have the same error."""
     with pytest.raises(Unauthenticated, match="refresh_token"):
         await service(tokens, *known).grant(RefreshToken("r", client_id), HOST)
 
@@ -120,7 +120,7 @@ async def test_an_application_gets_tokens_where_it_may_call_from(request_):
 @pytest.mark.parametrize("request_", [RIGHT, RefreshToken("r")], ids=["log-in", "refresh"])
 @pytest.mark.parametrize("address", ["192.0.3.1", "2001:db9::1", "", "unknown"])
 async def test_from_elsewhere_even_the_right_credentials_are_403(request_, address):
-    """Nothing is issued, the refresh token is not used up, and the audit log is told."""
+    """No token is issued or used up, and the rejection is audited."""
     tokens, told = FakeTokens(holder=HOLDER), []
     known = application(allowed_addresses=("192.0.2.0/24", "2001:db8::/32"))
 

@@ -59,7 +59,7 @@ def test_each_fault_is_a_401_that_names_its_field(name, change):
 
 @given(st.binary(max_size=300), st.sampled_from([FORM, "application/json", "text/plain"]))
 def test_no_body_is_our_fault(body, content_type):
-    """Whatever comes is read or refused with a 4xx."""
+    """Any body is accepted or rejected with a 4xx error."""
     status = 200
     try:
         read_grant(content_type, body)

@@ -64,7 +64,7 @@ def test_other_types_are_unsupported(content_type):
 
 @given(st.binary(max_size=300), st.sampled_from([*FORM_TYPES, "application/json"]))
 def test_no_body_is_our_fault(body, content_type):
-    """Whatever comes is read or refused with a 4xx."""
+    """Any body is accepted or rejected with a 4xx error."""
     status = 200
     try:
         read_token_request(content_type, body)
@@ -76,7 +76,7 @@ def test_no_body_is_our_fault(body, content_type):
 
 @given(st.text(min_size=1).filter(str.strip), st.text(min_size=1).filter(str.strip))
 def test_every_text_travels_through_a_form(client_id, secret):
-    """What a client percent-encodes is what is read."""
+    """Percent-encoded text is decoded unchanged."""
     fields = {"grant_type": "client_credentials", "client_id": client_id, "client_secret": secret}
 
     read = read_token_request(FORM, urlencode(fields).encode())

@@ -80,7 +80,7 @@ async def test_a_storm_is_recorded_in_part(storm, recorded):
 
 
 async def test_a_refusal_never_waits():
-    """Whatever a full queue cannot take is left out."""
+    """Rejections beyond a full queue are not recorded."""
     refused = RefusedLoginRecorder(FakeChanges(), FakeBuckets())
 
     for user in range(WAITING + 10):

@@ -20,6 +20,6 @@ from services.auth.tenants.event_shares import equal_share
     ],
 )
 def test_a_share_is_what_others_leave(volumes: list[float], room: float, share: float):
-    """Volumes that are cut to the share fill the room exactly, or all of them fit as they are."""
+    """Volumes cut to the share fill the room, or all of them fit."""
     assert equal_share(volumes, room) == share
     assert sum(min(volume, share) for volume in volumes) <= room

@@ -23,7 +23,7 @@ def breaks(*_):
 
 
 async def test_each_node_is_given_what_the_one_before_put_out():
-    """In order, the first what the entry put out; the last one's output is the run's."""
+    """Each input is the output before, and the last output is the run's."""
     flow = Flow(NODES)
     run = await flow.run({"x": 1})
 
@@ -60,7 +60,7 @@ async def test_branches_run_at_the_same_time():
 
 
 async def test_a_join_runs_once_with_the_maps_of_all():
-    """Later edges of the design win, whoever finishes first."""
+    """Later edges of the design win, regardless of the order of completion."""
     flow = Flow("begin>a begin>b a>j b>j")
     done = asyncio.Event()
 
@@ -126,7 +126,7 @@ async def test_a_join_that_nothing_reaches_does_not_run():
 
 
 async def test_a_value_that_is_too_deep_is_no_bug_of_ours():
-    """A caller may send such JSON; the user is told."""
+    """Users may send such JSON, and see the reason."""
 
     def nests(*_):
         raise RecursionError
@@ -139,7 +139,7 @@ async def test_a_value_that_is_too_deep_is_no_bug_of_ours():
 
 
 async def test_a_bug_of_ours_is_an_error_of_the_node():
-    """The log has the trace, the user only what is theirs to know."""
+    """The service log has the traceback; users see only the error type."""
     flow = Flow("begin>a")
     flow.work.does = {"a": breaks}
     run = await flow.run()
@@ -178,7 +178,7 @@ async def test_references_are_to_outputs_by_node_id():
 
 
 async def test_a_reference_to_nothing_names_it():
-    """The node fails, and its error says what is not there."""
+    """The node fails with the missing reference in its error."""
     flow = Flow("begin>a", a={"text": "#{properties.begin['gone']}"})
     run = await flow.run({"x": 1})
 
@@ -186,7 +186,7 @@ async def test_a_reference_to_nothing_names_it():
 
 
 async def test_what_must_not_be_done_twice_is_sealed_once_before():
-    """Repeatable nodes alone leave a run open to begin anew."""
+    """A run with only repeatable nodes may restart."""
     seals = []
     flow = Flow("begin>a a>harm1 harm1>harm2")
     run = await flow.run(seals=seals)
@@ -214,7 +214,7 @@ async def test_a_node_knows_its_run():
 
 
 async def test_what_a_dry_run_cannot_know_ends_its_path():
-    """The node that needs it is left out, and all behind it; what is known goes on."""
+    """Nodes that need an unknown value are skipped with their followers."""
     flow = Flow(
         "begin>ask ask>a ask>b a>c b>d",
         a={"text": "#{properties.ask['status']}"},
@@ -229,7 +229,7 @@ async def test_what_a_dry_run_cannot_know_ends_its_path():
 
 
 async def test_a_node_that_is_there_to_answer_has_the_last_word():
-    """Whatever finishes later, its output is that of the run."""
+    """Its output is the run's, even if other nodes finish later."""
     flow = Flow("begin>answer answer>b begin>c c>d d>e")
     run = await flow.run()
 
@@ -265,7 +265,7 @@ async def test_an_output_that_nobody_can_read_is_an_error_of_its_node(odd):
 
 
 async def test_a_timeout_inside_a_node_is_told_from_its_own():
-    """What the node asked was late, the node itself was not."""
+    """A timeout of another service has its own error."""
     flow = Flow("begin>a")
 
     def late(*_):

@@ -12,7 +12,7 @@ FLOW = Flow("begin>a")
 
 
 class Designs:
-    """A store that counts what it is asked for."""
+    """A store that counts requests."""
 
     def __init__(self):
         self.asked = []
@@ -37,7 +37,7 @@ async def test_hundreds_of_runs_of_a_flow_read_its_design_once():
 
 @pytest.mark.parametrize("bound", [("KEPT", 4), ("CHARACTERS", 4 * len(FLOW.text))])
 async def test_a_tenant_with_many_flows_pushes_out_its_own_plans(monkeypatch, bound):
-    """The oldest of them; another tenant's stays in memory."""
+    """Its oldest plan is removed; another tenant's plan stays cached."""
     monkeypatch.setattr(plans, *bound)
     designs = Designs()
     known = Plans(designs, designs, FLOW.registry)

@@ -76,7 +76,7 @@ def test_a_run_that_begins_with_much_takes_several_places():
 
 
 async def test_a_run_whose_turn_it_is_does_not_wait():
-    """It waits again to be recorded, and is gone then; quick runs have slots of their own."""
+    """It waits again to be recorded. Quick runs have separate slots."""
     found = queue(runs=1)
     place, use = Place(Owner("t", 1)), []
     for quick in (False, True):

@@ -50,7 +50,7 @@ class World:
 
 @pytest.mark.parametrize("kind", [Recovery, PendingRunRecovery])
 async def test_runs_of_a_tenant_without_room_stay_and_keep_nobody_elses_waiting(kind):
-    """However many there are of them before the others'."""
+    """Any number of them may be ahead of other tenants' runs."""
     busy = [run(number, "busy") for number in range(2 * BATCH)]
     world = World([*busy, run(9000, "calm"), run(9001, "other")])
     more = (world,) if kind is Recovery else ()

@@ -62,7 +62,7 @@ def test_a_reference_becomes_what_it_refers_to(text, expected):
     ],
 )
 def test_a_reference_to_nothing_names_it(text, named):
-    """So that the error of its node says what is missing."""
+    """The error of the node contains the reference."""
     with pytest.raises(ReferenceMissing, match=named):
         resolve(text, OUTPUTS)
 
@@ -98,7 +98,7 @@ def test_parameters_that_are_nested_too_deep_are_refused():
 
 @given(st.text())
 def test_any_text_is_read_or_refused(text):
-    """Nothing else happens, whatever people write."""
+    """No text raises any other error."""
     try:
         split_references(text)
     except ReferenceInvalid:
@@ -141,12 +141,12 @@ CASES = [
 
 @pytest.mark.parametrize(("operator", "left", "right", "expected"), CASES)
 def test_operators_compare_as_documented(operator, left, right, expected):
-    """Numbers as numbers, whatever they are written as; all else as text."""
+    """Numbers in any form are compared as numbers, other values as text."""
     assert expected is compare(operator, left, right)
 
 
 def test_all_twelve_operators_are_tried():
-    """No more and no less than editors have."""
+    """The operators are the same as in editors."""
     assert {case[0] for case in CASES} == set(OPERATORS)
     assert len(OPERATORS) == 12
 
@@ -209,7 +209,7 @@ def test_cel_that_cannot_be_taken_says_why(text, reason):
     ],
 )
 def test_cel_without_a_value_is_a_fault_of_the_expression(text, reason):
-    """Whatever the library raises for it."""
+    """All errors of the library become `CelFailed`."""
     with pytest.raises(CelFailed, match=f"has no value: .*{reason}"):
         evaluate(text, {"body": {"l": [1, 2], "i": 2**63 - 1, "s": "x"}})
 

@@ -148,7 +148,7 @@ BAD = {
 
 
 def test_a_node_may_have_a_type_alone():
-    """An editor sends no `componentName` of what it does not know; `type` may be its own word."""
+    """Editors send only `type` for unknown nodes, possibly with another name."""
     fork = choice(when("yes", "1", "EQ", "1"))
     nodes = [fork | {"type": "ifelse"}, node("end", "output")]
     for one in nodes:
@@ -221,7 +221,7 @@ def test_a_flow_of_an_entry_alone_can_run():
 
 @pytest.mark.parametrize("text", ["null", "5", "[]", '{"nodes": [{}]}', '{"nodes": null}', "{"])
 def test_what_is_no_design_is_refused(text):
-    """Whatever the JSON is."""
+    """Any other JSON is rejected."""
     with pytest.raises(DesignInvalid):
         compiled(text)
 

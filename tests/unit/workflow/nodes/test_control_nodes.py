@@ -172,7 +172,7 @@ async def test_a_condition_may_be_code():
 
 
 class Entities:
-    """Keeps what it was asked."""
+    """A fake that records requests."""
 
     def __init__(self, **values: Any) -> None:
         self.known = values
@@ -224,7 +224,7 @@ async def test_a_write_only_value_is_assigned_and_not_put_out():
 
 
 async def test_values_are_assigned_with_one_hop_more():
-    """The output is what was set: references resolved, what cannot be set left out."""
+    """The output has the set values with resolved references."""
     entities = Entities()
     payload = {"a": "#{properties.n['t']}", "readonly": 1}
     parameters = EntityAssignerParameters(exchange_payload=payload)
@@ -241,7 +241,7 @@ async def test_nothing_to_set_is_an_error():
 
 
 async def test_a_dry_run_sets_and_calls_nothing():
-    """What it would, is judged; what a service would answer is supposed, as it is declared."""
+    """Actions are validated, and the response of a service is a sample of its type."""
     entities = Entities(a=1)
     dry = context(dry_run=True)
     assigned = EntityAssignerParameters(exchange_payload={"a": 5})

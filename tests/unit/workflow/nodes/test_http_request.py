@@ -10,7 +10,7 @@ from tests.unit.workflow.nodes.test_control_nodes import context
 
 
 class FakeHttp:
-    """Gives one answer, and keeps what was asked."""
+    """Returns one response and records requests."""
 
     def __init__(self, answer: HttpAnswer) -> None:
         self.answer = answer
@@ -80,6 +80,6 @@ async def test_a_body_that_cannot_be_read_has_a_reason() -> None:
     ],
 )
 async def test_parameters_are_added_to_the_query(url: str, asked: str) -> None:
-    """Before a fragment, which is not sent; what is there stays as it is."""
+    """The existing query stays, and the fragment is dropped."""
     _, request = await ask(HttpAnswer(200, {}, b""), url=url, params={"x": 1, "y": "a b"})
     assert request.url == asked

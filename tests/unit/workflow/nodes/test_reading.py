@@ -48,7 +48,7 @@ def test_null_is_the_default() -> None:
 
 
 def test_values_stay_as_they_are() -> None:
-    """Null and text in what a node is to set or pass on are values."""
+    """Null and text in values and arguments do not change."""
     payload = {"a.b.c": None, "a.b.d": "5", "a.b.e": {"x": None}}
     code = {
         "expression": {"language": "js", "expression": "return 1"},
@@ -65,7 +65,7 @@ def test_values_stay_as_they_are() -> None:
 
 @pytest.mark.parametrize("hour", [None, "", "7.5", "x", "24", True])
 def test_what_is_no_number_is_refused(hour: object) -> None:
-    """Only numbers within their bounds are taken, and what is needed has to be there."""
+    """Numbers outside their bounds and missing fields are rejected."""
     rule = {"hour": hour, "minute": 0}
 
     with pytest.raises(msgspec.ValidationError, match=r"rules\[0\]\.hour"):

@@ -79,7 +79,7 @@ class Store:
 
 
 class Outside:
-    """Stands for settings, `auth`, `device`, grants and the webhooks; those of NOISY hang."""
+    """Fake of settings, `auth`, `device`, grants and webhooks; those of NOISY hang."""
 
     def __init__(self) -> None:
         self.hanging = asyncio.Event()

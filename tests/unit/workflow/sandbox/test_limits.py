@@ -45,7 +45,7 @@ def billion() -> list:
     ],
 )
 def test_what_is_no_result_is_refused(value, reason):
-    """Other types, and what is too large or too deep, without walking all of it."""
+    """Other types and too large or deep values are rejected early."""
     with pytest.raises(CodeFailed, match=reason):
         to_json_value(value, 1000)
 

@@ -20,7 +20,7 @@ def test_an_event_comes_again_later_and_later_for_five_minutes():
 
 
 def test_a_tenant_has_no_more_held_back_than_are_left_to_others():
-    """Who comes next finds room; what has come again counts no more."""
+    """Another tenant has room, and redelivered events are not counted."""
     clock = Clock()
     delayed = DelayedEvents(clock, most=8)
     assert [delayed.delay("busy", 1) for _ in range(5)] == [1, 1, 1, 1, None]

@@ -13,7 +13,7 @@ from tests.unit.workflow.triggers.flows import flow
 KEY = "direct.device.SN1.temperature"
 
 
-def heard(index: ListenerIndex, *keys: str, tenant: str = "t") -> dict[int, list[str]]:
+def find_listeners(index: ListenerIndex, *keys: str, tenant: str = "t") -> dict[int, list[str]]:
     """The flows that listen to keys, each with those it is given."""
     values = dict.fromkeys(keys, 1)
     return {one.flow.flow_id: sorted(one.values) for one in index.match(tenant, values)}
@@ -60,7 +60,7 @@ def test_a_flow_is_given_only_what_it_listens_to():
     index.put(flow(1), ["a.device.1.x", "a.device.1.*"])
     index.put(flow(2), ["a.device.1.y"])
     index.put(flow(3), ["b.*"])
-    found = heard(index, "a.device.1.x", "a.device.1.y")
+    found = find_listeners(index, "a.device.1.x", "a.device.1.y")
     assert found == {1: ["a.device.1.x", "a.device.1.y"], 2: ["a.device.1.y"]}
 
 
@@ -68,8 +68,8 @@ def test_flows_of_other_tenants_hear_nothing():
     """Keys are the same in all tenants."""
     index = ListenerIndex()
     index.put(flow(1, tenant="one"), [KEY, "direct.*"])
-    assert heard(index, KEY, tenant="two") == {}
-    assert heard(index, KEY, tenant="one") == {1: [KEY]}
+    assert find_listeners(index, KEY, tenant="two") == {}
+    assert find_listeners(index, KEY, tenant="one") == {1: [KEY]}
 
 
 def test_a_flow_that_is_put_again_listens_to_its_new_keys_alone():
@@ -78,12 +78,12 @@ def test_a_flow_that_is_put_again_listens_to_its_new_keys_alone():
     index.put(flow(1), ["k", "p.*"])
     index.put(flow(2), ["k", "p.*"])
     index.put(flow(1), ["n"])
-    assert heard(index, "k", "p.1", "n") == {1: ["n"], 2: ["k", "p.1"]}
+    assert find_listeners(index, "k", "p.1", "n") == {1: ["n"], 2: ["k", "p.1"]}
     index.remove(2)
     index.remove(2)
-    assert heard(index, "k", "p.1", "n") == {1: ["n"]}
+    assert find_listeners(index, "k", "p.1", "n") == {1: ["n"]}
     index.remove(1)
-    assert (heard(index, "n"), index.flow_ids()) == ({}, set())
+    assert (find_listeners(index, "n"), index.flow_ids()) == ({}, set())
 
 
 def test_what_an_event_costs_does_not_depend_on_the_number_of_patterns():

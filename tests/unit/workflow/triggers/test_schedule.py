@@ -61,7 +61,7 @@ def test_intervals_count_from_when_the_timer_was_set(unit, length, expected):
 
 
 def test_after_a_downtime_an_interval_keeps_its_beat():
-    """What was missed in between is not made up for one by one."""
+    """Missed times are not repeated one by one."""
     settings = TimerSettings(type="INTERVAL", interval_time_unit="MINUTES", interval_time=10)
     due = next_due(settings, ms("2026-05-01T12:00"), ms("2026-05-01T13:04"))
     assert utc(due) == "2026-05-01T13:10"
@@ -110,7 +110,7 @@ def test_several_rules_are_due_in_the_order_of_time():
 
 
 def test_without_a_zone_times_are_utc():
-    """Whatever zone the machine has."""
+    """The zone of the machine does not matter."""
     assert dues(daily(8, 0, None), "2026-05-01T00:00", 1) == ["2026-05-01T08:00"]
 
 

@@ -120,7 +120,7 @@ async def test_what_was_missed_is_caught_up_with_by_one_run():
 
 
 async def test_a_replica_that_died_after_recording_leads_to_no_second_run():
-    """The due time is the cause: whoever claims the timer next only moves it on."""
+    """The next replica that claims the timer only advances it."""
     bench = Bench()
     await bench.book.apply("t", 1, interval(), None)
     before = dict(bench.store.timers)
@@ -145,7 +145,7 @@ async def test_a_run_that_cannot_be_recorded_leaves_the_timer_due():
 
 
 async def test_a_flow_saved_again_keeps_its_beat_unless_the_timer_changed():
-    """Another name or graph does not count the interval anew; another interval does."""
+    """Another name keeps the interval; another interval restarts it."""
     bench = Bench()
     await bench.book.apply("t", 1, interval(), None)
     bench.minute = 4
@@ -156,7 +156,7 @@ async def test_a_flow_saved_again_keeps_its_beat_unless_the_timer_changed():
 
 
 async def test_a_flow_that_is_off_has_no_timer():
-    """Nor has one that begins with something else now; switched on again it counts anew."""
+    """Neither has a flow with another entry. Enabling it restarts the interval."""
     bench = Bench()
     await bench.book.apply("t", 1, interval(), None)
     await bench.book.apply("t", 1, None, None)
@@ -215,7 +215,7 @@ def faults(**settings: Any) -> list[str]:
     ],
 )
 def test_settings_are_checked(settings, expected):
-    """What the kind of timer needs, and a time zone that there is."""
+    """Required settings of the timer's type and the time zone are validated."""
     assert faults(**settings) == expected
 
 

@@ -63,7 +63,7 @@ def test_a_topic_that_nobody_can_publish_to_is_a_fault(topic: str) -> None:
 
 
 def test_flows_of_other_tenants_and_of_other_topics_are_not_found() -> None:
-    """A flow that is taken anew has its newest topic; one that is removed has none."""
+    """A replaced flow has its new topic, and a removed flow has none."""
     index, parameters = TopicIndex(), SimpleMqttParameters(subscription_topic="a/+")
     ours, theirs = (_flow(number, tenant) for number, tenant in ((1, "t"), (2, "other")))
     index.put(ours, parameters)
