@@ -105,5 +105,5 @@ async def test_a_flow_that_feeds_itself_stops(console: Console) -> None:
     assert [one["status"] for one in others] == ["SUCCESS"] * 8
     stopped = await console.data("GET", f"{FLOWS}/logs/{newest['id']}")
     assert (stopped["status"], stopped["trace_info"]) == ("ERROR", [])
-    assert "8 flows have led to one another" in stopped["error_message"]
+    assert "8 flows have started one another" in stopped["error_message"]
     await console.data("POST", f"{FLOWS}/batch-delete", {"workflow_id_list": [flow]})

@@ -211,7 +211,7 @@ async def test_a_test_of_what_cannot_run_is_an_error_of_its_nodes(workflow):
     tested = await user.done("POST", f"{FLOWS}/test", body)
     (entry,) = tested["trace_infos"]
     assert (tested["status"], entry["node_id"]) == ("ERROR", "start")
-    assert entry["error_message"] == "input: temperature must be DOUBLE, not hot"
+    assert entry["error_message"] == "input: temperature must be DOUBLE. Got hot."
 
 
 async def test_a_test_of_no_design_is_refused(workflow):
