@@ -41,12 +41,12 @@ def compile_check(condition: ValueCondition | EventCondition) -> ConditionCheck:
     if isinstance(threshold, (bool, str)):
         kind = type(threshold)
 
-        def judge_text(value: Any) -> Verdict | None:
+        def check_text(value: Any) -> Verdict | None:
             if type(value) is not kind:
                 return None
             return Verdict.BEYOND if compare(value, threshold) else Verdict.BACK
 
-        return judge_text
+        return check_text
     back = threshold + {"G": -1, "L": 1}.get(condition.comparison[0], 0) * condition.hysteresis
 
     def check(value: Any) -> Verdict | None:

@@ -216,12 +216,12 @@ def decide_silence(
     condition: SilenceCondition, state: State, newest: int | None, now: int
 ) -> tuple[State, list[AlarmTransition]]:
     """Decide a silence; `newest` is when the last report arrived (ms)."""
-    heard = state.since if newest is None else newest
-    silent_at = heard + condition.seconds * 1000
+    last_report = state.since if newest is None else newest
+    silent_at = last_report + condition.seconds * 1000
     after, changes = msgspec.structs.replace(state, due=None), list[AlarmTransition]()
-    if after.status == "RAISED" and (now < silent_at or heard >= after.at):
-        after.at, after.status = heard, "NORMAL"
-        changes.append(AlarmTransition(raised=False, at=heard))
+    if after.status == "RAISED" and (now < silent_at or last_report >= after.at):
+        after.at, after.status = last_report, "NORMAL"
+        changes.append(AlarmTransition(raised=False, at=last_report))
     if now >= silent_at and after.status == "NORMAL":
         after.at, after.status = max(silent_at, after.since), "RAISED"
         changes.append(AlarmTransition(raised=True, at=after.at))

@@ -28,6 +28,7 @@ from services.device.entities.schemas import (
     ShownEntity,
 )
 from services.device.entities.search_counts import (
+    Counts,
     DeviceCounts,
     ListedEntities,
     SearchRequest,
@@ -240,45 +241,38 @@ class EntitySearch:
 
         `excluded` entities are counted but do not match.
         """
-        none = request.customized or request.ids is not None
-        visible = (
-            []
-            if none
-            else [[part, *request.conditions] for part in disjoint_conditions(request.grants)]
-        )
-        whole: list[Condition] = []
-        integrations: Sequence[str] = ()
-        keyed = request.keyword is not None and bool(visible)
-        if request.keyword is not None and visible:
-            integrations = await self.devices.list_integrations(request.tenant)
-            whole = request.keyword.device_conditions(integrations)
+        tenant, keyword = request.tenant, request.keyword
+        count = partial(self._count, tenant, fresh=fresh)
+        visible = disjoint_conditions(request.grants)
+        if request.customized or request.ids is not None:
+            visible = []
+        parts = [[part, *request.conditions] for part in visible]
+        if not parts:
+            keyword = None
+        whole, integrations = list[Condition](), list[str]()
+        if keyword is not None:
+            integrations = list(await self.devices.list_integrations(tenant))
+            whole = keyword.device_conditions(integrations)
         everyone, matching = await asyncio.gather(
-            self._count(request.tenant, visible, fresh=fresh),
-            self._count(request.tenant, _split_disjoint(visible, whole), fresh=fresh),
+            count(parts), count(_split_disjoint(parts, whole))
         )
-        models = await self.models.find(request.tenant, everyone.keys())
+        models = await self.models.find(tenant, everyone.keys())
         wanted = {model: request.select_members(members) for model, members in models.items()}
         pools = WantedMembers(
             wanted, request.order, request.keyword, negated=request.negated, excluded_ids=excluded
         )
-        ends: dict[str, Condition] = {}
-        if request.keyword is not None and keyed:
-            ends = {
-                tail: request.keyword.head_condition(head, integrations)
-                for head, tail in pools.matching_splits()
-            }
-        others = [{"$nor": whole}] if whole else []
-        parts = [[*part, *others] for part in visible]
-        ending = [
-            (tail, await self._count(request.tenant, [[*part, end] for part in parts], fresh=fresh))
-            for tail, end in ends.items()
-        ]
+        ends, ending = list[Condition](), list[tuple[str, Counts]]()
+        if keyword is not None:
+            others = [{"$nor": whole}] if whole else []
+            for head, tail in pools.matching_splits():
+                ends.append(keyword.head_condition(head, integrations))
+                counts = await count([[*part, *others, ends[-1]] for part in parts])
+                ending.append((tail, counts))
         conditions = [granted_condition(request.grants), *request.conditions]
-        if keyed and not request.negated:
-            conditions += _matching_any([*whole, *ends.values()], pools, everyone)
-        devices = DeviceSelection(
-            request.tenant, request.grants, conditions, models, pools, not keyed and not excluded
-        )
+        if keyword is not None and not request.negated:
+            conditions += _matching_any([*whole, *ends], pools, everyone)
+        all_match = keyword is None and not excluded
+        devices = DeviceSelection(tenant, request.grants, conditions, models, pools, all_match)
         sizes = pools.count_by_group(DeviceCounts(everyone, matching, ending))
         return SearchResult(request.order, listed, devices, sizes, may_be_outdated=not fresh)
 

@@ -196,16 +196,12 @@ class ListedEntities:
     async def _find_non_devices(self) -> list[Entity]:
         """Return entities of things that are no devices, and of single grants."""
         condition = self._condition()
-        things = (
-            await self._directory.find_other_things(self._request.tenant, condition)
-            if condition
-            else []
-        )
+        tenant, things = self._request.tenant, list[EntityThing]()
+        if condition:
+            things += await self._directory.find_other_things(tenant, condition)
         if not self._customized and not self._grants.everything:
             single = {thing_of(one) for one in self._grants.resources.entities}
-            known = (
-                await self._directory.find_things(self._request.tenant, single) if single else {}
-            )
+            known = await self._directory.find_things(tenant, single) if single else {}
             things += [
                 thing
                 for thing in known.values()

@@ -225,9 +225,7 @@ class EntityService:
         """Rename an entity of a device or integration; its TSL's name resets it."""
         thing, member = entity.thing, entity.member
         if member.number not in thing.members.by_number:
-            raise InvalidInput(
-                "is an entity of every device and cannot be renamed", field="entity_id"
-            )
+            raise InvalidInput("is common to all devices: it has a fixed name", field="entity_id")
         given = None if name == (member.declared or member.name) else name
         change = partial(with_name, path=member.path, name=given)
         if not await self.names[thing.device].change(tenant, thing.id, change):
@@ -252,9 +250,8 @@ class EntityService:
         self, principal: Principal, ids: Sequence[int]
     ) -> Streamed[dict[str, LatestValue]]:
         """Stream the latest values of visible entities, by id."""
-        seen = await self._filter_visible(
-            principal, await self.directory.find_by_ids(principal.tenant, ids)
-        )
+        found = await self.directory.find_by_ids(principal.tenant, ids)
+        seen = await self._filter_visible(principal, found)
 
         async def read(entities: Sequence[Entity]) -> list[tuple[str, LatestValue]]:
             values = await self._latest(principal.tenant, entities)

@@ -265,12 +265,12 @@ def _are_past_readings(rows: Any) -> bool:
 
 def _read_time(row: dict[str, Any]) -> float | None:
     """Return the time of a row in ms, or None."""
-    told = row.get("timestamp")
-    if isinstance(told, str):
-        told = parse_number(told)
-    if not isinstance(told, int | float) or isinstance(told, bool):
+    timestamp = row.get("timestamp")
+    if isinstance(timestamp, str):
+        timestamp = parse_number(timestamp)
+    if not isinstance(timestamp, int | float) or isinstance(timestamp, bool):
         return None
-    ts = normalize_ms(told)
+    ts = normalize_ms(timestamp)
     return ts if abs(ts) <= MAX_TS else None
 
 

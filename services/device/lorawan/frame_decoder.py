@@ -117,19 +117,17 @@ class CodecFrameDecoder(FrameDecoder):
             try:
                 frame = _frame(uplink.payload)
             except INVALID_JSON as error:
-                answers[uplink.sequence] = RefusedUplink(
-                    uplink, f"is not a valid frame: {error}", thing
-                )
+                reason = f"is not a valid frame: {error}"
+                answers[uplink.sequence] = RefusedUplink(uplink, reason, thing)
                 continue
             kept_ms = await self.retention.kept_ms(thing.tenant, thing.model)
             ts = frame_time(frame.ts, uplink.received, kept_ms)
             products[tenant, thing.model].append(_ParsedFrame(uplink, thing, frame, ts))
         for key, known in (await self.codecs.find_all(products)).items():
             frames = products[key]
-            for one, judged in zip(
-                frames, await self._decode_product(tenant, known, frames), strict=True
-            ):
-                answers[one.uplink.sequence] = one, known, judged
+            results = await self._decode_product(tenant, known, frames)
+            for one, result in zip(frames, results, strict=True):
+                answers[one.uplink.sequence] = one, known, result
         return answers
 
     async def _decode_product(
@@ -164,13 +162,13 @@ class CodecFrameDecoder(FrameDecoder):
         return answered.outcomes
 
     def _add_result(
-        self, batch: Batch, one: _ParsedFrame, known: CachedCodec, judged: DecodeResult
+        self, batch: Batch, one: _ParsedFrame, known: CachedCodec, result: DecodeResult
     ) -> None:
         uplink, thing, ts = one.uplink, one.thing, one.ts
-        if judged.reason:
-            batch.refused.append(RefusedUplink(uplink, judged.reason, thing, judged.faults))
-        elif judged.properties:
-            report = ValidReport(uplink, thing, ts, judged.properties, judged.faults)
+        if result.reason:
+            batch.refused.append(RefusedUplink(uplink, result.reason, thing, result.faults))
+        elif result.properties:
+            report = ValidReport(uplink, thing, ts, result.properties, result.faults)
             batch.reports.append(report)
         kept = KeptFrame(
             uplink=uplink,
@@ -179,9 +177,9 @@ class CodecFrameDecoder(FrameDecoder):
             ts=ts,
             stamp=decoder_stamp(known.version, thing),
             days=known.frame_days or self.frame_days,
-            reason=judged.rejection,
-            past=judged.past,
-            conceals=holds_write_only(judged.faults),
+            reason=result.rejection,
+            past=result.past,
+            conceals=holds_write_only(result.faults),
         )
         batch.frames.append(kept)
 

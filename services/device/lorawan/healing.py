@@ -72,11 +72,11 @@ class HealingStore(ThingDataStore):
         found = self._heals.find({"_id": {"$in": list(thing_ids)}})
         return {row["_id"]: msgspec.convert(row, HealingState) async for row in found}
 
-    async def put(self, heal: HealingState) -> bool:
+    async def put(self, state: HealingState) -> bool:
         """Store the next state of a device; return False after a concurrent change."""
-        query = {"_id": heal.id, "turn": heal.turn}
-        first, heal.turn = heal.turn == 0, heal.turn + 1
-        document = msgspec.to_builtins(heal, builtin_types=(bytes,))
+        query = {"_id": state.id, "turn": state.turn}
+        first, state.turn = state.turn == 0, state.turn + 1
+        document = msgspec.to_builtins(state, builtin_types=(bytes,))
         try:
             written = await self._heals.replace_one(query, document, upsert=first)
         except DuplicateKey:
@@ -146,84 +146,81 @@ class Healer:
                 tenant, product.model, last, DEVICES
             ):
                 last = ids[-1]
-                latest, heals = (
-                    await self.latest.find_report_times(ids),
-                    await self.store.find_all(ids),
-                )
+                latest = await self.latest.find_report_times(ids)
+                heals = await self.store.find_all(ids)
                 for one in ids:
-                    await self._attempt(
-                        product, heals.get(one, HealingState(id=one)), latest.get(one, 0)
-                    )
+                    state = heals.get(one, HealingState(id=one))
+                    await self._attempt(product, state, latest.get(one, 0))
                 yield
 
-    async def _attempt(self, product: HealingProduct, heal: HealingState, latest: int) -> None:
+    async def _attempt(self, product: HealingProduct, state: HealingState, latest: int) -> None:
         try:
-            await self._look(product, heal, latest)
+            await self._look(product, state, latest)
         except StoreError:
             raise
         except ThingwayError as error:
-            log.warning("healing of device %d is postponed: %s", heal.id, error)
+            log.warning("healing of device %d is postponed: %s", state.id, error)
         except Exception:
-            log.exception("healing of device %d failed", heal.id)
+            log.exception("healing of device %d failed", state.id)
 
-    async def _look(self, product: HealingProduct, heal: HealingState, latest: int) -> None:
-        before = msgspec.structs.replace(heal)
-        if heal.latest != latest:
-            await self._find(product, heal, latest)
-        if heal.gap is not None:
-            await self._follow(heal, heal.gap)
-        if heal != before and not await self.store.put(heal):
+    async def _look(self, product: HealingProduct, state: HealingState, latest: int) -> None:
+        before = msgspec.structs.replace(state)
+        if state.latest != latest:
+            await self._find(product, state, latest)
+        if state.gap is not None:
+            await self._follow(state, state.gap)
+        if state != before and not await self.store.put(state):
             return
-        if heal.gap is None and heal.open and _has_budget(product, heal):
-            await self._ask(product, heal)
+        if state.gap is None and state.open and _has_budget(product, state):
+            await self._ask(product, state)
 
-    async def _find(self, product: HealingProduct, heal: HealingState, latest: int) -> None:
+    async def _find(self, product: HealingProduct, state: HealingState, latest: int) -> None:
         """Store the gaps between frames that arrived since the last check."""
-        device = await self._device(product, heal)
+        device = await self._device(product, state)
         if device is None:
-            heal.latest = latest
+            state.latest = latest
             return
         back = min(FIRST_MS, self.history_days * DAY_MS)  # ingest rejects older readings
-        first = history_key(heal.id, max(device.owned_since, now_ms() - back), 0)
-        if heal.seen is not None:
-            first = max(heal.seen, history_key(heal.id, device.owned_since, 0))
-        frames = await self.frames.list_counted(first, history_key(heal.id, LAST, LAST), FRAMES)
+        first = history_key(state.id, max(device.owned_since, now_ms() - back), 0)
+        if state.seen is not None:
+            first = max(state.seen, history_key(state.id, device.owned_since, 0))
+        frames = await self.frames.list_counted(first, history_key(state.id, LAST, LAST), FRAMES)
         if found := find_gaps(frames):
             days = product.frame_days or self.frame_days
             until = from_ms(found[-1].end) + timedelta(days=days)
             await self.gaps.keep(found, until)
-            heal.open = True
+            state.open = True
         if frames:
-            heal.seen = frames[-1].key
-        heal.latest = latest if len(frames) < FRAMES else -1
+            state.seen = frames[-1].key
+        state.latest = latest if len(frames) < FRAMES else -1
 
-    async def _device(self, product: HealingProduct, heal: HealingState) -> Device | None:
+    async def _device(self, product: HealingProduct, state: HealingState) -> Device | None:
         """Return the device, unless it was deleted or stores no history."""
-        device = await self.devices.find(product.tenant, heal.id)
+        device = await self.devices.find(product.tenant, state.id)
         return device if device is not None and device.data_storage else None
 
-    async def _follow(self, heal: HealingState, key: bytes) -> None:
+    async def _follow(self, state: HealingState, key: bytes) -> None:
         """Update the state of a request; when it is over, the device is free for the next."""
         gap = await self.gaps.find(key)
         if gap is None or await self._is_over(gap):
-            heal.gap = heal.command = None
+            state.gap = state.command = None
             return
-        if (gap.found or 0) > heal.found:
-            heal.found, heal.since = gap.found or 0, now_ms()
-        command = await self.command_store.find_command(heal.command) if heal.command else None
+        if (gap.found or 0) > state.found:
+            state.found, state.since = gap.found or 0, now_ms()
+        command = await self.command_store.find_command(state.command) if state.command else None
         if command is None:
-            end, reason = heal.since + LOST_MS, "the request was not sent"
+            end, reason = state.since + LOST_MS, "the request was not sent"
         elif command.status in OPEN:
             return
         elif command.status == "SUCCESS":
             ended = to_ms(command.finished_at) if command.finished_at else 0
-            end = max(heal.since, ended) + QUIET_MS
+            end = max(state.since, ended) + QUIET_MS
             reason = f"history has {gap.found} of {gap.missing} readings"
         else:
             end, reason = 0, command.error or command.status
         if now_ms() >= end:
             await self._fail(gap, reason)
-            heal.gap = heal.command = None
+            state.gap = state.command = None
 
     async def _fail(self, gap: TrackedGap, reason: str) -> None:
         """Reopen a gap after a failed request, or give it up."""
@@ -258,28 +255,28 @@ class Healer:
             await self._give_up(gap, "is too short to be requested")
         return gap.state in {"HEALED", "GIVEN_UP"}
 
-    async def _ask(self, product: HealingProduct, heal: HealingState) -> None:
+    async def _ask(self, product: HealingProduct, state: HealingState) -> None:
         """Request the largest gap that is still open."""
-        device = await self._device(product, heal)
+        device = await self._device(product, state)
         if device is not None:
-            for gap in await self.gaps.largest(heal.id, now_ms() - LATE_MS, TRIED):
+            for gap in await self.gaps.largest(state.id, now_ms() - LATE_MS, TRIED):
                 if gap.start < device.owned_since:
                     await self.gaps.remove(gap)
                 elif not await self._is_over(gap):
                     draft = await self._draft(product, device, gap)
                     if draft is not None:
-                        await self._ask_for(heal, gap, draft)
+                        await self._ask_for(state, gap, draft)
                         return
-        if device is None or not await self.gaps.largest(heal.id, EVER, 1):
-            heal.open = False
-            await self.store.put(heal)
+        if device is None or not await self.gaps.largest(state.id, EVER, 1):
+            state.open = False
+            await self.store.put(state)
 
-    async def _ask_for(self, heal: HealingState, gap: TrackedGap, draft: Draft) -> None:
+    async def _ask_for(self, state: HealingState, gap: TrackedGap, draft: Draft) -> None:
         """Count a request, then send it: a crash in between uses up the request."""
         now = now_ms()
-        heal.asks = [*(one for one in heal.asks if one > now - DAY_MS), now]
-        heal.gap, heal.command, heal.found, heal.since = gap.key, None, gap.found or 0, now
-        if not await self.store.put(heal):
+        state.asks = [*(one for one in state.asks if one > now - DAY_MS), now]
+        state.gap, state.command, state.found, state.since = gap.key, None, gap.found or 0, now
+        if not await self.store.put(state):
             return
         await self.gaps.change(gap, state="ASKED", asks=gap.asks + 1, asked=now)
         _outcomes.add(1, {"outcome": "asked"})
@@ -287,10 +284,10 @@ class Healer:
             (command,) = await self.commands.issue(_platform(draft), [draft])
         except InvalidInput as error:
             await self._fail(gap, error.text)
-            heal.gap = None
+            state.gap = None
         else:
-            heal.command = command.id
-        await self.store.put(heal)
+            state.command = command.id
+        await self.store.put(state)
 
     async def _draft(
         self, product: HealingProduct, device: Device, gap: TrackedGap
@@ -309,8 +306,8 @@ def _platform(draft: Draft) -> Principal:
     return Principal(Kind.USER, draft.thing.tenant, PLATFORM, name="healing", super_admin=True)
 
 
-def _has_budget(product: HealingProduct, heal: HealingState) -> bool:
+def _has_budget(product: HealingProduct, state: HealingState) -> bool:
     """Return whether the budget allows one more request."""
     now, healing = now_ms(), product.healing
-    hour = sum(one > now - HOUR_MS for one in heal.asks)
-    return hour < healing.hour and sum(one > now - DAY_MS for one in heal.asks) < healing.day
+    hour = sum(one > now - HOUR_MS for one in state.asks)
+    return hour < healing.hour and sum(one > now - DAY_MS for one in state.asks) < healing.day

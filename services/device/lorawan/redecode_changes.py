@@ -73,13 +73,13 @@ class HistoryChanges:
             self.record_frame(key, one, set(), same=not one.rejection)
 
     def record_frame(
-        self, key: bytes, judged: DecodeResult, past: set[bytes], *, same: bool
+        self, key: bytes, result: DecodeResult, past: set[bytes], *, same: bool
     ) -> None:
         """Add the update of a stored frame: its versions, fault and past readings."""
-        if same and not holds_write_only(judged.faults):
+        if same and not holds_write_only(result.faults):
             self.same.append(key)
         else:
-            self.frames.append(_frame_change(key, self.stamp, judged, past))
+            self.frames.append(_frame_change(key, self.stamp, result, past))
 
     def deletions(self) -> Iterator[tuple[int, DeleteMany]]:
         """Yield deletions of stale records, and of records about to be inserted."""
@@ -116,16 +116,16 @@ def replacements(values: Mapping[bytes, Document]) -> Iterator[tuple[int, Update
             yield week, UpdateMany({"_id": key_range(together)}, [{"$set": {"p": change}}])
 
 
-def is_plain(row: Document, judged: DecodeResult) -> bool:
+def is_plain(row: Document, result: DecodeResult) -> bool:
     """Return whether a frame has one record in history and was never rejected."""
-    return bool(judged.properties) and not judged.past and "h" not in row and "w" not in row
+    return bool(result.properties) and not result.past and "h" not in row and "w" not in row
 
 
-def expected_records(key: bytes, judged: DecodeResult) -> dict[bytes, Document]:
+def expected_records(key: bytes, result: DecodeResult) -> dict[bytes, Document]:
     """Return the records that history must have of a frame, by key."""
     thing_id = KEY.unpack(key)[0]
-    wanted = {past_reading_key(thing_id, one): one.properties for one in judged.past}
-    return wanted | ({key: judged.properties} if judged.properties else {})
+    wanted = {past_reading_key(thing_id, one): one.properties for one in result.past}
+    return wanted | ({key: result.properties} if result.properties else {})
 
 
 def group_by_week(keys: Iterable[bytes]) -> Iterable[tuple[int, list[bytes]]]:
@@ -141,10 +141,10 @@ def week_of(key: bytes) -> int:
     return partition_of(KEY.unpack(key)[1])
 
 
-def _frame_change(key: bytes, stamp: str, judged: DecodeResult, past: set[bytes]) -> UpdateOne:
-    fields: Document = {"c": stamp, "w": judged.rejection, "h": sorted(past)}
+def _frame_change(key: bytes, stamp: str, result: DecodeResult, past: set[bytes]) -> UpdateOne:
+    fields: Document = {"c": stamp, "w": result.rejection, "h": sorted(past)}
     gone = {name: "" for name in ("w", "h") if not fields[name]}
-    if holds_write_only(judged.faults):
+    if holds_write_only(result.faults):
         gone["f"] = ""
     change: Document = {"$set": {name: one for name, one in fields.items() if one}}
     return UpdateOne({"_id": key}, change | ({"$unset": gone} if gone else {}))
@@ -155,17 +155,17 @@ def equals_exactly(before: Document | None, after: Document) -> bool:
     return before == after and _encoded(before) == _encoded(after)
 
 
-def build_difference(key: bytes, before: Document | None, judged: DecodeResult) -> Difference:
+def build_difference(key: bytes, before: Document | None, result: DecodeResult) -> Difference:
     """Return how a record of history changes, in the form that users are shown."""
     device, ts, _ = KEY.unpack(key)
-    if len(_encoded((before, judged.properties))) > LARGEST_SHOWN:
+    if len(_encoded((before, result.properties))) > LARGEST_SHOWN:
         return Difference(device=device, ts=ts, reason="too large to be shown")
     return Difference(
         device=device,
         ts=ts,
         before=before,
-        after=judged.properties or None,
-        reason=judged.rejection or None,
+        after=result.properties or None,
+        reason=result.rejection or None,
     )
 
 

@@ -105,7 +105,7 @@ class RedecodeWorker:
         self, job: RedecodeJob, known: CachedCodec, ids: list[int], until: float
     ) -> bool:
         """Re-decode frames of devices; return False when the turn is over."""
-        lost = {*job.in_progress, *job.interrupted}
+        interrupted = {*job.in_progress, *job.interrupted}
         if not await self.store.start_devices(job, ids):
             return False
         things = await self._things(job, ids)
@@ -113,7 +113,7 @@ class RedecodeWorker:
         groups = (some[first : first + GROUP] for first in range(0, len(some), GROUP))
         progress = ChainMap(
             *await asyncio.gather(
-                *(self._redecode_group(job, known, group, lost, until) for group in groups)
+                *(self._redecode_group(job, known, group, interrupted, until) for group in groups)
             )
         )
         gone = DeviceProgress(is_finished=True)
@@ -150,30 +150,30 @@ class RedecodeWorker:
         job: RedecodeJob,
         known: CachedCodec,
         things: Sequence[Thing],
-        lost: set[int],
+        interrupted: set[int],
         until: float,
     ) -> dict[int, DeviceProgress]:
         """Re-decode frames of devices, then update what derives from history."""
         found = await self.redecoder.redecode(job, known, things, until)
         if not job.dry:
-            await self._update_derived({thing.id: thing for thing in things}, found, lost)
+            await self._update_derived({thing.id: thing for thing in things}, found, interrupted)
         return found
 
     async def _update_derived(
-        self, things: dict[int, Thing], found: dict[int, DeviceProgress], lost: set[int]
+        self, things: dict[int, Thing], found: dict[int, DeviceProgress], interrupted: set[int]
     ) -> None:
         """Recalculate latest values and facts of devices from their history.
 
         Changes to `interrupted` devices are unknown, so all their values are recalculated.
         """
-        for one in found.keys() & lost:
+        for one in found.keys() & interrupted:
             entries = (await self.latest.find_entries([one])).get(one, {})
             known_times = {entry["t"] for entry in entries.values()}
             found[one].changed_times |= await self.redecoder.frames.find_times(one, known_times)
         times = {
             one: progress.changed_times
             for one, progress in found.items()
-            if progress.changed_times or one in lost
+            if progress.changed_times or one in interrupted
         }
         if not times:
             return
@@ -183,7 +183,7 @@ class RedecodeWorker:
                 one: RewrittenHistory(
                     partial(self._reports, things[one], weeks),
                     rewritten,
-                    None if one in lost else found[one].changed_properties,
+                    None if one in interrupted else found[one].changed_properties,
                 )
                 for one, rewritten in times.items()
             }

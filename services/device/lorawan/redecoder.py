@@ -88,8 +88,8 @@ class Redecoder:
                 if some:
                     found[thing.id].last_key = bytes(some[-1]["_id"])
             left = [thing for thing in left if not found[thing.id].is_finished]
-            told = sum(one.republished for one in found.values())
-            if time.monotonic() > until or job.told + told >= MOST_TOLD:
+            republished = sum(one.republished for one in found.values())
+            if time.monotonic() > until or job.told + republished >= MOST_TOLD:
                 break
         return found
 
@@ -106,10 +106,10 @@ class Redecoder:
         found: Mapping[int, DeviceProgress],
     ) -> list[HistoryChanges]:
         frames = [(thing, rows) for thing, rows in frames if rows]
-        judged = await self._decode_frames(known, job.tenant, frames)
+        decoded = await self._decode_frames(known, job.tenant, frames)
         parted = [
             self._split_plain(job, found[thing.id], zip(rows, some, strict=True))
-            for (thing, rows), some in zip(frames, judged, strict=True)
+            for (thing, rows), some in zip(frames, decoded, strict=True)
         ]
         history = await asyncio.gather(*(self._find_history(looked) for looked, _ in parted))
         writes = []
@@ -173,11 +173,11 @@ class Redecoder:
             wanted = expected_records(key, one)
             kept.update(wanted)
             changed = {k: v for k, v in wanted.items() if not equals_exactly(before.get(k), v)}
-            past, told = wanted.keys() - {key}, set(map(bytes, row.get("h", ())))
-            stale = told - past
+            past, stored_past = wanted.keys() - {key}, set(map(bytes, row.get("h", ())))
+            stale = stored_past - past
             if key in before and key not in wanted:
                 stale.add(key)
-            same = row.get("w", "") == one.rejection and told == past
+            same = row.get("w", "") == one.rejection and stored_past == past
             writes.record_frame(key, one, past, same=same)
             found.read += 1
             if not (changed or stale):
@@ -192,9 +192,8 @@ class Redecoder:
                 shown = key in before and writes.thing.tsl.readable(before[key])
                 found.differences.append(build_difference(key, shown or None, one))
             if job.tell and key in changed:
-                writes.events.append(
-                    redecoded_event(writes.thing, key, version, one.properties, now)
-                )
+                event = redecoded_event(writes.thing, key, version, one.properties, now)
+                writes.events.append(event)
         writes.stale -= kept
         found.republished += len(writes.events)
 
@@ -220,7 +219,7 @@ class Redecoder:
             week_of(key) for one in writes for key in (*one.rows, *one.assumed)
         )
         notes = [note for one in writes for note in one.frame_updates()]
-        told = [entry for one in writes for entry in one.events]
+        events = [entry for one in writes for entry in one.events]
 
         async def write_changes(session: Session) -> tuple[int, list[Document]]:
             for week, changes in history.items():
@@ -228,7 +227,7 @@ class Redecoder:
                 await partition.bulk_write(changes, session=session)
             changed = await self._write_assumed(writes, session)
             await self.frames.apply_updates(notes, session)
-            return changed, await self.outbox.add(told, session)
+            return changed, await self.outbox.add(events, session)
 
         changed, entries = await self.mongo.transaction(write_changes)
         await self.outbox.relay(entries)

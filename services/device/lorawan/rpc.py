@@ -103,37 +103,37 @@ class FrameRpc:
             ]
         )
 
-    async def link(self, integration: str, told: SendLinkState) -> Acknowledged:
+    async def link(self, integration: str, report: SendLinkState) -> Acknowledged:
         """Store that a device has joined, or the state of its link."""
-        (thing,) = await self._things(integration, [told])
+        (thing,) = await self._things(integration, [report])
         if thing is None:
-            raise NotFound(_unknown(integration, told.identifier), field="identifier")
+            raise NotFound(_unknown(integration, report.identifier), field="identifier")
         now = now_ms()
-        ts = frame_time(told.ts, now, retention_ms=now)
-        await self.devices.reported_state.write_fields([(thing.id, *_fact(told, ts))])
+        ts = frame_time(report.ts, now, retention_ms=now)
+        await self.devices.reported_state.write_fields([(thing.id, *_fact(report, ts))])
         await self.presence.record_contact(thing)
         return Acknowledged()
 
     async def _things(
-        self, integration: str, told: Sequence[SentFrame | SendLinkState]
+        self, integration: str, report: Sequence[SentFrame | SendLinkState]
     ) -> list[Thing | None]:
         """Return the integration's device of each entry, or None."""
-        found = await self.directory.find_by_sn({one.identifier for one in told}, DEVICE_SECONDS)
+        found = await self.directory.find_by_sn({one.identifier for one in report}, DEVICE_SECONDS)
         return [
             thing
             if (thing := found.get(one.identifier)) is not None
             and thing.device
             and (thing.tenant, thing.integration) == (one.tenant, integration)
             else None
-            for one in told
+            for one in report
         ]
 
 
-def _fact(told: SendLinkState, ts: int) -> tuple[str, Any, int]:
+def _fact(report: SendLinkState, ts: int) -> tuple[str, Any, int]:
     """Return field, value and time (ms) of a fact in the device's record."""
-    if told.kind == "JOINED":
+    if report.kind == "JOINED":
         return "joined", ts, ts
-    link = Link(at=ts, battery=told.battery, external=told.external_power, margin=told.margin)
+    link = Link(at=ts, battery=report.battery, external=report.external_power, margin=report.margin)
     return "link", msgspec.to_builtins(link), ts
 
 
