@@ -1,1 +1,1 @@
-"""What every service shares; imports no service."""
+"""Code that the services share. It imports no service."""

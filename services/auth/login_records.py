@@ -82,7 +82,7 @@ class RefusedLoginRecorder:
     async def run(self) -> None:
         """Record queued logins until cancelled."""
         while True:
-            for _, (claimed, reason) in await self._waiting.take(1, SIZE):
+            for _, (claimed, reason) in await self._waiting.pop_batch(1, SIZE):
                 try:
                     await self._record(claimed, reason)
                 except Exception:

@@ -1,1 +1,1 @@
-"""The one public door: tokens, limits, routing, documentation."""
+"""The gateway, the only public service: logins, limits, routing, documentation."""

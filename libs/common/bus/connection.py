@@ -231,21 +231,21 @@ class Bus:
         try:
             await self.client.publish(subject, payload, headers=headers or None)
         except NatsError as error:
-            raise Unavailable(f"the bus does not take messages: {error!r}") from error
+            raise Unavailable(f"the bus does not accept messages: {error!r}") from error
 
     async def publish(self, messages: Sequence[OutgoingMessage]) -> None:
         """Publish to JetStream, pipelined; return when every message is acknowledged.
 
         Raises `Unavailable` when the stream is full, missing or does not answer, and
         `TooManyRequests` when it holds too many messages of a subject. Then the stream may have
-        stored a part of the messages, and the caller publishes all of them again. Raises `TooLarge`
-        for a message above the limit of the bus.
+        stored a part of the messages, and the caller publishes all messages again.
+        Raises `TooLarge` for a message above the limit of the bus.
         """
         for some in chunks(messages, IN_FLIGHT):
             try:
                 await self._publisher.publish(some)
             except (NatsError, TimeoutError) as error:
-                raise Unavailable(f"the bus does not take messages: {error!r}") from error
+                raise Unavailable(f"the bus does not accept messages: {error!r}") from error
 
     async def close(self) -> None:
         """Close immediately."""
@@ -346,7 +346,7 @@ class _Batch:
                 last.subject, last.payload, PUBLISH_TIMEOUT, headers=headers
             )
         except (NatsError, TimeoutError) as error:
-            raise Unavailable(f"the bus does not take messages: {error!r}") from error
+            raise Unavailable(f"the bus does not accept messages: {error!r}") from error
         try:
             check_ack(answer.data)
         except DuplicateInBatch:

@@ -277,7 +277,7 @@ class BatchConsumer:
         try:
             await hand_back(self.bus.client, {message.reply: 0 for message in messages})
         except (NatsError, OSError) as error:
-            log.warning("consumer %s could not hand back: %r", self.durable, error)
+            log.warning("consumer %s cannot return messages to the stream: %r", self.durable, error)
 
     async def _ensure(self) -> None:
         new = self.fleeting or self.from_now

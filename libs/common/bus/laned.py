@@ -1,9 +1,9 @@
-"""Messages of a stream in lanes of tenants, which take turns at a consumer's workers.
+"""Messages of a stream in lanes of tenants, with fair shares of a consumer's workers.
 
-The consumer reads ahead, so that one tenant's backlog does not stand before what others have. What
-a lane has no room for stays in the stream: it is handed back, and comes again after a while. Until
-then later messages of that lane wait for it, a few here and more in the stream, which keeps their
-order for the most part (exactly, unless several replicas share the consumer).
+The consumer reads ahead, so that a tenant's backlog does not delay the messages of others. Messages
+that do not fit into their lane are returned to the stream, which delivers them again later. Until
+then, later messages of the lane wait: some in this process, the others in the stream. This keeps
+the order of a lane, except that several replicas of a consumer may change it.
 """
 
 import asyncio
@@ -25,38 +25,38 @@ from libs.common.scheduling import Lanes
 log = logging.getLogger(__name__)
 
 ITEMS, SIZE = 2_000, 8 * 1024**2
-"""Messages and bytes of a lane that are read ahead in any case. A lane may hold more as long as it
-leaves as much free as it holds."""
+"""Messages and bytes of a lane that are always read ahead. A lane may hold more while as much is
+free as it holds."""
 MOST_ITEMS, MOST_SIZE = 20_000, 32 * 1024**2
-"""Messages and bytes of all lanes, beyond which nothing is read; twice the bytes are never kept."""
+"""Messages and bytes of all lanes, above which nothing is read. Twice the bytes are the maximum."""
 COST = 512
-"""Bytes of memory that a message takes beside its payload."""
+"""Bytes of memory that a message uses in addition to its payload."""
 PACE = 1_000.0
-"""Messages of a lane without room that come again, per second, unless it handles more."""
+"""Minimum rate at which messages of a full lane are delivered again, per second."""
 PARKED, PARKED_SIZE = 1_000, 1024**2
-"""Messages and bytes of a lane that wait here until earlier ones have come again. So a tenant whose
-messages are handled as fast as they come has them handled at once again soon after a burst."""
+"""Messages and bytes of a lane that wait here until earlier ones were delivered again. So soon
+after a burst, messages are again handled as they arrive."""
 STALE = 60.0
-"""Seconds after which messages that did not come again are taken to be another replica's."""
+"""Seconds after which messages that were not delivered again are assumed at another replica."""
 
 
 @dataclass(slots=True)
 class _Deferred:
-    """Messages of a lane that were handed back."""
+    """The returned messages of a lane."""
 
     sequences: set[int] = field(default_factory=set)
     parked: list[Msg] = field(default_factory=list)
-    """Later messages that wait here."""
+    """Later messages, which wait here."""
     after: set[int] = field(default_factory=set)
-    """Still later ones, which were handed back."""
+    """Later messages than those, which were returned as well."""
     parked_size: int = 0
     moved: float = 0.0
-    """When one was handed back or came again last (monotonic)."""
+    """The last time (monotonic) when a message was returned or delivered again."""
     pace: float = PACE
-    """Messages that come again, per second."""
+    """Messages that are delivered again, per second."""
 
     def park(self, message: Msg) -> bool:
-        """Let a later message wait here; return whether there was room."""
+        """Keep a later message here; return False if there is no room."""
         if len(self.parked) >= PARKED or self.parked_size >= PARKED_SIZE:
             return False
         self.parked.append(message)
@@ -65,7 +65,7 @@ class _Deferred:
 
 
 class LanedMessages:
-    """Messages that wait for their tenant's turn, at most one batch of a tenant in hand."""
+    """Messages that wait for their tenant's turn; one batch of a tenant runs at a time."""
 
     def __init__(
         self,
@@ -77,9 +77,9 @@ class LanedMessages:
         workers: int,
         items: int = ITEMS,
     ) -> None:
-        """`handle` returns whether it dealt with a batch; else the batch comes again.
+        """`handle` returns False for a batch that should be delivered again.
 
-        `items` messages of a lane are read ahead in any case.
+        `items` messages of a lane are always read ahead.
         """
         self._bus = bus
         self._items = items
@@ -93,12 +93,12 @@ class LanedMessages:
         self._running: set[asyncio.Task[None]] = set()
 
     async def ready(self) -> None:
-        """Wait until the lanes have room for what is read next."""
+        """Wait until the lanes have room for more messages."""
         while self._running and (self._lanes.items >= MOST_ITEMS or self._lanes.size >= MOST_SIZE):
             await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
 
     async def put(self, messages: Iterable[Msg]) -> None:
-        """Let messages wait in their lanes, or hand them back."""
+        """Add messages to their lanes, or return them to the stream."""
         back: dict[str, float] = {}
         for message in messages:
             lane = self._lane_of(message)
@@ -115,16 +115,16 @@ class LanedMessages:
         await self._hand_back(back)
 
     def holds(self, lane: str) -> bool:
-        """Return whether messages of a lane wait, are in hand or were handed back."""
+        """Return whether messages of a lane wait, are handled or were returned."""
         lanes = self._lanes
         return bool(lanes.waiting(lane) or lanes.running(lane) or lane in self._deferred)
 
     async def extend(self) -> None:
-        """Tell the server that the messages in the lanes are not lost, so it sends none again."""
+        """Extend the time to acknowledge the messages in the lanes."""
         await extend(self._bus.client, self._waiting())
 
     async def finish(self, seconds: float) -> None:
-        """Wait so long for the batches in hand; hand back what waits."""
+        """Wait at most `seconds` for running batches; return the waiting messages."""
         self._ending = True
         waiting = {message.reply: 0.0 for message in self._waiting()}
         if self._running:
@@ -135,7 +135,7 @@ class LanedMessages:
         return [*self._lanes, *(one for some in self._deferred.values() for one in some.parked)]
 
     def _is_later(self, deferred: _Deferred, message: Msg) -> bool:
-        """Return whether a message has to wait for those of its lane that come again."""
+        """Return whether a message must wait for returned messages of its lane."""
         sequence, now = message.metadata.sequence.stream, time.monotonic()
         if sequence not in deferred.sequences and deferred.moved + STALE > now:
             return True
@@ -147,7 +147,7 @@ class LanedMessages:
         return False
 
     def _admit_parked(self, lane: str, deferred: _Deferred) -> dict[str, float]:
-        """Let parked messages wait in their lane; return those without room, to be handed back."""
+        """Move parked messages to their lane; return the delays of those without room."""
         self._deferred[lane] = _Deferred(deferred.after, moved=deferred.moved, pace=deferred.pace)
         admitted = list(takewhile(partial(self._enters, lane), deferred.parked))
         rest = deferred.parked[len(admitted) :]
@@ -157,7 +157,7 @@ class LanedMessages:
         return back
 
     def _enters(self, lane: str, message: Msg) -> bool:
-        """Let a message wait in its lane; return whether there was room."""
+        """Add a message to its lane; return False if there is no room."""
         lanes, size = self._lanes, len(message.data) + COST
         waiting = lanes.waiting(lane)
         full = waiting and (
@@ -170,7 +170,7 @@ class LanedMessages:
         return True
 
     def _defer(self, lane: str, message: Msg, sequences: set[int] | None = None) -> float:
-        """Note that a message is handed back; return in how many seconds it is to come again."""
+        """Record that a message is returned; return the delay (s) of its next delivery."""
         deferred = self._deferred.setdefault(lane, _Deferred())
         (deferred.sequences if sequences is None else sequences).add(
             message.metadata.sequence.stream
@@ -180,11 +180,13 @@ class LanedMessages:
         return 1 + (len(deferred.sequences) + len(deferred.after)) / deferred.pace
 
     def _begin(self) -> None:
-        """Give free workers to the lanes whose turn it is."""
+        """Assign free workers to the lanes whose turn it is."""
         while self._free and (lane := self._lanes.next(self._idle)) is not None:
             messages = self._next_batch(lane)
             self._free -= 1
-            task = asyncio.ensure_future(self._work(lane, messages, self._lanes.begin(lane)))
+            task = asyncio.ensure_future(
+                self._handle_batch(lane, messages, self._lanes.begin(lane))
+            )
             self._running.add(task)
             task.add_done_callback(self._running.discard)
 
@@ -200,7 +202,7 @@ class LanedMessages:
             size += its_size
         return messages
 
-    async def _work(self, lane: str, messages: list[Msg], began: float) -> None:
+    async def _handle_batch(self, lane: str, messages: list[Msg], began: float) -> None:
         try:
             if not await self._handle(messages):
                 await self._hand_back({one.reply: self._defer(lane, one) for one in messages})
@@ -217,10 +219,10 @@ class LanedMessages:
             return
         try:
             await hand_back(self._bus.client, replies)
-        except (NatsError, OSError) as error:  # they come again after the time to acknowledge
-            log.warning("%s could not hand back: %r", self._lanes.name, error)
+        except (NatsError, OSError) as error:  # they are delivered again
+            log.warning("%s cannot return messages to the stream: %r", self._lanes.name, error)
 
 
 def event_tenant(message: Msg) -> str:
-    """Return the tenant of an event, which its subject has in second place."""
+    """Return the tenant of an event: the second token of its subject."""
     return message.subject.split(".", 2)[1]

@@ -1,6 +1,6 @@
 """Publishing to JetStream: many messages in one write, each acknowledged separately.
 
-nats-py handles one message at a time: an acknowledgement costs 2 µs of it, a publish 5 to 23 µs.
+nats-py handles one message at a time: an acknowledgement costs 2 µs, a publish 5 to 23 µs.
 Joined into one buffer, they cost 0.2 and 1 µs (measured, nats-py 2.16). The format is defined by
 the client protocol (`PUB`, `HPUB`): docs.nats.io/reference/reference-protocols.
 nats-py requests one acknowledgement at a time, which costs 58 µs of the client and 17 µs of the
@@ -250,4 +250,4 @@ def check_ack(data: bytes) -> None:
         raise TooLarge(f"the stream does not take it: {fault.description}")
     if FULL_SUBJECT in fault.description:
         raise TooManyRequests("too many messages of this kind wait to be stored", retry_after=1.0)
-    raise Unavailable(f"the bus does not take messages: {fault.description}")
+    raise Unavailable(f"the bus does not accept messages: {fault.description}")

@@ -1,1 +1,1 @@
-"""Typed structs of what crosses the bus: events (a public contract) and rpc."""
+"""Structs of messages on the bus: events, which are a public contract, and calls."""

@@ -1,4 +1,4 @@
-"""HTTP services: the factory, the server, the request context."""
+"""HTTP services: applications, the server, requests and answers."""
 
 from libs.common.http.app import Check, Service, create_app
 from libs.common.http.open_api import REFUSALS

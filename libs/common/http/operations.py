@@ -1,4 +1,4 @@
-"""Operations: their response envelope, and the list of them in a module."""
+"""Operations: their response envelope, and the list of a module's operations."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields

@@ -1,7 +1,7 @@
 """Running an ASGI application in this process until SIGTERM.
 
 Several processes may share a port (SO_REUSEPORT); a service has several workers in this way. After
-SIGTERM, the process accepts no more connections, finishes current requests and exits.
+SIGTERM, the process stops accepting connections, finishes current requests and exits.
 """
 
 import asyncio

@@ -182,7 +182,7 @@ class RefusedLogins:
     async def run(self) -> None:
         """Write waiting records, for ever."""
         while True:
-            keys = await self._queue.take(MOST, MOST * LARGEST)
+            keys = await self._queue.pop_batch(MOST, MOST * LARGEST)
             try:
                 await self._write(keys)
             except (RedisError, OSError) as error:
@@ -191,7 +191,7 @@ class RefusedLogins:
 
     async def write(self) -> None:
         """Write waiting records; raises errors of Redis, after which the records are lost."""
-        await self._write(self._queue.take_now(MOST, MOST * LARGEST))
+        await self._write(self._queue.pop_waiting(MOST, MOST * LARGEST))
 
     async def _write(self, keys: Iterable[tuple[str, str]]) -> None:
         waiting = {key: self._waiting.pop(key) for _, key in keys}

@@ -1,7 +1,7 @@
 """Permissions of roles: the function codes of the management API.
 
-Each is the code of a menu entry of type FUNCTION. An operation lists the functions of which any one
-suffices; a super-admin has all.
+Each is the code of a menu entry of type FUNCTION. An operation lists functions; one is
+sufficient. A super-admin has all functions.
 """
 
 from enum import StrEnum

@@ -23,8 +23,8 @@ _Network = IPv4Network | IPv6Network
 def normalize_network(text: str) -> str:
     """Return an address or a CIDR network in its shortest spelling.
 
-    Raises `ValueError` for any other text, for an address with a zone, and for a network with bits
-    set after its prefix, which may be an error of either the address or the prefix.
+    Raises `ValueError` for any other text and for an address with a zone. It also raises it for a
+    network with bits set after its prefix: either the address or the prefix may be wrong.
     """
     if "%" in text:
         raise ValueError(f"{text!r} has a zone, which is valid only on one host")

@@ -1,1 +1,1 @@
-"""Processes that run people's code: confined, and spoken to over pipes."""
+"""Confined processes that run code of users; pipes connect them to their service."""

@@ -58,7 +58,7 @@ class Lanes(Generic[T]):
         clock: Callable[[], float] = time.monotonic,
         observed: bool = True,
     ) -> None:
-        """Each lane holds at most `items` items and `size` bytes; `name` is for the metrics."""
+        """Limit each lane to `items` items and `size` bytes; `name` is used in metrics."""
         self.name = name
         self.items = 0
         self.size = 0

@@ -1,4 +1,4 @@
-"""Workers and queues that tenants take turns at."""
+"""Workers and queues with fair shares for tenants."""
 
 import asyncio
 from collections import Counter
@@ -10,14 +10,14 @@ from libs.common.scheduling.lanes import Lanes
 
 R = TypeVar("R")
 Turn = asyncio.Future[float]
-"""Has the time at which a worker was given."""
+"""The result is the start time of the worker."""
 
 ITEMS, SIZE = 1_000, 8 * 1024**2
-"""Default bounds of a lane's backlog: items and bytes."""
+"""Default limits of a lane's backlog: items and bytes."""
 
 
 class Caps(NamedTuple):
-    """Most workers at a time."""
+    """Maximum numbers of workers at a time."""
 
     lane: int
     """Of a lane."""
@@ -26,10 +26,10 @@ class Caps(NamedTuple):
 
 
 class FairScheduler:
-    """Gives workers to lanes in turn.
+    """Assigns workers to lanes in turn.
 
-    A lane gets another worker while it holds fewer than are free: one lane alone gets half of them,
-    two a third each, and so on. So a newcomer finds a free worker.
+    A lane gets another worker while it holds fewer than are free: a single lane gets half of the
+    workers, two lanes a third each, and so on. So a new lane finds a free worker.
     """
 
     def __init__(
@@ -42,26 +42,26 @@ class FairScheduler:
         caps: Callable[[str], Caps] | None = None,
         observed: bool = True,
     ) -> None:
-        """A lane's backlog has at most `items` items and `size` bytes.
+        """Limit a lane's backlog to `items` items and `size` bytes.
 
-        `caps` gives the most workers of a lane and of each of its sub-lanes; they may change.
-        Without `observed` there are no metrics: they name the lanes, which have to be tenants.
+        `caps` returns the maximum workers of a lane and of each sub-lane; they may change. Without
+        `observed`, there are no metrics: metrics name the lanes, which must then be tenants.
         """
         self._lanes: Lanes[Turn] = Lanes(name, items, size, observed=observed)
         self._free = workers
         self._caps = caps
         self._held: Counter[tuple[str, Hashable]] = Counter()
-        """Workers of each sub-lane; only counted with `caps`."""
+        """Workers of each sub-lane, counted only with `caps`."""
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
     def free(self) -> int:
-        """Workers that no lane holds."""
+        """The number of free workers."""
         return self._free
 
     @property
     def size(self) -> int:
-        """Bytes of the items that wait."""
+        """The bytes of waiting items."""
         return self._lanes.size
 
     def note_overflow(self, lane: str) -> None:
@@ -69,20 +69,20 @@ class FairScheduler:
         self._lanes.note_overflow(lane)
 
     def held(self, lane: str) -> int:
-        """Return how many workers a lane holds."""
+        """Return the number of workers of a lane."""
         return self._lanes.running(lane)
 
     def waiting(self, lane: str) -> int:
-        """Return how many items of a lane wait."""
+        """Return the number of waiting items of a lane."""
         return self._lanes.waiting(lane)
 
     @asynccontextmanager
     async def slot(
         self, lane: str, *, sub: Hashable = None, size: int = 0, deadline: float | None = None
     ) -> AsyncIterator[None]:
-        """Hold a worker around the block, from the lane's turn on.
+        """Wait for the lane's turn, and hold a worker until the block ends.
 
-        Raises `LaneFull` at once when the lane's backlog is full, and `TimeoutError` when the block
+        Raises `LaneFull` immediately if the lane's backlog is full, and `TimeoutError` if the block
         has not ended `deadline` seconds after the call.
         """
         async with nullcontext() if deadline is None else asyncio.timeout(deadline):
@@ -93,7 +93,7 @@ class FairScheduler:
                 self.release(lane, began, sub=sub)
 
     async def acquire(self, lane: str, *, sub: Hashable = None, size: int = 0) -> float:
-        """Wait for a worker and return what `release` needs; raise `LaneFull` as `slot` does."""
+        """Wait for a worker; return its start time for `release`. Raises `LaneFull`."""
         turn = self._enter(lane, sub, size)
         return turn if isinstance(turn, float) else await self._turn(turn, lane, sub, size)
 
@@ -116,7 +116,7 @@ class FairScheduler:
         size: int = 0,
         deadline: float | None = None,
     ) -> R:
-        """Run `job` in a slot and return its result; raise as `slot` does."""
+        """Run `job` in a slot and return its result; raises the errors of `slot`."""
         async with self.slot(lane, sub=sub, size=size, deadline=deadline):
             return await job()
 
@@ -128,7 +128,7 @@ class FairScheduler:
         sub: Hashable = None,
         size: int = 0,
     ) -> "asyncio.Task[R]":
-        """Run `job` in a task, from the lane's turn on; raise `LaneFull` when it has no room."""
+        """Run `job` in a task after the lane's turn; raise `LaneFull` if its backlog is full."""
         turn = self._enter(lane, sub, size)
         task = asyncio.ensure_future(self._run(turn, lane, job, sub, size))
         self._tasks.add(task)
@@ -136,7 +136,7 @@ class FairScheduler:
         return task
 
     async def finish(self) -> None:
-        """Wait until the tasks that were started have ended."""
+        """Wait for the end of the started tasks."""
         if self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -155,7 +155,7 @@ class FairScheduler:
             self.release(lane, began, sub=sub)
 
     def _enter(self, lane: str, sub: Hashable, size: int) -> "float | Turn":
-        """Hold a worker, or wait in the lane; return when it began, or will."""
+        """Return the start time of a worker, or the future of it after waiting in the lane."""
         if not self._lanes.waiting(lane) and self._may(lane, [sub]):
             return self._hold(lane, sub)
         turn: Turn = asyncio.get_running_loop().create_future()
@@ -181,7 +181,7 @@ class FairScheduler:
         return self._lanes.begin(lane)
 
     def _hand_out(self) -> None:
-        """Give free workers to the lanes whose turn it is."""
+        """Assign free workers to the lanes whose turn it is."""
         while self._free and (lane := self._lanes.next(self._may_next)) is not None:
             sub = next(self._lanes.sub_lanes(lane))
             if self._caps:
@@ -206,16 +206,16 @@ class FairScheduler:
 T = TypeVar("T")
 
 COST = 256
-"""Bytes that an item counts beside its size when lanes take turns."""
+"""Bytes that each item costs in addition to its size."""
 QUANTUM = 16 * 1024.0
-"""Bytes that a lane may take each round."""
+"""Bytes of a lane per round."""
 
 
 class FairQueue(Generic[T]):
-    """Items of tenants; lanes take turns by the bytes that they have taken."""
+    """A queue of items of tenants; the lanes take turns by bytes."""
 
     def __init__(self, name: str, *, items: int, size: int) -> None:
-        """Each lane holds at most `items` items and `size` bytes."""
+        """Limit each lane to `items` items and `size` bytes."""
         self._lanes: Lanes[T] = Lanes(name, items, size, quantum=QUANTUM)
         self._filled = asyncio.Event()
 
@@ -224,11 +224,11 @@ class FairQueue(Generic[T]):
 
     @property
     def size(self) -> int:
-        """Bytes that wait."""
+        """The bytes of waiting items."""
         return self._lanes.size
 
     def waiting(self, lane: str) -> int:
-        """Return how many items of a lane wait."""
+        """Return the number of waiting items of a lane."""
         return self._lanes.waiting(lane)
 
     def note_overflow(self, lane: str) -> None:
@@ -236,7 +236,7 @@ class FairQueue(Generic[T]):
         self._lanes.note_overflow(lane)
 
     def put(self, lane: str, item: T, *, size: int = 0) -> bool:
-        """Let an item wait; return False when its lane is full: then it is dropped and counted."""
+        """Queue an item; if its lane is full, drop and count it, and return False."""
         if not self._lanes.has_room(lane, size):
             self._lanes.note_overflow(lane)
             return False
@@ -244,20 +244,20 @@ class FairQueue(Generic[T]):
         self._filled.set()
         return True
 
-    async def take(self, most: int, size: int) -> list[tuple[str, T]]:
-        """Wait for an item; return up to `most` with up to `size` bytes, one at least, by turns."""
+    async def pop_batch(self, most: int, size: int) -> list[tuple[str, T]]:
+        """Wait for items; remove up to `most` with about `size` bytes, at least one."""
         while not self._lanes:
             self._filled.clear()
             await self._filled.wait()
-        return self.take_now(most, size)
+        return self.pop_waiting(most, size)
 
-    def take_now(self, most: int, size: int) -> list[tuple[str, T]]:
-        """Return what waits, up to `most` items with up to `size` bytes, by turns."""
-        taken: list[tuple[str, T]] = []
+    def pop_waiting(self, most: int, size: int) -> list[tuple[str, T]]:
+        """Remove the waiting items, up to `most` with about `size` bytes, in turns."""
+        popped: list[tuple[str, T]] = []
         total = 0
-        while len(taken) < most and total < size and (lane := self._lanes.next()) is not None:
+        while len(popped) < most and total < size and (lane := self._lanes.next()) is not None:
             item, item_size = self._lanes.pop(lane)
             self._lanes.charge(lane, item_size + COST)
             total += item_size
-            taken.append((lane, item))
-        return taken
+            popped.append((lane, item))
+        return popped

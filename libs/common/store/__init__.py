@@ -1,1 +1,1 @@
-"""Clients of the stores, and what is built on them: ids, migrations, leases."""
+"""Clients of the databases, with ids, migrations and leases."""

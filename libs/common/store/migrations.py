@@ -4,7 +4,7 @@ A migration has a number and a function. The lease `migrations` lets one replica
 others wait. A migration must be repeatable, because the process may end between its last write and
 the record of the migration.
 During an update, processes of the old version continue to run, and a rollback starts them again. A
-migration at start therefore only *expands*: it adds what the new version needs, and removes nothing
+migration at start therefore only *expands*: it adds parts for the new version, and removes nothing
 that the old version reads or writes. A step that removes something, or completes records that old
 processes wrote meanwhile, *contracts* (`contract=True`). It runs when the operator confirms that no
 old process remains (`thingway migrate --contract`; decision 0026).

@@ -1,1 +1,1 @@
-"""Who may come in: addresses, credentials, principals and their limits."""
+"""Checks of callers: addresses, credentials, principals and their limits."""

@@ -1,1 +1,1 @@
-"""Passes requests on and answers back, streaming both ways."""
+"""The proxy: it streams requests to the services, and answers to the clients."""

@@ -1,1 +1,1 @@
-"""What devices, applications and integrations say on plain NATS, and who passes it on."""
+"""The relay of NATS messages of devices, applications and integrations."""

@@ -154,7 +154,7 @@ class Relay:
     async def run(self) -> None:
         """Relay messages for ever, tenants in turn."""
         while True:
-            batch = await self._queue.take(BATCH_MESSAGES, BATCH_BYTES)
+            batch = await self._queue.pop_batch(BATCH_MESSAGES, BATCH_BYTES)
             frames = [self._frame(*message) for _, message in batch]
             try:
                 await write_frames(self._bus.client, frames)

@@ -1,1 +1,1 @@
-"""`/websocket` and `/mqtt`: let in here, spoken to by `management`; bytes pass unread."""
+"""Tunnels of `/websocket` and `/mqtt`: connections that are forwarded to `management`."""

@@ -1,1 +1,1 @@
-"""The integrations that come with the platform."""
+"""The built-in integrations."""

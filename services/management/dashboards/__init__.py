@@ -1,1 +1,1 @@
-"""Dashboards: widgets that people arrange; their content is opaque to us."""
+"""Dashboards of widgets, whose content the platform does not interpret."""

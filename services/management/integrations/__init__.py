@@ -1,1 +1,1 @@
-"""Integrations: known by what they announce, shown to people, asked by other services."""
+"""The running integrations, which announce themselves; they are listed and called."""

@@ -1,1 +1,1 @@
-"""Live updates: what changes is pushed to the WebSockets that asked for it and may see it."""
+"""Live updates: changes are sent to the WebSockets that subscribed and may see them."""

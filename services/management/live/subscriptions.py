@@ -1,7 +1,7 @@
 """Subscriptions of sockets, and checks of their tokens and grants.
 
-Most subscriptions need no request to `device`, because an event contains what a device grant
-requires. `device` is asked only about ids, and about keys of users with grants of entities.
+Most subscriptions need no request to `device`, because an event contains the ids for checks of
+device grants. `device` is called only for ids, and for keys of users with grants of entities.
 Twice a second, the tokens of all sockets and the access versions of their tenants are read from
 Redis. This detects every way in which a token can end, without notifications.
 """

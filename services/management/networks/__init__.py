@@ -1,1 +1,1 @@
-"""LoRaWAN network servers: what they hear of devices, and what they carry to them."""
+"""LoRaWAN network servers: uplinks from their devices, and downlinks to the devices."""

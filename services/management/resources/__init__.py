@@ -1,1 +1,1 @@
-"""Files that people upload: pictures for covers and widgets, ZIPs of device templates."""
+"""Uploaded files: pictures for covers and widgets, ZIPs of device templates."""

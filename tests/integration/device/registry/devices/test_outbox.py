@@ -1,4 +1,4 @@
-"""State and event agree, also when the bus does not take messages."""
+"""State and event agree, also when the bus does not accept messages."""
 
 from collections.abc import Iterable
 
