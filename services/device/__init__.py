@@ -1,1 +1,1 @@
-"""Things: products, devices, reports, history, latest values, commands, tasks, RPS."""
+"""Devices: records, telemetry, entities, commands, alarms, LoRaWAN and products."""

@@ -1,4 +1,4 @@
-"""`python -m services.device`."""
+"""Starts the process `device`: `python -m services.device`."""
 
 from libs.common.http import run_service
 from services.device.app import main

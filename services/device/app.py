@@ -1,4 +1,4 @@
-"""The composition of the process `device` from its packages."""
+"""Composes the process `device` from its packages."""
 
 from litestar import Litestar
 
@@ -83,7 +83,7 @@ def build_app(foundation: Foundation, system: Bus) -> Litestar:
 
 
 async def connect_system(settings: DeviceSettings) -> Bus:
-    """Connect to NATS's system account, which tells of connections and closes them."""
+    """Connect to NATS's system account, which reports and closes connections."""
     return await Bus.connect(
         settings.nats_url,
         user=settings.sys_nats_user,
@@ -94,7 +94,7 @@ async def connect_system(settings: DeviceSettings) -> Bus:
 
 
 async def main() -> None:
-    """Run the service until it is told to end."""
+    """Run the service until it is stopped."""
     async with started("device") as foundation:
         settings, database = foundation.clients.settings, foundation.clients.mongo.database
         days = max(settings.command_retention_days, settings.retention_days)

@@ -1,4 +1,4 @@
-"""`python -m services.device.ingest_main`: the composition of the process `device-ingest`."""
+"""Composes the process `device-ingest`: `python -m services.device.ingest_main`."""
 
 from collections.abc import Sequence
 
@@ -15,14 +15,14 @@ from services.device.telemetry.batch_store import ReportStore
 from services.device.telemetry.wiring import IngestPackage, wire_ingest, wire_stores
 
 YOUNG = 100_000
-"""New objects after which the garbage collector looks at them: a large batch has as many, and
-none in a circle. With ten times fewer a report took 5 % more of the processor."""
+"""New objects until a garbage collection: a large batch has that many, and no reference cycles.
+With ten times fewer, a report took 5 % more processor time."""
 
 
 def build_ingest(
     foundation: Foundation, streams: Sequence[str]
 ) -> tuple[IngestPackage, Sequence[PackageParts]]:
-    """Compose the packages that ingest reports of `streams`; return ingest and all parts."""
+    """Compose the packages that ingest reports of `streams`; return all parts too."""
     clients, things, values = foundation.clients, foundation.things, foundation.values
     commands = foundation.commands
     stores = wire_stores(clients, things=things)
@@ -48,7 +48,7 @@ def build_ingest(
 
 
 async def main() -> None:
-    """Ingest the reports of `UPLINK` and its partitions until told to end."""
+    """Ingest reports of `UPLINK` and its partitions until the process is stopped."""
     async with started("device-ingest") as foundation:
         clients, settings = foundation.clients, foundation.clients.settings
         bus, mongo, replicas = clients.bus, clients.mongo, settings.stream_replicas

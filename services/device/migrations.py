@@ -24,13 +24,13 @@ from services.device.things.migrations import PRODUCT_MIGRATIONS as PRODUCTS
 log = logging.getLogger(__name__)
 
 SEEN_FOR = 86_400
-"""Seconds for which an uplink that left no document is remembered."""
+"""Seconds that an uplink without any other document is recorded."""
 TURNS_KEPT = 3600
-"""Seconds after which a turn that was taken stands in nobody's way."""
+"""Seconds after which a turn is released."""
 
 
 async def _reports(database: Database) -> None:
-    """Create what is written in transactions, where no collection must be created."""
+    """Create the collections that transactions write, which cannot create them."""
     await create_missing(database, EVENTS, **CLUSTERED)
     for name in ("outbox", "ledger", "latest", "commands", "profiles", SEEN):
         await create_missing(database, name)
@@ -43,9 +43,9 @@ async def _presence(database: Database) -> None:
 
 
 async def _connections(database: Database) -> None:
-    """Who is ONLINE gets a connection to a server that never answers, which ends as such do.
+    """Add connections for ONLINE devices to a server that never answers.
 
-    So whoever is not connected any more becomes OFFLINE, and nobody else does meanwhile.
+    The presence watch then ends them like those of other silent servers.
     """
     for name in ("connections", "presence_turn"):
         await create_missing(database, name)
@@ -60,7 +60,7 @@ async def _connections(database: Database) -> None:
 
 
 async def _drop_presence(database: Database) -> None:
-    """Version 0.1 looks by it for devices that have fallen silent."""
+    """Drop the index that version 0.1 uses to find silent devices."""
     await drop_present(database["devices"], "connectStatus_1_httpUntil_1")
 
 
@@ -68,13 +68,13 @@ async def _ends(database: Database) -> None:
     await create_missing(database, REMOVED)
     await database[REMOVED].create_index("at")
     turns = database["command_turns"]
-    await turns.delete_many({"at": {"$exists": False}})  # whoever is in one tries again
+    await turns.delete_many({"at": {"$exists": False}})  # running transactions are retried
     await turns.create_index("at", expireAfterSeconds=TURNS_KEPT)
-    await _remove_profiles_of_nobody(database)
+    await _delete_orphaned_profiles(database)
 
 
-async def _remove_profiles_of_nobody(database: Database) -> None:
-    """Profiles of devices that were deleted before this version."""
+async def _delete_orphaned_profiles(database: Database) -> None:
+    """Delete profiles of devices that were deleted before this version."""
     of = {"from": "devices", "localField": "_id", "foreignField": "_id", "as": "device"}
     left = await database["profiles"].aggregate(
         [{"$lookup": of}, {"$match": {"device": []}}, {"$project": {"_id": 1}}]
@@ -95,7 +95,7 @@ async def _redecodes_end(database: Database) -> None:
 
 
 async def _redecodes_by_tenant(database: Database) -> None:
-    """Find the tenants with redecodings under way, and the one whose turn is next."""
+    """Index the tenants with running re-decode jobs, and their turns."""
     await database[REDECODES].create_index(
         [("_id.tenant", ASCENDING), ("turn", ASCENDING)],
         name="running",
@@ -109,7 +109,7 @@ async def _gaps(database: Database) -> None:
 
 
 async def _events_by_kind(database: Database) -> None:
-    """Find the newest event of a kind without reading all other events of its device."""
+    """Index the newest event of a kind, without its device's other events."""
     await database[EVENTS].create_index([("e", ASCENDING), ("_id", ASCENDING)], name="kind")
 
 
@@ -118,15 +118,15 @@ async def _make_parts(database: Database) -> None:
 
 
 async def divide_values(database: Database) -> None:
-    """Move large latest values, and those of things with many, to documents of their own.
+    """Move large latest values, and those of things with many, to separate documents.
 
-    The log lists the things that have more than a thing may have now: they keep their values.
+    The log lists the things that exceed the present limit: they keep their values.
     """
     large = {"$expr": {"$gt": [{"$bsonSize": "$v"}, LARGE]}}
     async for one in database["latest"].find(large, {"_id": 1}):
         size = await LatestValues(database).split(one["_id"])
         if size > MOST:
-            text = "latest values of device %d have %d bytes, and it can add none beyond %d"
+            text = "latest values of device %d have %d bytes, above the limit of %d"
             log.warning(text, one["_id"], size, MOST)
 
 
@@ -160,30 +160,30 @@ async def _turns(database: Database) -> None:
 
 
 async def _newest(database: Database) -> None:
-    """The order in which people read a device's commands."""
+    """Index the commands of a device in the order of the API."""
     order = [("thingId", ASCENDING), ("createdAt", ASCENDING), ("_id", ASCENDING)]
     await database["commands"].create_indexes([IndexModel(order)])
 
 
 async def _awaited(database: Database) -> None:
-    """The devices whose commands network servers carry, while they are open."""
+    """Index open commands that network servers deliver, by device."""
     await database["commands"].create_indexes([IndexModel([("awaited", ASCENDING)], sparse=True)])
 
 
 async def _write_only(database: Database) -> None:
-    """What must be wiped of write-only values, and the TSLs that have some."""
+    """Index commands and TSLs with write-only values."""
     await database["commands"].create_indexes([IndexModel([("wipeAt", ASCENDING)], sparse=True)])
     await database["tsls"].create_indexes([IndexModel([("conceals", ASCENDING)])])
 
 
 async def _erase_again(database: Database) -> None:
-    """Let all things be looked at once more: old processes stored write-only values meanwhile."""
+    """Process all things again, as old processes stored write-only values meanwhile."""
     for name in ("devices", "things"):
         await database[name].update_many({"erased": {"$exists": True}}, {"$unset": {"erased": ""}})
 
 
 async def _by_tenant(database: Database) -> None:
-    """Find the tenants with commands that are due, and the commands of one."""
+    """Index the tenants with due commands, and the due commands of a tenant."""
     keys = [("tenant", ASCENDING), ("status", ASCENDING), ("nextSendAt", ASCENDING)]
     is_open, to_wipe = {"status": {"$in": OPEN}}, {"wipeAt": {"$exists": True}}
     await database["commands"].create_indexes(
@@ -199,7 +199,7 @@ async def _by_tenant(database: Database) -> None:
 
 
 async def _drop_of_all(database: Database) -> None:
-    """Drop the indexes by which version 0.1 looks for due commands of all tenants."""
+    """Drop the indexes that version 0.1 uses for due commands of all tenants."""
     for name in ("status_1_nextSendAt_1", "wipeAt_1"):
         await drop_present(database["commands"], name)
 
@@ -279,7 +279,7 @@ ALARM_MIGRATIONS = [
 
 
 BY_GROUP = ("tenant", "group", "_id", "integration")
-"""So that who sees the devices of a group, and how many it has, is told by the index."""
+"""An index that answers who may see the devices of a group, and how many it has."""
 
 
 async def _make_groups(database: Database) -> None:
@@ -295,7 +295,7 @@ GROUP_MIGRATIONS = [Migration(700, "groups of devices", _make_groups)]
 
 
 SECONDS = 7 * 24 * 3600
-"""For which imports are kept."""
+"""Seconds that imports are kept."""
 
 
 async def _make_imports(database: Database) -> None:

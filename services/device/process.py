@@ -1,4 +1,4 @@
-"""What both processes of the service begin with."""
+"""The foundation of both processes of the service."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,7 +14,7 @@ from services.device.things.wiring import ThingsPackage, wire_things
 
 @dataclass(frozen=True, kw_only=True)
 class Foundation:
-    """The clients of a process, the records of things, and two stores that need only clients."""
+    """The clients, the records of things, and two stores that need only clients."""
 
     clients: Clients
     values: LatestValues
@@ -23,7 +23,7 @@ class Foundation:
 
 
 def wire_foundation(clients: Clients) -> Foundation:
-    """Construct what all packages need."""
+    """Construct the foundation."""
     values = LatestValues(clients.mongo.database)
     return Foundation(
         clients=clients,
@@ -35,7 +35,7 @@ def wire_foundation(clients: Clients) -> Foundation:
 
 @asynccontextmanager
 async def started(process: str) -> AsyncIterator[Foundation]:
-    """Connect and migrate a process of the service, and disconnect it at the end."""
+    """Connect and migrate a process of the service; disconnect it at the end."""
     async with connect_process(
         DeviceSettings, "device", MIGRATIONS, process=process
     ) as connections:

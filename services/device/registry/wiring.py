@@ -22,7 +22,7 @@ from services.device.registry.devices.groups import Groups
 from services.device.registry.devices.integration_devices import DeviceAdder, DeviceProvisioner
 from services.device.registry.devices.open_api import ROUTER as DEVICE_OPEN_API
 from services.device.registry.devices.ownership import (
-    ApplicationsOverRpc,
+    ApplicationClient,
     DeviceAssigner,
     DeviceRemover,
     OrphanCleaner,
@@ -44,7 +44,7 @@ from services.device.registry.products.open_api import ROUTER as PRODUCT_OPEN_AP
 from services.device.registry.products.open_api import RPS_ROUTER as RPS_OPEN_API
 from services.device.registry.products.rps import RpsService, RpsStore
 from services.device.registry.products.service import ProductService
-from services.device.registry.products.templates import LibraryStore, ResourcesOverRpc, Templates
+from services.device.registry.products.templates import LibraryStore, ResourceClient, Templates
 from services.device.registry.products.write_only_eraser import WriteOnlyEraser
 from services.device.settings import Clients
 from services.device.telemetry.partitions import DAY_MS
@@ -87,10 +87,10 @@ def wire_registry(
     credentials, grants_rpc = members.credentials, GrantsClient(clients.rpc)
     remover = DeviceRemover(credentials, commands.canceller)
     records = RpsStore(mongo, clients.limits)
-    orphans = OrphanCleaner(devices, records, ApplicationsOverRpc(clients.rpc), remover)
+    orphans = OrphanCleaner(devices, records, ApplicationClient(clients.rpc), remover)
     products = ProductService(things.products, things.specifications)
     templates = Templates(
-        LibraryStore(mongo.database), ResourcesOverRpc(clients.rpc), products, codecs.service
+        LibraryStore(mongo.database), ResourceClient(clients.rpc), products, codecs.service
     )
     device_provisioner = DeviceProvisioner(devices, things.ids, products, templates, groups)
     user_devices = UserDevices(

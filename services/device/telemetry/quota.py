@@ -58,10 +58,10 @@ class Quota:
         beyond: dict[int, Excess] = {}
         for sn, some in by_sn.items():
             thing = things.get(sn)
-            if thing is None or self._take(thing, some) is None:
+            if thing is None or self._measure(thing, some) is None:
                 continue
             for uplink in some:
-                excess = self._take(thing, [uplink])
+                excess = self._measure(thing, [uplink])
                 if excess is not None:
                     beyond[uplink.sequence] = excess
                     count_limited(excess.limit, thing.tenant)
@@ -69,7 +69,7 @@ class Quota:
                 self._floods.block(sn)
         return beyond
 
-    def _take(self, thing: Thing, uplinks: list[Uplink]) -> Excess | None:
+    def _measure(self, thing: Thing, uplinks: list[Uplink]) -> Excess | None:
         size = sum(len(uplink.payload) for uplink in uplinks)
         at = max(uplink.received for uplink in uplinks) / 1000
         return self._meter.count(thing.tenant, thing.id, len(uplinks), size, at)

@@ -296,7 +296,7 @@ async def test_a_look_finds_all_while_some_leave(
         monkeypatch.setattr(module, "PAGE", 5)
     monkeypatch.setattr(looks, "OVERLAP", 2)
     monkeypatch.setattr("services.device.telemetry.presence_watch.ROUND", 0.05)
-    monkeypatch.setattr(presence.watch, "take", lambda change: None)
+    monkeypatch.setattr(presence.watch, "add", lambda change: None)
     auth = presence.auth
     names = [f"D{number}" for number in range(30)]
     clients = {name: await connect(auth, name, await presence.add(name)) for name in names}

@@ -1,4 +1,4 @@
-"""`/device` and `/device-batch`: devices on the console."""
+"""`/device` and `/device-batch`: devices in the management API."""
 
 from litestar import Router
 from litestar.di import NamedDependency
@@ -44,7 +44,7 @@ Devices = NamedDependency[UserDevices]
 async def find_devices(
     principal: RequestPrincipal, user_devices: Devices, data: JSONBody[FindDevices | None] = None
 ) -> Streamed[Page[ShownDevice]]:
-    """The devices that the caller sees, the newest first; always a page."""
+    """List the devices that the caller may see, the newest first; always a page."""
     return await user_devices.search(principal, data or FindDevices())
 
 
@@ -63,7 +63,7 @@ async def create_device(
     device_adder: NamedDependency[DeviceAdder],
     data: JSONBody[CreateDevice],
 ) -> None:
-    """Add a device through its integration; 409 for one that there is already."""
+    """Add a device through its integration; 409 if its SN is in use."""
     await device_adder.add(principal, data)
 
 
@@ -71,7 +71,7 @@ async def create_device(
 async def delete_devices(
     principal: RequestPrincipal, user_devices: Devices, data: JSONBody[DeleteDevices]
 ) -> None:
-    """Delete devices through their integrations; unknown ids are passed over."""
+    """Delete devices through their integrations; ignore unknown ids."""
     await user_devices.delete(principal, data)
 
 
@@ -79,7 +79,7 @@ async def delete_devices(
 async def move_devices(
     principal: RequestPrincipal, user_devices: Devices, data: JSONBody[MoveDevices]
 ) -> None:
-    """Let devices be in a group, or in none; unknown devices are passed over."""
+    """Move devices to a group, or out of their group; ignore unknown ids."""
     await user_devices.move(principal, data)
 
 
@@ -87,11 +87,11 @@ async def move_devices(
 async def get_device_detail(
     request: HttpRequest, user_devices: Devices, device_id: PathId
 ) -> DeviceDetail:
-    """A device with its entities.
+    """Return a device with its entities.
 
-    Who added a device that connects itself reads its first key here: the `key` of an entity
-    besides its own. It is shown for 10 minutes, until the device logs in. `POST
-    /device/{device_id}/credentials` makes another one.
+    The user who added a directly connected device also gets its first key, as the `key` of an
+    additional entity. It is shown for 10 minutes, until the device logs in. `POST
+    /device/{device_id}/credentials` issues another one.
     """
     return await user_devices.get(principal_of(request), device_id, seen=needs_body(request))
 
@@ -103,7 +103,7 @@ async def rename_device(
     device_id: PathId,
     data: JSONBody[RenameDevice],
 ) -> None:
-    """Give a device another name."""
+    """Rename a device."""
     await user_devices.rename(principal, device_id, data)
 
 
@@ -111,7 +111,10 @@ async def rename_device(
 async def issue_device_credentials(
     principal: RequestPrincipal, user_devices: Devices, device_id: PathId
 ) -> DeviceCredentials:
-    """Make a new key for a device, shown only here; the old one dies."""
+    """Issue a new key for a device, shown only here.
+
+    The previous key stops working immediately.
+    """
     return await user_devices.issue_credentials(principal, device_id)
 
 
@@ -119,9 +122,9 @@ async def issue_device_credentials(
 async def get_refused_login(
     principal: RequestPrincipal, user_devices: Devices, device_id: PathId
 ) -> LastRefusedLogin:
-    """When somebody came last as the device with a wrong key or certificate, and over what.
+    """Return the last login of the device with a wrong key or certificate.
 
-    Nothing where that was not in the last 7 days.
+    It is empty without such a login in the last 7 days.
     """
     return await user_devices.find_last_refused_login(principal, device_id)
 
@@ -130,7 +133,7 @@ async def get_refused_login(
 async def get_device_location(
     principal: RequestPrincipal, user_devices: Devices, device_id: PathId
 ) -> Location | None:
-    """Where a device is; nothing where that is not known."""
+    """Return the location of a device; null if it is unknown."""
     return await user_devices.location(principal, device_id)
 
 
@@ -138,7 +141,10 @@ async def get_device_location(
 async def get_device_canvas(
     principal: RequestPrincipal, user_devices: Devices, device_id: PathId
 ) -> DeviceCanvas:
-    """Which canvas it has: the same for all users; it is made at the first call."""
+    """Return the canvas of a device, which all users share.
+
+    The first call creates it.
+    """
     return await user_devices.canvas(principal, device_id)
 
 
@@ -153,7 +159,7 @@ async def set_device_location(
     device_id: PathId,
     data: JSONBody[SentLocation],
 ) -> None:
-    """Say where a device is (WGS 84)."""
+    """Set the location of a device (WGS 84)."""
     location = location_of(data)
     if location is None:
         raise InvalidInput("is required", field="latitude", code=NOT_BOTH)
@@ -164,7 +170,7 @@ async def set_device_location(
 async def clear_device_location(
     principal: RequestPrincipal, user_devices: Devices, device_id: PathId
 ) -> None:
-    """Forget where a device is."""
+    """Remove the location of a device."""
     await user_devices.set_location(principal, device_id, None)
 
 
@@ -182,7 +188,7 @@ Users = NamedDependency[UserDevices]
 async def move_each_device(
     principal: RequestPrincipal, user_devices: Users, data: JSONBody[MoveDevices]
 ) -> DeviceResults:
-    """Let devices be in a group, or in none; 404 when there is no such group."""
+    """Move devices to a group, or out of their group; 404 if the group does not exist."""
     return _results(await user_devices.move_each(principal, data))
 
 
@@ -194,7 +200,7 @@ async def move_each_device(
 async def tag_each_device(
     principal: RequestPrincipal, user_devices: Users, data: JSONBody[TagDevices]
 ) -> DeviceResults:
-    """Change tags of devices, those that applications give them too."""
+    """Change tags of devices, including those that applications set."""
     return _results(await user_devices.tag_each(principal, data))
 
 
@@ -204,7 +210,7 @@ async def tag_each_device(
 async def delete_each_device(
     principal: RequestPrincipal, user_devices: Users, data: JSONBody[DeleteDevices]
 ) -> DeviceResults:
-    """Delete devices through their integrations, whatever becomes of the others."""
+    """Delete devices through their integrations, each regardless of the others."""
     ids = distinct_ids(data.device_id_list)
     return _results(await user_devices.delete_each(principal, ids))
 

@@ -1,4 +1,4 @@
-"""What users may do with devices: those that they are granted, of the whole tenant."""
+"""Operations of users on the devices that they may see, of the whole tenant."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -51,15 +51,15 @@ from services.device.things.schemas import MOST_TAGS, DeleteDevices
 from services.device.things.visibility import granted_condition
 
 MOST_WITH_ENTITIES = 100
-"""Devices of a page that come with entities."""
+"""Devices of a page up to which their entities are included."""
 
 Outcomes = dict[int, ThingwayError | None]
-"""Devices by id, each with what went wrong."""
+"""The error of each device by id; None on success."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UserDevices:
-    """Devices on behalf of users."""
+    """Operations on devices on behalf of users."""
 
     store: DeviceStore
     groups: GroupStore
@@ -78,7 +78,7 @@ class UserDevices:
     async def search(
         self, principal: Principal, search: FindDevices
     ) -> Streamed[Page[ShownDevice]]:
-        """Stream a page of the devices that a user sees; a page is answered asked for or not."""
+        """Stream a page of the devices that a user may see."""
         integrations = await self.integrations.list_summaries()
         found, total = await self.find(principal, search)
         with_entities = min(search.size, total - search.skip) <= MOST_WITH_ENTITIES
@@ -95,7 +95,7 @@ class UserDevices:
         return search.streamed_page(map_batches(found, show), total)
 
     async def find(self, principal: Principal, search: FindDevices) -> tuple[Devices, int]:
-        """The same page, and how many there are in all."""
+        """Return the devices of a page, and the total."""
         grants = await self.grants.read(principal)
         query, counted = granted_query(principal.tenant, grants, search)
         if query.by_integration:
@@ -103,7 +103,7 @@ class UserDevices:
         return (iterate_rows([]), 0) if grants.nothing else await self.store.search(query, counted)
 
     async def get(self, principal: Principal, device_id: int, *, seen: bool) -> DeviceDetail:
-        """A device with its entities; who added it and sees this reads its first key."""
+        """Return a device with its entities, and its first key if the user may see it."""
         device = await self.granted.find(principal, device_id)
         (thing,) = await self.entities.build_things(device.tenant, [device])
         entities = [_shown(Entity(thing, member)) for member in thing.members.families()]
@@ -122,7 +122,7 @@ class UserDevices:
         return detail
 
     async def rename(self, principal: Principal, device_id: int, body: RenameDevice) -> None:
-        """Give a device another name, and tell of it; the same name changes nothing."""
+        """Rename a device and publish the event; the same name changes nothing."""
         device = await self.granted.find(principal, device_id)
         if device.name == body.name:
             return
@@ -133,26 +133,26 @@ class UserDevices:
     async def set_location(
         self, principal: Principal, device_id: int, location: Location | None
     ) -> None:
-        """Say where a device is, or that it is nowhere known; and tell of it."""
+        """Set or remove the location of a device, and publish the event."""
         await self.granted.find(principal, device_id)
         changes = DeviceChanges(location=location)
         if await self.store.update(principal.tenant, device_id, changes) is None:
             raise device_not_visible(device_id)
 
     async def location(self, principal: Principal, device_id: int) -> Location | None:
-        """Where a device is."""
+        """Return the location of a device, if known."""
         return (await self.granted.find(principal, device_id)).location
 
     async def canvas(self, principal: Principal, device_id: int) -> DeviceCanvas:
-        """The canvas of a device, which `management` keeps."""
+        """Return the canvas of a device, which `management` stores."""
         device = await self.granted.find(principal, device_id)
         wanted = GetDeviceCanvas(device.tenant, device.id)
         return await self.rpc.call(CANVAS_OF_DEVICE, wanted, DeviceCanvas)
 
     async def move(self, principal: Principal, body: MoveDevices) -> list[int]:
-        """Let those devices that the user sees be in a group, or in none; return which they are.
+        """Move the devices that the user may see to a group, or out; return their ids.
 
-        Raises `NotFound` when there is no such group, and then nothing has moved.
+        Raises `NotFound` when the group does not exist; then no device moves.
         """
         tenant, group = principal.tenant, body.group_id or None
 
@@ -168,7 +168,7 @@ class UserDevices:
         )
 
     async def issue_credentials(self, principal: Principal, device_id: int) -> DeviceCredentials:
-        """Make a new key for a device; the old one dies."""
+        """Issue a new key for a device; the previous one stops working."""
         device = await self.granted.find(principal, device_id)
         check_exists = partial(self.granted.find, principal, device_id)
         return await issue_key(self.credentials, device, check_exists)
@@ -176,15 +176,15 @@ class UserDevices:
     async def find_last_refused_login(
         self, principal: Principal, device_id: int
     ) -> LastRefusedLogin:
-        """The last log-in as a device that was refused for its key or certificate."""
+        """Return the last login with a wrong key or certificate."""
         device = await self.granted.find(principal, device_id)
         return await self.credentials.find_last_refused_login(device.sn, device.id, device.tenant)
 
     async def delete(self, principal: Principal, body: DeleteDevices) -> None:
-        """Delete the devices that the user sees; what is unknown is passed over.
+        """Delete the devices that the user may see; ignore unknown ids.
 
-        Nothing is deleted when one cannot be. When an integration fails in between, the
-        devices before that one are gone and the error names it.
+        No device is deleted if the integration of one cannot delete devices. If an integration
+        fails later, the devices before are deleted, and the error names the device.
         """
         grants = await self.grants.read(principal)
         ids = sorted(distinct_ids(body.device_id_list))
@@ -193,17 +193,18 @@ class UserDevices:
             for device in await self.store.find_all(principal.tenant, ids)
             if grants.device(device.id, device.integration, device.group)
         ]
-        asked = {one: await self._asks(one) for one in {device.integration for device in found}}
-        gone: list[int] = []
+        integrations = {device.integration for device in found}
+        calls = {name: await self._needs_call(name) for name in integrations}
+        deleted: list[int] = []
         try:
             for device in found:
-                await self._delete(device, asks=asked[device.integration])
-                gone.append(device.id)
+                await self._delete(device, calls_integration=calls[device.integration])
+                deleted.append(device.id)
         finally:
-            await self.grants_rpc.forget_devices(principal.tenant, gone)
+            await self.grants_rpc.forget_devices(principal.tenant, deleted)
 
     async def delete_each(self, principal: Principal, ids: Sequence[int]) -> Outcomes:
-        """Delete the devices that the user sees, each for itself; what became of each."""
+        """Delete each device that the user may see; return the outcome of each."""
         grants = await self.grants.read(principal)
         outcomes: Outcomes = {one: device_not_visible(one) for one in ids}
         gone: list[int] = []
@@ -212,7 +213,8 @@ class UserDevices:
                 if not grants.device(device.id, device.integration, device.group):
                     continue
                 try:
-                    await self._delete(device, asks=await self._asks(device.integration))
+                    calls = await self._needs_call(device.integration)
+                    await self._delete(device, calls_integration=calls)
                 except ThingwayError as error:
                     outcomes[device.id] = error
                 else:
@@ -223,17 +225,17 @@ class UserDevices:
         return outcomes
 
     async def move_each(self, principal: Principal, body: MoveDevices) -> Outcomes:
-        """`move`, and what became of each device."""
+        """Move devices like `move`; return the outcome of each."""
         moved = set(await self.move(principal, body))
         ids = distinct_ids(body.device_id_list)
         return {one: None if one in moved else device_not_visible(one) for one in ids}
 
     async def tag_each(self, principal: Principal, body: TagDevices) -> Outcomes:
-        """Change the tags of the devices that the user sees; what became of each."""
+        """Change the tags of the devices that the user may see; return each outcome."""
         too_many: dict[int, ThingwayError] = {}
 
         def change(device: Device) -> DeviceChanges | None:
-            tags = _tagged(body, device.tag)
+            tags = _change_tags(body, device.tag)
             if len(tags) > max(MOST_TAGS, len(device.tag)):
                 text = f"a device has at most {MOST_TAGS} tags"
                 too_many[device.id] = InvalidInput(text, field="tags")
@@ -245,8 +247,8 @@ class UserDevices:
         found = set(await self.store.change_each(principal.tenant, ids, condition, change))
         return {one: too_many.get(one) if one in found else device_not_visible(one) for one in ids}
 
-    async def _asks(self, integration: str) -> bool:
-        """Whether the integration is asked; it is not when it is not there any more."""
+    async def _needs_call(self, integration: str) -> bool:
+        """Return whether the integration must be called; raise if it cannot delete."""
         found = await self.integrations.find(integration)
         if found is None or not found.alive:
             return False
@@ -258,8 +260,8 @@ class UserDevices:
             )
         return True
 
-    async def _delete(self, device: Device, *, asks: bool) -> None:
-        if asks:
+    async def _delete(self, device: Device, *, calls_integration: bool) -> None:
+        if calls_integration:
             try:
                 await self.client.delete_device(device.integration, ref_of(device))
             except ThingwayError as error:
@@ -269,7 +271,7 @@ class UserDevices:
         await self.remover.remove(device, delete, DELETED)
 
     async def _nickname(self, device: Device) -> str | None:
-        """The nickname of the user who added the device, when it was one."""
+        """Return the nickname of the user who added the device, if any."""
         if device.user_id is None:
             return None
         names = await self.people.nicknames(device.tenant, [device.user_id])
@@ -283,11 +285,11 @@ class UserDevices:
         return await self.groups.names(principal.tenant, ids) if ids else {}
 
 
-def _tagged(body: TagDevices, held: Sequence[str]) -> list[str]:
-    """The tags that a device is to have."""
+def _change_tags(body: TagDevices, tags: Sequence[str]) -> list[str]:
+    """Return the new tags of a device."""
     if body.operation == "REMOVE":
-        return [tag for tag in held if tag not in body.tags]
-    return list(dict.fromkeys([*(held if body.operation == "ADD" else ()), *body.tags]))
+        return [tag for tag in tags if tag not in body.tags]
+    return list(dict.fromkeys([*(tags if body.operation == "ADD" else ()), *body.tags]))
 
 
 def _shown(entity: Entity) -> DeviceEntity:
@@ -302,7 +304,7 @@ def _shown(entity: Entity) -> DeviceEntity:
 
 
 def _add_entities(device: ShownDevice, thing: EntityThing) -> None:
-    """What widgets show of a device."""
+    """Add the entities that widgets show."""
     device.important_entities = _shown_members(thing, important_members(thing.members))
     device.common_entities = _shown_members(thing, COMMON_MEMBERS.families())
 
@@ -326,9 +328,9 @@ def _shown_members(thing: EntityThing, members: Iterable[Member]) -> list[Device
 
 
 def _shown_key(device: Device, key: str) -> DeviceEntity:
-    """A row of the list of entities: existing consoles show nothing else that has a place for it.
+    """Return the row of the entity list that shows a first key in existing consoles.
 
-    Its id is that of no entity: numbers of members begin at 1.
+    Its id is not one of an entity: numbers of members begin at 1.
     """
     return DeviceEntity(
         id=str(entity_id(device.id, 0)),
@@ -344,7 +346,7 @@ def _shown_key(device: Device, key: str) -> DeviceEntity:
 def _fields(
     device: Device, integrations: Mapping[str, IntegrationSummary], groups: Mapping[int, str]
 ) -> dict[str, Any]:
-    """The fields of `ShownDevice`."""
+    """Return the fields of `ShownDevice`."""
     integration = integrations.get(device.integration)
     group = None if device.group is None else groups.get(device.group)
     known, since = device.connect_status, device.connect_changed

@@ -1,4 +1,4 @@
-"""`/device-group`: groups of devices on the console."""
+"""`/device-group`: groups of devices in the management API."""
 
 import asyncio
 from collections.abc import Collection
@@ -30,14 +30,14 @@ from services.device.things.groups import (
 from services.device.things.visibility import NOTHING, without_groups
 
 WORKERS = 2
-"""Tenants that have a turn at a time."""
+"""Tenants whose turn it is concurrently."""
 PERIOD = 60.0
-"""Seconds between two looks for deletions that broke off."""
+"""Seconds between two searches for interrupted deletions."""
 
 
 @dataclass(frozen=True)
 class Groups:
-    """Makes, lists and ends groups."""
+    """Creates, lists and deletes groups."""
 
     store: GroupStore
     devices: DeviceStore
@@ -45,7 +45,7 @@ class Groups:
     grants_rpc: GrantsClient
 
     async def search(self, principal: Principal, wanted: FindGroups) -> Page[ShownGroup]:
-        """A page of the groups, with the number of the devices that a user sees if asked for."""
+        """Return a page of groups, with numbers of visible devices if requested."""
         found, total = await self.store.search(principal.tenant, wanted)
         counts: dict[int, int] = {}
         if wanted.with_device_count and found:
@@ -57,7 +57,7 @@ class Groups:
         return Page(page_size=wanted.size, page_number=wanted.number, total=total, content=rows)
 
     async def _counts(self, principal: Principal, groups: Collection[int]) -> dict[int, int]:
-        """How many devices of groups a user sees: all of one that is granted, of others some."""
+        """Return the numbers of devices that a user may see, by group."""
         grants = await self.grants.read(principal)
         whole = groups if grants.everything else grants.resources.groups & set(groups)
         others, rest = set(groups) - set(whole), without_groups(grants)
@@ -72,37 +72,37 @@ class Groups:
         return {group: number for part in counts for group, number in part.items()}
 
     async def count(self, principal: Principal) -> int:
-        """How many there are."""
+        """Return the number of groups."""
         return await self.store.count(principal.tenant)
 
     async def create(self, principal: Principal, name: str) -> int:
-        """Make a group; raise `InvalidInput` when there is one of the name, or too many."""
+        """Create a group; raise `InvalidInput` when the name is taken or at the limit."""
         return await self.store.add(principal.tenant, name.strip())
 
     async def rename(self, principal: Principal, group_id: int, name: str) -> None:
-        """Give a group another name; raise `NotFound` or `InvalidInput`."""
+        """Rename a group; raise `NotFound` or `InvalidInput` (name taken)."""
         await self.store.rename(principal.tenant, group_id, name.strip())
 
     async def delete(self, principal: Principal, group_id: int) -> None:
-        """Delete a group: its devices are in none, and its grants end; raise `NotFound`.
+        """Delete a group and its grants; its devices stay; raise `NotFound`.
 
-        The group ends at once; should the rest break off, `finish` does it.
+        The group disappears immediately; `finish` completes an interrupted deletion.
         """
         await self.store.mark_deleted(principal.tenant, group_id)
         await self._end(principal.tenant, group_id)
 
     async def run(self) -> None:
-        """Finish deletions that broke off, for ever; run by the lease holder."""
+        """Complete interrupted deletions periodically; run by the lease holder."""
         await take_turns("groups", WORKERS, self.store.list_deleting_tenants, self.finish, PERIOD)
 
     async def finish(self, tenant: str) -> Steps:
-        """Finish the deletions of a tenant that broke off."""
+        """Complete the interrupted deletions of a tenant."""
         for group_id in await self.store.list_deleting(tenant):
             await self._end(tenant, group_id)
             yield
 
     async def describe(self, wanted: DescribeGroups) -> DescribedGroups:
-        """Answer `auth`, which grants groups."""
+        """Answer `auth` which groups exist, before they are granted."""
         return DescribedGroups(list(await self.store.names(wanted.tenant, wanted.ids)))
 
     async def _end(self, tenant: str, group_id: int) -> None:
@@ -125,7 +125,10 @@ async def find_device_groups(
     groups: NamedDependency[Groups],
     data: JSONBody[FindGroups | None] = None,
 ) -> Page[ShownGroup]:
-    """The groups of the tenant, the newest first; counts are of devices that the caller sees."""
+    """List the groups of the tenant, the newest first.
+
+    Counts include the devices that the caller may see.
+    """
     return await groups.search(principal, data or FindGroups())
 
 
@@ -133,7 +136,7 @@ async def find_device_groups(
 async def count_device_groups(
     principal: RequestPrincipal, groups: NamedDependency[Groups]
 ) -> GroupNumber:
-    """How many groups there are; at most 1000."""
+    """Return the number of groups; at most 1000."""
     return GroupNumber(await groups.count(principal))
 
 
@@ -141,7 +144,7 @@ async def count_device_groups(
 async def create_device_group(
     principal: RequestPrincipal, groups: NamedDependency[Groups], data: JSONBody[NamedGroup]
 ) -> GroupRef:
-    """Make a group without devices."""
+    """Create a group without devices."""
     group_id = await groups.create(principal, data.name)
     return GroupRef(str(group_id))
 
@@ -153,7 +156,7 @@ async def rename_device_group(
     group_id: PathId,
     data: JSONBody[NamedGroup],
 ) -> None:
-    """Give a group another name."""
+    """Rename a group."""
     await groups.rename(principal, group_id, data.name)
 
 
@@ -161,7 +164,7 @@ async def rename_device_group(
 async def delete_device_group(
     principal: RequestPrincipal, groups: NamedDependency[Groups], group_id: PathId
 ) -> None:
-    """Delete a group; its devices stay, in no group, and its grants end."""
+    """Delete a group and its grants; its devices stay."""
     await groups.delete(principal, group_id)
 
 

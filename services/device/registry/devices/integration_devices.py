@@ -1,4 +1,4 @@
-"""Devices of integrations: adds them by the service of their integration."""
+"""Devices of integrations, added by the service of their integration."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,18 +45,18 @@ INTEGRATION_FIELD = "integration"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceDraft:
-    """A device as an integration has it."""
+    """A device according to its integration."""
 
     tenant: str
     integration: str
     name: str
     user_id: int | None
-    """Who asked for it; None when the integration found it by itself."""
+    """The user who adds it; None when the integration adds it by itself."""
     new: NewDevice
     params: Mapping[str, Any] = field(default_factory=dict)
-    """What the integration was told of it."""
+    """The inputs of the integration's service."""
     group_name: str = ""
-    """The group it is to be in, which is made with the device when there is none; blank: none."""
+    """The group of the device, created if missing; blank for no group."""
     location: Location | None = None
 
 
@@ -70,15 +70,16 @@ class DeviceProvisioner:
     templates: Templates
     groups: GroupStore
 
-    async def add(self, wanted: DeviceDraft) -> Device:
-        """Write a new device; raise `NotFound` when its group has just been deleted.
+    async def add(self, draft: DeviceDraft) -> Device:
+        """Write a new device.
 
-        Raises as `create`, and `Conflict` for an SN that there is already, whoever has it.
+        Raises like `create`, `Conflict` for an SN in use, and `NotFound` when its group was deleted
+        meanwhile.
         """
-        key = serial_key(wanted.new.identifier)
+        key = serial_key(draft.new.identifier)
         holder, _ = await self.devices.find_holder(key)
         if holder is None:
-            device = await self.create(wanted)
+            device = await self.create(draft)
             try:
                 await self.add_all([device])
             except SerialTaken:
@@ -86,37 +87,37 @@ class DeviceProvisioner:
             else:
                 return device
         raise (rps_record_exists if holder == "rps" else duplicated_device_eui)(
-            wanted.new.identifier, INTEGRATION_FIELD
+            draft.new.identifier, INTEGRATION_FIELD
         )
 
-    async def create(self, wanted: DeviceDraft) -> Device:
-        """A new device, which is not written yet.
+    async def create(self, draft: DeviceDraft) -> Device:
+        """Return a new device, which is not written yet.
 
-        Raises `InvalidInput` for a model that there is not and for a group beyond the most,
-        `UpstreamFailed` for an integration that names nonsense.
+        Raises `InvalidInput` for an unknown model and at the limit of groups, `UpstreamFailed` when
+        the integration returns an invalid SN or product.
         """
-        serial = wanted.new.identifier
+        serial = draft.new.identifier
         if not SERIAL.fullmatch(serial):
             raise UpstreamFailed(
-                f"integration {wanted.integration} named a device {serial!r}: an"
-                " identifier has 1 to 64 letters, digits, '_' or '-'"
+                f"integration {draft.integration} returned the identifier {serial!r}: it must"
+                " be 1 to 64 letters, digits, '_' or '-'"
             )
         device = new_device(
-            await self.ids.allocate(), serial, wanted.tenant, await self._product(wanted)
+            await self.ids.allocate(), serial, draft.tenant, await self._product(draft)
         )
-        device.name, device.additional = wanted.name, wanted.new.additional
-        device.integration, device.user_id = wanted.integration, wanted.user_id
-        device.group, device.location = await self.find_or_create_group(wanted), wanted.location
+        device.name, device.additional = draft.name, draft.new.additional
+        device.integration, device.user_id = draft.integration, draft.user_id
+        device.group, device.location = await self.find_or_create_group(draft), draft.location
         return device
 
-    async def find_or_create_group(self, wanted: DeviceDraft) -> int | None:
-        """The group that a device is to be in, made when there is none; raise `InvalidInput`."""
-        if not wanted.group_name:
+    async def find_or_create_group(self, draft: DeviceDraft) -> int | None:
+        """Return the group of a new device, if it has one; raise `InvalidInput`."""
+        if not draft.group_name:
             return None
-        return await self.groups.find_or_create(wanted.tenant, wanted.group_name)
+        return await self.groups.find_or_create(draft.tenant, draft.group_name)
 
     async def add_all(self, devices: Sequence[Device]) -> None:
-        """Write new devices, all or none; raise `SerialTaken` when an SN has a holder."""
+        """Write all new devices, or none; raise `SerialTaken` when an SN has a holder."""
         groups = {(one.tenant, one.group) for one in devices if one.group is not None}
 
         async def join(session: Session) -> None:
@@ -125,28 +126,28 @@ class DeviceProvisioner:
 
         await self.devices.insert(devices, join)
 
-    async def provision(self, wanted: DeviceDraft) -> Device:
-        """The same; one that the integration has brought before gets the name and `additional`."""
+    async def provision(self, draft: DeviceDraft) -> Device:
+        """Add a device like `add`, or update name and data of an existing one."""
         try:
-            return await self.add(wanted)
+            return await self.add(draft)
         except Conflict:
-            _, known = await self.devices.find_holder(serial_key(wanted.new.identifier))
+            _, known = await self.devices.find_holder(serial_key(draft.new.identifier))
             owner = None if known is None else (known.tenant, known.integration)
-            if known is None or owner != (wanted.tenant, wanted.integration):
+            if known is None or owner != (draft.tenant, draft.integration):
                 raise
-        changes = DeviceChanges(name=wanted.name, additional=wanted.new.additional)
-        return await self.devices.update(wanted.tenant, known.id, changes) or known
+        changes = DeviceChanges(name=draft.name, additional=draft.new.additional)
+        return await self.devices.update(draft.tenant, known.id, changes) or known
 
-    async def _product(self, wanted: DeviceDraft) -> Product:
-        """The product of the device; one that the tenant lacks is made of a TSL or a template."""
-        new, model = wanted.new, wanted.new.model or None
-        if model is not None and not await self.products.has(wanted.tenant, model):
-            who = Principal(kind=Kind.USER, tenant=wanted.tenant, subject=str(wanted.user_id or 0))
+    async def _product(self, draft: DeviceDraft) -> Product:
+        """Return the product of a device; create it from its TSL or template if missing."""
+        new, model = draft.new, draft.new.model or None
+        if model is not None and not await self.products.has(draft.tenant, model):
+            who = Principal(kind=Kind.USER, tenant=draft.tenant, subject=str(draft.user_id or 0))
             if new.tsl is None:
                 await self.templates.ensure(who, model)
             else:
                 return await self._make(who, model, new.tsl)
-        return await self.products.choose(wanted.tenant, model, serial_key(new.identifier))
+        return await self.products.choose(draft.tenant, model, serial_key(new.identifier))
 
     async def _make(self, who: Principal, model: str, tsl: dict[str, Any]) -> Product:
         try:
@@ -156,7 +157,7 @@ class DeviceProvisioner:
 
 
 def ref_of(device: Device) -> DeviceRef:
-    """A device as integrations know it."""
+    """Return the reference by which integrations know a device."""
     return DeviceRef(
         tenant=device.tenant,
         device_id=device.id,
@@ -177,7 +178,7 @@ class Parameters:
         self._document = document
         self._service = service
         self._thing = integration_key(manifest.id)
-        numbers = {mark: at for at, mark in enumerate(number_keys(document), 1)}
+        numbers = {key: number for number, key in enumerate(number_keys(document), 1)}
         self._members = members = members_of(document, numbers)
         self._owner = next(
             member
@@ -187,35 +188,35 @@ class Parameters:
         self._inputs = _inputs(members, self._owner)
 
     def field(self, name: str) -> str:
-        """`param_entities.{key}` of an input."""
+        """Return the field `param_entities.{key}` of an input."""
         return f"{PARAMETERS_FIELD}.{self.entity_key(name)}"
 
     def entity_key(self, name: str) -> str:
-        """The entity key of an input."""
+        """Return the entity key of an input."""
         return f"{member_key(self._thing, self._owner.path)}.{name}"
 
     def inputs(self) -> list[tuple[str, str, Member]]:
-        """Name, entity key and member of each input."""
+        """Return name, entity key and member of each input."""
         return [
             (name, member_key(self._thing, member.path), member)
             for name, member in self._inputs.items()
         ]
 
     def has(self, name: str) -> bool:
-        """Whether there is such an input."""
+        """Return whether the service has this input."""
         return name in self._inputs
 
     def input_error(self, name: str, text: str, code: str = "") -> InvalidInput:
-        """400 for an input that its TSL takes and that cannot be used for another reason."""
+        """Return 400 for an input that its TSL accepts and that is unusable nevertheless."""
         return multiple_error(
             PARAMETERS_FIELD,
             [integration_fault(self.entity_key(name), self._inputs[name], code, text)],
         )
 
     def read(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The inputs by their names; raise `InvalidInput` that names the key at fault.
+        """Return the inputs by name; raise `InvalidInput` for the key at fault.
 
-        The key of the service itself may come along; blanks of optional inputs do not count.
+        The key of the service itself is ignored, and so are blank optional inputs.
         """
         names = {key: name for name, key, _ in self.inputs()}
         own = member_key(self._thing, self._owner.path)
@@ -225,7 +226,7 @@ class Parameters:
             if name is None:
                 if key == own:
                     continue
-                raise InvalidInput("is no parameter of it", field=f"{PARAMETERS_FIELD}.{key[:512]}")
+                raise InvalidInput("is no parameter", field=f"{PARAMETERS_FIELD}.{key[:512]}")
             member = self._inputs[name]
             if value not in ("", None) or not member.attribute.get("optional"):
                 set_value(values, name.split("."), convert_value(member.value_type, value))
@@ -242,13 +243,13 @@ def _inputs(members: MemberSet, owner: Member) -> dict[str, Member]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddDeviceForm:
-    """What an integration wants to know of a device that it is to add."""
+    """The form for a new device of an integration."""
 
     integration: str
     name: str
     parameters: Parameters
     identifier: str | None
-    """The input that names the device, when the integration says which."""
+    """The input that identifies the device, if the integration names one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,10 +263,10 @@ class DeviceAdder:
     groups: GroupStore
 
     async def find_form(self, principal: Principal, integration: str) -> AddDeviceForm:
-        """The form of an integration.
+        """Return the form of an integration.
 
-        Raises `Forbidden` without a grant of it, `NotFound` for one that there never was,
-        `InvalidInput` for one that adds no devices, `NoResponders` for one that is away.
+        Raises `Forbidden` without a grant of it, `NotFound` for an unknown one, `InvalidInput` for
+        one that cannot add devices, `NoResponders` for one that is not running.
         """
         if not (await self.grants.read(principal)).integration(integration):
             raise Forbidden("user does not have data permission", field=INTEGRATION_FIELD)
@@ -288,46 +289,46 @@ class DeviceAdder:
         )
 
     async def add(self, principal: Principal, body: CreateDevice) -> None:
-        """Let the integration make ready, then write the device.
+        """Add a device through its integration.
 
-        Nothing is written when the integration refuses, is late, or breaks off. Raises as `form`,
-        and `Conflict` for a device that there is already.
+        The device is not written when the integration rejects it, is late or fails. Raises like
+        `find_form`, and `Conflict` for an SN in use.
         """
         form = await self.find_form(principal, body.integration)
-        wanted = await self.prepare(principal, form, body)
-        await self.write(form, wanted)
+        draft = await self.prepare(principal, form, body)
+        await self.write(form, draft)
 
     async def prepare(
         self, principal: Principal, form: AddDeviceForm, body: CreateDevice
     ) -> DeviceDraft:
-        """Let the integration make ready for a device; its group is made by `write`."""
+        """Call the integration for a new device; `write` creates its group."""
         location = location_of(body.location or SentLocation(), "location.")
         group_name = (body.group_name or "").strip()
         if group_name:
             await self.groups.check_room(principal.tenant, group_name)
-        wanted = AddDevice(
+        request = AddDevice(
             tenant=principal.tenant,
             user_id=principal.user_id,
             name=body.name,
             params=form.parameters.read(body.param_entities),
         )
-        new = await self._ask(form, wanted)
+        new = await self._call_integration(form, request)
         return DeviceDraft(
             tenant=principal.tenant,
             integration=form.integration,
             name=body.name,
             user_id=principal.user_id,
             new=new,
-            params=wanted.params,
+            params=request.params,
             group_name=group_name,
             location=location,
         )
 
-    async def write(self, form: AddDeviceForm, wanted: DeviceDraft) -> Device:
-        """Write a device that its integration is ready for; raise `Conflict` as `add`."""
+    async def write(self, form: AddDeviceForm, draft: DeviceDraft) -> Device:
+        """Write a device that its integration accepted; raise `Conflict` like `add`."""
         parameters = form.parameters
         try:
-            return await self.device_provisioner.add(wanted)
+            return await self.device_provisioner.add(draft)
         except InvalidInput as error:
             if error.field == GROUP_FIELD:
                 raise
@@ -335,15 +336,15 @@ class DeviceAdder:
                 raise UpstreamFailed(f"the integration's device: {error.text}") from error
             raise parameters.input_error("model", error.message) from error
         except Conflict as error:
-            for name, value in wanted.params.items():
-                if value == wanted.new.identifier:
+            for name, value in draft.params.items():
+                if value == draft.new.identifier:
                     text = error.message.removeprefix(f"{INTEGRATION_FIELD}: ")
                     raise Conflict(text, field=parameters.field(name), code=error.code) from error
             raise
 
-    async def _ask(self, form: AddDeviceForm, wanted: AddDevice) -> NewDevice:
+    async def _call_integration(self, form: AddDeviceForm, request: AddDevice) -> NewDevice:
         try:
-            return await self.client.add_device(form.integration, wanted)
+            return await self.client.add_device(form.integration, request)
         except InvalidInput as error:  # its text begins with the input at fault
             name = error.message.partition(":")[0]
             if not form.parameters.has(name):

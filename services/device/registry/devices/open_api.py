@@ -1,4 +1,4 @@
-"""`/device/openapi/v1/devices`: adding, finding, changing and ending devices."""
+"""`/device/openapi/v1/devices`: operations of applications on devices."""
 
 from litestar import Router
 from litestar.di import NamedDependency
@@ -27,7 +27,7 @@ Devices = NamedDependency[DeviceService]
 async def add_device(
     principal: RequestPrincipal, device_service: Devices, data: JSONBody[AddDevice]
 ) -> DeviceRef:
-    """Add a device to the application; its TSL can be read right after."""
+    """Add a device to the application; its TSL can be read immediately."""
     return await device_service.add(principal, data)
 
 
@@ -37,7 +37,7 @@ async def add_device(
 async def search_devices(
     principal: RequestPrincipal, device_service: Devices, data: JSONBody[SearchDevices]
 ) -> DevicePage:
-    """Devices of the application, filtered, sorted and paged."""
+    """List devices of the application, filtered, sorted and paged."""
     return await device_service.search(principal, data)
 
 
@@ -45,7 +45,7 @@ async def search_devices(
 async def get_device(
     principal: RequestPrincipal, device_service: Devices, device_id: DeviceId
 ) -> DeviceRecord:
-    """The whole record of a device."""
+    """Return the whole record of a device."""
     return await device_service.get(principal, device_id)
 
 
@@ -53,7 +53,7 @@ async def get_device(
 async def update_device(
     principal: RequestPrincipal, device_service: Devices, data: JSONBody[UpdateDevice]
 ) -> DeviceRef:
-    """Change what people say of a device, and the TSL version it follows."""
+    """Change the description of a device, or the TSL version that it follows."""
     return await device_service.update(principal, data)
 
 
@@ -61,7 +61,7 @@ async def update_device(
 async def delete_device(
     principal: RequestPrincipal, device_service: Devices, device_id: DeviceId
 ) -> str:
-    """Delete a device, also one that was removed from the application; answers its SN."""
+    """Delete a device, even after its removal from the application; return its SN."""
     return await device_service.delete(principal, device_id)
 
 
@@ -69,7 +69,10 @@ async def delete_device(
 async def remove_device(
     principal: RequestPrincipal, device_service: Devices, device_id: DeviceId
 ) -> None:
-    """Take a device from the application: its key and open tasks end, its id and history stay."""
+    """Remove a device from the application.
+
+    Its key and open tasks end; its id and history stay.
+    """
     await device_service.remove(principal, device_id)
 
 
@@ -77,7 +80,7 @@ async def remove_device(
 async def get_thing_specification(
     principal: RequestPrincipal, device_service: Devices, device_id: DeviceId
 ) -> TslDocument:
-    """The TSL of a device."""
+    """Return the thing specification (TSL) of a device."""
     return await device_service.thing_specification(principal, device_id)
 
 
@@ -85,7 +88,10 @@ async def get_thing_specification(
 async def issue_credentials(
     principal: RequestPrincipal, device_service: Devices, device_id: DeviceId
 ) -> DeviceCredentials:
-    """Make a new key for a device, shown only here; the old one dies."""
+    """Issue a new key for a device, shown only here.
+
+    The previous key stops working immediately.
+    """
     return await device_service.issue_credentials(principal, device_id)
 
 

@@ -1,13 +1,9 @@
-"""Ownership of devices: assigning them, and what ends when they leave.
+"""Ownership of devices: assignment, removal, and cleanup of orphans.
 
-What ends when a device leaves its application or the platform (docs/reference/ownership.md).
-
-Its key and the connections that it opened end, and the tasks that nobody will answer.
-
-Frees the devices and RPS records of applications that are gone (docs/reference/ownership.md).
-
-A leader does it when it hears of the end of one, and looks from time to time for what it has
-missed; who wants to add such a device before that has it freed at once.
+See docs/reference/ownership.md. When a device leaves its application or the platform, its key, its
+connections and its open tasks end. Devices and RPS records of deleted applications are released: by
+the lease holder after the deletion event, by a periodic search, and when another application adds
+such a device.
 """
 
 import asyncio
@@ -38,36 +34,37 @@ log = logging.getLogger(__name__)
 
 
 class DeviceRemover:
-    """Lets devices go."""
+    """Removes devices from their application or from the platform."""
 
     def __init__(self, keys: DeviceCredentialsClient, commands: CommandCanceller) -> None:
         self._keys = keys
         self._commands = commands
 
     async def remove(self, device: Device, step: AsyncStep, reason: FailureReason) -> None:
-        """End the key, do the `step` by which the device leaves, and end its tasks.
+        """Revoke the key, run the `step` that removes the device, and end its tasks.
 
-        The key ends before, so that a crash in between leaves no key without an owner; and once
-        more after, for one that was issued meanwhile. Raises what the first end and `step` raise.
+        The key is revoked before, so that a crash leaves no key without an owner, and again after,
+        for a key that was issued meanwhile. Raises the errors of the first revocation and of
+        `step`.
         """
         await self._keys.revoke(device.sn, device.id, device.tenant)
         await step()
         try:
             await self._keys.revoke(device.sn, device.id, device.tenant)
         except ThingwayError as error:
-            log.warning("device %d: a second revocation failed: %s", device.id, error)
+            log.warning("device %d: the second revocation of its key failed: %s", device.id, error)
         await self._end(device, reason)
 
     async def remove_from_application(
         self, device: Device, step: AsyncStep, reason: FailureReason
     ) -> None:
-        """`leave`; but what goes back to the users, who gave it, keeps its key."""
+        """Remove a device like `remove`; one of the users keeps its key."""
         await (self.return_to_users if device.is_owned_by_users else self.remove)(
             device, step, reason
         )
 
     async def return_to_users(self, device: Device, step: AsyncStep, reason: FailureReason) -> None:
-        """Do the `step` by which the device goes back to the users, and end its tasks."""
+        """Run the `step` that returns the device to the users, and end its tasks."""
         await step()
         await self._end(device, reason)
 
@@ -75,25 +72,25 @@ class DeviceRemover:
         try:
             await self._commands.end(device, reason)
         except StoreError as error:
-            log.warning("device %d: its tasks end later: %s", device.id, error)
+            log.warning("device %d: its tasks could not be ended yet: %s", device.id, error)
 
 
 WORKERS = 2
-"""Tenants that have a turn at a time."""
+"""Tenants whose turn it is concurrently."""
 PERIOD = 300.0
-"""Seconds between two looks."""
+"""Seconds between two searches."""
 CHUNK = 20
-"""Devices that are read at a time."""
+"""Devices that are read together."""
 
 
-class ApplicationsOverRpc:
-    """Applications, which `auth` keeps."""
+class ApplicationClient:
+    """Asks `auth` for applications."""
 
     def __init__(self, rpc: RpcClient) -> None:
         self._rpc = rpc
 
     async def exists(self, tenant: str, application_id: int) -> bool:
-        """Whether there is an application; raises what says that nobody knows."""
+        """Return whether an application exists; raise if `auth` does not answer."""
         wanted = AuthApplicationRef(application_id, tenant)
         try:
             await self._rpc.call("rpc.auth.get_application", wanted, Application)
@@ -104,15 +101,15 @@ class ApplicationsOverRpc:
 
 @dataclass(frozen=True)
 class OrphanCleaner:
-    """Devices and RPS records whose application is gone."""
+    """Releases devices and RPS records of deleted applications."""
 
     devices: DeviceStore
     records: RpsStore
-    applications: ApplicationsOverRpc
+    applications: ApplicationClient
     remover: DeviceRemover
 
     async def free(self, device: Device) -> bool:
-        """Take the device from its application if that is gone; whether it was."""
+        """Release the device if its application is deleted; return whether it was."""
         owner = device.application_id
         if owner is None or await self.applications.exists(device.tenant, owner):
             return False
@@ -124,7 +121,7 @@ class OrphanCleaner:
         await self.remover.remove_from_application(device, detach, ORPHANED)
 
     async def run(self, bus: Bus) -> None:
-        """Look for ever; run by the lease holder."""
+        """Release orphans periodically and after deletions; run by the lease holder."""
         ended = asyncio.Event()
 
         async def on_deleted(_: Msg) -> None:
@@ -143,7 +140,7 @@ class OrphanCleaner:
         return {*await self.devices.queries.list_tenants(), *await self.records.tenants()}
 
     async def steps(self, tenant: str) -> Steps:
-        """Free all that applications of a tenant have left."""
+        """Release everything that deleted applications of a tenant owned."""
         for application in await self.devices.queries.list_applications(tenant):
             if await self.applications.exists(tenant, application):
                 continue
@@ -160,12 +157,12 @@ class OrphanCleaner:
 
 
 class _MovedMeanwhile(Exception):
-    """The device left the application before it was taken from it."""
+    """The device left the application before it was removed from it."""
 
 
 @dataclass(frozen=True)
 class DeviceAssigner:
-    """Answers `give_device` and `take_device`; both may be repeated."""
+    """Answers `give_device` and `take_device`; both are idempotent."""
 
     store: DeviceStore
     orphans: OrphanCleaner
@@ -177,7 +174,7 @@ class DeviceAssigner:
         rpc.offer("take_device", ReclaimDevice, self.withdraw)
 
     async def assign(self, wanted: AssignDevice) -> OwnedDevice:
-        """Make an application the owner of a device; its key, values and history stay.
+        """Assign a device to an application; its key, values and history stay.
 
         Raises `NotFound`, and `Conflict` while another application or an RPS record has it.
         """
@@ -196,10 +193,10 @@ class DeviceAssigner:
         return _owned_device(given)
 
     async def withdraw(self, wanted: ReclaimDevice) -> OwnedDevice:
-        """Make the users the owner of a device that an application has; its key stays.
+        """Return a device of an application to the users; its key stays.
 
-        The tasks that the device has not answered end. Raises `NotFound`, also for a device of
-        another application, and one that is nobody's.
+        Its open tasks end. Raises `NotFound`, also for a device of another application and for an
+        unassigned one.
         """
         device = await self._find(wanted.tenant, wanted.device_id)
         if device.application is None and not device.is_unassigned:
@@ -227,7 +224,7 @@ class DeviceAssigner:
 def _owned_by_another(device: Device) -> Conflict:
     name = device.application.application_name if device.application else "an application"
     return Conflict(
-        f"{name} has the device: take it back first",
+        f"the device belongs to {name}: remove it from that application first",
         field="device_id",
         code="device_of_another_application",
     )

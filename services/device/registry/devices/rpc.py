@@ -1,8 +1,6 @@
-"""Operations of other services and integrations on devices, on the bus.
+"""Operations on devices for other services and for integrations, on the bus.
 
-What integrations say on the bus of their own devices and of themselves; what others ask of it.
-
-An integration is who the subject says: `rpc.device.{operation}.{integration}`.
+The subject `rpc.device.{operation}.{integration}` identifies the calling integration.
 """
 
 from collections import defaultdict
@@ -74,7 +72,7 @@ ORDERS = {
     "createdAt": "createdAt",
     INTEGRATION_NAME: INTEGRATION_NAME,
 }
-"""What devices may be sorted by, and where it is stored."""
+"""The fields by which devices can be sorted, and their stored fields."""
 _SHOWN = {"name": 1, "integration": 1, "createdAt": 1, "userId": 1, "group": 1}
 
 
@@ -94,7 +92,7 @@ class DeviceNames:
         rpc.offer("count_devices", CountDevices, self.count)
 
     async def describe(self, wanted: DescribeDevices) -> DescribedDevices:
-        """The devices that are wanted; raise `InvalidInput` for what cannot be asked."""
+        """Return a page of devices; raise `InvalidInput` for an invalid request."""
         if not 1 <= wanted.limit <= MOST_DEVICES:
             raise InvalidInput(f"must be from 1 to {MOST_DEVICES}", field="limit")
         if wanted.skip < 0:
@@ -112,9 +110,10 @@ class DeviceNames:
         return DescribedDevices(list(map(_described_device, found)), total)
 
     async def count(self, wanted: CountDevices) -> DeviceCounts:
-        """Devices and their entities by integration.
+        """Return the numbers of devices and their entities by integration.
 
-        Entities are counted by product: as many as the TSL has members, times its devices.
+        Entities are counted by product: the number of members of the TSL times the number of
+        devices.
         """
         groups = await self._lists.count_models_by_integration(wanted.tenant)
         members = await self._models.find(wanted.tenant, {group.model for group in groups})
@@ -163,7 +162,7 @@ def _described_device(document: Document) -> DescribedDevice:
 
 
 MODEL = "model"
-"""The input of our own integrations that names the product of a new device."""
+"""The input of built-in integrations that names the product of a new device."""
 MOST_MODELS = 1000
 """Products that a form offers."""
 
@@ -185,7 +184,7 @@ class IntegrationRpc:
     retention_ms: int
 
     def offer(self, rpc: RpcServer) -> None:
-        """Answer `rpc.device.{operation}.{integration}`, `rpc.device.integration_entities`."""
+        """Offer `rpc.device.{operation}.{integration}` and `integration_entities`."""
         rpc.offer_each("report", SendReport, self.report)
         rpc.offer_each("event", SendEvent, self.event)
         rpc.offer_each("reply", SendReply, self.reply)
@@ -197,27 +196,27 @@ class IntegrationRpc:
         rpc.offer("integration_entities", DescribeIntegrationEntities, self.describe)
 
     async def report(self, integration: str, told: SendReport) -> Acknowledged:
-        """A device of the integration reports."""
+        """Accept a report of a device."""
         body: dict[str, Any] = {"properties": told.properties}
         device = await self._device(integration, told.tenant, told.identifier)
-        return await self._say(device, "report", body, told.ts, told.report_id)
+        return await self._publish(device, "report", body, told.ts, told.report_id)
 
     async def event(self, integration: str, told: SendEvent) -> Acknowledged:
-        """An event of a device."""
+        """Accept an event of a device."""
         body = {"eventId": told.event_id, "outputs": told.outputs}
         device = await self._device(integration, told.tenant, told.identifier)
-        return await self._say(device, "event", body, told.ts)
+        return await self._publish(device, "event", body, told.ts)
 
     async def reply(self, integration: str, told: SendReply) -> Acknowledged:
-        """What became of a command."""
+        """Accept the reply of a device to a command."""
         body: dict[str, Any] = {"commandId": told.command_id, "status": told.status}
         body |= {} if told.outputs is None else {"outputs": told.outputs}
         body |= {} if told.error is None else {"error": told.error}
         device = await self._device(integration, told.tenant, told.identifier)
-        return await self._say(device, "reply", body, None)
+        return await self._publish(device, "reply", body, None)
 
     async def own_report(self, integration: str, told: SendOwnReport) -> Acknowledged:
-        """Properties of the integration itself; stored when this is answered."""
+        """Store properties of the integration itself before answering."""
         thing = await self._thing_of(integration, told.tenant)
         raw = msgspec.json.encode({"properties": told.properties})
         check_message("report", thing, raw, now_ms(), self.retention_ms)
@@ -225,12 +224,12 @@ class IntegrationRpc:
         return Acknowledged()
 
     async def list_devices(self, integration: str, asked: ListDevices) -> ListedDevices:
-        """The integration's devices of all tenants, by id."""
+        """Return the integration's devices of all tenants, by id."""
         found = await self.devices.list_by_integration(integration, asked.after, asked.limit)
         return ListedDevices(list(map(ref_of, found)))
 
     async def put_device(self, integration: str, wanted: PutDevice) -> DeviceRef:
-        """Bring a device in that nobody asked for."""
+        """Add or update a device at the request of its integration."""
         draft = DeviceDraft(
             tenant=wanted.tenant,
             integration=integration,
@@ -241,19 +240,19 @@ class IntegrationRpc:
         return ref_of(await self.device_provisioner.provision(draft))
 
     async def get_tsl(self, integration: str, asked: GetTsl) -> DeviceTsl:
-        """The TSL of a device."""
+        """Return the TSL of a device."""
         device = await self._device(integration, asked.tenant, asked.identifier)
         found = await self.products.tsl(device.tenant, device.model, device.tsl_version)
         return DeviceTsl(to_wire(found))
 
     async def own_values(self, integration: str, asked: GetOwnValues) -> OwnValues:
-        """Latest values of the integration itself."""
+        """Return latest values of the integration itself."""
         thing = await self._thing_of(integration, asked.tenant)
         values = await self.latest.find_values([thing.id])
         return OwnValues(thing.id, dict(thing.tsl.readable(values.get(thing.id, {}))))
 
     async def describe(self, wanted: DescribeIntegrationEntities) -> ThingEntities:
-        """Parents, each followed by its children; none of an integration that is not known."""
+        """Return the entities of an integration, each parent followed by its children."""
         found = await self.integrations.find(wanted.integration)
         if found is None:
             return ThingEntities([])
@@ -270,13 +269,13 @@ class IntegrationRpc:
         )
 
     async def _models_to_choose(self, tenant: str, manifest: Manifest) -> dict[str, dict[str, str]]:
-        """What the form for a new device of ours offers as its model, by the path of the input."""
+        """Return the models that the form for a new device offers, by input path."""
         service = manifest.add_device_service
         if manifest.id not in BUILT_IN or service is None:
             return {}
         return {f"{service}.{MODEL}": await self.templates.list_labels(tenant, MOST_MODELS)}
 
-    async def _say(
+    async def _publish(
         self,
         device: Device,
         channel: str,
@@ -284,11 +283,11 @@ class IntegrationRpc:
         ts: int | None,
         report_id: str | None = None,
     ) -> Acknowledged:
-        """Check what a device says and put it on its way, as if the device had said it."""
+        """Validate a message of a device and publish it on behalf of the device."""
         thing = await self.directory.build_thing(device)
         raw = msgspec.json.encode(body if ts is None else {"ts": ts, **body})
         if len(raw) > MAX_PAYLOAD:
-            raise TooLarge(f"a message may have {MAX_PAYLOAD} bytes")
+            raise TooLarge(f"a message may have at most {MAX_PAYLOAD} bytes")
         check_message(channel, thing, raw, now_ms(), self.retention_ms)
         await self.reporter.send(thing, channel, raw, report_id)
         await self.presence.record_contact(thing)
@@ -312,7 +311,7 @@ class IntegrationRpc:
 def _described(
     entity: Entity, values: Mapping[str, Any], choices: dict[str, str] | None
 ) -> ThingEntity:
-    """An entity; `choices` are what a form offers for it."""
+    """Return an entity for a form; `choices` are the options of its field."""
     member = entity.member
     attribute = member.attribute if choices is None else member.attribute | {"enum": choices}
     value = entity.value_in(values) if member.type == "PROPERTY" else None

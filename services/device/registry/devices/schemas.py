@@ -1,4 +1,4 @@
-"""Devices on the wire, of the open API and below it of the console."""
+"""Devices on the wire: of the open API, then of the management API."""
 
 from typing import Annotated, Any, Literal
 
@@ -28,9 +28,10 @@ Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
 
 
 class AddDevice(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """Body of `POST /devices`. `profile` is the older name of `config`, JSON as text too.
+    """Body of `POST /devices`.
 
-    `sn` and `devEUI` are what some clients write for `snDevEUI`: refused by that name.
+    `profile`, an object or JSON text, is the older name of `config`. `sn` and `devEUI` are rejected
+    with a hint, as some clients send them in place of `snDevEUI`.
     """
 
     sn_dev_eui: str = msgspec.field(name="snDevEUI")
@@ -48,7 +49,7 @@ class AddDevice(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_o
 
 
 class UpdateDevice(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """Body of `PUT /devices`; what is absent or null stays as it is."""
+    """Body of `PUT /devices`; absent and null fields stay unchanged."""
 
     device_id: Id
     name: Name
@@ -60,10 +61,10 @@ class UpdateDevice(msgspec.Struct, rename="camel", forbid_unknown_fields=True, k
 
 
 class SearchDevices(Search, rename="camel", kw_only=True):
-    """Body of `POST /devices/search`; every filter narrows, a blank one does not count.
+    """Body of `POST /devices/search`; all filters must match, blank ones are ignored.
 
-    `sn`, `devEUI` and `imei` match whole, `keyword`, `name`, `model` and versions in part,
-    all without regard to case. Of a list any value will do. Bounds of `electricity` (%)
+    `sn`, `devEUI` and `imei` match as a whole; `keyword`, `name`, `model` and versions match in
+    part; all without regard to case. Of a list one value must match. Bounds of `electricity` (%)
     are inclusive. `autopStatus` is the older name of `rpsStatus`.
     """
 
@@ -87,7 +88,7 @@ class SearchDevices(Search, rename="camel", kw_only=True):
 
 
 class DeviceRef(msgspec.Struct, rename="camel", omit_defaults=True):
-    """A device as adding and updating it answer."""
+    """The reference of an added or updated device."""
 
     sn: str
     device_id: int
@@ -96,10 +97,7 @@ class DeviceRef(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class DeviceRecord(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """The whole record; `lastUpdateTime` is the time of the newest report in ms.
-
-    `autopStatus` repeats `rpsStatus` under its older name.
-    """
+    """The whole record; `lastUpdateTime` is the time of the newest report in ms."""
 
     sn: str
     device_id: int
@@ -145,11 +143,11 @@ class Area(msgspec.Struct, kw_only=True):
 
 
 class FindDevices(console.PageRequest, kw_only=True):
-    """Body of `POST /device/search`; every filter narrows, of a list any value will do.
+    """Body of `POST /device/search`; all filters must match, of a list one value.
 
-    `name` is a part of the name in any case, or the whole identifier; `identifier` is a part of
-    that. `filter_not_grouped` leaves the devices that are in no group. A device without a place
-    is in no `area`.
+    `name` is a part of the name in any case, or the whole identifier; `identifier` is a part of the
+    identifier. `filter_not_grouped` selects the devices without a group. Devices without a location
+    are in no `area`.
     """
 
     name: Part | None = None
@@ -166,7 +164,7 @@ class FindDevices(console.PageRequest, kw_only=True):
 
 
 class SentLocation(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """A place as consoles write it: degrees are numbers, or text that is one."""
+    """A location as consoles send it: degrees are numbers or numeric text."""
 
     latitude: float | Degrees | None = None
     longitude: float | Degrees | None = None
@@ -174,9 +172,9 @@ class SentLocation(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class CreateDevice(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """Body of `POST /device`; parameters of the integration's add service by entity key.
+    """Body of `POST /device`, with the inputs of the integration by entity key.
 
-    The group is made when there is none of that name; an empty `location` is none.
+    A missing group is created; an empty `location` means none.
     """
 
     name: Name
@@ -187,14 +185,14 @@ class CreateDevice(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class MoveDevices(msgspec.Struct, kw_only=True):
-    """Body of `POST /device/move-to-group`; without a group they will be in none."""
+    """Body of `POST /device/move-to-group`; without a group devices leave theirs."""
 
     device_id_list: DeviceIds
     group_id: OptionalId = None
 
 
 class TagDevices(msgspec.Struct, kw_only=True):
-    """Body of `POST /device-batch/tag`; after OVERWRITE devices have exactly these tags."""
+    """Body of `POST /device-batch/tag`; OVERWRITE replaces all tags."""
 
     operation: Literal["ADD", "OVERWRITE", "REMOVE"]
     device_id_list: DeviceIds
@@ -202,7 +200,7 @@ class TagDevices(msgspec.Struct, kw_only=True):
 
 
 class DeviceResults(msgspec.Struct):
-    """Answer of `POST /device-batch/…`: one result for each device, in the order they came."""
+    """Answer of `POST /device-batch/…`: one result for each device, in request order."""
 
     results: list[DeviceResult]
 
@@ -225,7 +223,7 @@ class DeviceMember(console.ResponseModel, kw_only=True):
     access_mod: AccessMod | None = None
     description: str | None = None
     parent: str | None = None
-    """Key of the OBJECT that it is a child of."""
+    """Key of the OBJECT that contains it."""
 
 
 class ShownDevice(console.ResponseModel, kw_only=True):
@@ -236,7 +234,7 @@ class ShownDevice(console.ResponseModel, kw_only=True):
     name: str
     integration: str
     integration_name: str | None = None
-    """Absent when the integration is gone."""
+    """Absent when the integration is unknown."""
     identifier: str
     additional_data: dict[str, Any]
     model: str
@@ -244,24 +242,24 @@ class ShownDevice(console.ResponseModel, kw_only=True):
     status: Literal["ONLINE", "OFFLINE"] | None = None
     """Absent until it is ONLINE for the first time."""
     status_updated_at: int | None = None
-    """Since when it has the status."""
+    """Time of the last change of the status."""
     last_reported_at: int | None = None
-    """The time of its newest report; up to 10 s behind."""
+    """Time of its newest report; up to 10 s behind."""
     location: Location | None = None
     group_id: str | None = None
     group_name: str | None = None
     application_id: str | None = None
-    """The application that has it; absent where it is the users' or nobody's."""
+    """The application that owns it, if any."""
     application_name: str | None = None
     important_entities: list[DeviceMember] | None = None
-    """What widgets show of it first; in pages of up to 100 devices."""
+    """Entities that widgets show by default; in pages of up to 100 devices."""
     common_entities: list[DeviceMember] | None = None
-    """Its status, place and alarm; in pages of up to 100 devices."""
+    """Its status, location and alarm; in pages of up to 100 devices."""
     created_at: int
     updated_at: int
     deletable: bool
     sends_frames: bool
-    """Whether it sends bytes, which the codec of its product reads."""
+    """Whether it sends frames, which the codec of its product decodes."""
 
 
 class DeviceEntity(console.ResponseModel, kw_only=True):
@@ -277,11 +275,11 @@ class DeviceEntity(console.ResponseModel, kw_only=True):
 
 
 class DeviceDetail(ShownDevice, kw_only=True):
-    """A device with its entities: each parent, then its children."""
+    """A device with its entities: each parent, followed by its children."""
 
     joined: int | None = None
-    """When it joined its network last, ms."""
+    """Time of the last join to its network, ms."""
     link: Link | None = None
     user_nickname: str | None = None
-    """Who added it; absent for a device that an application added, and for a deleted user."""
+    """The user who added it; absent for devices of applications and for deleted users."""
     entities: list[DeviceEntity]

@@ -1,4 +1,4 @@
-"""Search for devices on the console, and locations of devices."""
+"""Searches for devices, and locations in requests."""
 
 import math
 from collections.abc import Iterator
@@ -49,11 +49,8 @@ COLUMNS = {
     "wlanMac": "wlanMac",
     "dataStorage": "dataStorage",
 }
-"""Fields of the record, and where they are stored.
-
-The stored `lastUpdateTime` lags behind the newest report by up to 10 s: an order by it is
-as old as that, the answered times are exact.
-"""
+"""The stored field of each field of the record. The stored `lastUpdateTime` lags behind the newest
+report by up to 10 s, and so does an order by it; the returned times are exact."""
 
 
 USER_COLUMNS = {
@@ -68,15 +65,15 @@ USER_COLUMNS = {
     "model": "model",
     "status": "connectStatus",
 }
-"""Of users: the same."""
+"""The stored field of each sort field of the management API."""
 _STATUS = {"NEVER_SEEN": "DISCONNECT"}
-"""Where a status is stored under another name."""
+"""Statuses that are stored under another name."""
 
 
 def query_of(tenant: str, application_id: int, search: SearchDevices) -> Query:
-    """Translate a search over the devices of an application.
+    """Translate a search for devices of an application.
 
-    Raises `InvalidInput` for an order that cannot be and for bounds that exclude all.
+    Raises `InvalidInput` for a wrong order and for contradictory bounds.
     """
     low, high = search.electricity_min, search.electricity_max
     if low is not None and high is not None and low > high:
@@ -150,9 +147,9 @@ def _any_of(search: SearchDevices) -> Iterator[Condition]:
 def granted_query(
     tenant: str, grants: Grants, search: FindDevices
 ) -> tuple[Query, list[Condition]]:
-    """Translate a search by a user with `grants`; raise `InvalidInput` for a wrong order.
+    """Translate a search of a user with `grants`; raise `InvalidInput`.
 
-    The conditions are such that every device of the whole list meets exactly one.
+    The returned conditions are disjoint and together match the whole list.
     """
     asked = list(_asked(search))
     order = _order(search)
@@ -169,14 +166,14 @@ def granted_query(
         None if asked else index_hint(grants, order),
         [text for text in (search.name, search.identifier) if text],
         {"tenant": tenant},
-        [*_leads(search), *(_granted_leads(grants) if asked else ())],
+        [*_index_filters(search), *(_granted_filters(grants) if asked else ())],
         WALKS.get(order[0][0]),
     )
     return query, [whole(part) for part in disjoint_conditions(grants)]
 
 
 def _asked(search: FindDevices) -> Iterator[Condition]:
-    """What a user's search asks for, one condition for each filter."""
+    """Yield one condition for each filter of a user's search."""
     if search.name:
         named = {"name": contains_text(search.name, "name")}
         yield {"$or": [named, {"snKey": serial_key(search.name)}]}
@@ -202,10 +199,10 @@ def _asked(search: FindDevices) -> Iterator[Condition]:
         yield _in_area(search.area)
 
 
-def _leads(search: FindDevices) -> Iterator[IndexFilter]:
-    """The filters of a search that an index leads to."""
+def _index_filters(search: FindDevices) -> Iterator[IndexFilter]:
+    """Yield the filters of a search that an index can answer."""
     if search.id_list is not None:
-        return  # which leads to fewer
+        return  # ids select fewer devices than any index filter
     if search.group_id:
         yield IndexFilter("group", [{"group": search.group_id}])
     if search.application_id:
@@ -224,8 +221,8 @@ def _leads(search: FindDevices) -> Iterator[IndexFilter]:
         yield IndexFilter("fleet_status", [{"connectStatus": {"$in": stored}}])
 
 
-def _granted_leads(grants: Grants) -> Iterator[IndexFilter]:
-    """The groups of a user who sees nothing besides."""
+def _granted_filters(grants: Grants) -> Iterator[IndexFilter]:
+    """Yield the filter by groups, for a user whose only grants are groups."""
     only = not grants.everything and without_groups(grants) == NOTHING
     if only and 0 < len(grants.resources.groups) <= MANY:
         yield IndexFilter("group", [{"group": {"$in": sorted(grants.resources.groups)}}])
@@ -242,9 +239,9 @@ def _in_area(area: Area) -> Condition:
 
 
 def _order(search: FindDevices) -> Order:
-    """The order; the key is the integration, then the identifier.
+    """Return the order; the key is the integration, then the identifier.
 
-    The last criterion, the id, runs as the others do, so that an index can be walked.
+    The last criterion, the id, has the direction of the others, so that an index can be walked.
     """
     order: Order = []
     for column, direction in search.order(USER_COLUMNS):
@@ -262,9 +259,9 @@ BOUNDS = {"latitude": 90.0, "longitude": 180.0}
 
 
 def location_of(sent: SentLocation, field: str = "") -> Location | None:
-    """The place, None when nothing is said; raise `InvalidInput` that names what is wrong.
+    """Return the location of a request, or None; raise `InvalidInput`.
 
-    `field` is where it stands in the body, with a dot behind.
+    `field` is the prefix of its fields in the body, with a dot at the end.
     """
     latitude = _degrees("latitude", sent.latitude, field)
     longitude = _degrees("longitude", sent.longitude, field)
@@ -273,7 +270,7 @@ def location_of(sent: SentLocation, field: str = "") -> Location | None:
         return Location(latitude, longitude, address)
     if latitude is not None or longitude is not None:
         raise InvalidInput(
-            "latitude and longitude go together",
+            "give both latitude and longitude",
             field=field + ("longitude" if longitude is None else "latitude"),
             code=NOT_BOTH,
         )

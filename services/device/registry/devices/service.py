@@ -1,4 +1,4 @@
-"""Operations of applications on devices, and device documents."""
+"""Operations of applications on devices."""
 
 import json
 import logging
@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 
 
 def new_device(device_id: int, serial: str, tenant: str, product: Product) -> Device:
-    """What every device has that has never been there; who adds it adds the rest."""
+    """Return a new device with its mandatory fields; the caller sets the others."""
     now = datetime.now(UTC)
     return Device(
         id=device_id,
@@ -70,14 +70,14 @@ def new_device(device_id: int, serial: str, tenant: str, product: Product) -> De
 
 
 def set_product(changes: DeviceChanges, product: Product) -> None:
-    """Let a device follow a product, at its current version."""
+    """Set the product of a device, with its current version."""
     changes.model = product.model
     changes.tsl_version = product.current_version
     changes.device_type = product.device_type
 
 
 def changes_from_request(principal: Principal, body: AddDevice) -> DeviceChanges:
-    """The fields that an application sets by adding a device, new or known."""
+    """Return the fields that an application sets when it adds a device."""
     return DeviceChanges(
         name=body.name,
         description=body.description or "",
@@ -90,9 +90,9 @@ def changes_from_request(principal: Principal, body: AddDevice) -> DeviceChanges
 
 
 def read_config(body: AddDevice) -> dict[str, Any] | None:
-    """The configuration to provision a device with, None when it shall not be.
+    """Return the configuration to provision a device with, or None.
 
-    Raises `InvalidInput` when it is asked for and missing or unreadable.
+    Raises `InvalidInput` when it is required and missing or invalid.
     """
     if not body.auto_provision:
         return None
@@ -112,12 +112,12 @@ def read_config(body: AddDevice) -> dict[str, Any] | None:
 
 
 def ref_of(device: Device) -> DeviceRef:
-    """The device as adding and updating it answer."""
+    """Return the reference of an added or updated device."""
     return DeviceRef(device.sn, device.id, device.dev_eui, device.imei)
 
 
 def record_of(device: Device, reported: int | None = None) -> DeviceRecord:
-    """The whole record; `reported` (ms) is the newest report that latest values know."""
+    """Return the whole record; `reported` (ms) is the time of the newest latest value."""
     times = [time for time in (reported, device.last_update_time) if time is not None]
     return copy_fields(
         DeviceRecord,
@@ -140,15 +140,15 @@ class Provisioner(Protocol):
         """Raise `InvalidInput` when the device's TSL does not accept `config`."""
 
     async def provision(self, device: Device, config: dict[str, Any]) -> None:
-        """Begin to configure a device that has just been added."""
+        """Start the configuration of a new device."""
 
     async def forget(self, thing_id: int) -> None:
-        """Forget what a device that gets another owner has been configured to."""
+        """Delete the stored configuration of a device that gets another owner."""
 
 
 @dataclass(frozen=True)
 class DeviceService:
-    """Devices of an application."""
+    """Operations on the devices of an application."""
 
     store: DeviceStore
     latest: LatestValues
@@ -160,12 +160,11 @@ class DeviceService:
     orphans: OrphanCleaner
 
     async def add(self, principal: Principal, body: AddDevice) -> DeviceRef:
-        """Add a device, or one of the tenant that is nobody's any more.
+        """Add a new device, or an unassigned one of the tenant.
 
-        That one keeps its id, its SN as first written and, unless `model` names another, its
-        product; to the application that it belonged to last it is what it was. Raises
-        `InvalidInput`, or `Conflict` when the SN is taken by a device or an RPS record, whoever
-        they belong to.
+        An unassigned device keeps its id, its SN as first written and, unless `model` names
+        another, its product. If the application owned it last, its values stay too. Raises
+        `InvalidInput`, or `Conflict` when a device or an RPS record of any owner has the SN.
         """
         if body.sn is not None or body.dev_eui is not None:
             raise InvalidInput("give the SN or DevEUI as snDevEUI alone", field=SERIAL_FIELD)
@@ -219,7 +218,7 @@ class DeviceService:
         return device
 
     async def _find_unassigned(self, principal: Principal, known: Device, serial: str) -> Device:
-        """The device, which may be added; raise `Conflict` when it is somebody's."""
+        """Return the device if it may be added; raise `Conflict` otherwise."""
         if known.tenant == principal.tenant:
             if known.application is not None and await self.orphans.free(known):
                 known = await self.store.find_by_id(known.id) or known
@@ -228,23 +227,23 @@ class DeviceService:
         raise device_exists(serial, SERIAL_FIELD)
 
     async def _provision(self, device: Device, config: dict[str, Any]) -> None:
-        """Begin to configure; the device is added by now, so a failure cannot undo that.
+        """Start the configuration of an added device; log a failure.
 
-        It stays `WAITING` then, and a configuration task does what was left.
+        The device then stays `WAITING`, and a configuration task can complete it.
         """
         try:
             await self.provisioner.provision(device, config)
         except ThingwayError:
-            log.exception("device %d was added and not provisioned", device.id)
+            log.exception("device %d was added, but its configuration failed", device.id)
 
     async def get(self, principal: Principal, device_id: int) -> DeviceRecord:
-        """The whole record of a device."""
+        """Return the whole record of a device."""
         device = await self._find(principal, device_id)
         times = await self.latest.find_report_times([device_id])
         return record_of(device, times.get(device_id))
 
     async def search(self, principal: Principal, search: SearchDevices) -> DevicePage:
-        """One page of the devices that match; see `SearchDevices`."""
+        """Return a page of the devices that match; see `SearchDevices`."""
         query = query_of(principal.tenant, principal.application_id, search)
         rows, total = await self.store.search(query)
         devices = [device async for device in rows]
@@ -253,7 +252,7 @@ class DeviceService:
         return DevicePage(search.page_size, search.page_number, total, records)
 
     async def update(self, principal: Principal, body: UpdateDevice) -> DeviceRef:
-        """Change a device; raise `InvalidInput` for a version that its product lacks."""
+        """Change a device; raise `InvalidInput` for an unknown version of its product."""
         device = await self._find(principal, body.device_id)
         changes = DeviceChanges(
             name=body.name,
@@ -273,9 +272,9 @@ class DeviceService:
         return ref_of(_found(updated, body.device_id))
 
     async def remove(self, principal: Principal, device_id: int) -> None:
-        """Take a device from its application: it keeps its id and history.
+        """Remove a device from its application; its id and history stay.
 
-        Its key ends, unless users gave it: then it is theirs again.
+        Its key ends, unless users added it: then the device belongs to the users again.
         """
         device = await self._find(principal, device_id)
 
@@ -287,8 +286,8 @@ class DeviceService:
     async def delete(self, principal: Principal, device_id: int) -> str:
         """Delete a device and its key; return its SN.
 
-        Also one that was removed from the application and is nobody's since. Raises `Conflict`
-        for one that an integration has: it would bring the device again.
+        Also deletes an unassigned device that the application owned last. Raises `Conflict` for a
+        device of an integration, which would add it again.
         """
         tenant, owner = principal.tenant, principal.application_id
         device = _found(await self.store.find_deletable(tenant, device_id, owner), device_id)
@@ -301,14 +300,14 @@ class DeviceService:
         return device.sn
 
     async def thing_specification(self, principal: Principal, device_id: int) -> TslDocument:
-        """The TSL of a device, as it was imported and normalised."""
+        """Return the TSL of a device, as it was imported and normalised."""
         device = await self._find(principal, device_id)
         return await self.products.tsl(device.tenant, device.model, device.tsl_version)
 
     async def issue_credentials(self, principal: Principal, device_id: int) -> DeviceCredentials:
-        """Make a new key for a device; the old one dies.
+        """Issue a new key for a device; the previous one stops working.
 
-        Raises `Conflict` for one that an integration has: it does not log in itself.
+        Raises `Conflict` for a device of an integration, which does not log in itself.
         """
         device = await self._find(principal, device_id)
         _check_direct(device)
@@ -321,7 +320,7 @@ class DeviceService:
 
 
 def _or_unset(value: T | None) -> T | msgspec.UnsetType:
-    """What is absent or null stays as it is."""
+    """Return the value, or UNSET for None: absent and null fields stay unchanged."""
     return msgspec.UNSET if value is None else value
 
 

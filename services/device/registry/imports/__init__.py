@@ -1,1 +1,1 @@
-"""Devices in sheets: imported and exported, XLSX and CSV."""
+"""Import and export of devices in sheets, as XLSX and CSV."""

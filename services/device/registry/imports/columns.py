@@ -1,4 +1,4 @@
-"""Columns of a sheet of devices, and what their cells mean. No I/O."""
+"""Columns of a sheet of devices, and the conversion of their cells. No I/O."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -18,31 +18,31 @@ NAME, GROUP = "name", "device-group"
 LATITUDE, LONGITUDE, ADDRESS = "location-latitude", "location-longitude", "location-address"
 _GROUPING = r"[.'\u2019\s]"
 _DECIMAL_COMMA = re.compile(rf"[+-]?(\d+|\d{{1,3}}({_GROUPING}\d{{3}})+),\d+").fullmatch
-"""A number as spreadsheets write it where the comma is the decimal mark: `1.234,5`."""
+"""A number in the format of spreadsheets with a decimal comma: `1.234,5`."""
 _SHORTENED = re.compile(r"[+-]?\d+([.,]\d+)?[eE]\+\d+").fullmatch
-"""A long number as spreadsheet programs write it to CSV: `1,23457E+15`."""
+"""A long number in the CSV format of spreadsheet programs: `1,23457E+15`."""
 EXACT = 10**15
-"""Spreadsheet programs keep 15 digits of a number, and replace others with zeros."""
+"""Spreadsheet programs keep 15 digits of a number and replace others by zeros."""
 MODEL = "model"
 """The input whose choices are the tenant's products."""
 
 
 class Column(msgspec.Struct, frozen=True, kw_only=True):
-    """A column, and what it takes."""
+    """A column and its accepted values."""
 
     key: str
-    """One of the above, or the key of an input's entity."""
+    """One of the keys above, or the key of an input's entity."""
     title: str
     kind: ValueType = "STRING"
     required: bool = False
     choices: dict[str, str] = {}
-    """What a drop-down offers, and the values of that; all else is refused unless `free`."""
+    """Values by the label in a drop-down; other values are rejected unless `free`."""
     free: bool = False
     bounds: tuple[float, float] | None = None
 
 
 class CellFault(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """What is wrong with a row, in one of its columns or as a whole."""
+    """A fault of a row, in one of its columns or as a whole."""
 
     column: str | None = None
     error_code: str
@@ -53,7 +53,7 @@ class CellFault(msgspec.Struct, omit_defaults=True, kw_only=True):
 class Columns:
     """The columns of one integration for one tenant.
 
-    `models` are what people call the tenant's products, by model.
+    `models` are the labels of the tenant's products by model.
     """
 
     def __init__(
@@ -99,9 +99,9 @@ class Columns:
         self._by_name |= {column.key.casefold(): column for column in self.all}
 
     def match_columns(self, sheet: Sheet) -> list[Column]:
-        """The columns of a sheet in its order.
+        """Return the columns of a sheet in its order.
 
-        Raises `InvalidInput` when the name is missing, and for a column that is unknown or twice.
+        Raises `InvalidInput` when the name is missing, and for an unknown or duplicate column.
         """
         found = []
         for head in sheet.columns:
@@ -109,7 +109,7 @@ class Columns:
             if column is None:
                 raise self._wrong_columns(f"there is no column {head[:64]!r}", sheet)
             if column in found:
-                raise self._wrong_columns(f"the column {head[:64]!r} is there twice", sheet)
+                raise self._wrong_columns(f"the column {head[:64]!r} is duplicate", sheet)
             found.append(column)
         if self.all[0] not in found:
             raise self._wrong_columns("the column Name is missing", sheet)
@@ -122,11 +122,11 @@ class Columns:
 
     @property
     def titles(self) -> Collection[str]:
-        """What may stand above a column, in lower case."""
+        """Return all names of columns, in lower case."""
         return self._by_name
 
     def with_points(self, columns: Sequence[Column], cells: Sequence[Any]) -> list[Any]:
-        """The cells of a row, the numbers with a decimal comma as texts with a point."""
+        """Return the cells of a row, with decimal commas replaced by points."""
         return [
             _with_point(cell) if column.kind in ("LONG", "DOUBLE") else cell
             for column, cell in zip(columns, cells, strict=True)
@@ -135,7 +135,7 @@ class Columns:
     def request(
         self, columns: Sequence[Column], cells: Sequence[Any]
     ) -> tuple[CreateDevice, list[CellFault]]:
-        """The body of `POST /device` that a row means, and the cells that are of another type."""
+        """Return the body of `POST /device` for a row, and the faults of its cells."""
         values: dict[str, Any] = {}
         faults = []
         for column, cell in zip(columns, cells, strict=True):
@@ -164,7 +164,7 @@ class Columns:
 
 
 def structure_error(text: str) -> InvalidInput:
-    """400: the file is no sheet of devices of this integration."""
+    """Return 400: the file is no sheet of devices of this integration."""
     return InvalidInput(text, field="file", code="device_list_sheet_structure_error")
 
 
@@ -182,7 +182,7 @@ def _bounds(attribute: dict[str, Any]) -> tuple[float, float] | None:
 
 
 def _value(column: Column, cell: Any) -> Any:
-    """The value in a cell, a chosen one for its label; `UnreadableValue` when it cannot be one."""
+    """Return the value of a cell, or `UnreadableValue`; a label gives its value."""
     if column.choices:
         label = convert_value("STRING", cell)
         if label in column.choices:
@@ -193,7 +193,7 @@ def _value(column: Column, cell: Any) -> Any:
 
 
 def _is_shortened(cell: Any) -> bool:
-    """Return whether a spreadsheet program took a text for a number, and lost digits of it."""
+    """Return whether a spreadsheet program converted text to a number and cut digits."""
     if isinstance(cell, str):
         return _SHORTENED(cell) is not None
     return type(cell) in (int, float) and abs(cell) >= EXACT

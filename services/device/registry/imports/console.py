@@ -1,4 +1,4 @@
-"""`/device-batch`: sheets of devices, imported and exported."""
+"""`/device-batch`: import and export of devices in sheets."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ Jobs = NamedDependency[ImportService]
 async def make_device_sheet(
     request: HttpRequest, sheets: Given, data: JSONBody[TemplateOf]
 ) -> Response[bytes]:
-    """A sheet with a column for all that an integration asks of a device."""
+    """Return an empty sheet with the columns for devices of an integration."""
     made = await sheets.template(principal_of(request), data.integration, data.format)
     return _file(made, "Devices", data.format)
 
@@ -54,7 +54,10 @@ async def make_device_sheet(
 async def parse_device_sheet(
     principal: RequestPrincipal, sheets: Given, data: MultipartBody[SentSheet]
 ) -> ParsedSheet:
-    """The bodies of `POST /device` that the rows mean, at most 500; nothing is added."""
+    """Return the rows of a sheet as bodies of `POST /device`, at most 500.
+
+    No device is added.
+    """
     content = await data.file.read()
     return await sheets.parse(principal, data.integration, content)
 
@@ -63,7 +66,7 @@ async def parse_device_sheet(
 async def fill_device_errors(
     request: HttpRequest, sheets: Given, data: MultipartBody[SentErrors]
 ) -> Response[bytes]:
-    """The rows that `errors` names, with what it says of them in a column of their own."""
+    """Return the rows that `errors` names, with its messages in a separate column."""
     try:
         errors = msgspec.json.decode(data.errors, type=RowErrors)
     except msgspec.ValidationError as error:
@@ -80,9 +83,9 @@ async def fill_device_errors(
 async def import_devices(
     principal: RequestPrincipal, imports: Jobs, data: MultipartBody[SentImport]
 ) -> ImportRef:
-    """Add the devices of a sheet, at most 10,000; those that are there take what it says.
+    """Add the devices of a sheet, at most 10,000; update existing ones.
 
-    Every row is checked before the first one is added.
+    Every row is checked before the first device is added.
     """
     begun = await imports.begin(
         principal,
@@ -95,19 +98,22 @@ async def import_devices(
 
 @get("/import", guards=[ADDERS])
 async def list_imports(principal: RequestPrincipal, imports: Jobs) -> list[ShownImport]:
-    """The imports of the last seven days, the newest first; at most 20 that have ended."""
+    """List the imports of the last seven days, the newest first.
+
+    At most 20 ended imports are kept.
+    """
     return await imports.list_newest(principal)
 
 
 @get("/import/{import_id:str}", guards=[ADDERS])
 async def get_import(principal: RequestPrincipal, imports: Jobs, import_id: PathId) -> ShownImport:
-    """How far it is."""
+    """Return the progress of an import."""
     return await imports.get(principal, import_id)
 
 
 @post("/import/{import_id:str}/cancel", guards=[ADDERS])
 async def cancel_import(principal: RequestPrincipal, imports: Jobs, import_id: PathId) -> None:
-    """Add no further rows; devices that were added stay."""
+    """Stop an import; devices that were added stay."""
     await imports.cancel(principal, import_id)
 
 
@@ -118,7 +124,7 @@ async def list_import_faults(
     import_id: PathId,
     data: JSONBody[FindFaults | None] = None,
 ) -> Page[RowFaults]:
-    """What is wrong, by row and column."""
+    """List the faults by row and column."""
     return await imports.find_faults(principal, import_id, data or FindFaults())
 
 
@@ -126,7 +132,7 @@ async def list_import_faults(
 async def get_import_errors(
     request: HttpRequest, imports: Jobs, import_id: PathId, data: JSONBody[FaultsFile | None] = None
 ) -> Response[bytes]:
-    """The rows with faults as a sheet, to be mended and sent again."""
+    """Return the rows with faults as a sheet, to correct and import again."""
     form = (data or FaultsFile()).format
     return _file(await imports.errors(principal_of(request), import_id, form), "Errors", form)
 
@@ -138,7 +144,10 @@ async def get_import_keys(
     import_id: PathId,
     data: JSONBody[FindKeys | None] = None,
 ) -> Page[FirstKey]:
-    """What devices that connect themselves log in with, shown once, to who imported them."""
+    """Return the first keys of directly connected devices of an import.
+
+    Only the user who imported them gets the keys, and each key once.
+    """
     return await imports.keys(principal, import_id, data or FindKeys())
 
 
@@ -146,7 +155,10 @@ async def get_import_keys(
 async def export_devices(
     request: HttpRequest, sheets: Given, data: JSONBody[ExportDevices]
 ) -> Response[bytes]:
-    """The devices that a search finds, at most 100,000, with the columns of an import."""
+    """Return the devices that match a search as a sheet, at most 100,000.
+
+    It has the columns of an import.
+    """
     return _file(await sheets.export(principal_of(request), data), "Devices", data.format)
 
 

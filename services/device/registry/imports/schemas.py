@@ -23,59 +23,59 @@ class TemplateOf(msgspec.Struct, kw_only=True):
 
 
 class SentSheet(msgspec.Struct, kw_only=True):
-    """A sheet of devices of an integration: XLSX, or CSV as spreadsheet programs write it."""
+    """A sheet of devices of an integration, as XLSX or CSV."""
 
     integration: Part
     file: UploadFile
 
 
 class SentImport(SentSheet, kw_only=True):
-    """AddDeviceForm of `POST /device-batch/import`.
+    """Form of `POST /device-batch/import`.
 
-    `only_good` adds the rows without a fault; else one fault in any row lets nothing be added.
+    With `only_good` the rows without faults are added; otherwise one fault prevents the import.
     """
 
     only_good: bool = False
 
 
 class SentErrors(SentSheet, kw_only=True):
-    """AddDeviceForm of `POST /device-batch/fill-error`; `errors` is the JSON of `RowErrors`."""
+    """Form of `POST /device-batch/fill-error`; `errors` is the JSON of `RowErrors`."""
 
     errors: str
 
 
 class RowError(msgspec.Struct):
-    """What is wrong with a row; rows count from 0."""
+    """The fault of a row; rows count from 0."""
 
     id: Annotated[int, msgspec.Meta(ge=0)]
     msg: Annotated[str, msgspec.Meta(max_length=2000)]
 
 
 class RowErrors(msgspec.Struct):
-    """What is wrong with rows."""
+    """Faults of rows."""
 
     errors: Annotated[list[RowError], msgspec.Meta(max_length=10_000)]
 
 
 class ParsedSheet(msgspec.Struct):
-    """The rows of a sheet as bodies of `POST /device`, and their places, from 0."""
+    """The rows of a sheet as bodies of `POST /device`, with their positions from 0."""
 
     create_device_requests: list[CreateDevice]
     row_id: list[int]
 
 
 class ImportRef(msgspec.Struct):
-    """An import that has begun."""
+    """The id of a started import."""
 
     import_id: str
 
 
 class ShownImport(console.ResponseModel, kw_only=True):
-    """How far an import is; times in ms.
+    """The progress of an import; times in ms.
 
-    Of a REFUSED one nothing was added. `failed` counts rows with faults, which
-    `POST /device-batch/import/{import_id}/errors` gives. `waiting_for` is why a RUNNING one does
-    not go on: its integration is away, or another import of the tenant has not ended.
+    A REFUSED import adds nothing. `failed` counts rows with faults, which `POST
+    /device-batch/import/{import_id}/errors` returns. `waiting_for` is the reason why a RUNNING
+    import does not progress: its integration is not running, or an earlier import of the tenant is.
     """
 
     import_id: str
@@ -92,7 +92,7 @@ class ShownImport(console.ResponseModel, kw_only=True):
 
 
 class RowFaults(console.ResponseModel, kw_only=True):
-    """What is wrong with a row of an import; rows count from 0."""
+    """The faults of a row of an import; rows count from 0."""
 
     row: int
     faults: list[CellFault]
@@ -117,7 +117,7 @@ class FindKeys(console.PageRequest, kw_only=True):
 
 
 class FirstKey(console.ResponseModel, kw_only=True):
-    """What a device logs in with; `key` is absent when it has been told before."""
+    """The key of a device; absent if it was returned before."""
 
     device_id: str
     sn: str

@@ -1,4 +1,4 @@
-"""Imports of devices: operations, and faults of rows."""
+"""Operations on imports of devices, and validation of their rows."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -63,17 +63,17 @@ _PLACES = {
 
 
 def same_device_conflict(row: int) -> Conflict:
-    """The error of a row whose device `row`, from 0, brings."""
+    """Return the error of a row with the same device as `row` (from 0)."""
     return Conflict(f"is the same device as row {row + 2}")
 
 
 def fail_row(row: Row, error: ThingwayError) -> None:
-    """The row adds no device, for this reason."""
+    """Mark a row as failed with this error."""
     row.outcome, row.faults = "FAILED", cell_faults(error)
 
 
 def cell_faults(error: ThingwayError) -> list[CellFault]:
-    """What an error says of the cells of a row."""
+    """Return the faults of cells that an error describes."""
     place = (error.field or "").removeprefix("param_entities.")
     column = _PLACES.get(place, place) or None
     if isinstance(error.detail, list):
@@ -91,11 +91,11 @@ def cell_faults(error: ThingwayError) -> list[CellFault]:
 
 
 MOST_RUNNING = 3
-"""Imports of a tenant that are under way at a time; they run one after the other."""
+"""Imports of a tenant that may be running; they are processed one after the other."""
 Requests = list[tuple[Row, CreateDevice]]
-"""Rows with what they mean."""
+"""Rows with the request bodies that they stand for."""
 CHUNK, KEYS_ABREAST = 100, 16
-"""Rows that are checked before others are let in, and keys that are asked for at a time."""
+"""Rows that are checked before other tasks run, and keys that are requested concurrently."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +111,7 @@ class ImportService:
     async def begin(
         self, principal: Principal, integration: str, data: bytes, *, only_good: bool
     ) -> int:
-        """Check every row, and begin to add them; return the id of the import.
+        """Check every row and start to add the devices; return the id of the import.
 
         With a fault in any row nothing is added, unless `only_good`. Raises as `SheetService.read`
         and, if `MOST_RUNNING` imports of the tenant are running, `TooManyRequests`.
@@ -128,7 +128,7 @@ class ImportService:
             return await self.store.add(principal, integration, keys, rows, refused=refused)
 
     async def _check_together(self, tenant: str, filled: DeviceSheet, rows: Sequence[Row]) -> None:
-        """Fail rows for what shows itself only with the other rows, or with what is stored."""
+        """Fail rows that conflict with other rows or with stored devices."""
         requests = [
             (row, filled.columns.request(filled.heads, row.cells)[0])
             for row in rows
@@ -141,9 +141,9 @@ class ImportService:
     async def _check_identifiers(
         self, tenant: str, form: AddDeviceForm, requests: Requests
     ) -> None:
-        """Fail rows of the same device, of one that is not the integration's, and of too many.
+        """Fail rows with duplicate, invalid or used identifiers, or above the limit.
 
-        Only where the integration has said which input names a device.
+        Only for integrations that name the input with the identifier.
         """
         if form.identifier is None:
             return
@@ -172,71 +172,73 @@ class ImportService:
             fail_row(row, error)
 
     async def _check_models(self, tenant: str, form: AddDeviceForm, requests: Requests) -> None:
-        """Fail rows of a model that the tenant lacks.
+        """Fail rows with a model that the tenant lacks.
 
-        Integrations of others may bring models of their own.
+        External integrations may add their own models.
         """
         if form.integration not in BUILT_IN or not form.parameters.has(MODEL):
             return
         key = form.parameters.entity_key(MODEL)
         models = [(row, model) for row, one in requests if (model := one.param_entities.get(key))]
-        known = await self.sheets.known_models(tenant, {str(model) for _, model in models})
+        known = await self.sheets.templates.filter_available(
+            tenant, {str(model) for _, model in models}
+        )
         for row, model in models:
             if model not in known:
                 fail_row(row, form.parameters.input_error(MODEL, f"there is no product {model}"))
 
     async def _check_groups(self, tenant: str, requests: Requests) -> None:
-        """Fail rows that would make more groups than a tenant may have."""
+        """Fail rows whose groups would exceed the tenant's limit."""
         names = [(row, name) for row, one in requests if (name := (one.group_name or "").strip())]
-        beyond = await self.sheets.groups_beyond(tenant, [name for _, name in names])
+        beyond = await self.sheets.groups.find_beyond_limit(tenant, [name for _, name in names])
         for row, name in names:
             if name in beyond:
                 fail_row(row, too_many_groups(MOST_GROUPS, GROUP_FIELD))
 
     async def list_newest(self, principal: Principal) -> list[ShownImport]:
-        """The imports of integrations that the user is granted, the newest first."""
+        """Return the imports of granted integrations, the newest first."""
         grants = await self.grants.read(principal)
         seen = None if grants.everything else grants.resources.integrations
         return await self.store.list_newest(principal.tenant, seen)
 
     async def get(self, principal: Principal, import_id: int) -> ShownImport:
-        """How far an import is; raise `NotFound`."""
+        """Return the progress of an import; raise `NotFound`."""
         await self._find(principal, import_id)
         return await self.store.find_status(principal.tenant, import_id)
 
     async def cancel(self, principal: Principal, import_id: int) -> None:
-        """Let an import end where it is; rows that are being added are still added."""
+        """Stop an import; rows that are being processed are completed."""
         await self._find(principal, import_id)
         await self.store.end(import_id, "CANCELLED")
 
     async def find_faults(
         self, principal: Principal, import_id: int, wanted: FindFaults
     ) -> Page[RowFaults]:
-        """The rows with faults."""
+        """Return a page of the rows with faults."""
         await self._find(principal, import_id)
         rows, total = await self.store.find_faults(import_id, wanted.skip, wanted.size)
         return Page(page_size=wanted.size, page_number=wanted.number, total=total, content=rows)
 
     async def errors(self, principal: Principal, import_id: int, form: Format) -> bytes:
-        """The rows with faults as a sheet to be mended and sent again; what is wrong beside."""
+        """Return the rows with faults as a sheet, with the faults in a separate column."""
         known = await self._find(principal, import_id)
         _, columns = await self.sheets.columns(principal, known.integration)
         heads = columns.match_columns(Sheet(known.columns, []))
         titles = {column.key: column.title for column in heads}
         rows = [
-            [*row.cells, "; ".join(_told(fault, titles) for fault in row.faults)]
+            [*row.cells, "; ".join(_fault_text(fault, titles) for fault in row.faults)]
             async for row in self.store.iterate_failed(import_id)
         ]
         return await self.sheets.write(known.tenant, form, heads, rows, ERROR)
 
     async def keys(self, principal: Principal, import_id: int, wanted: FindKeys) -> Page[FirstKey]:
-        """The first keys of devices that connect themselves, each told once, to who added them.
+        """Return first keys of directly connected devices, each once, to their importer.
 
-        Raises `Forbidden` for everybody else, and for an import of another integration.
+        Raises `Forbidden` for other users, and for an import of another integration.
         """
         known = await self._find(principal, import_id)
         if known.user_id != principal.user_id or known.integration != DIRECT:
-            raise Forbidden("keys are for who imported devices that connect themselves")
+            raise Forbidden("only the user who imported directly connected devices gets their keys")
         found, total = await self.store.find_created(import_id, wanted.skip, wanted.size)
         devices = await self.devices.find_by_serials([serial_key(one) for one in found])
 
@@ -265,17 +267,17 @@ def _good(requests: Requests) -> Requests:
 
 
 async def _checked(filled: DeviceSheet) -> AsyncIterator[Row]:
-    """The rows of a sheet, those with faults as failed; others are let in between."""
+    """Yield the rows of a sheet, those with faults as failed."""
     for number, (at, cells) in enumerate(filled.sheet.rows):
         if number % CHUNK == 0:
             await asyncio.sleep(0)
         request, faults = filled.columns.request(filled.heads, cells)
-        faults = faults or [*_wrong(filled.form, request)]
+        faults = faults or [*_find_faults(filled.form, request)]
         yield Row(number=at, cells=cells, faults=faults, outcome="FAILED" if faults else None)
 
 
-def _wrong(form: AddDeviceForm, request: CreateDevice) -> list[CellFault]:
-    """What is wrong with a row before anybody is asked."""
+def _find_faults(form: AddDeviceForm, request: CreateDevice) -> list[CellFault]:
+    """Return the faults of a row that need no other data."""
     faults = []
     if not request.name.strip():
         faults.append(
@@ -301,6 +303,6 @@ def _wrong(form: AddDeviceForm, request: CreateDevice) -> list[CellFault]:
     return faults
 
 
-def _told(fault: CellFault, titles: dict[str, str]) -> str:
+def _fault_text(fault: CellFault, titles: dict[str, str]) -> str:
     title = titles.get(fault.column or "")
     return f"{title}: {fault.error_message}" if title else fault.error_message

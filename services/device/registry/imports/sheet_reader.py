@@ -1,9 +1,9 @@
-"""Reads a sheet that somebody sent, in a confined process that is bounded in memory and time.
+"""Reads an uploaded sheet, in a confined process with limited memory and time.
 
-The titles of columns and the most rows, as a line of JSON, and the file come on standard input; a
-`Sheet` or an `UnreadableFile` as JSON goes to standard output. Rows beyond the most are counted, so
-that they are never decoded here. What kills the process (archives that unpack without end, a cell
-in the last row and column) is a file that cannot be read.
+Standard input is the titles of columns and the maximum number of rows, as a line of JSON, followed
+by the file. Standard output is a `Sheet` or an `UnreadableFile` as JSON. Further rows are only
+counted, so that they are never decoded here. A file that kills the process (archives that unpack
+without end, a cell in the last row and column) is unreadable.
 """
 
 import asyncio
@@ -25,67 +25,67 @@ from libs.common.sandbox.workers import ask_once, start_worker, wait_killed
 from libs.common.spreadsheet import plain_cell
 
 DEVICES, COLUMNS, OPTIONS = "DEVICES_LIST", "_HIDDEN_COL_META", "_HIDDEN_OPT"
-"""Sheets of a workbook: rows of devices, keys of columns, lists behind drop-downs."""
+"""Sheets of a workbook: rows of devices, keys of columns, options of drop-downs."""
 ERROR = "Error"
-"""The column that says what is wrong with rows; it is passed over when they are sent again."""
+"""The column with the faults of rows; it is ignored when a sheet is imported."""
 MEMORY = 160 * 1024 * 1024
-"""Bytes of memory beside what the interpreter and its libraries have."""
+"""Bytes of memory in addition to the interpreter and its libraries."""
 LARGEST = 32 * 1024 * 1024
 """Bytes of a sheet as JSON: six times a file, as workbooks are compressed."""
 SECONDS = 20
-"""Of processor time, and of waiting for it."""
+"""Limit of processor time, and of waiting for the process."""
 _WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
-"""How workbooks of spreadsheet programs begin; all else is CSV."""
+"""First bytes of workbooks; other files are CSV."""
 _MARKS = {
     codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
-"""Encodings by the byte order mark at the beginning of a text."""
+"""Encodings by their byte order mark."""
 _ENCODINGS = {
     "utf-8": "UTF-8",
     "utf-16-le": "UTF-16",
     "utf-16-be": "UTF-16",
     "cp1252": "Windows-1252",
 }
-"""What people call them."""
+"""Common names of encodings."""
 _DELIMITERS = ",;\t"
 _FOREIGN = re.compile(r"[^\x00-\x7f\s\u20ac\xb0\xab\xbb\u2013-\u2026]{4}")
-"""What texts in other code pages become in Windows-1252: its languages have no such runs."""
+"""Texts in other code pages, read as Windows-1252: its languages have no such sequences."""
 _QUOTED = re.compile(r'="([^"]*)"')
-"""How a text that must not become a number is written for spreadsheet programs: `="001"`."""
+"""Text that spreadsheet programs must not convert to a number: `="001"`."""
 _TOO_MUCH = "cannot be read: it is damaged, or unpacks to more than is allowed"
 
 
 class Sheet(msgspec.Struct, tag=True):
-    """A table: its columns by key, or by what stands above them; rows that are not empty."""
+    """A table: column keys or titles, and rows that are not empty."""
 
     columns: list[str]
     rows: list[tuple[int, list[Any]]]
-    """Each with its place, from 0; cells are texts, numbers, booleans or null."""
+    """Each with its position, from 0; cells are texts, numbers, booleans or null."""
     source: str = ""
-    """Where the table stands: the name of a sheet, or the encoding and the delimiter of a CSV."""
+    """The name of the sheet, or encoding and delimiter of a CSV."""
     total: int = 0
-    """How many rows are not empty; `rows` has the first ones."""
+    """The number of rows that are not empty; `rows` has the first ones."""
     decimal_comma: bool = False
-    """Numbers in texts may have a decimal comma: the delimiter is no comma."""
+    """Whether numbers in texts may have a decimal comma: the delimiter is no comma."""
 
 
 class UnreadableFile(msgspec.Struct, tag=True):
-    """Why a file is no sheet, in words for the person who sent it."""
+    """The reason why a file is no sheet, for the user who sent it."""
 
     reason: str
 
 
 class Unreadable(Exception):
-    """The file is no sheet; the text says why."""
+    """The file is no sheet; the message is the reason."""
 
 
 async def read_sheet(data: bytes, titles: Collection[str], most: int) -> Sheet:
     """Return the sheet in a file, with its first `most` rows; raise `Unreadable`.
 
-    Of a workbook it is the sheet `DEVICES_LIST` of our template, else the first one whose first
-    row has one of `titles` (without regard to case).
+    Of a workbook it is the sheet `DEVICES_LIST` of the template, otherwise the first one whose
+    first row has one of `titles` (without regard to case).
     """
     given = msgspec.json.encode((list(titles), most)) + b"\n" + data
     reader = await start_worker(__name__, largest=LARGEST)
@@ -107,7 +107,7 @@ async def read_sheet(data: bytes, titles: Collection[str], most: int) -> Sheet:
 
 
 def parse(data: bytes, titles: Collection[str], most: int = sys.maxsize) -> Sheet:
-    """Return the sheet in a file with its first `most` rows, read here; raise `Unreadable`."""
+    """Return the sheet in a file with its first `most` rows; raise `Unreadable`."""
     read = _workbook if data.startswith(_WORKBOOKS) else _text
     head, rows, about = read(data, titles)
     columns = [cell.strip() for cell in head]
@@ -124,7 +124,7 @@ def parse(data: bytes, titles: Collection[str], most: int = sys.maxsize) -> Shee
 
 
 Table = tuple[list[str], Iterable[Sequence[Any]], dict[str, Any]]
-"""The first row of a table, its other rows, and what a `Sheet` says about it."""
+"""The first row of a table, its other rows, and further fields of `Sheet`."""
 
 
 def _workbook(data: bytes, titles: Collection[str]) -> Table:
@@ -137,7 +137,7 @@ def _workbook(data: bytes, titles: Collection[str]) -> Table:
     try:
         book = CalamineWorkbook.from_filelike(io.BytesIO(data))
     except CalamineError as error:
-        raise Unreadable(f"is no workbook (XLSX) that can be read: {error}") from error
+        raise Unreadable(f"is no readable workbook (XLSX): {error}") from error
     known = {title.casefold() for title in titles}
     names = [
         sheet.name
@@ -159,8 +159,8 @@ def _workbook(data: bytes, titles: Collection[str]) -> Table:
 
 
 def _text(data: bytes, _: Collection[str]) -> Table:
-    text, encoding = _decoded(data)
-    delimiter, text = _delimited(text.lstrip("\r\n"))
+    text, encoding = _decode_text(data)
+    delimiter, text = _split_delimiter(text.lstrip("\r\n"))
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
         table = list(reader)
@@ -179,8 +179,8 @@ def _text(data: bytes, _: Collection[str]) -> Table:
     return table[0], table[1:], {"source": source, "decimal_comma": delimiter != ","}
 
 
-def _decoded(data: bytes) -> tuple[str, str]:
-    """The text of a file and the name of its encoding.
+def _decode_text(data: bytes) -> tuple[str, str]:
+    """Return the text of a file and the name of its encoding.
 
     Spreadsheet programs write UTF-8, UTF-16 with a byte order mark, or the code page of the
     computer, which is Windows-1252 in most of Europe and America.
@@ -208,8 +208,8 @@ def _decoded(data: bytes) -> tuple[str, str]:
     )
 
 
-def _delimited(text: str) -> tuple[str, str]:
-    """The delimiter and the text behind a first line `sep=`, which Excel writes and reads."""
+def _split_delimiter(text: str) -> tuple[str, str]:
+    """Return the delimiter, and the text after an optional line `sep=` of Excel."""
     first, *others = re.split("\r\n|\r|\n", text, maxsplit=1)
     line = first.strip('"')
     if len(line) == len("sep=") + 1 and line.lower().startswith("sep="):
@@ -218,12 +218,12 @@ def _delimited(text: str) -> tuple[str, str]:
 
 
 def plain_title(head: str) -> str:
-    """What stands above a column without the mark of a required one, for comparison."""
+    """Return the title of a column for comparison, without the mark `*`."""
     return head.strip().removesuffix("*").strip().casefold()
 
 
 def _cell(cell: Any) -> Any:
-    """Blank cells are null, whole numbers have no fraction, times are text (ISO 8601)."""
+    """Return a cell: null if blank, whole numbers as int, times as ISO 8601 text."""
     if isinstance(cell, str):
         return plain_cell(_QUOTED.sub(r"\1", cell.strip())) or None
     if isinstance(cell, float) and cell.is_integer():
@@ -232,7 +232,7 @@ def _cell(cell: Any) -> Any:
 
 
 def main() -> None:
-    """Read one file, confined and within bounds."""
+    """Read one file, confined and limited."""
     given, _, data = sys.stdin.buffer.read().partition(b"\n")
     import_module("python_calamine")
     for encoding in _ENCODINGS:

@@ -1,4 +1,4 @@
-"""Writes sheets of devices: XLSX with drop-downs and bounds, row by row to a file; CSV without."""
+"""Writes sheets of devices: XLSX with drop-downs and bounds, or CSV."""
 
 import io
 from collections.abc import Iterable, Sequence
@@ -14,20 +14,20 @@ from services.device.registry.imports.sheet_reader import COLUMNS, DEVICES, OPTI
 
 Format = Literal["xlsx", "csv"]
 MEDIA = "application/octet-stream"
-"""Of sheets: generators of clients know no other type of files."""
+"""The media type of sheets: client generators know no other type for files."""
 LAST_ROW = 10_000
-"""The last row that has drop-downs and bounds."""
+"""The last row with drop-downs and bounds."""
 WIDTH = 24
 _REQUIRED = {"num_format": '@" *"', "bold": True}
-"""A star that is shown and not part of the text."""
+"""Shows a star after the text of a cell."""
 
 
 def write(
     form: Format, columns: Sequence[Column], rows: Iterable[Sequence[Any]], *more: str
 ) -> bytes:
-    """A sheet with `columns`, then columns that are titled `more`.
+    """Return a sheet with `columns`, then columns with the titles `more`.
 
-    Values are shown by labels, except where a column takes others than those it offers.
+    Values are replaced by their labels, except in columns that also accept other values.
     """
     titles = [*(column.title for column in columns), *more]
     labels = [
@@ -85,7 +85,7 @@ def _workbook(
 
 
 def _rule(column: Column, at: int) -> dict[str, Any] | None:
-    """What a spreadsheet lets people enter."""
+    """Return the validation rule of a column for spreadsheet programs, if any."""
     if column.choices:
         letters = xl_col_to_name(at, col_abs=True)
         source = f"={OPTIONS}!{letters}$1:{letters}${len(column.choices)}"

@@ -1,7 +1,7 @@
-"""Sheets of devices on behalf of users: templates, what is in a sheet, exports."""
+"""Sheets of devices on behalf of users: templates, parsing and export."""
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,18 +32,18 @@ from services.device.things.model import Device
 MOST_PARSED, MOST_IMPORTED, MOST_EXPORTED = 500, 10_000, 100_000
 """Rows."""
 MOST_BYTES = 5 * 1024 * 1024
-"""Of a file."""
+"""Bytes of a file."""
 READERS, EXPORTS = 2, 2
-"""At a time in a process, one for a tenant while others have some: each is in memory."""
+"""Concurrent files in a process, one per tenant while others wait: each is in memory."""
 WAITING = 32 * 1024 * 1024
-"""Bytes of files of a tenant that wait to be read."""
+"""Bytes of a tenant's files that wait to be read."""
 MOST_MODELS = 1000
 PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceSheet:
-    """A sheet that was sent, and what it is of."""
+    """A sheet that was read, with its form and columns."""
 
     form: AddDeviceForm
     columns: Columns
@@ -69,7 +69,7 @@ class SheetService:
     async def columns(
         self, principal: Principal, integration: str
     ) -> tuple[AddDeviceForm, Columns]:
-        """The columns of an integration's devices; raise as `DeviceAdder.form`."""
+        """Return form and columns of an integration; raise like `DeviceAdder.find_form`."""
         tenant = principal.tenant
         form = await self.adder.find_form(principal, integration)
         models = await self.templates.list_labels(tenant, MOST_MODELS)
@@ -77,25 +77,20 @@ class SheetService:
         columns = Columns(integration, form.parameters, models=models, groups=groups)
         return form, columns
 
-    async def known_models(self, tenant: str, models: Collection[str]) -> set[str]:
-        """Those of some models that a new device may be of."""
-        return await self.templates.filter_available(tenant, models)
-
-    async def groups_beyond(self, tenant: str, names: Collection[str]) -> set[str]:
-        """Those of some groups that cannot be made any more: see `GroupStore.beyond`."""
-        return await self.groups.find_beyond_limit(tenant, names)
-
     async def template(self, principal: Principal, integration: str, form: Format) -> bytes:
-        """An empty sheet."""
+        """Return an empty sheet."""
         _, columns = await self.columns(principal, integration)
         return await self.write(principal.tenant, form, columns.all, [])
 
     async def read(
         self, principal: Principal, integration: str, data: bytes, most: int
     ) -> DeviceSheet:
-        """The sheet in a file; raise `InvalidInput` or `TooLarge`, and as `DeviceAdder.form`."""
+        """Return the sheet in a file.
+
+        Raises `InvalidInput` or `TooLarge`, and like `DeviceAdder.find_form`.
+        """
         if len(data) > MOST_BYTES:
-            raise TooLarge(f"a sheet has at most {MOST_BYTES} bytes", field="file")
+            raise TooLarge(f"a sheet may have at most {MOST_BYTES} bytes", field="file")
         form, columns = await self.columns(principal, integration)
         try:
             sheet = await read_sheet(data, columns.titles, most)
@@ -105,11 +100,11 @@ class SheetService:
         if sheet.decimal_comma:
             sheet.rows = [(at, columns.with_points(heads, cells)) for at, cells in sheet.rows]
         if not sheet.rows:
-            text = "there is no device in it"
+            text = "contains no device"
             raise InvalidInput(text, field="file", code="device_list_sheet_no_device")
         if sheet.total > most:
             raise InvalidInput(
-                f"has {sheet.total} devices, {most} is the most",
+                f"must have at most {most} devices. It has {sheet.total}",
                 field="file",
                 code="device_list_sheet_device_over_limitation",
                 detail={"limitation": most, "detected": sheet.total},
@@ -117,9 +112,10 @@ class SheetService:
         return DeviceSheet(form, columns, heads, sheet)
 
     async def parse(self, principal: Principal, integration: str, data: bytes) -> ParsedSheet:
-        """The bodies of `POST /device` that the rows mean.
+        """Return the rows as bodies of `POST /device`.
 
-        Raises `InvalidInput` for cells of another type, told of the first; `data` has all.
+        Raises `InvalidInput` for cells of a wrong type: its message describes the first, its detail
+        all.
         """
         async with self.readers.slot(principal.tenant, size=len(data)):
             filled = await self.read(principal, integration, data, MOST_PARSED)
@@ -135,7 +131,7 @@ class SheetService:
     async def with_errors(
         self, principal: Principal, integration: str, data: bytes, errors: RowErrors
     ) -> bytes:
-        """The rows of a sheet that have errors, with these in a column of their own."""
+        """Return the rows of a sheet that have errors, with these in a separate column."""
         async with self.readers.slot(principal.tenant, size=len(data)):
             filled = await self.read(principal, integration, data, MOST_IMPORTED)
         texts = {error.id: error.msg for error in errors.errors}
@@ -143,12 +139,12 @@ class SheetService:
         return await self.write(principal.tenant, "xlsx", filled.heads, rows, ERROR)
 
     async def write(self, tenant: str, *sheet: Any) -> bytes:
-        """Return a sheet as `sheet_writer.write` makes it, in a turn."""
+        """Return a sheet like `sheet_writer.write`, after waiting for a slot."""
         async with self._exports.slot(tenant):
             return await asyncio.to_thread(write, *sheet)
 
     async def export(self, principal: Principal, wanted: ExportDevices) -> bytes:
-        """The devices of an integration that a search finds, at most `MOST_EXPORTED`."""
+        """Return devices that match a search as a sheet, at most `MOST_EXPORTED`."""
         async with self._exports.slot(principal.tenant):
             return await self._export(principal, wanted)
 

@@ -1,10 +1,10 @@
 """Imports in MongoDB.
 
 `imports`: `{_id, tenant, userId, superAdmin, access, integration, columns: [key], state, total,
-created, updated, failed, waiting?, createdAt, endedAt?}`; `waiting` for its integration.
-`import_rows`: `{import, row, cells, createdAt, outcome?, identifier?, faults?}`; cells go with the
-success of a row.
-Both are kept for `DAYS`, of a tenant the newest `KEPT`.
+created, updated, failed, waiting?, createdAt, endedAt?}`; `waiting` is set while its integration is
+not running. `import_rows`: `{import, row, cells, createdAt, outcome?, identifier?, faults?}`; the
+cells are removed when the row succeeds. Imports are kept for seven days, and the newest `KEPT`
+ended ones of each tenant.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -22,13 +22,12 @@ from libs.common.store.mongo import Document, Mongo, Session
 from services.device.registry.imports.columns import CellFault
 from services.device.registry.imports.schemas import Outcome, RowFaults, ShownImport, WaitingFor
 
-DAYS = 7
 KEPT = 20
 COUNTED: Mapping[Outcome, str] = {"CREATED": "created", "UPDATED": "updated", "FAILED": "failed"}
 
 
 class Import(msgspec.Struct, rename="camel", kw_only=True):
-    """An import that is under way."""
+    """A running import."""
 
     id: int = msgspec.field(name="_id")
     tenant: str
@@ -39,11 +38,11 @@ class Import(msgspec.Struct, rename="camel", kw_only=True):
     columns: list[str]
     created_at: datetime
     waiting: bool = False
-    """Whether its integration is away."""
+    """Whether its integration is not running."""
 
     @property
     def principal(self) -> Principal:
-        """On whose behalf it runs: with what that user saw when it began."""
+        """Return the user on whose behalf it runs, with the grants at its start."""
         return Principal(
             kind=Kind.USER,
             tenant=self.tenant,
@@ -54,7 +53,7 @@ class Import(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class Row(msgspec.Struct, kw_only=True):
-    """A row of an import, and what has become of it."""
+    """A row of an import and its outcome."""
 
     number: int = msgspec.field(name="row")
     cells: list[Any]
@@ -81,7 +80,7 @@ class ImportStore:
         *,
         refused: bool,
     ) -> int:
-        """Write an import with its rows; from then on it runs, unless it is `refused`."""
+        """Insert an import with its rows; it runs unless it is `refused`."""
         import_id, now = await self._ids.allocate(), datetime.now(UTC)
         await self._forget_oldest(principal.tenant)
         await self._rows.bulk_write(
@@ -121,24 +120,24 @@ class ImportStore:
             await self._rows.delete_many({"import": {"$in": ids}})
 
     async def tenants(self) -> list[str]:
-        """Return the tenants with imports under way."""
+        """Return the tenants with running imports."""
         return list(await self._imports.distinct("tenant", {"state": "RUNNING"}))
 
     async def list_running(self, tenant: str) -> list[Import]:
-        """Return the imports of a tenant that are under way, the oldest first."""
+        """Return the running imports of a tenant, the oldest first."""
         query = {"state": "RUNNING", "tenant": tenant}
         found = await self._imports.find(query, sort=[("_id", 1)]).to_list(None)
         return msgspec.convert(found, list[Import])
 
     async def find_status(self, tenant: str, import_id: int) -> ShownImport:
-        """How far an import is; raise `NotFound`."""
+        """Return the progress of an import; raise `NotFound`."""
         found = await self._find(tenant, import_id)
         return _shown(found, await self._find_active(tenant))
 
     async def list_newest(
         self, tenant: str, integrations: Iterable[str] | None
     ) -> list[ShownImport]:
-        """The imports of integrations, of all for None; the newest first."""
+        """Return the imports of integrations (None: all), the newest first."""
         query: Document = {"tenant": tenant}
         if integrations is not None:
             query["integration"] = {"$in": list(integrations)}
@@ -147,11 +146,11 @@ class ImportStore:
         return [_shown(document, going) async for document in found]
 
     async def _find_active(self, tenant: str) -> int | None:
-        """The import of a tenant that goes on: the oldest that does not wait."""
+        """Return the import of a tenant that progresses: the oldest that does not wait."""
         return next((job.id for job in await self.list_running(tenant) if not job.waiting), None)
 
     async def find(self, tenant: str, import_id: int) -> Import:
-        """An import, under way or not; raise `NotFound`."""
+        """Return an import, running or ended; raise `NotFound`."""
         return msgspec.convert(await self._find(tenant, import_id), Import)
 
     async def _find(self, tenant: str, import_id: int) -> Document:
@@ -161,36 +160,36 @@ class ImportStore:
         return dict(found)
 
     async def is_running(self, import_id: int) -> bool:
-        """Whether it has neither ended nor been cancelled."""
+        """Return whether it has neither ended nor been cancelled."""
         query = {"_id": import_id, "state": "RUNNING"}
         return await self._imports.find_one(query, {"_id": 1}) is not None
 
     async def end(self, import_id: int, state: str) -> None:
-        """It is done, or cancelled; an import that has ended stays as it ended."""
+        """End a running import as done or cancelled."""
         await self._imports.update_one(
             {"_id": import_id, "state": "RUNNING"},
             {"$set": {"state": state, "endedAt": datetime.now(UTC)}},
         )
 
     async def set_waiting(self, import_id: int, *, waiting: bool) -> None:
-        """Say that its integration is away, or there again."""
+        """Record whether its integration is not running."""
         change = {"$set": {"waiting": True}} if waiting else {"$unset": {"waiting": True}}
         await self._imports.update_one({"_id": import_id}, change)
 
     async def find_pending_rows(self, import_id: int, limit: int) -> list[Row]:
-        """The next rows without an outcome."""
+        """Return the next rows without an outcome."""
         query = {"import": import_id, "outcome": None}
         found = await self._rows.find(query, sort=[("row", 1)], limit=limit).to_list(None)
         return msgspec.convert(found, list[Row])
 
     async def find_identifiers(self, import_id: int) -> dict[str, int]:
-        """The devices that rows have brought, and which row did."""
+        """Return the rows by the identifiers of their devices."""
         query = {"import": import_id, "identifier": {"$ne": None}}
         found = self._rows.find(query, {"row": 1, "identifier": 1})
         return {row["identifier"]: row["row"] async for row in found}
 
     async def write_outcomes(self, import_id: int, rows: Sequence[Row]) -> None:
-        """Note what has become of rows, and count it."""
+        """Write the outcomes of rows, and count them in one transaction."""
         counts = dict.fromkeys(COUNTED.values(), 0)
         operations = []
         for row in rows:
@@ -203,7 +202,7 @@ class ImportStore:
                 "faults": msgspec.to_builtins(row.faults),
             }
             if row.outcome != "FAILED":
-                change["cells"] = []  # keys may be among them
+                change["cells"] = []  # they may contain keys
             operations.append(UpdateOne({"import": import_id, "row": row.number}, {"$set": change}))
 
         async def write_rows(session: Session) -> None:
@@ -216,7 +215,7 @@ class ImportStore:
     async def find_faults(
         self, import_id: int, skip: int, limit: int
     ) -> tuple[list[RowFaults], int]:
-        """A page of the rows with faults, and how many there are."""
+        """Return a page of the rows with faults, and the total."""
         query = {"import": import_id, "outcome": "FAILED"}
         found = self._rows.find(query, sort=[("row", 1)], skip=skip, limit=limit)
         rows = msgspec.convert(await found.to_list(None), list[Row])
@@ -224,14 +223,14 @@ class ImportStore:
         return shown, await self._rows.count_documents(query)
 
     async def find_created(self, import_id: int, skip: int, limit: int) -> tuple[list[str], int]:
-        """A page of the identifiers of the devices that it created, and how many there are."""
+        """Return a page of the identifiers of created devices, and the total."""
         query = {"import": import_id, "outcome": "CREATED"}
         found = self._rows.find(query, sort=[("row", 1)], skip=skip, limit=limit)
         identifiers = [row["identifier"] async for row in found]
         return identifiers, await self._rows.count_documents(query)
 
     async def iterate_failed(self, import_id: int) -> AsyncIterator[Row]:
-        """The rows with faults."""
+        """Yield the rows with faults."""
         query = {"import": import_id, "outcome": "FAILED"}
         async for document in self._rows.find(query, sort=[("row", 1)]):
             yield msgspec.convert(document, Row)

@@ -1,7 +1,7 @@
-"""Works on imports, in one replica, where tenants take turns; many rows at a time.
+"""Runs imports in one replica, many rows at a time, taking turns between tenants.
 
-A row that is done says so in the transaction that counts it. A process that dies in between begins
-again with the rows that do not: what they have brought already is found by its identifier.
+A row is marked as done in the transaction that counts it. After a crash the import continues with
+the other rows; devices that they already added are recognized by their identifiers.
 """
 
 import asyncio
@@ -45,37 +45,37 @@ from services.device.things.serial_numbers import SerialTaken, serial_key
 log = logging.getLogger(__name__)
 
 WORKERS = 8
-"""Tenants whose imports have a turn at a time."""
+"""Tenants whose imports have a turn concurrently."""
 TURN = 5.0
-"""Seconds of a turn in which rows are begun; an answer to the last ones may take longer."""
+"""Seconds of a turn in which rows are started; the last ones may take longer."""
 CHUNK, ABREAST = 100, 16
-"""Rows that are counted together, and rows that are worked on at a time."""
+"""Rows that are counted together, and rows that are processed concurrently."""
 PERIOD = 0.5
 """Seconds until new imports are noticed."""
 RETRIES = (0.5, 1.0, 2.0)
-"""Seconds until an integration that cannot now is asked once more for a device."""
+"""Seconds until an unavailable integration is asked again for a device."""
 PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
-"""Seconds until an import that could not go on is tried again; the last one for ever."""
+"""Seconds until a failed import is tried again; the last value repeats."""
 FAILING = 10_000
-"""Imports whose failures are remembered."""
+"""Imports whose failures are cached."""
 
 
 class _Failure(NamedTuple):
     times: int
-    """How often the import could not go on before."""
+    """The number of earlier failures."""
     reason: str
     until: float
-    """When it is tried again."""
+    """The time of the next attempt."""
 
 
 class ImportBackoff:
-    """Imports that could not go on pause, longer each time. Times are monotonic seconds."""
+    """Pauses imports that fail, longer each time. Times are monotonic seconds."""
 
     def __init__(self) -> None:
         self._failures: LruCache[int, _Failure] = LruCache(FAILING)
 
     def find_ready(self, running: Sequence[Import], now: float) -> Import | None:
-        """Return the first import that does not pause."""
+        """Return the first import that is not paused."""
         for job in running:
             failure = self._failures.get(job.id)
             if failure is None or failure.until <= now:
@@ -83,11 +83,11 @@ class ImportBackoff:
         return None
 
     def reset(self, job: Import) -> None:
-        """Note that an import went on."""
+        """Record that an import progressed."""
         self._failures.pop(job.id)
 
     def record_failure(self, job: Import, now: float, reason: str) -> bool:
-        """Let an import pause; return whether the reason is a new one."""
+        """Pause an import; return whether the reason is a new one."""
         before = self._failures.get(job.id)
         times = 0 if before is None else before.times + 1
         pause = PAUSES[min(times, len(PAUSES) - 1)]
@@ -97,7 +97,7 @@ class ImportBackoff:
 
 @dataclass(frozen=True, kw_only=True)
 class ImportWorker:
-    """Works off imports, in one replica."""
+    """Processes imports, in one replica."""
 
     store: ImportStore
     sheets: SheetService
@@ -109,21 +109,21 @@ class ImportWorker:
     _pauses: ImportBackoff = field(default_factory=ImportBackoff, init=False)
 
     async def run(self) -> None:
-        """Work for ever."""
+        """Process imports until cancelled."""
         await take_turns("imports", WORKERS, self.store.tenants, self.steps, PERIOD)
 
     async def steps(self, tenant: str) -> Steps:
-        """Work on the imports of a tenant, the oldest that does not pause first."""
+        """Process the imports of a tenant, the oldest that is not paused first."""
         while job := self._pauses.find_ready(
             await self.store.list_running(tenant), time.monotonic()
         ):
-            await self._turn(job)
+            await self._run_turn(job)
             yield
 
-    async def _turn(self, job: Import) -> None:
-        """Go on with an import; what keeps it from that is logged when it changes."""
+    async def _run_turn(self, job: Import) -> None:
+        """Continue an import; log a failure when its reason changes."""
         try:
-            await self._go_on(job)
+            await self._continue(job)
         except NoResponders as error:
             if not job.waiting:
                 await self.store.set_waiting(job.id, waiting=True)
@@ -131,20 +131,20 @@ class ImportWorker:
                 log.warning("import %d waits: %s", job.id, error)
         except Exception as error:
             if self._pauses.record_failure(job, time.monotonic(), repr(error)):
-                log.exception("import %d goes on later", job.id)
+                log.exception("import %d failed and is tried again later", job.id)
         else:
             self._pauses.reset(job)
 
-    async def _go_on(self, job: Import) -> None:
-        """Work on an import for `TURN` seconds.
+    async def _continue(self, job: Import) -> None:
+        """Process an import for `TURN` seconds.
 
-        Raises `NoResponders` when its integration, or what knows of integrations, is away.
+        Raises `NoResponders` when its integration or `management` is not running.
         """
         try:
             form, columns = await self.sheets.columns(job.principal, job.integration)
             heads = columns.match_columns(Sheet(job.columns, []))
-        except (Forbidden, InvalidInput, NotFound) as error:  # it would be so for ever
-            log.warning("import %d ends: %s", job.id, error)
+        except (Forbidden, InvalidInput, NotFound) as error:  # a retry would fail too
+            log.warning("import %d is cancelled: %s", job.id, error)
             await self.store.end(job.id, "CANCELLED")
             return
         taken = await self.store.find_identifiers(job.id)
@@ -175,7 +175,7 @@ class ImportWorker:
             if away:
                 raise away[0]
             if job.waiting:
-                log.info("import %d goes on", job.id)
+                log.info("import %d continues", job.id)
                 await self.store.set_waiting(job.id, waiting=False)
                 job.waiting = False
             if time.monotonic() > until:
@@ -197,7 +197,7 @@ class ImportWorker:
     async def _write(
         self, job: Import, form: AddDeviceForm, ready: Sequence[tuple[Row, DeviceDraft]]
     ) -> None:
-        """Write devices: new ones together, and each by itself when that fails."""
+        """Write new devices together, or each separately when that fails."""
         keys = [serial_key(wanted.new.identifier) for _, wanted in ready]
         known = {device.sn_key for device in await self.devices.find_by_serials(keys)}
         fresh = [one for key, one in zip(keys, ready, strict=True) if key not in known]
@@ -238,7 +238,7 @@ class ImportWorker:
             fail_row(row, conflict)
 
     async def _change(self, job: Import, wanted: DeviceDraft) -> Outcome | None:
-        """Give a device of the integration what its row says; None when it is not its device.
+        """Update an existing device from its row; None when it is not the integration's.
 
         Blank cells change nothing.
         """
@@ -248,7 +248,7 @@ class ImportWorker:
         if known is None:
             return None
         if known.created_at >= job.created_at and known.user_id == job.user_id:
-            return "CREATED"  # by a process that died before it said so
+            return "CREATED"  # by a process that crashed before it recorded the outcome
         group = (
             await self.device_provisioner.find_or_create_group(wanted)
             if wanted.group_name
@@ -263,7 +263,7 @@ class ImportWorker:
 
 
 def _claim(row: Row, identifier: str, taken: dict[str, int]) -> None:
-    """Note which row brings a device; raise `Conflict` when another one does."""
+    """Record which row has a device; raise `Conflict` when another row has it."""
     other = taken.setdefault(identifier, row.number)
     if other != row.number:
         raise same_device_conflict(other)

@@ -1,4 +1,7 @@
-"""`/product`, `/rps` and `/product-template`: products and device templates on the console."""
+"""Products, RPS records and device templates in the management API.
+
+RPS is the remote provisioning service.
+"""
 
 from typing import Annotated, Any
 
@@ -41,7 +44,7 @@ from services.device.things.schemas import LARGEST_PAGE, Name
 Products = NamedDependency[ProductService]
 
 _VIEWERS = [holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE, Function.DEVICE_ADD)]
-"""Who adds a device chooses its product."""
+"""Functions that include viewing products: a new device needs a product."""
 _READERS = [holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE)]
 _MANAGERS = [holders(Function.PRODUCT_MANAGE)]
 _FIELDS = {
@@ -70,9 +73,9 @@ class SaveProduct(msgspec.Struct, kw_only=True):
     history_days: Days | None = None
     """Days that history of its devices is kept."""
     frame_days: FrameDays | None = None
-    """Days that frames of its devices are kept from when they come, to be read again."""
+    """Days that frames of its devices are kept to be decoded again, from their arrival."""
     device_offline_timeout: Annotated[int, msgspec.Meta(ge=1, le=2880)] | None = None
-    """Minutes of silence after which a device that has no connection is OFFLINE."""
+    """Minutes without a message after which a device without a connection is OFFLINE."""
     location_property: Annotated[str, msgspec.Meta(min_length=1, max_length=128)] | None = None
     """A STRUCT of the TSL with the numbers `latitude` and `longitude`."""
 
@@ -93,7 +96,7 @@ class ShownProduct(ResponseModel, kw_only=True):
     device_offline_timeout: int | None = None
     location_property: str | None = None
     codec_version: str | None = None
-    """Of its codec, when it has one."""
+    """The version of its codec, if it has one."""
     created_at: int | None = None
     updated_at: int | None = None
 
@@ -105,7 +108,7 @@ class ProductDetail(ShownProduct, kw_only=True):
 
 
 class CheckedProduct(msgspec.Struct):
-    """Everything that is wrong with a product; nothing when it could be saved."""
+    """The faults of a product; empty when it can be saved."""
 
     faults: list[ProductFault]
 
@@ -133,7 +136,7 @@ async def find_products(
     product_service: Products,
     data: JSONBody[FindProducts | None] = None,
 ) -> Page[ShownProduct]:
-    """The products of the tenant, without their TSL; always a page."""
+    """List the products of the tenant, without their TSL; always a page."""
     wanted = data or FindProducts()
     page = await product_service.page(principal, wanted.number, wanted.size)
     return Page(
@@ -148,7 +151,7 @@ async def find_products(
 async def get_product_detail(
     principal: RequestPrincipal, product_service: Products, model: FromPath[str]
 ) -> ProductDetail:
-    """A product with its current TSL."""
+    """Return a product with its current TSL."""
     found = await product_service.get(principal, model)
     return ProductDetail(**_fields(found), tsl=found.tsl)
 
@@ -160,7 +163,10 @@ async def get_product_version(
     model: FromPath[str],
     version: FromPath[str],
 ) -> TslDocument:
-    """The TSL of one version: devices keep the version that they were added with."""
+    """Return the TSL of one version.
+
+    Devices keep the version with which they were added.
+    """
     return await product_service.version(principal, model, version)
 
 
@@ -171,7 +177,7 @@ async def save_product(
     model: FromPath[str],
     data: JSONBody[SaveProduct],
 ) -> ShownProduct:
-    """Make or change a product; its TSL is checked whole and becomes the current version."""
+    """Create or update a product; its TSL becomes the current version."""
     try:
         saved = await product_service.put(principal, model, _put(data))
     except InvalidInput as error:
@@ -191,7 +197,7 @@ async def check_product(
     model: FromPath[str],
     data: JSONBody[SaveProduct],
 ) -> CheckedProduct:
-    """Everything that saving would find wrong with the body by itself; nothing is stored."""
+    """Validate a product without saving it, and return all faults of the body."""
     faults: list[Fault] = product_service.check(principal.tenant, model, _put(data))
     return CheckedProduct([ProductFault(_console_path(one.path), one.reason) for one in faults])
 
@@ -200,7 +206,7 @@ async def check_product(
 async def remove_product(
     principal: RequestPrincipal, product_service: Products, model: FromPath[str]
 ) -> None:
-    """Delete a product that has no devices, with all versions of its TSL."""
+    """Delete a product without devices, with all versions of its TSL."""
     await product_service.delete(principal, model)
 
 
@@ -209,14 +215,14 @@ def _put(data: SaveProduct) -> PutProduct:
 
 
 def _fields(product: Product) -> dict[str, Any]:
-    """The fields of `ShownProduct`."""
+    """Return the fields of `ShownProduct`."""
     held = {one: getattr(product, one) for one in Product.__struct_fields__}
     known = {name: value for name, value in held.items() if value is not msgspec.UNSET}
     return known | {"built_in": product.model == GENERIC}
 
 
 def _console_path(path: str) -> str:
-    """A path of the open API as this one spells it."""
+    """Return a path of the open API in the spelling of the management API."""
     first = path.partition("[")[0]
     return _FIELDS[first] + path[len(first) :] if first in _FIELDS else path
 
@@ -226,7 +232,7 @@ ROUTER = Router(
     route_handlers=operations_of(globals()),
     tags=["Products"],
 )
-"""Beside `/device/openapi/v1/products`, which does the same for applications."""
+"""Applications use `/device/openapi/v1/products` instead."""
 
 
 Rps = NamedDependency[RpsService]
@@ -236,11 +242,11 @@ class FindRecords(PageRequest, kw_only=True):
     """Body of `POST /rps/search`."""
 
     sn: Annotated[str, msgspec.Meta(max_length=64)] = ""
-    """What the SN begins with, in any case."""
+    """The beginning of the SN, in any case."""
 
 
 class ShownRecord(msgspec.Struct):
-    """Where the device of an SN finds its profile, as an application said."""
+    """The profile URL that an application set for the device of an SN."""
 
     sn: str
     profile_url: str
@@ -255,7 +261,7 @@ class ShownRecord(msgspec.Struct):
 async def find_rps_records(
     principal: RequestPrincipal, rps_service: Rps, data: JSONBody[FindRecords | None] = None
 ) -> Page[ShownRecord]:
-    """The records of all applications of the tenant, by SN; always a page."""
+    """List the RPS records of all applications of the tenant, by SN; always a page."""
     wanted = data or FindRecords()
     found, total = await rps_service.list_for_tenant(
         principal, wanted.sn, wanted.number, wanted.size
@@ -272,12 +278,12 @@ async def find_rps_records(
 async def remove_rps_record(
     principal: RequestPrincipal, rps_service: Rps, sn: FromPath[str]
 ) -> None:
-    """Delete the record of an SN, so that the device can be added."""
+    """Delete the RPS record of an SN, so that the device can be added."""
     await rps_service.delete(principal, sn)
 
 
 RPS_ROUTER = Router("/rps", route_handlers=[find_rps_records, remove_rps_record], tags=["Products"])
-"""Beside `/device/openapi/v1/rps`, where applications set them."""
+"""Applications set records with `/device/openapi/v1/rps`."""
 
 
 _EDITORS = (Function.CREDENTIALS_EDIT, Function.PRODUCT_MANAGE)
@@ -286,8 +292,8 @@ Library = NamedDependency[Templates]
 
 @get(guards=[holders(Function.CREDENTIALS_VIEW, Function.PRODUCT_VIEW, *_EDITORS)])
 async def get_blueprint_source(principal: RequestPrincipal, templates: Library) -> BlueprintSource:
-    """The library of device templates that was uploaded last; `DEFAULT` when there is none."""
-    library = await templates.source(principal.tenant)
+    """Return the device template library; `DEFAULT` when none was uploaded."""
+    library = await templates.store.find(principal.tenant)
     if library is None:
         return BlueprintSource(current_source_type="DEFAULT", synced_success=True)
     return BlueprintSource.from_fields(
@@ -303,17 +309,19 @@ async def get_blueprint_source(principal: RequestPrincipal, templates: Library) 
 async def set_blueprint_source(
     principal: RequestPrincipal, templates: Library, data: JSONBody[SetBlueprintSource]
 ) -> None:
-    """Take a ZIP of device templates (5 MB) that was uploaded; `DEFAULT` forgets the one there is.
+    """Use an uploaded ZIP of device templates (5 MB); `DEFAULT` removes the library.
 
-    Products that were made of templates stay as they are.
+    Products that were created from templates stay unchanged.
     """
     if data.source_type == "DEFAULT":
-        await templates.drop(principal.tenant)
+        await templates.store.delete(principal.tenant)
         return
     if data.type == "GITHUB":
-        raise InvalidInput("must be ZIP: nothing is fetched", field="type", code=NOT_READ)
+        raise InvalidInput(
+            "must be `ZIP`. Libraries are not downloaded", field="type", code=NOT_READ
+        )
     if not data.url:
-        raise InvalidInput("is needed", field="url", code=NOT_READ)
+        raise InvalidInput("is required", field="url", code=NOT_READ)
     await templates.replace_library(principal.tenant, data.url)
 
 
@@ -321,7 +329,7 @@ async def set_blueprint_source(
 async def find_product_templates(
     principal: RequestPrincipal, templates: Library, data: JSONBody[FindTemplates | None] = None
 ) -> Page[ShownTemplate]:
-    """The templates of the library, with what is wrong with them; always a page."""
+    """List the templates of the library with their faults; always a page."""
     wanted = data or FindTemplates()
     rows, total = await templates.find(principal.tenant, wanted)
     return Page(page_size=wanted.size, page_number=wanted.number, total=total, content=rows)
@@ -331,9 +339,10 @@ async def find_product_templates(
 async def import_product_templates(
     principal: RequestPrincipal, templates: Library, data: JSONBody[ImportTemplates]
 ) -> list[ImportedTemplate]:
-    """Make products with codecs of templates, or make them anew: one result for each, in order.
+    """Create or update products with codecs from templates; one result for each.
 
-    A product that is there keeps all but its TSL and codec.
+    The results are in the order of the request. An existing product keeps everything but its TSL
+    and codec.
     """
     return await templates.create_products(principal, data.models)
 

@@ -52,7 +52,7 @@ async def list_products(
     page_size: Annotated[int, QueryParameter(name="pageSize", ge=1)] = 100,
     page_number: Annotated[int, QueryParameter(name="pageNumber", ge=1, le=LARGEST_NUMBER)] = 1,
 ) -> ProductPage:
-    """The products of the tenant, without their TSL."""
+    """List the products of the tenant, without their TSL."""
     return await product_service.page(principal, page_number, min(page_size, LARGEST_PAGE))
 
 
@@ -60,7 +60,7 @@ async def list_products(
 async def get_product(
     principal: RequestPrincipal, product_service: Products, model: FromPath[str]
 ) -> ProductWithTsl:
-    """A product with its current TSL."""
+    """Return a product with its current TSL."""
     return await product_service.get(principal, model)
 
 
@@ -71,7 +71,7 @@ async def put_product(
     model: FromPath[str],
     data: JSONBody[PutProduct],
 ) -> Product:
-    """Create or update a product; its TSL is checked whole and becomes the current version."""
+    """Create or update a product; its TSL becomes the current version."""
     return await product_service.put(principal, model, data)
 
 
@@ -79,7 +79,7 @@ async def put_product(
 async def delete_product(
     principal: RequestPrincipal, product_service: Products, model: FromPath[str]
 ) -> str:
-    """Delete a product that has no devices; answers its model."""
+    """Delete a product without devices; return its model."""
     return await product_service.delete(principal, model)
 
 
@@ -114,7 +114,7 @@ async def set_rps_profile(
 async def search_rps_profiles(
     principal: RequestPrincipal, rps_service: Rps, data: JSONBody[SearchProfiles]
 ) -> RpsPage:
-    """The application's RPS records, sorted and paged."""
+    """List the application's RPS records, sorted and paged."""
     return await rps_service.search(principal, data)
 
 

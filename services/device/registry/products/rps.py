@@ -1,7 +1,6 @@
-"""RPS records: profile URLs of devices that are yet to be added.
+"""Records of the remote provisioning service (RPS): profile URLs of SNs.
 
-RPS records in MongoDB: `{_id: SN in upper case, sn, tenant, applicationId, profileUrl,
-createdAt, updatedAt}`.
+`rps`: `{_id: SN in upper case, sn, tenant, applicationId, profileUrl, createdAt, updatedAt}`.
 """
 
 from datetime import UTC, datetime
@@ -27,7 +26,7 @@ from services.device.things.serial_numbers import (
 
 
 class OwnedRecord(NamedTuple):
-    """A record, and the application whose it is."""
+    """A record and the application that owns it."""
 
     sn: str
     profile_url: str
@@ -35,7 +34,7 @@ class OwnedRecord(NamedTuple):
 
 
 Owner = tuple[str, int | None]
-"""A tenant and an application id; without one all applications of the tenant."""
+"""A tenant and an application id; without id all applications of the tenant."""
 
 
 class RpsStore:
@@ -56,9 +55,9 @@ class RpsStore:
         return bool(changed.matched_count)
 
     async def insert(self, owner: tuple[str, int], sn: str, url: str) -> None:
-        """Write a record; raise `SerialTaken` when its SN has a holder.
+        """Insert a record; raise `SerialTaken` when its SN has a holder.
 
-        Raises `TooManyRequests` when the tenant has as many as it may.
+        Raises `TooManyRequests` at the tenant's limit.
         """
         await self._quota.reserve(owner[0])
         now = datetime.now(UTC)
@@ -80,12 +79,12 @@ class RpsStore:
         except DuplicateKey as error:
             raise SerialTaken from error
 
-    async def holder(self, key: str) -> Holder | None:
-        """What holds an SN."""
+    async def find_holder(self, key: str) -> Holder | None:
+        """Return the holder of an SN."""
         return await self._serials.find_holder(key)
 
     async def owns(self, owner: tuple[str, int], key: str) -> bool:
-        """Whether the owner has a record of this SN."""
+        """Return whether the owner has a record of this SN."""
         return (
             await self._records.find_one({"_id": key, **_owner_condition(owner)}, {"_id": 1})
             is not None
@@ -100,13 +99,13 @@ class RpsStore:
         return list(await self._records.distinct("applicationId", {"tenant": tenant}))
 
     async def keys(self, owner: tuple[str, int]) -> list[str]:
-        """The SNs, in upper case, of an owner's records."""
+        """Return the SNs, in upper case, of an owner's records."""
         return [row["_id"] async for row in self._records.find(_owner_condition(owner), {"_id": 1})]
 
     async def page(
         self, owner: Owner, order: list[tuple[str, int]], skip: int, limit: int, begin: str = ""
     ) -> tuple[list[OwnedRecord], int]:
-        """Records of the owner in `order` whose SN begins so, and how many there are."""
+        """Return the owner's records whose SN begins with `begin`, and their total."""
         wanted = _owner_condition(owner)
         if begin:
             wanted["_id"] = {"$regex": "^" + literal_pattern(begin, "sn")}
@@ -115,7 +114,7 @@ class RpsStore:
         return held, total
 
     async def delete(self, owner: Owner, key: str) -> bool:
-        """Delete the owner's record; False when there is none."""
+        """Delete the owner's record; False when it does not exist."""
 
         async def delete_record(session: Session) -> bool:
             gone = await self._records.delete_one(
@@ -147,7 +146,7 @@ class SearchProfiles(Search):
 
 
 class RpsRecord(msgspec.Struct, rename="camel"):
-    """Where a device of this SN finds its profile."""
+    """The profile URL of the device with this SN."""
 
     sn: str
     profile_url: str
@@ -164,7 +163,7 @@ class RpsPage(msgspec.Struct, rename="camel"):
 
 LONGEST_URL = 2048
 DONE = "success"
-"""The result text that the platform answers."""
+"""The result text of successful operations."""
 
 COLUMNS = {"sn": "_id", "profileUrl": "profileUrl"}
 
@@ -178,10 +177,10 @@ class RpsService:
         self._store = store
 
     async def set_profile(self, principal: Principal, body: SetProfile) -> str:
-        """Set the profile URL of an SN; its own record is changed.
+        """Set the profile URL of an SN; change its record if it exists.
 
-        Raises `InvalidInput`, or `Conflict` when the SN is a device that is somebody's, or of
-        another tenant, or has a record of another application.
+        Raises `InvalidInput`, or `Conflict` when an assigned device or a device of another tenant
+        has the SN, or another application has its record.
         """
         sn = check_serial(body.sn, "sn")
         url = _checked_url(body.profile_url)
@@ -192,7 +191,7 @@ class RpsService:
             try:
                 await self._store.insert(owner, sn, url)
             except SerialTaken as error:
-                holder = await self._store.holder(serial_key(sn))
+                holder = await self._store.find_holder(serial_key(sn))
                 if holder in {"device", "nobody"}:
                     raise device_exists(sn, "sn") from error
                 if holder == "rps" and not await self._store.owns(owner, serial_key(sn)):
@@ -202,7 +201,7 @@ class RpsService:
         raise rps_record_exists(sn, "sn")
 
     async def search(self, principal: Principal, search: SearchProfiles) -> RpsPage:
-        """One page of the application's records."""
+        """Return a page of the application's records."""
         records, total = await self._store.page(
             _owner(principal),
             order_of(search.sorts or [], COLUMNS),
@@ -215,14 +214,14 @@ class RpsService:
     async def list_for_tenant(
         self, principal: Principal, begin: str, number: int, size: int
     ) -> tuple[list[OwnedRecord], int]:
-        """A page of the tenant's records by SN, whose SN begins so, and how many there are."""
+        """Return the tenant's records whose SN begins with `begin`, and their total."""
         owner, skip = (principal.tenant, None), (number - 1) * size
         return await self._store.page(owner, [("_id", 1)], skip, size, serial_key(begin))
 
     async def delete(self, principal: Principal, sn: str) -> str:
         """Delete a record; raise `NotFound` when the application has none of this SN.
 
-        A user deletes that of any application of the tenant.
+        A user deletes the record of any application of the tenant.
         """
         owner = (principal.tenant, None) if principal.kind is Kind.USER else _owner(principal)
         if not await self._store.delete(owner, serial_key(sn)):

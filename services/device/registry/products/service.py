@@ -1,4 +1,4 @@
-"""What may be done with products."""
+"""Operations on products."""
 
 import hashlib
 import re
@@ -38,7 +38,7 @@ LARGEST_DOCUMENT = 4 * 1024 * 1024
 
 
 NUMBERS = ("INT", "LONG", "FLOAT", "DOUBLE")
-"""Data types that degrees may have."""
+"""Data types of degrees."""
 
 
 class ProductService:
@@ -55,18 +55,18 @@ class ProductService:
         body: PutProduct,
         codec: ProductCodec | None = None,
     ) -> Product:
-        """Create or update a product; its TSL becomes the version that new devices get.
+        """Create or update a product; its TSL becomes the version for new devices.
 
-        A `codec` that was checked becomes its codec in the same step. The same document again
-        changes nothing. Raises `InvalidInput` with every fault of the body (paths `tsl.…`),
-        `Conflict` for the built-in product, for a changed document under a version that devices
-        use, and for a prefix of another product.
+        If given, a validated `codec` becomes its codec in the same transaction. An unchanged
+        document changes nothing. Raises `InvalidInput` with every fault of the body (paths
+        `tsl.…`), `Conflict` for the built-in product, for a changed document of a version in use,
+        and for a prefix of another product.
         """
         wanted = self._checked(principal.tenant, model, body)
         return await self._store.put(wanted, codec)
 
     def check(self, tenant: str, model: str, body: PutProduct) -> list[Fault]:
-        """What `put` would find wrong with a body by itself; nothing is stored.
+        """Return the faults of a body that `put` would find without stored data.
 
         Raises `Conflict` for the built-in product.
         """
@@ -90,7 +90,7 @@ class ProductService:
         document = _document(body.tsl, faults)
         tsl = _stored(document, faults) if document else None
         if document is not None and body.location_property is not None:
-            faults += _not_a_place(document, body.location_property)
+            faults += _location_faults(document, body.location_property)
         if faults or document is None or tsl is None:
             raise InvalidInput.from_faults(faults)
         who = (tenant, model, body.name, prefixes, body.device_type)
@@ -99,7 +99,7 @@ class ProductService:
         return ProductUpdate(*who, tsl, *days, *more, number_keys(document))
 
     async def get(self, principal: Principal, model: str) -> ProductWithTsl:
-        """A product with its current TSL; raise `NotFound` when there is none."""
+        """Return a product with its current TSL; raise `NotFound`."""
         product = await self.find(principal.tenant, model)
         if product is None:
             raise product_not_found(model)
@@ -107,20 +107,20 @@ class ProductService:
         return ProductWithTsl(**msgspec.structs.asdict(product), tsl=tsl)
 
     async def version(self, principal: Principal, model: str, version: str) -> TslDocument:
-        """The TSL of one version of a product; raise `NotFound` when it has none of that name."""
+        """Return the TSL of one version of a product; raise `NotFound`."""
         if version not in await self.versions(principal.tenant, model):
             raise NotFound(f"product {model} has no version {version}", field="version")
         return await self.tsl(principal.tenant, model, version)
 
     async def page(self, principal: Principal, number: int, size: int) -> ProductPage:
-        """One page (from 1) of all products, the built-in one first, then by model."""
+        """Return a page (from 1) of all products: the built-in one, then by model."""
         start = (number - 1) * size
         own = [generic_product()] if start == 0 else []
         found, total = await self._store.page(principal.tenant, max(start - 1, 0), size - len(own))
         return ProductPage(size, number, total + 1, own + found)
 
     async def list_labels(self, tenant: str, most: int) -> dict[str, str]:
-        """Models of a tenant with what people call them, the built-in one first, then by model."""
+        """Return labels by model: the built-in product, then at most `most` by model."""
         found, _ = await self._store.page(tenant, 0, most)
         return {one.model: format_label(one.name, one.model) for one in (generic_product(), *found)}
 
@@ -133,10 +133,10 @@ class ProductService:
         return model
 
     async def choose(self, tenant: str, model: str | None, serial: str) -> Product:
-        """The product of a new device: the named one, else that of the longest SN prefix.
+        """Return the product of a new device: the named one, or by SN prefix.
 
-        `serial` is in upper case; no prefix fits means `generic`. Raises `InvalidInput`
-        for a model that the tenant does not have.
+        `serial` is in upper case. The longest prefix wins; without any the product is `generic`.
+        Raises `InvalidInput` for a model that the tenant does not have.
         """
         if model is not None:
             product = await self.find(tenant, model)
@@ -153,34 +153,34 @@ class ProductService:
         return lengths[max(lengths)] if lengths else generic_product()
 
     async def has(self, tenant: str, model: str) -> bool:
-        """Whether the tenant has a product of the model."""
+        """Return whether the tenant has a product of the model."""
         return await self.find(tenant, model) is not None
 
     async def filter_existing_models(self, tenant: str, models: list[str]) -> set[str]:
-        """Which of the models the tenant has products of."""
+        """Return those of the models that the tenant has products of."""
         return await self._store.filter_existing_models(tenant, models)
 
     async def versions(self, tenant: str, model: str) -> list[str]:
-        """The TSL versions that a product has; none when it is gone."""
+        """Return the TSL versions of a product; none if it does not exist."""
         product = await self.find(tenant, model)
         return product.versions if product else []
 
     async def tsl(self, tenant: str, model: str, version: str) -> TslDocument:
-        """The document of one version; the open TSL stands in for one that is gone."""
+        """Return the document of one version, or the open TSL if it does not exist."""
         return (await self._tsls.find(tenant, model, version)).document
 
     async def find(self, tenant: str, model: str) -> Product | None:
-        """The product of a model."""
+        """Return the product of a model, or None."""
         return generic_product() if model == GENERIC else await self._store.find(tenant, model)
 
 
 def format_label(name: str, model: str) -> str:
-    """What people call a model."""
+    """Return the text that users see for a model."""
     return name if name == model else f"{name} ({model})"
 
 
 def generic_product() -> Product:
-    """The built-in product of devices that no other product answers to."""
+    """Return the built-in product, for devices without another product."""
     version = generic_tsl().document.version
     return Product(
         model=GENERIC,
@@ -225,14 +225,14 @@ def _stored(document: TslDocument, faults: list[Fault]) -> StoredTsl:
     )
 
 
-def _not_a_place(document: TslDocument, name: str) -> list[Fault]:
-    """What keeps a property from being a place."""
+def _location_faults(document: TslDocument, name: str) -> list[Fault]:
+    """Return the faults of a location property."""
     properties = by_keys(document).properties
     kinds = {spec.id: spec.data_spec.data_type for spec in properties if spec.data_spec}
     if kinds.get(name) != "STRUCT":
-        return [Fault("locationProperty", "is no STRUCT property of the TSL")]
+        return [Fault("locationProperty", "must be a STRUCT property of the TSL")]
     return [
-        Fault("locationProperty", f"has no number {member}")
+        Fault("locationProperty", f"must have a number `{member}`")
         for member in ("latitude", "longitude")
         if kinds.get(f"{name}.{member}") not in NUMBERS
     ]

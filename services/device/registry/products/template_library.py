@@ -1,12 +1,8 @@
-"""Archives of device templates, and the libraries in them.
+"""Archives of device templates, and the libraries in them. No I/O.
 
-Nothing is unpacked: a file is read when it is asked for, by its name, and within bounds.
-
-Libraries of device templates: what an archive has of models. No I/O.
-
-A library as beaver-iot-blueprint has it names its vendors in `manifest.yaml`, and those their
-models; of any other archive each folder with a `device-template.yaml` is a model, of the vendor
-that the folder above it is called.
+Archives are not unpacked: a file is read by its path, with limits. A library in the format of
+beaver-iot-blueprint lists its vendors in `manifest.yaml`, and their files list models. In other
+archives each folder with a `device-template.yaml` is a model, and its parent folder is the vendor.
 """
 
 import zipfile
@@ -30,7 +26,7 @@ from services.device.things.schemas import Name
 LARGEST = 1024 * 1024
 """Bytes of a file of a template."""
 MOST_BYTES = 32 * 1024 * 1024
-"""That are read of an archive in all, also of files that are read several times."""
+"""Bytes that are read of an archive in total; repeated reads count again."""
 MOST_FILES = 5_000
 LONGEST_PATH = 255
 ENDINGS = (".yaml", ".js")
@@ -46,25 +42,25 @@ _UNREADABLE = (
 )
 _ENCRYPTED = 1
 _EACH = 1024
-"""Bytes that reading a file counts for besides its own."""
+"""Bytes that each read counts in addition to the file."""
 
 
 class ArchiveInvalid(ValueError):
-    """What cannot be read; the text says why."""
+    """The archive or one file in it is unreadable; the message is the reason."""
 
 
 class Archive(Mapping[str, bytes]):
-    """The files of a ZIP that templates are made of, by their paths."""
+    """The template files of a ZIP by their paths."""
 
     def __init__(self, content: bytes) -> None:
-        """Raise `ArchiveInvalid` for what is no ZIP or goes beyond a bound."""
+        """Raise `ArchiveInvalid` if the content is no ZIP or exceeds a limit."""
         try:
             self._zip = zipfile.ZipFile(BytesIO(content))
         except _UNREADABLE as error:
             raise ArchiveInvalid(f"is no ZIP: {error}") from error
         infos = self._zip.infolist()
         if len(infos) > MOST_FILES:
-            raise ArchiveInvalid(f"has {len(infos)} files, {MOST_FILES} is the most")
+            raise ArchiveInvalid(f"must have at most {MOST_FILES} files. It has {len(infos)}")
         self._infos = {one.filename: one for one in infos if one.filename.endswith(ENDINGS)}
         self._left = MOST_BYTES
         for path in self._infos:
@@ -72,15 +68,17 @@ class Archive(Mapping[str, bytes]):
                 raise ArchiveInvalid(f"{path[:50]}… is longer than {LONGEST_PATH} characters")
 
     def __getitem__(self, path: str) -> bytes:
-        """The content of a file, at most as many bytes as its entry says."""
+        """Return the content of a file, at most as many bytes as its entry declares."""
         info = self._infos[path]
         if info.file_size > LARGEST:
             raise ArchiveInvalid(f"{path} has more than {LARGEST} bytes")
         self._left -= info.file_size + _EACH
         if self._left < 0:
-            raise ArchiveInvalid(f"{path} is not read: it is more than {MOST_BYTES} bytes in all")
+            raise ArchiveInvalid(
+                f"{path} is not read: the files exceed {MOST_BYTES} bytes in total"
+            )
         if info.flag_bits & _ENCRYPTED or info.compress_type not in _PACKED:
-            raise ArchiveInvalid(f"{path} is encrypted or packed in another way than by deflate")
+            raise ArchiveInvalid(f"{path} must not be encrypted, and must be compressed by deflate")
         try:
             with self._zip.open(info) as file:
                 return file.read(info.file_size)  # without a size all would be unpacked, then cut
@@ -88,34 +86,34 @@ class Archive(Mapping[str, bytes]):
             raise ArchiveInvalid(f"{path} cannot be read: {error}") from error
 
     def __iter__(self) -> Iterator[str]:
-        """Every path."""
+        """Yield every path."""
         return iter(self._infos)
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of files."""
         return len(self._infos)
 
 
 class PrefixView(Mapping[str, bytes]):
-    """The files below a folder, by their paths from there."""
+    """The files below a folder, by their paths relative to it."""
 
     def __init__(self, files: Mapping[str, bytes], folder: PurePosixPath) -> None:
         self._files = files
         self._folder = folder
 
     def __getitem__(self, path: str) -> bytes:
-        """The content of a file."""
+        """Return the content of a file."""
         return self._files[str(self._folder / path)]
 
     def __iter__(self) -> Iterator[str]:
-        """Every path."""
+        """Yield every path."""
         paths = map(PurePosixPath, self._files)
         return (
             str(one.relative_to(self._folder)) for one in paths if one.is_relative_to(self._folder)
         )
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of files."""
         return sum(1 for _ in self)
 
 
@@ -129,27 +127,27 @@ T = TypeVar("T")
 
 
 class LibraryInvalid(ValueError):
-    """A library that cannot be read; the text says why."""
+    """The library cannot be read; the message is the reason."""
 
 
 class NoTemplates(LibraryInvalid):
-    """An archive without any."""
+    """The archive contains no templates."""
 
 
 class TemplateRef(msgspec.Struct, frozen=True):
-    """Where the template of a model is."""
+    """The position of a model's template in an archive."""
 
     model: str
-    """Of the product that is made of it."""
+    """The model of the product that is created from it."""
     name: str
     vendor: str
     folder: str
-    """From which the template names its files."""
+    """The folder from which the template names its files."""
     path: str
-    """From there."""
+    """Relative to `folder`."""
 
     def read(self, files: Mapping[str, bytes]) -> Template:
-        """The template; raise `TemplateInvalid` with every fault."""
+        """Return the template; raise `TemplateInvalid` with every fault."""
         try:
             return read_template(PrefixView(files, PurePosixPath(self.folder)), self.path)
         except ArchiveInvalid as error:
@@ -157,7 +155,7 @@ class TemplateRef(msgspec.Struct, frozen=True):
 
 
 class Library(NamedTuple):
-    """The models of an archive, each once, and the version that its manifest says."""
+    """The models of an archive, each once, and the version in its manifest."""
 
     version: str
     models: list[TemplateRef]
@@ -190,9 +188,9 @@ class _Models(msgspec.Struct):
 
 
 def read_library(files: Mapping[str, bytes], name: str) -> Library:
-    """What there is to be had; `name` is that of a template that lies in no folder.
+    """Return the models of an archive; `name` is that of a template without a folder.
 
-    Raises `LibraryInvalid` for indexes that cannot be read, `NoTemplates`.
+    Raises `LibraryInvalid` for unreadable indexes, `NoTemplates`.
     """
     manifests = sorted(_named(files, MANIFEST), key=lambda one: len(one.parts))
     if manifests and manifests[0].parent.parent == _TOP:  # downloads have a folder around all
@@ -203,12 +201,12 @@ def read_library(files: Mapping[str, bytes], name: str) -> Library:
     if not models:
         raise NoTemplates(f"has no {TEMPLATE}")
     if len(models) > MOST_MODELS:
-        raise LibraryInvalid(f"has {len(models)} models, {MOST_MODELS} is the most")
+        raise LibraryInvalid(f"must have at most {MOST_MODELS} models. It has {len(models)}")
     return Library(version, [models[one] for one in sorted(models)])
 
 
 def find_templates(files: Mapping[str, bytes], name: str) -> list[TemplateRef]:
-    """The templates of an archive that has no manifest."""
+    """Return the templates of an archive without a manifest."""
     found = []
     for path in sorted(_named(files, TEMPLATE)):
         above = path.parent.parent
@@ -219,7 +217,7 @@ def find_templates(files: Mapping[str, bytes], name: str) -> list[TemplateRef]:
 
 
 def find_faults(files: Mapping[str, bytes], model: TemplateRef) -> list[Fault]:
-    """Everything that keeps a template from becoming a product."""
+    """Return every fault that prevents a product from being created."""
     try:
         model.read(files)
     except TemplateInvalid as error:
@@ -242,7 +240,7 @@ def _indexed(files: Mapping[str, bytes], path: PurePosixPath) -> tuple[str, list
 def _read(files: Mapping[str, bytes], path: PurePosixPath, wanted: type[T]) -> T:
     content = files.get(str(path))
     if content is None:
-        raise LibraryInvalid(f"{path} is not there")
+        raise LibraryInvalid(f"{path} does not exist")
     try:
         return read_yaml(content, wanted)
     except ValueError as error:

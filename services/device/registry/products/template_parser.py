@@ -1,7 +1,8 @@
-"""Public device templates (beaver-iot-blueprint): the TSL and the codec of a product. No I/O.
+"""Parser of public device templates (beaver-iot-blueprint). No I/O.
 
-A template is a folder with `device-template.yaml`, which names a file of codecs, which names
-scripts; both are named from the folder above, where the scripts are that several templates share.
+A template gives the TSL and the codec of a product. It is a folder with `device-template.yaml`,
+which names a file of codecs, which names scripts. Paths are relative to the parent folder, where
+templates share scripts.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,24 +29,24 @@ TYPES_SCRIPT = Path(__file__).with_name("types.js")
 DEEPEST = 64
 """Levels of a file."""
 MOST_PARTS = 30_000
-"""Scalars, beginnings and ends of lists and maps of a file; public templates have 6,000 at most."""
+"""YAML events of a file, except its document events; public templates have at most 6,000."""
 LONGEST_ID = 256
 """Characters of an identifier, which may name several levels."""
 VALUE = "value"
-"""The input of a service of a template that takes one value; a boolean one takes none."""
+"""The input of a template's service that takes one value; boolean services have none."""
 _Part = dict[str, Any]
 T = TypeVar("T")
 
 
 class Template(NamedTuple):
-    """What a template says of a product."""
+    """The TSL and the codec of a template."""
 
     document: TslDocument
     codec: Codec
 
 
 class TemplateInvalid(Exception):
-    """A template with faults, each with the place where it is."""
+    """The template has faults, each with its path."""
 
     def __init__(self, faults: list[Fault]) -> None:
         super().__init__("; ".join(f"{one.path}: {one.reason}" for one in faults))
@@ -78,14 +79,14 @@ class _CodecRef(msgspec.Struct):
 
 
 class _Field(msgspec.Struct):
-    """A value as the scripts know it, and the entity that it is."""
+    """A value of the scripts and the entity that it belongs to."""
 
     key: str
     entity_mapping: str | None = None
 
     @property
     def path(self) -> str:
-        """Where it stands in the TSL."""
+        """Return its path in the TSL."""
         return _path(self.entity_mapping or self.key)
 
 
@@ -130,7 +131,7 @@ class _Codecs(msgspec.Struct):
 
 
 def read_template(files: Mapping[str, bytes], path: str) -> Template:
-    """The template at `path` of `files`; raise `TemplateInvalid` with every fault."""
+    """Return the template at `path` of `files`; raise `TemplateInvalid`."""
     head = _yaml(files, path, _Head)
     faults: list[Fault] = []
     document = codec = None
@@ -150,7 +151,7 @@ def read_template(files: Mapping[str, bytes], path: str) -> Template:
 def _yaml(files: Mapping[str, bytes], path: str, wanted: type[T]) -> T:
     content = files.get(path)
     if content is None:
-        raise TemplateInvalid([Fault(path, "there is no such file")])
+        raise TemplateInvalid([Fault(path, "does not exist")])
     try:
         return read_yaml(content, wanted)
     except ValueError as error:
@@ -158,9 +159,9 @@ def _yaml(files: Mapping[str, bytes], path: str, wanted: type[T]) -> T:
 
 
 def read_yaml(content: bytes, wanted: type[T]) -> T:
-    """What a file says; raise `ValueError` with what is wrong.
+    """Return the content of a file; raise `ValueError` with its fault.
 
-    What a scalar is, the type says that is wanted of it and not the look of it.
+    The wanted type decides the type of a scalar, not its notation.
     """
     try:
         _check_shape(content)
@@ -171,7 +172,10 @@ def read_yaml(content: bytes, wanted: type[T]) -> T:
 
 
 def _check_shape(content: bytes) -> None:
-    """Raise `ValueError` for what takes readers out of proportion: aliases, levels, many parts."""
+    """Raise `ValueError` for shapes that slow parsers down.
+
+    These are aliases, many levels and many parts.
+    """
     depth = 0
     for number, event in enumerate(yaml.parse(content, Loader=yaml.CBaseLoader)):
         if number > MOST_PARTS:
@@ -182,7 +186,7 @@ def _check_shape(content: bytes) -> None:
             case yaml.CollectionEndEvent():
                 depth -= 1
             case yaml.AliasEvent():
-                raise ValueError("has an alias, which templates do not need")
+                raise ValueError("must not have an alias")
         if depth > DEEPEST:
             raise ValueError(f"has more than {DEEPEST} levels")
 
@@ -196,7 +200,7 @@ def _codec(files: Mapping[str, bytes], head: _Head) -> Codec:
     names = dict.fromkeys(step.script for step in (*found.decoder.chain, *encoder))
     missing = [name for name in names if name not in files]
     if missing:
-        raise TemplateInvalid([Fault(ref.ref, f"{name} is not there") for name in missing])
+        raise TemplateInvalid([Fault(ref.ref, f"{name} does not exist") for name in missing])
     scripts = {name: files[name].decode(errors="replace") for name in names}
     decoder = [_step(one) for one in found.decoder.chain]
     encode = [_step(one) for one in encoder]
@@ -208,8 +212,8 @@ def _codec(files: Mapping[str, bytes], head: _Head) -> Codec:
     if renamed or encode:
         script = TYPES_SCRIPT.read_text()
         for name, table in (("DECODED", renamed), ("ENCODED", typed)):
-            told = msgspec.json.encode(table).decode()
-            script = script.replace(f"{name} = {{}}", f"{name} = {told}")
+            content = msgspec.json.encode(table).decode()
+            script = script.replace(f"{name} = {{}}", f"{name} = {content}")
         scripts[TYPES_SCRIPT.name] = script
     codec = Codec(scripts=scripts, decoder=decoder, encoder=encode)
     try:
@@ -219,13 +223,13 @@ def _codec(files: Mapping[str, bytes], head: _Head) -> Codec:
 
 
 def _renamed(head: _Head) -> dict[str, str]:
-    """What values of scripts are called that have other names in the TSL."""
+    """Return the TSL paths of the script values that have another name."""
     fields = [(_path(one.key), one.path) for one in head.definition.input.properties]
     return {key: path for key, path in fields if key != path}
 
 
 def _typed(head: _Head) -> dict[str, Any]:
-    """What scripts call the values of the TSL, and which of them they have as numbers."""
+    """Return the script names of TSL values, and whether each is a number there."""
     numbers = {path for one in head.initial_entities for path in _numbers(one)}
     names = {one.path: one.key for one in head.definition.output.properties}
     paths = numbers | {path for path, name in names.items() if _path(name) != path}
@@ -235,7 +239,7 @@ def _typed(head: _Head) -> dict[str, Any]:
 
 
 def _numbers(entity: _Entity, above: str = "") -> Iterator[str]:
-    """Booleans and choices, by path."""
+    """Yield the paths of booleans and choices."""
     path = above + _path(entity.identifier)
     chosen = entity.attributes is not None and bool(entity.attributes.enum)
     if entity.value_type == "boolean" or (entity.value_type == "long" and chosen):
@@ -245,7 +249,7 @@ def _numbers(entity: _Entity, above: str = "") -> Iterator[str]:
 
 
 def _path(key: str) -> str:
-    """Where a value stands; `#` stands in names for a further level."""
+    """Return the path of a key; `#` separates levels too."""
     return key.replace("#", ".")
 
 
@@ -259,13 +263,13 @@ def _document(entities: list[_Entity]) -> _Part:
     properties = [one for one in entities if one.type != "service"]
     return {
         "version": "v1.0",
-        "properties": _some(_with_parents(part for one in properties for part in _members(one))),
-        "services": _some(_service(one) for one in services),
+        "properties": _limit(_with_parents(part for one in properties for part in _members(one))),
+        "services": _limit(_service(one) for one in services),
     }
 
 
-def _some(parts: Iterator[_Part]) -> list[_Part]:
-    """All that a TSL may have, and the one more that has it refused."""
+def _limit(parts: Iterator[_Part]) -> list[_Part]:
+    """Return the parts up to the limit of a TSL and one more, which makes it invalid."""
     return list(islice(parts, MAX_MEMBERS + 1))
 
 
@@ -285,7 +289,7 @@ def _service(entity: _Entity) -> _Part:
 
 
 def _members(entity: _Entity, above: str = "", mode: str = "R") -> Iterator[_Part]:
-    """A property and what is below it."""
+    """Yield a property and the ones below it."""
     path, mode = above + _path(entity.identifier), entity.access_mod or mode
     yield {"id": path, "name": entity.name, "accessMode": mode, "dataSpec": _spec(entity)}
     for child in entity.children:
@@ -293,7 +297,7 @@ def _members(entity: _Entity, above: str = "", mode: str = "R") -> Iterator[_Par
 
 
 def _with_parents(parts: Iterator[_Part]) -> Iterator[_Part]:
-    """Levels that a template leaves out become STRUCTs before what is in them."""
+    """Yield the parts, with missing levels as STRUCTs before their members."""
     there = set()
     for part in parts:
         levels = part["id"].split(".")

@@ -1,8 +1,6 @@
-"""Libraries of device templates: kept for a tenant, and made products of.
+"""Libraries of device templates, and creation of products from them.
 
-Libraries in MongoDB: `template_libraries`, `{_id: tenant, head, content}`.
-
-`head` is JSON, `content` the archive.
+`template_libraries`: `{_id: tenant, head, content}`; `head` is JSON and `content` the archive.
 """
 
 import asyncio
@@ -43,25 +41,31 @@ from services.device.things.product_model import Product, ProductCodec, ProductF
 
 MOST_IMPORTED = 20
 MOST_FAULTS = 5
-"""Of a template; when they are mended there may be more."""
+"""Faults of a template; after their correction there may be more."""
 Model = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 
 
 class BlueprintSource(ResponseModel, kw_only=True):
-    """Answer of `GET /blueprint-library-setting`; `DEFAULT` has no templates. Times are ms."""
+    """Answer of `GET /blueprint-library-setting`; `DEFAULT` has no templates.
+
+    Times are ms.
+    """
 
     current_source_type: Literal["DEFAULT", "UPLOAD"]
     synced_success: bool
     type: Literal["ZIP"] | None = None
     url: str | None = None
-    """What it was taken from: an upload that may be over."""
+    """The upload that the library was read from, which may be deleted."""
     file_name: str | None = None
     version: str | None = None
     update_time: int | None = None
 
 
 class SetBlueprintSource(msgspec.Struct):
-    """Body of `POST /blueprint-library-setting`; `url` is the `resource_url` of an upload."""
+    """Body of `POST /blueprint-library-setting`.
+
+    `url` is the `resource_url` of an upload.
+    """
 
     source_type: Literal["DEFAULT", "UPLOAD"]
     type: Literal["ZIP", "GITHUB"] | None = None
@@ -69,7 +73,10 @@ class SetBlueprintSource(msgspec.Struct):
 
 
 class FindTemplates(PageRequest, kw_only=True):
-    """Body of `POST /product-template/search`: by model, with a part of model, name or vendor."""
+    """Body of `POST /product-template/search`; by model.
+
+    `keyword` is a part of model, name or vendor.
+    """
 
     largest = MOST_MODELS
     keyword: Annotated[str, msgspec.Meta(max_length=128)] = ""
@@ -79,11 +86,11 @@ class ShownTemplate(msgspec.Struct, kw_only=True):
     """A template of the library; one with faults cannot be imported."""
 
     model: str
-    """Of the product that is made of it."""
+    """The model of the product that is created from it."""
     name: str
     vendor: str
     imported: bool
-    """Whether there is a product of the model."""
+    """Whether the tenant has a product of the model."""
     faults: list[ProductFault]
 
 
@@ -94,16 +101,16 @@ class ImportTemplates(msgspec.Struct):
 
 
 class ImportedTemplate(ResponseModel, kw_only=True):
-    """What became of a template: a product with its codec, unless there are `faults`."""
+    """The result of an import: a product with its codec, or `faults`."""
 
     model: str
     faults: list[ProductFault]
     warning: str | None = None
-    """Why its devices are not asked for what they remember."""
+    """The reason why its devices cannot be asked for stored readings."""
 
 
 class StoredTemplate(msgspec.Struct, frozen=True):
-    """A template of a library, and what was wrong with it when the library was taken."""
+    """A template of a library, with its faults at the time of the upload."""
 
     ref: TemplateRef
     faults: list[ProductFault]
@@ -116,37 +123,37 @@ class StoredLibrary(msgspec.Struct, frozen=True, kw_only=True):
     file_name: str
     version: str
     updated_at: int
-    """ms."""
+    """ms"""
     templates: list[StoredTemplate]
 
 
 def product_faults(faults: Sequence[Fault]) -> list[ProductFault]:
-    """The first faults, as they are kept and answered."""
+    """Return the first faults, in the stored form."""
     return [ProductFault(one.path[:300], one.reason[:500]) for one in faults[:MOST_FAULTS]]
 
 
 class LibraryStore:
-    """Reads and writes libraries: one for each tenant."""
+    """Reads and writes libraries, one for each tenant."""
 
     def __init__(self, database: Database) -> None:
         self._libraries = database["template_libraries"]
 
     async def put(self, tenant: str, library: StoredLibrary, content: bytes) -> None:
-        """Keep a library in the place of the one there is."""
+        """Store the library of a tenant."""
         row = {"head": msgspec.json.encode(library), "content": content}
         await self._libraries.replace_one({"_id": tenant}, row, upsert=True)
 
     async def delete(self, tenant: str) -> None:
-        """Forget the library of a tenant."""
+        """Delete the library of a tenant."""
         await self._libraries.delete_one({"_id": tenant})
 
     async def find(self, tenant: str) -> StoredLibrary | None:
-        """What there is to be had."""
+        """Return the library of a tenant, without its archive."""
         found = await self._libraries.find_one({"_id": tenant}, {"head": 1})
         return _read(found["head"]) if found else None
 
     async def find_with_archive(self, tenant: str) -> tuple[StoredLibrary, bytes] | None:
-        """The same, and the archive that it is of."""
+        """Return the library of a tenant, with its archive."""
         found = await self._libraries.find_one({"_id": tenant})
         return (_read(found["head"]), found["content"]) if found else None
 
@@ -155,11 +162,11 @@ _read = msgspec.json.Decoder(StoredLibrary).decode
 
 
 SILENCE = 1440
-"""Minutes without an uplink after which a new product's devices are OFFLINE: sensors sleep."""
+"""Minutes without an uplink until devices of a new product are OFFLINE: sensors sleep."""
 
 
 def product_of(template: Template, name: str, known: Product | None) -> PutProduct:
-    """The body of a product: one that is there keeps all but its TSL."""
+    """Return the body of a product; an existing one keeps everything but its TSL."""
     tsl = to_wire(template.document)
     if known is None:
         return PutProduct(name=name, tsl=tsl, device_offline_timeout=SILENCE)
@@ -169,29 +176,29 @@ def product_of(template: Template, name: str, known: Product | None) -> PutProdu
 
 
 def codec_of(template: Template) -> PutCodec:
-    """The body of its codec."""
+    """Return the body of a template's codec."""
     codec = template.codec
     return PutCodec(scripts=codec.scripts, decoder=codec.decoder, encoder=codec.encoder)
 
 
 def warning_of(codec: ProductCodec) -> str | None:
-    """What is wrong with how a codec asks devices for what they remember."""
+    """Return the fault of the request by which a codec asks devices for readings."""
     asked = codec.history
     if asked is None or asked.fault is None:
         return None
     return f"devices are not asked for their history: {asked.service} {asked.fault}"
 
 
-class ResourcesOverRpc:
-    """Reads resources, kept by `management`."""
+class ResourceClient:
+    """Reads uploads, which `management` stores."""
 
     def __init__(self, rpc: RpcClient) -> None:
         self._rpc = rpc
 
     async def read(self, tenant: str, url: str) -> tuple[str, bytes]:
-        """The name and content of a file of the tenant.
+        """Return name and content of a file of the tenant.
 
-        Raises `NotFound` when there is none, `TooLarge` when it is no library by its size.
+        Raises `NotFound` when it does not exist, `TooLarge` for more than `LARGEST_LIBRARY` bytes.
         """
         content = bytearray()
         while True:
@@ -201,26 +208,26 @@ class ResourcesOverRpc:
                 return part.name, bytes(content)
             content += part.content
             if len(content) > LARGEST_LIBRARY:
-                raise TooLarge(f"a library has at most {LARGEST_LIBRARY} bytes", field="url")
+                raise TooLarge(f"a library may have at most {LARGEST_LIBRARY} bytes", field="url")
 
 
 NOT_READ = "blueprint_library_resources_fetch_failed"
 ODD_INDEX = "blueprint_library_address_manifest_invalid"
 EMPTY = "blueprint_library_resource_device_template_not_found"
 LARGEST_HEAD = 4 * 1024 * 1024
-"""Bytes that are kept of a library besides its archive."""
+"""Bytes of a stored library in addition to its archive."""
 READERS = 2
-"""Libraries that are judged at a time, one of a tenant."""
+"""Libraries that are validated concurrently, one of a tenant."""
 LONGEST = 15
-"""Seconds of a processor that judging a library may take, while other tenants wait for theirs."""
+"""Seconds of processor time to validate a library, while other tenants wait."""
 
 
 @dataclass(frozen=True)
 class Templates:
-    """The library of each tenant."""
+    """The template libraries of tenants."""
 
     store: LibraryStore
-    resources: ResourcesOverRpc
+    resources: ResourceClient
     products: ProductService
     codecs: CodecService
     _readers: FairScheduler = field(
@@ -230,19 +237,11 @@ class Templates:
         default_factory=WeakValueDictionary, init=False
     )
 
-    async def source(self, tenant: str) -> StoredLibrary | None:
-        """The library of a tenant."""
-        return await self.store.find(tenant)
-
-    async def drop(self, tenant: str) -> None:
-        """Forget it; products that were made of it stay."""
-        await self.store.delete(tenant)
-
     async def replace_library(self, tenant: str, url: str) -> None:
-        """Keep the library that was uploaded in the place of the one there is.
+        """Replace the library by an uploaded one.
 
-        Raises `InvalidInput` for what is no library; what is wrong with single templates is kept
-        with them.
+        Raises `InvalidInput` if the file is no library. Faults of single templates are stored with
+        them.
         """
         try:
             async with self._turn(tenant):
@@ -263,7 +262,7 @@ class Templates:
         await self.store.put(tenant, library, content)
 
     async def find(self, tenant: str, wanted: FindTemplates) -> tuple[list[ShownTemplate], int]:
-        """The templates of a page, and how many there are."""
+        """Return a page of templates, and the total."""
         words = wanted.keyword.lower()
         library = await self.store.find(tenant)
         found = [
@@ -289,35 +288,35 @@ class Templates:
     async def create_products(
         self, principal: Principal, models: Iterable[str]
     ) -> list[ImportedTemplate]:
-        """Make products of templates, or make them anew; one result for each."""
+        """Create or update products from templates; return one result for each."""
         async with self._turn(principal.tenant):
             return await self._make(principal, models)
 
     async def ensure(self, principal: Principal, model: str) -> None:
-        """Make the product of a model that the tenant lacks, when its library has it.
+        """Create the product of a model from the library if the tenant lacks it.
 
-        Raises `InvalidInput` with what is wrong with the template.
+        Raises `InvalidInput` with the faults of the template.
         """
         library = await self.store.find(principal.tenant)
         if model not in {one.ref.model for one in (library.templates if library else [])}:
             return
         async with self._turn(principal.tenant):
             if await self.products.has(principal.tenant, model):
-                return  # made by another, for whom this has waited
+                return  # another request created it meanwhile
             (made,) = await self._make(principal, [model])
         if made.faults:
             text = "; ".join(f"{one.field}: {one.reason}" for one in made.faults)
-            raise InvalidInput(f"the template of {model} has faults: {text}", field="model")
+            raise InvalidInput(f"the template of {model} is invalid: {text}", field="model")
 
     async def filter_available(self, tenant: str, models: Collection[str]) -> set[str]:
-        """Those of some models that a new device may be of: see `ensure`."""
+        """Return those of the models that a new device may have."""
         library = await self.store.find(tenant)
         ready = {one.ref.model for one in (library.templates if library else []) if not one.faults}
         there = await self.products.filter_existing_models(tenant, list(models))
         return {one for one in models if one == GENERIC or one in there or one in ready}
 
     async def list_labels(self, tenant: str, most: int) -> dict[str, str]:
-        """Models that a device may be of: those of products, then those of the library."""
+        """Return labels of models: of products, then of valid templates."""
         labels = await self.products.list_labels(tenant, most)
         library = await self.store.find(tenant)
         for one in library.templates if library else []:
@@ -362,12 +361,12 @@ class Templates:
         return ImportedTemplate(model=model, faults=[], warning=warning_of(codec))
 
     def _turn(self, tenant: str) -> asyncio.Lock:
-        """What a tenant makes goes one after the other."""
+        """Return the lock that serializes the imports of a tenant."""
         return self._turns.setdefault(tenant, asyncio.Lock())
 
 
 def _templates(content: bytes, file_name: str) -> tuple[str, list[StoredTemplate]]:
-    """The version of a library, and its templates with what is wrong with them."""
+    """Return the version of a library, and its templates with their faults."""
     archive = Archive(content)
     library = read_library(archive, file_name.rpartition(".")[0] or file_name)
     until = time.thread_time() + LONGEST
@@ -386,4 +385,4 @@ def _templates(content: bytes, file_name: str) -> tuple[str, list[StoredTemplate
 def _misnamed(model: str) -> list[Fault]:
     if MODEL.fullmatch(model) and model.lower() != GENERIC:
         return []
-    return [Fault("id", "is no model: 1 to 64 letters, digits, '.', '_' or '-'")]
+    return [Fault("id", "must be a model: 1 to 64 letters, digits, '.', '_' or '-'")]

@@ -1,9 +1,9 @@
-// Names and types between the TSL of a template and its scripts, which have numbers for booleans and
-// choices, and a few names of their own. `templates.py` sets the tables.
+// Converts names and types between the TSL of a template and its scripts, which use numbers for
+// booleans and choices, and some other names. `template_parser.py` sets the tables.
 const DECODED = {};
 const ENCODED = {};
 
-// A second value of a name gets a level below the first, which the platform reports as lost.
+// A second value with the same path gets a separate path, which the platform reports as unknown.
 function put(found, path, value) {
   found[Object.hasOwn(found, path) ? `${path}#` : path] = value;
 }

@@ -1,9 +1,9 @@
-"""Removes stored values of properties that are write-only now (decision 0044).
+"""Deletes stored values of properties that are write-only now (decision 0044).
 
-They are from before an import made their property write-only, or from a version that stored them.
-A thing is looked at once for each content of its TSL, which its record notes. So the work goes on
-where a process left it, and a device that follows another version is looked at again. Readers hide
-such values meanwhile.
+Such values were stored before an import made their property write-only, or by an older version. The
+record of a thing notes the TSL content under which it was processed, so the work continues after a
+crash, and a device that follows another version is processed again. Readers hide such values
+meanwhile.
 """
 
 import logging
@@ -44,15 +44,15 @@ from services.device.things.thing_store import ThingStore
 log = logging.getLogger(__name__)
 
 WORKERS = 2
-"""Tenants that have a turn at a time."""
+"""Tenants whose turn it is concurrently."""
 PERIOD = 300.0
-"""Seconds between two looks at TSLs."""
+"""Seconds between two searches for TSLs."""
 CHUNK = 50
-"""Devices that are dealt with together."""
+"""Devices that are processed together."""
 ROWS = 500
 """Records of history that are changed together."""
 MOST_MESSAGES = 20_000
-"""Messages of a stream that are looked at for one thing."""
+"""Messages of a stream that are read for one thing."""
 ALARM_CHANGES = get_args(AlarmChange)
 
 Values = dict[str, Any]
@@ -60,7 +60,7 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class WriteOnlyEraser:
-    """Erases what must not be read any more; run by the lease holder."""
+    """Deletes write-only values that are stored; run by the lease holder."""
 
     bus: Bus
     devices: DeviceStore
@@ -74,18 +74,18 @@ class WriteOnlyEraser:
     alarms: AlarmEraser
 
     async def run(self) -> None:
-        """Work for ever."""
+        """Process tenants until cancelled."""
         await take_turns("erasing", WORKERS, self.tenants, self.steps, PERIOD)
 
     async def tenants(self) -> set[str]:
-        """Return the tenants with things that may have values to erase."""
+        """Return the tenants with things that may have values to delete."""
         return {
             *await self.tsls.list_concealing_tenants(),
             *await self.thing_store.list_unerased_tenants(),
         }
 
     async def steps(self, tenant: str) -> Steps:
-        """Erase the values of a tenant's things that have not been looked at under their TSL."""
+        """Delete values of a tenant's things that were not processed under their TSL."""
         for model, version, content in await self.tsls.list_concealing(tenant):
             tsl = await self.tsls.find(tenant, model, version)
             while devices := await self.devices.queries.list_unerased(
@@ -110,14 +110,14 @@ class WriteOnlyEraser:
     async def _erase(
         self, tenant: str, thing_id: int, sn: str, tsl: Tsl, subjects: Iterable[str]
     ) -> None:
-        """Erase what one thing has, wherever it is; again, when this is interrupted."""
+        """Delete the values of one thing everywhere; idempotent."""
         found = await self.latest.erase(thing_id, tsl.readable)
         found |= await self._erase_history(thing_id, tsl)
         changed = await self.commands.write_only.conceal(thing_id, tsl)
         alarms = await self.alarms.erase(thing_id, tsl)
         if not (found or changed or alarms):
             return
-        log.info("thing %d: removed values that are write-only now", thing_id)
+        log.info("thing %d: deleted stored values of write-only properties", thing_id)
         try:
             for subject in subjects:
                 await self._erase_messages(EVENTS, subject, lambda raw: _reports(raw, tsl))
@@ -140,7 +140,7 @@ class WriteOnlyEraser:
         return found
 
     async def _erase_week(self, week: Collection, thing_id: int, tsl: Tsl) -> bool:
-        """Erase values of a week of history, and the frames that told them."""
+        """Delete values of a week of history, and the frames that reported them."""
         holds = [{f"p.{path}": {"$exists": True}} for path in tsl.write_only_paths()]
         after, last = history_key(thing_id, 0, 0), history_key(thing_id, LAST, LAST)
         found = False
@@ -172,7 +172,7 @@ class _Reported(msgspec.Struct):
 
 
 def _reports(raw: bytes, tsl: Tsl) -> bool:
-    """Whether a message with properties has write-only ones; what cannot be read may have."""
+    """Return whether a message holds write-only properties; True if it is invalid."""
     try:
         properties = msgspec.json.decode(raw, type=_Reported).properties
     except (ValueError, RecursionError):

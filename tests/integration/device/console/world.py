@@ -26,7 +26,7 @@ from services.device.members.device_keys import DeviceCredentialsClient
 from services.device.migrations import MIGRATIONS
 from services.device.process import wire_foundation
 from services.device.registry.devices.ownership import (
-    ApplicationsOverRpc,
+    ApplicationClient,
     DeviceRemover,
     OrphanCleaner,
 )
@@ -214,7 +214,7 @@ async def running(servers: Servers, mongo: Mongo) -> AsyncIterator[tuple[World, 
     products = ProductService(things.products, things.specifications)
     canceller = CommandCanceller(foundation.commands, bus)
     remover = DeviceRemover(DeviceCredentialsClient(clients.rpc), canceller)
-    applications = ApplicationsOverRpc(clients.rpc)
+    applications = ApplicationClient(clients.rpc)
     devices = DeviceService(
         things.devices,
         foundation.values,

@@ -187,7 +187,7 @@ def test_what_cannot_be_read_is_named(data, words):
     ("heads", "words"),
     [
         (["Name", "Naem"], ["'Naem'", "Longitude", "CSV in Windows-1252"]),
-        (["Name", "NAME"], ["'NAME'", "twice"]),
+        (["Name", "NAME"], ["'NAME'", "duplicate"]),
         (["Latitude"], ["Name is missing"]),
     ],
 )

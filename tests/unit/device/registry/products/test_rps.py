@@ -36,7 +36,7 @@ class FakeStore:
             raise SerialTaken
         self.held_by, self.owner, self.url = "rps", owner, url
 
-    async def holder(self, key: str) -> Holder | None:
+    async def find_holder(self, key: str) -> Holder | None:
         return self.held_by
 
     async def owns(self, owner: Owner, key: str) -> bool:

@@ -133,13 +133,13 @@ def test_two_values_of_one_name_are_both_there_to_be_judged() -> None:
 @pytest.mark.parametrize(
     ("path", "content", "reason"),
     [
-        (PATH, None, "no such file"),
+        (PATH, None, "does not exist"),
         (PATH, b"{", "no YAML"),
         (PATH, b"initial_entities: 7", "array"),
         (PATH, TEMPLATE.replace("value_type: double", "value_type: float8").encode(), "dataType"),
         (PATH, TEMPLATE.replace("id: default", "id: other").encode(), "no codec 'other'"),
-        ("th1/codec/device-codec.yaml", None, "no such file"),
-        ("common/flatten.js", None, "common/flatten.js is not there"),
+        ("th1/codec/device-codec.yaml", None, "does not exist"),
+        ("common/flatten.js", None, "common/flatten.js does not exist"),
         ("th1/codec/device-codec.yaml", CODECS.replace("Decode", "De-code").encode(), "entry"),
     ],
 )

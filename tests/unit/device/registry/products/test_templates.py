@@ -12,7 +12,7 @@ from services.device.registry.products import templates as service
 from services.device.registry.products.template_library import Archive
 from services.device.registry.products.templates import (
     LibraryStore,
-    ResourcesOverRpc,
+    ResourceClient,
     StoredLibrary,
     Templates,
 )
@@ -74,7 +74,7 @@ class Products:
 
 
 def templates(uploads: Uploads, kept: Kept, products: Any = None) -> Templates:
-    store, resources = cast("LibraryStore", kept), cast("ResourcesOverRpc", uploads)
+    store, resources = cast("LibraryStore", kept), cast("ResourceClient", uploads)
     return Templates(store, resources, products=products, codecs=products)
 
 
