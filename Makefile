@@ -107,7 +107,8 @@ $(RUN): requirements.txt requirements-embedded.txt pyproject.toml | $(BIN)/pytho
 	@$(PIP) install --no-deps -e .
 	@touch $@
 
-$(DOCS): requirements-docs.txt | $(BIN)/python
+# After the other packages when both are wanted: two pips must not write to one environment.
+$(DOCS): requirements-docs.txt | $(BIN)/python $(if $(filter lint compiled,$(MAKECMDGOALS)),$(DEV))
 	@$(PIP) install -r requirements-docs.txt
 	@touch $@
 
