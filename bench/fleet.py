@@ -217,8 +217,8 @@ async def run() -> list[Row]:
         await asyncio.to_thread(_fill, database["devices"], database["device_groups"])
         await asyncio.to_thread(running.mongo.admin.command, "fsync")
         return [
-            await _searches(running, "1", "by description sees all"),
-            await _searches(running, USER, f"by description sees {GRANTED} groups"),
+            await _searches(running, "1", "by who sees all"),
+            await _searches(running, USER, f"by who sees {GRANTED} groups"),
             await _import(running),
         ]
 

@@ -387,7 +387,7 @@ async def run() -> list[Row]:
             cost <= COST,
         ),
         Row(
-            f"MQTT report to assigned value, stored and results, {RATE} runs/s, ms",
+            f"MQTT report to assigned value, stored and told, {RATE} runs/s, ms",
             f"p50 {p50:.1f}, p99 {p99:.1f}",
         ),
         Row(

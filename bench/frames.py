@@ -293,11 +293,11 @@ async def measure(servers: Stack) -> list[Row]:
     client.close()
     return [
         _row("frames: decoded uplinks/s into history", median_of(alone), BAR),
-        _row("frames: the same run_alongside a codec that loops", median_of(looped), BAR),
+        _row("frames: the same beside a codec that loops", median_of(looped), BAR),
         _row("frames: read again and written otherwise, frames/s", again, BAR_AGAIN),
-        _row(f"frames: the same run_alongside {UPLINKS:,} uplinks/s", busy, BAR_AGAIN),
+        _row(f"frames: the same beside {UPLINKS:,} uplinks/s", busy, BAR_AGAIN),
         _cost("frames: one that is read again, processor time of all processes", cost),
-        _cost(f"frames: the same run_alongside {UPLINKS:,} uplinks/s", busy_cost),
+        _cost(f"frames: the same beside {UPLINKS:,} uplinks/s", busy_cost),
     ]
 
 

@@ -72,7 +72,7 @@ class Scale:
         self._register(range(REPORTING))
 
     def fill(self) -> None:
-        """Write all other devices, and the credentials of those that connect."""
+        """Write all other devices, and the credentials of the connecting devices."""
         number = CONNECTED + SWAPPED + ROTATED
         self._register(range(REPORTING, REGISTERED))
         self._auth.device_credentials.insert_many(

@@ -317,7 +317,7 @@ def _rows(alone: list[Times], beside: list[Times]) -> list[Row]:
 
 
 def _done(hostile: Hostile) -> Row:
-    """Return what the attacker did per second."""
+    """Return the actions of the attacker per second."""
     seconds = (WARM + MEASURED) * len(hostile.counts)
     names = sorted({name for one in hostile.counts for name in one})
     rates = {name: sum(one.get(name, 0) for one in hostile.counts) / seconds for name in names}

@@ -132,7 +132,7 @@ class Contest(ABC):
 
 
 class Count:
-    """Counts what the attack achieved, for the process that measures."""
+    """Counts the results of the attack, for the process that measures."""
 
     def __init__(self, shared: "Synchronized[int]") -> None:
         self._shared = shared

@@ -57,7 +57,7 @@ class Sockets(Contest):
         await received
 
     async def attack(self, count: Count) -> None:
-        """Report, and read what the sockets are sent."""
+        """Report, and read the messages to the sockets."""
         async with aiohttp.ClientSession(self.base) as http, asyncio.TaskGroup() as tasks:
             for number in range(SOCKETS):
                 tasks.create_task(self._read(number, count))

@@ -1,4 +1,4 @@
-"""Checks of NATS: client_host, healthy servers, complete streams with free space."""
+"""Checks of NATS: reachable, healthy servers, complete streams with free space."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator

@@ -1,4 +1,4 @@
-"""Checks of MongoDB and Redis: client_host, writable, primary, clock, disk."""
+"""Checks of MongoDB and Redis: reachable, writable, primary, clock, disk."""
 
 import asyncio
 from contextlib import AsyncExitStack

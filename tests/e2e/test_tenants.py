@@ -79,7 +79,7 @@ async def test_limits_of_a_tenant_are_shown_and_changed(platform: Platform):
     assert changed["own"] == {"eachRequests": 50}
     assert changed["limits"] == shown["limits"] | {"eachRequests": 50}
     assert any(
-        line.split() == ["eachRequests", "50", "its", "own"]
+        line.split() == ["eachRequests", "50", "custom"]
         for line in printed.stdout.decode().splitlines()
     )
     words[3] = "t-nobody"

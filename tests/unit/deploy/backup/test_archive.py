@@ -69,7 +69,7 @@ def read_archive(data: bytes, key: Key) -> list[Record]:
     ],
 )
 def test_records_survive_with_and_without_encryption(sealed: Key, opened: Key) -> None:
-    """A write_archive archive returns its records."""
+    """A written archive returns its records."""
     assert read_archive(write_archive(sealed), opened) == RECORDS
 
 

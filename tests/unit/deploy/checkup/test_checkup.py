@@ -19,7 +19,7 @@ READY = Process("auth", {}, {"process_open_fds": 10, "process_max_fds": 1000}, "
 
 
 def bad_findings(findings: Any) -> dict[str, Finding]:
-    """Return the bad_findings findings by subject."""
+    """Return the bad findings by subject."""
     return {finding.subject: finding for finding in findings if not finding.good}
 
 

@@ -1,4 +1,4 @@
-"""The launcher count_restarts nats-server after a full disk, once there is free space."""
+"""The launcher restarts nats-server after a full disk, once there is free space."""
 
 import asyncio
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ from deploy.platform.state import Addresses
 
 
 async def count_restarts(checks: list[tuple[bool, int]], monkeypatch: pytest.MonkeyPatch) -> int:
-    """Return the number of count_restarts for a series of checks (stuck, free bytes)."""
+    """Return the number of restarts for a series of checks (stuck, free bytes)."""
     monkeypatch.setattr(jetstream, "CHECK_SECONDS", 0)
     upcoming, done = iter(checks), asyncio.Event()
     count, free = 0, 0
