@@ -20,7 +20,7 @@ from services.device.things.directory import ThingDirectory
 from services.device.things.model import ListedDevice, ModelKey, Thing
 from services.device.things.specifications import MemberRegistry, TslKey, TslStore, owner_of
 from services.device.things.thing_store import names_of
-from services.device.things.visibility import Condition
+from services.device.things.visibility import Condition, identifier_condition
 
 KEPT = 100_000
 """Cached members of all models together; one takes half a KiB."""
@@ -203,11 +203,7 @@ class EntityDirectory:
     ) -> Things:
         documents: list[Document] = []
         for integration, identifiers in wanted.items():
-            query = {
-                "tenant": tenant,
-                "integration": integration,
-                "identifier": {"$in": list(identifiers)},
-            }
+            query = identifier_condition(tenant, integration, identifiers)
             documents += await self._things.store.find(query)
         return {
             (document["integration"], document["identifier"]): thing_from_document(

@@ -11,7 +11,7 @@ from libs.common.store.mongo import Collection, Document, Session
 from libs.common.things import DIRECT
 from services.device.things.device_search import CachedCounter, Order, Query, ids_by_integration
 from services.device.things.model import ListedDevice, ModelKey, model_key, stored_fields
-from services.device.things.visibility import Condition, combine_conditions
+from services.device.things.visibility import Condition, combine_conditions, identifier_condition
 
 LARGEST_BATCH = 1000
 """Most devices that MongoDB returns in one batch of a cursor."""
@@ -49,11 +49,7 @@ class DeviceQueries:
         self, tenant: str, integration: str, identifiers: Iterable[str]
     ) -> list[ListedDevice]:
         """Return the devices with these identifiers of their integration."""
-        query = {
-            "tenant": tenant,
-            "integration": integration,
-            "identifier": {"$in": list(identifiers)},
-        }
+        query = identifier_condition(tenant, integration, identifiers)
         found = await self._devices.find(query, _LISTED).to_list(None)
         return msgspec.convert(found, _LISTED_FORM)
 

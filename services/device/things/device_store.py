@@ -7,14 +7,7 @@ transaction with their event. The attributes `queries`, `presence`, `reported_st
 `entity_names` hold further operations on the same records.
 """
 
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Collection,
-    Iterable,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,7 +16,6 @@ from pymongo import ReturnDocument, UpdateOne
 
 from libs.common.bus import Outbox
 from libs.common.clock import now_ms
-from libs.common.errors import TooManyRequests
 from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import LimitsCache
 from libs.common.store.mongo import BulkFailed, Document, Mongo, Session
@@ -46,7 +38,12 @@ from services.device.things.model import (
 from services.device.things.serial_numbers import Holder, SerialStore, SerialTaken
 from services.device.things.specifications import ProductUsage
 from services.device.things.thing_store import EntityNames
-from services.device.things.visibility import Condition, deletable_condition, owner_condition
+from services.device.things.visibility import (
+    Condition,
+    deletable_condition,
+    identifier_condition,
+    owner_condition,
+)
 
 CHUNK = 500
 """Devices that are changed in one transaction."""
@@ -75,6 +72,8 @@ class DeviceStore:
         self._serials = SerialStore(mongo.database)
         self._removed = DeletedThings(mongo.database)
         self._usage = ProductUsage(mongo.database)
+        self.count_beyond_limit = self._quota.find_excess
+        self.filter_rps_serials = self._serials.filter_rps_records
         self.count_used = self._quota.count_used
         """Returns the number of devices of tenants, for `report_use`."""
 
@@ -112,14 +111,6 @@ class DeviceStore:
         """Return the devices with these SNs (upper case)."""
         return await self._read(self._devices.find({"snKey": {"$in": list(keys)}}, DEVICE_FIELDS))
 
-    async def count_beyond_limit(self, tenant: str, wanted: int) -> tuple[int, TooManyRequests]:
-        """Return how many of `wanted` more devices exceed the limit, and the error."""
-        return await self._quota.find_excess(tenant, wanted)
-
-    async def filter_rps_serials(self, keys: Collection[str]) -> set[str]:
-        """Return those of the SNs (upper case) that RPS records hold."""
-        return await self._serials.filter_rps_records(keys)
-
     async def find_holder(self, key: str) -> tuple[Holder | None, Device | None]:
         """Return the holder of an SN, and the device if the holder is one."""
         device = await self._find({"snKey": key})
@@ -129,19 +120,13 @@ class DeviceStore:
         self, tenant: str, integration: str, identifier: str
     ) -> Device | None:
         """Return the device with this identifier of its integration."""
-        return await self._find(
-            {"tenant": tenant, "integration": integration, "identifier": identifier}
-        )
+        return await self._find(identifier_condition(tenant, integration, [identifier]))
 
     async def find_by_identifiers(
         self, tenant: str, integration: str, identifiers: Iterable[str]
     ) -> list[Device]:
         """Return the devices with these identifiers of their integration."""
-        query = {
-            "tenant": tenant,
-            "integration": integration,
-            "identifier": {"$in": list(identifiers)},
-        }
+        query = identifier_condition(tenant, integration, identifiers)
         return await self._read(self._devices.find(query))
 
     async def list_by_integration(self, integration: str, after: int, limit: int) -> list[Device]:

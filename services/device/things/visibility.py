@@ -1,6 +1,6 @@
 """MongoDB conditions on devices: their owner, and which of them a user may see."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -91,6 +91,12 @@ def owner_condition(
     if application_id is not None:
         query["application.applicationId"] = application_id
     return query
+
+
+def identifier_condition(tenant: str, integration: str, identifiers: Iterable[str]) -> Condition:
+    """Return the condition of things with these identifiers of their integration."""
+    some = {"$in": list(identifiers)}
+    return {"tenant": tenant, "integration": integration, "identifier": some}
 
 
 def deletable_condition(tenant: str, device_id: int, application_id: int | None) -> Condition:

@@ -68,7 +68,7 @@ async def test_who_is_heard_is_online_although_the_note_waits_for_no_majority(
     for number in numbers:
         await world.add(number)
     minute = timedelta(minutes=1)
-    await asyncio.gather(*(store.heard(number, soon(0), minute) for number in numbers))
+    await asyncio.gather(*(store.record_contact(number, soon(0), minute) for number in numbers))
     assert set((await states(world)).values()) == {"ONLINE"}
 
 
@@ -141,7 +141,7 @@ async def test_a_device_that_was_never_there_stays_disconnected(world: World, st
 async def test_http_devices_fall_silent(world: World, store: PresenceStore):
     """A report over HTTP keeps a device ONLINE for a while; a disconnect does not end it."""
     await world.add(1)
-    await store.heard(1, soon(0), timedelta(seconds=60))
+    await store.record_contact(1, soon(0), timedelta(seconds=60))
     await store.change(users("SN1"), ())
     await store.change((), users("SN1"))
     assert await store.sweep_http() == 0
@@ -162,12 +162,12 @@ async def test_who_is_connected_is_looked_at_once_after_the_last_report(
 ):
     """It stays ONLINE, and costs the next sweeps nothing until it speaks HTTP again."""
     await world.add(1)
-    await store.heard(1, soon(0), timedelta(seconds=60))
+    await store.record_contact(1, soon(0), timedelta(seconds=60))
     await store.change(users("SN1"), ())
     await silence(world)
     assert [await store.sweep_http(), await store.sweep_http()] == [1, 0]
     assert await states(world) == {1: "ONLINE"}
-    await store.heard(1, soon(0), timedelta(seconds=60))
+    await store.record_contact(1, soon(0), timedelta(seconds=60))
     await store.change((), users("SN1"))
     assert await states(world) == {1: "ONLINE"}
 
@@ -210,7 +210,7 @@ class Notes:
         self.refused: set[int] = set()
         self.faults: list[Exception] = []
 
-    async def heard(self, device_id: int, at: datetime, life: timedelta) -> None:
+    async def record_contact(self, device_id: int, at: datetime, life: timedelta) -> None:
         while device_id in self.locked:
             self.waiting.add(device_id)
             await asyncio.sleep(0.01)
@@ -251,9 +251,9 @@ class ByThemselves(PresenceStore):
 
     ids: list[int]
 
-    async def heard(self, device_id: int, at: datetime, life: timedelta) -> None:
+    async def record_contact(self, device_id: int, at: datetime, life: timedelta) -> None:
         self.ids.append(device_id)
-        await super().heard(device_id, at, life)
+        await super().record_contact(device_id, at, life)
 
 
 async def test_devices_that_speak_together_are_noted_together(world: World):
@@ -317,7 +317,7 @@ async def test_a_product_says_after_how_much_silence_its_devices_are_offline(
 
         await until(noted)
     record = await world.database["devices"].find_one({"_id": 1})
-    await store.heard(1, before - timedelta(seconds=30), timedelta(seconds=60))
+    await store.record_contact(1, before - timedelta(seconds=30), timedelta(seconds=60))
     assert (await world.database["devices"].find_one({"_id": 1}))["httpUntil"] == record[
         "httpUntil"
     ]
@@ -412,9 +412,9 @@ async def test_a_locked_record_is_waited_for_no_longer_than_it_must(
         with monkeypatch.context() as patch:
             patch.setattr("services.device.things.device_status.LOCKED_MS", 50)
             with pytest.raises(StoreError):
-                await store.heard(1, soon(0), timedelta(seconds=60))
+                await store.record_contact(1, soon(0), timedelta(seconds=60))
         await session.abort_transaction()
-    await store.heard(1, soon(0), timedelta(seconds=60))
+    await store.record_contact(1, soon(0), timedelta(seconds=60))
     assert await states(world) == {1: "ONLINE"}
 
 
@@ -589,7 +589,7 @@ async def test_http_devices_fall_silent_while_others_come_and_go(
     """A steady stream of connections does not keep the sweep from its work."""
     watch, _ = watching
     await world.add(1)
-    await store.heard(1, soon(0), timedelta(seconds=0.1))
+    await store.record_contact(1, soon(0), timedelta(seconds=0.1))
 
     async def offline() -> bool:
         watch.add(change("SN9", 1))

@@ -65,4 +65,4 @@ async def test_of_refused_messages_so_many_bytes_are_kept(world: World):
     bodies = [body for _, body in await world.said(DEAD)]
     assert len([body for body in bodies if body["payload"]]) == 3
     (summary,) = [body for body in bodies if not body["payload"]]
-    assert "more than 3000 bytes" in summary["reason"]
+    assert "exceed 3000 bytes" in summary["reason"]

@@ -53,7 +53,7 @@ async def test_a_report_of_an_unknown_sn_is_in_dead_and_counted(world: World):
     await world.deal(1)
     ((subject, body),) = await world.said(DEAD)
     assert subject == "dead.uplink.NOBODY"
-    assert "not known" in body["reason"]
+    assert "there is no device" in body["reason"]
     assert await world.totals() == Totals(stored=0, rejected=1)
 
 
@@ -177,7 +177,7 @@ async def test_data_storage_off_keeps_latest_values_only(world: World):
 
 
 @pytest.mark.parametrize(
-    ("shift", "word"), [(6 * 60_000, "ahead"), (-31 * 86_400_000, "retention")]
+    ("shift", "word"), [(6 * 60_000, "in the future"), (-31 * 86_400_000, "retention")]
 )
 async def test_a_time_that_cannot_be_taken_is_refused(world: World, shift: int, word: str):
     """More than five minutes ahead, or older than the retention: DEAD says so."""

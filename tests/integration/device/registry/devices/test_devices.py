@@ -108,7 +108,7 @@ async def test_an_sn_is_added_once(platform: Platform, again: str) -> None:
     for caller in (platform.mine, platform.sibling, platform.foreign):
         refusal = await caller.refused(409, "POST", "/devices", body)
         assert refusal["errCode"] == "device_already_exists"
-        assert refusal["errMsg"] == f"snDevEUI: {again} is a device already"
+        assert refusal["errMsg"] == f"snDevEUI: a device with the SN {again} exists already"
 
 
 async def test_of_two_adds_at_the_same_time_one_succeeds(platform: Platform) -> None:

@@ -132,6 +132,6 @@ async def test_a_device_that_was_there_before_grams_is_found(
     await devices.update_many({}, {"$unset": {"grams": ""}})
     expected = await plain(platform, {"name": contains_text("STRASSE")})
     assert await ids(store, name="STRASSE") == (expected, len(expected))
-    await migrations._give_grams(platform.mongo.database)
+    await migrations._store_ngrams(platform.mongo.database)
     assert await devices.count_documents({"grams": None}) == 0
     assert await ids(store, name="STRASSE") == (expected, len(expected))
