@@ -1,4 +1,4 @@
-"""Decoding of external values: content types, charsets, JSON, numbers, validation errors."""
+"""Decoding of external values: charsets, JSON, numbers, validation errors."""
 
 import codecs
 import re
@@ -29,13 +29,13 @@ _READ_AS_UTF8 = frozenset({"ascii", "idna", "punycode", "unicode_escape", "raw_u
 
 
 def copy_fields(kind: type[S], source: Any, **more: Any) -> S:
-    """Return a struct of `kind` from the attributes of `source` with equal names, and `more`."""
+    """Return a `kind` from the equally named attributes of `source`, and `more`."""
     names = (name for name in kind.__struct_fields__ if hasattr(source, name))
     return kind(**{name: getattr(source, name) for name in names} | more)
 
 
 def is_json(content_type: str) -> bool:
-    """Return whether a content type is JSON: `application/json` or a type ending in `+json`."""
+    """Return whether a content type is `application/json` or ends in `+json`."""
     return _JSON.fullmatch(_parsed(content_type).get_content_type()) is not None
 
 

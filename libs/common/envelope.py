@@ -33,12 +33,12 @@ class Answer(msgspec.Struct, Generic[T], omit_defaults=False, kw_only=True):
 
 
 def _failed() -> Literal["Failed"]:
-    """Return a default that is encoded all the same: `omit_defaults` omits only plain values."""
+    """Return a default that `omit_defaults` encodes: it omits only plain values."""
     return "Failed"
 
 
 class Failure(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """An open API error: `{status: "Failed", requestId, errCode, errMsg}`, without `data`."""
+    """An open API error: `{status: "Failed", requestId, errCode, errMsg}`."""
 
     status: Literal["Failed"] = msgspec.field(default_factory=_failed)
     requestId: str  # noqa: N815

@@ -1,4 +1,4 @@
-"""The errors of the platform, each with a stable code, a status and the invalid field.
+"""The errors of the platform, each with a stable code and an HTTP status.
 
 Services raise these errors; `libs.common.envelope` encodes them in the envelope of the API that was
 called. Existing clients know the codes (`authentication_failed`, `parameter_validation_failed`,
@@ -147,7 +147,7 @@ class UpstreamFailed(ThingwayError):
 
 
 class Unavailable(ThingwayError):
-    """503: overloaded or starting; the client should retry after `retry_after` seconds."""
+    """503: overloaded or starting; the client retries after `retry_after` seconds."""
 
     status = 503
     code = "service_unavailable"

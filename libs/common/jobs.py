@@ -20,7 +20,7 @@ RETRY_PAUSE = 0.05
 
 @asynccontextmanager
 async def run_in_background(*jobs: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run endless jobs in the background until the block ends; a failing job ends the process.
+    """Run endless jobs until the block ends; a failing job ends the process.
 
     Without a job, the process would not do its work but appear ready. Its supervisor restarts it.
     """

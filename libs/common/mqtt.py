@@ -1,4 +1,4 @@
-"""Packets of MQTT 3.1.1 (OASIS): their bounds, and CONNECT, whose login can be replaced."""
+"""Packets of MQTT 3.1.1 (OASIS), and the login of CONNECT."""
 
 import struct
 from typing import NamedTuple

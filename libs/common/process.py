@@ -123,7 +123,7 @@ class Clients(Generic[S]):
 async def connect_process(
     kind: type[S], service: str, migrations: Sequence[Migration], *, process: str = ""
 ) -> AsyncIterator[ProcessConnections[S]]:
-    """Connect a process of `service` and migrate its database; close everything at the end."""
+    """Connect a process of `service`, migrate its database, and close all at the end."""
     settings, process = load(kind), process or service
     async with AsyncExitStack() as stack:
         telemetry = start_telemetry(process)

@@ -169,7 +169,7 @@ def _limits(redis: Redis, settings: GatewaySettings) -> Limits:
 
 
 def _bounds(settings: GatewaySettings) -> Bounds:
-    """Return the limits of the process: each long poll and WebSocket uses two open files."""
+    """Return the limits of the process: long polls and WebSockets use two files each."""
     files = open_files()
     return Bounds(
         requests=settings.upstream_requests,

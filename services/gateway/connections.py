@@ -16,7 +16,7 @@ _LATER = 5.0
 
 
 class Connections:
-    """Counts open connections by address, including WebSockets, except trusted proxies'."""
+    """Counts open connections by address, except connections of trusted proxies."""
 
     def __init__(self, proxies: TrustedProxies, most: int) -> None:
         self._proxies = proxies

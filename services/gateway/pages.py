@@ -1,4 +1,4 @@
-"""The gateway's own pages, a Litestar application: probes, metrics, console, documentation.
+"""The gateway's own pages: probes, metrics, console, documentation.
 
 `/docs` is Swagger UI (`docs/static`).
 """
@@ -47,7 +47,7 @@ CACHED = 1.0
 
 
 def service_check(session: ClientSession, base: URL) -> Check:
-    """Return a check that a service is ready, which returns the version of the service."""
+    """Return a check that a service is ready; the check returns its version."""
 
     timeout = ClientTimeout(total=CHECK_TIMEOUT)
 
@@ -61,7 +61,7 @@ def service_check(session: ClientSession, base: URL) -> Check:
 
 
 class Readiness:
-    """The state of each dependency: `ok`, `ok: 0.2.0` for a service, or why it is not ready."""
+    """The state of each dependency: `ok`, `ok: 0.2.0` for a service, or a failure."""
 
     def __init__(self, checks: Mapping[str, Check]) -> None:
         self._checks = checks
@@ -131,7 +131,7 @@ def create_pages(
     lifespan: Callable[[Litestar], AbstractAsyncContextManager[None]],
     console: ConsoleFiles | None = None,
 ) -> Litestar:
-    """Return the application; `lifespan` opens and closes the resources of the process.
+    """Return the application; `lifespan` opens and closes the process's resources.
 
     If the console was not built, `/` is a page of links.
     """

@@ -1,4 +1,4 @@
-"""Entry point of the process `gateway-bus`: `python -m services.gateway.relay_main`."""
+"""Entry point of `gateway-bus`: `python -m services.gateway.relay_main`."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager

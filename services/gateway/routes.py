@@ -1,4 +1,4 @@
-"""The routing table: the service of each path, and the credential that a caller needs.
+"""The routing table: the service and the required credential of each path.
 
 A new public API is an additional entry of `ROUTES`. Operations of the management API are also
 served below `API`.

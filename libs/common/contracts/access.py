@@ -1,4 +1,4 @@
-"""Permissions of users: `rpc.auth.{operation}`, called by the gateway and the services.
+"""Permissions of users, requested from `auth`: `rpc.auth.{operation}`.
 
 Each answer has the version of the tenant's access, which grows with every change of users, roles,
 menus and grants. An answer is never older than its version.

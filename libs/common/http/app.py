@@ -159,7 +159,7 @@ async def check_all(service: str, checks: Mapping[str, Check]) -> dict[str, str]
 
 
 async def run_check(check: Check) -> str:
-    """Return `ok`, `ok: …`, or why a dependency is not ready after at most two seconds."""
+    """Return `ok`, `ok: …`, or the failure of a dependency within two seconds."""
     try:
         async with asyncio.timeout(CHECK_TIMEOUT):
             more = await check()

@@ -273,7 +273,7 @@ def _name(parts: list[str]) -> str:
 
 
 def _either(names: list[str]) -> str:
-    """Return the name of a union: `DeviceListOrPage` for `DeviceList` and `DevicePage`."""
+    """Return the name of a union, such as `DeviceListOrPage`."""
     first, *others = names
     return "Or".join([first, *(_further(first, name) for name in others)])
 

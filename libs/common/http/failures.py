@@ -66,7 +66,7 @@ def _fault(entry: dict[str, Any], path: str) -> InputFault:
 
 
 def as_thingway_error(error: Exception, path: str = "") -> ThingwayError:  # noqa: PLR0911 - a table of cases
-    """Return the error for an exception: 503 for an unavailable database, 500 if unknown."""
+    """Return the error for an exception: 503 for a database failure, else 500."""
     match error:
         case ThingwayError():
             return error

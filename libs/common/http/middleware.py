@@ -61,7 +61,7 @@ class Turns:
 
 
 class _Request(AsyncExitStack):
-    """The slots of a request: a worker until its end, or until it sends a large answer."""
+    """The slots of a request: a worker until its end or its large answer."""
 
     def __init__(self, turns: Turns, scope: HTTPScope, receive: Receive, send: Send) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Requests to addresses that users enter: only public ones, unless the operator allows more.
+"""Requests to addresses of users: only public ones and those allowed by operators.
 
 Otherwise, a user could make a service send requests to the cloud's metadata service, to the network
 of the database or to its own loopback (server-side request forgery). The address is checked when
@@ -149,7 +149,7 @@ def _guarded_socket(allowed: tuple[str, ...], target: AddrInfoType) -> socket.so
 def outgoing_session(
     allowed: tuple[str, ...], seconds: float, *, decompress: bool = True
 ) -> ClientSession:
-    """Return a session for URLs that `validate_url` returned; `seconds` limits a request.
+    """Return a session for validated URLs; `seconds` limits a request.
 
     With `decompress`, an invalid content encoding fails the whole request. The number of
     connections is not limited: callers limit requests in turns of tenants, while a connection pool

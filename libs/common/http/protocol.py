@@ -1,4 +1,4 @@
-"""uvicorn's HTTP/1.1 protocol with limits on the memory and time that a client can use.
+"""uvicorn's HTTP/1.1 protocol with limits on memory and time per client.
 
 uvicorn collects header fields and trailers as long as a client sends them, waits for them without a
 limit, and keeps an answer until the client has received it. A single client could exhaust the
@@ -27,7 +27,7 @@ STALL = 30.0
 
 
 def error_response(error: ThingwayError, path: str = "") -> bytes:
-    """Return a complete answer to an invalid request, in the envelope of `path`; log it.
+    """Log an invalid request; return its answer in the envelope of `path`.
 
     It asks the client to close the connection.
     """
@@ -52,7 +52,7 @@ def _log(error: ThingwayError, request_id: str) -> None:
 
 
 class _Joining(asyncio.Transport):
-    """A transport that sends the head of an answer together with the start of its body.
+    """A transport that joins the head of an answer and the start of its body.
 
     uvicorn writes them separately, and each write is a tenth of the gateway's cost of a request. A
     head without a body in the same iteration of the event loop is sent at the end of the iteration.

@@ -55,7 +55,7 @@ def normalize_method(scope: HTTPScope) -> HTTPScope:
 
 
 def needs_body(request: HttpRequest) -> bool:
-    """Return whether the client gets the body of the answer, as with all methods but HEAD."""
+    """Return whether the client gets the body of the answer: not with HEAD."""
     return BODILESS not in request.scope
 
 
@@ -150,7 +150,7 @@ def _after_scheme(header: bytes | None, scheme: bytes) -> str | None:
 
 
 def bearer_token(header: bytes | None) -> str | None:
-    """Return the token of `Authorization: Bearer` (RFC 6750 §2.1) in any case of the scheme."""
+    """Return the token of `Authorization: Bearer` (RFC 6750 §2.1)."""
     return _after_scheme(header, b"bearer")
 
 

@@ -118,14 +118,14 @@ def open_files() -> int:
 
 
 def _raise_open_files() -> None:
-    """Raise the limit of open files to the maximum; the default is lower, for `select`."""
+    """Raise the limit of open files to the maximum; the default suits `select`."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most != resource.RLIM_INFINITY:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def run_service(name: str, main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run the main coroutine of the process `name`; exit with one line if settings are invalid."""
+    """Run the main coroutine of `name`; exit with one line if settings are invalid."""
     try:
         settings = load(ServiceSettings)
         log_to_stderr(settings.log_level, settings.log_format, name)

@@ -1,4 +1,4 @@
-"""Documents that are equal for all users: with ETag, compressed once, cached by clients."""
+"""Documents for all users: with ETag, compressed once, cached by clients."""
 
 import hashlib
 import zlib
@@ -18,7 +18,7 @@ CODINGS = {b"gzip": 31, b"deflate": 15}
 
 @lru_cache(maxsize=256)
 def choose_coding(accept: bytes) -> bytes | None:
-    """Return the coding that an `Accept-Encoding` requests; None for an uncompressed answer."""
+    """Return the coding that an `Accept-Encoding` requests; None for no compression."""
     weights = {}
     for entry in accept.lower().split(b","):
         name, _, weight = entry.partition(b";")

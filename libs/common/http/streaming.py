@@ -40,7 +40,7 @@ class Streamed(Generic[T]):
 
 
 def as_streamed(data: Any) -> Streamed[Any] | None:
-    """Return the streamed form of a long answer; None for a short answer, or without a list."""
+    """Return the streamed form of a long list; None for other answers."""
     if isinstance(data, Streamed):
         return data
     if isinstance(data, list) and len(data) > FEW_ROWS:
@@ -92,7 +92,7 @@ async def cut_page(
 
 
 async def encode_parts(streamed: Streamed[Any], envelope: bytes) -> AsyncGenerator[bytes, None]:
-    """Yield the parts of an answer, one per row; `envelope` is the answer without rows."""
+    """Yield an answer in parts, one per row; `envelope` is the answer without rows."""
     pairs = isinstance(streamed.around, dict)
     head, _, tail = envelope.rpartition(b"{}" if pairs else b"[]")
     yield head + (b"{" if pairs else b"[")

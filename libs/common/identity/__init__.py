@@ -1,4 +1,4 @@
-"""Callers: the principal, its signed header between services, its permissions and grants.
+"""Callers: principals, signed headers, permissions and grants.
 
 `tokens` and `device_keys` read credentials from Redis, which `services/auth/tokens` writes.
 `access` and `grants` read permissions and grants, `users` nicknames and tenants. `seal` encrypts

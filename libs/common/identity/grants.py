@@ -1,4 +1,4 @@
-"""The resources that a user may see, requested from `auth` once per version and cached."""
+"""The resources that a user may see, requested from `auth` and cached by version."""
 
 import logging
 from collections.abc import Sequence

@@ -50,7 +50,7 @@ def decode(text: str) -> bytes:
 
 
 def decode_strictly(text: str) -> bytes:
-    """Return the bytes of `text`; raise `ValueError` unless `encode` returns the same text.
+    """Return the bytes of `text`; raise `ValueError` unless `encode` reverses it.
 
     The decoder ignores invalid characters and surplus bits of the last character.
     """
@@ -61,7 +61,7 @@ def decode_strictly(text: str) -> bytes:
 
 
 def generate_keys() -> tuple[str, str]:
-    """Return a new (private, public) key pair: raw Ed25519 in base64url without padding."""
+    """Return a new (private, public) Ed25519 key pair in base64url without padding."""
     private = Ed25519PrivateKey.generate()
     raw_private = private.private_bytes(
         serialization.Encoding.Raw, serialization.PrivateFormat.Raw, serialization.NoEncryption()
@@ -98,7 +98,7 @@ class HeaderVerifier:
         self._verified: LruCache[str, _Claims] = LruCache(CACHED)
 
     def verify(self, value: str | None) -> Principal:
-        """Return the principal of a header value; raise `Unauthenticated` if it is invalid."""
+        """Return the principal of a header value; raise `Unauthenticated`."""
         if not value:
             raise Unauthenticated("this service accepts requests only from the gateway")
         claims = self._verified.get(value)
@@ -154,7 +154,7 @@ class PassVerifier:
         self._clock = clock
 
     def verify(self, password: str) -> PeerCertificate | None:
-        """Return the certificate of a pass; None if a password is no pass, or an expired one."""
+        """Return the certificate of a pass; None for another or an expired password."""
         if not password.startswith(_PREFIX):
             return None
         try:

@@ -59,7 +59,7 @@ class UserTenants:
         self._asking: dict[str, asyncio.Task[None]] = {}
 
     def get(self, user: str) -> str:
-        """Return the tenant of a user; while unknown, return "" and read it in the background."""
+        """Return the tenant of a user; if unknown, return "" and start to read it."""
         known = self._known.get(user)
         if known is None:
             if user not in self._asking and len(self._asking) < KEPT:
@@ -69,7 +69,7 @@ class UserTenants:
         return known
 
     def known(self, user: str) -> str | None:
-        """Return the cached tenant of a user, empty without one; None if it was not read yet."""
+        """Return the cached tenant of a user, "" without one; None if not read yet."""
         return self._known.get(user)
 
     def remember(self, user: str, tenant: str) -> None:

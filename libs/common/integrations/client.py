@@ -87,7 +87,7 @@ class Integrations:
         return self._found
 
     async def list_expected(self, integrations: Iterable[str]) -> Mapping[str, Integration]:
-        """Return all integrations, read again if one of `integrations` is missing or stopped."""
+        """Return all integrations; read them again if one of `integrations` is missing."""
         found = await self.list_all()
         if any(name not in found or not found[name].alive for name in integrations):
             self._until = 0.0
@@ -113,7 +113,7 @@ class Integrations:
         return sorted(known, key=lambda one: (known[one].name or "", one))
 
     async def list_summaries(self) -> Mapping[str, IntegrationSummary]:
-        """Return the integrations of lists; the last known while `management` does not answer.
+        """Return the listed integrations; the last known if `management` is unavailable.
 
         Devices of a stopped integration can be deleted, even if it does not support this.
         """

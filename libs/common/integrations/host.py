@@ -1,4 +1,4 @@
-"""Running an integration on the bus: it answers calls and is announced while it runs."""
+"""Running an integration on the bus, which announces it while it runs."""
 
 import asyncio
 import logging
@@ -48,7 +48,7 @@ PAGE = 500
 
 
 class IntegrationThings:
-    """Calls of `device` for the things of an integration; each raises the error of `device`."""
+    """Calls of `device` for an integration's things; they raise its errors."""
 
     def __init__(self, rpc: RpcClient, integration: str) -> None:
         self._rpc = rpc
@@ -125,7 +125,7 @@ class IntegrationThings:
         await self._rpc.call(device_subject(self._id, "link"), told, Acknowledged)
 
     async def report_own(self, tenant: str, properties: dict[str, Any]) -> None:
-        """Set properties of the integration itself; properties that its TSL lacks are ignored."""
+        """Set properties of the integration itself; unknown properties are ignored."""
         told = SendOwnReport(tenant=tenant, properties=properties)
         await self._rpc.call(device_subject(self._id, "own_report"), told, Acknowledged)
 
@@ -199,7 +199,7 @@ A = TypeVar("A")
 
 
 class IntegrationHost:
-    """An integration on one connection; several processes may host the same integration."""
+    """An integration on one connection; several processes may host it."""
 
     def __init__(self, bus: Bus, integration: Integration) -> None:
         manifest = integration.manifest
@@ -259,7 +259,7 @@ def _acknowledged(handle: Callable[[Q], Awaitable[None]]) -> Callable[[Q], Await
 
 
 def _named(handle: Callable[[Q], Awaitable[A]]) -> Callable[[Q], Awaitable[A]]:
-    """Return a handler whose errors begin with the invalid input, as the platform expects.
+    """Return a handler whose errors begin with the name of the invalid input.
 
     It is not sufficient that the message contains the name ("a serial has no spaces").
     """

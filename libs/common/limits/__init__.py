@@ -1,4 +1,4 @@
-"""Limits: token buckets in Redis, which all replicas share, and tenants' limits and usage."""
+"""Limits: token buckets in Redis, and the limits and usage of tenants."""
 
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address, ip_network
@@ -31,7 +31,7 @@ class TokenBuckets:
     async def take_permits(
         self, key: str, *, rate: float, burst: int, wanted: int = 1
     ) -> tuple[int, float]:
-        """Take up to `wanted` permits; return their number and the seconds until the next permit.
+        """Take up to `wanted` permits; return their number and the wait for the next one.
 
         `rate` is in permits per second. A negative `wanted` returns permits.
         """

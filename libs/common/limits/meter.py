@@ -1,4 +1,4 @@
-"""Rate limits per key, counted in this process: token buckets with the caller's clock.
+"""Rate limits per key in this process: token buckets with the caller's clock.
 
 The time of a message is when it was received, so a backlog after an outage counts at its original
 times. Each process counts separately: several processes together permit a multiple.
@@ -46,7 +46,7 @@ class Meter:
     def seconds_until(
         self, key: Hashable, amount: float, rate: float, at: float, burst: float = BURST
     ) -> float:
-        """Return the seconds until `amount` permits are available at `rate` per second, or 0.
+        """Return the seconds until `amount` permits are available at `rate`, or 0.
 
         `at` is in seconds and never decreases. `burst` is in seconds' worth of permits.
         """
@@ -89,7 +89,7 @@ class MessageMeter:
     def count(
         self, tenant: str, device: Hashable, number: int, size: int, at: float
     ) -> Excess | None:
-        """Count `number` messages of `size` bytes at time `at` (s), unless they exceed a limit."""
+        """Count `number` messages of `size` bytes, unless they exceed a limit."""
         limits = self._limits.get(tenant)
         wanted = _wanted(limits, tenant, device, number, size)
         for key, amount, rate, what in wanted:
@@ -138,7 +138,7 @@ class FloodGuard:
         return len(self._since)
 
     def is_blocked(self, user: str) -> bool:
-        """Return whether a user was disconnected recently, so that late messages are ignored."""
+        """Return whether a user was disconnected recently; late messages are ignored."""
         since = self._since.get(user)
         return since is not None and time.monotonic() < since + BLOCK_SECONDS
 

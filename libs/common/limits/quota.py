@@ -1,4 +1,4 @@
-"""The number of documents of a collection that a tenant may have: a field of `Limits`."""
+"""The maximum number of a tenant's documents in a collection."""
 
 import asyncio
 import time
@@ -60,7 +60,7 @@ class Quota:
         self._counting: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def reserve(self, tenant: str) -> None:
-        """Count a new document; raise `TooManyRequests` if the tenant has reached its limit."""
+        """Count a new document; raise `TooManyRequests` above the tenant's limit."""
         most: int = getattr(await self._limits.fetch(tenant), self._limit)
         counted = await self._count(tenant, most)
         if counted.number >= most:

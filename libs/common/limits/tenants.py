@@ -1,4 +1,4 @@
-"""The limits of tenants, read from `auth` in the background and cached for seconds."""
+"""The limits of tenants, requested from `auth` in the background and cached."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ _limited = metrics.get_meter("thingway").create_counter(
 
 
 def count_limited(limit: str, tenant: str, number: int = 1) -> None:
-    """Count rejections; `limit` is the field of `Limits` in camelCase (`eachRequests`)."""
+    """Count rejections; `limit` is a field of `Limits` in camelCase."""
     _limited.add(number, {"limit": limit, "tenant": tenant})
 
 

@@ -118,7 +118,7 @@ class SlotCounts:
         return self._held.get(holder, 0)
 
     def occupy(self, claims: Sequence[SlotLimit], number: int = 1) -> SlotLimit | None:
-        """Occupy `number` slots of every claim, or return the first claim without free slots."""
+        """Occupy `number` slots of every claim, or return the first full claim."""
         held = self._held
         for claim in claims:
             if held.get(claim[0], 0) + number > claim[1]:
@@ -153,7 +153,7 @@ class HeldSlots:
 def acquire_slots(
     counts: SlotCounts, claims: Sequence[SlotLimit], tenant: str, again: float, number: int = 1
 ) -> HeldSlots:
-    """Occupy slots of every claim; raise `TooManyRequests` with `again` (s) if one has none.
+    """Occupy slots of every claim; raise `TooManyRequests` with `again` (s).
 
     The metrics count the rejection for `tenant`, which is empty for callers without a login.
     """

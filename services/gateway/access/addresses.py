@@ -22,7 +22,7 @@ class Origin(NamedTuple):
 
     @property
     def limit_key(self) -> str:
-        """Return the key of the rate limit: the address, or the /64 network of an IPv6 address."""
+        """Return the key of the rate limit: an IPv4 address, or a /64 network of IPv6."""
         return address_key(self.address)
 
 

@@ -83,7 +83,7 @@ class CrossOrigin:
 
 
 def _checked(origin: str) -> str:
-    """Return an origin in the form of browsers; raise `SettingsInvalid` if it is invalid."""
+    """Return an origin in the form of browsers; raise `SettingsInvalid`."""
     try:
         url = URL(origin)
         plain = str(url.origin()) if url.scheme and url.host else ""

@@ -42,7 +42,7 @@ TURN = 1.0
 
 
 def no_store() -> ThingwayError:
-    """Return the error without Redis: no credential can be checked, so none is accepted."""
+    """Return the error without Redis: credentials cannot be checked."""
     return Unavailable("the token database does not answer at the moment")
 
 

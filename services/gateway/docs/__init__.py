@@ -1,1 +1,1 @@
-"""The API documentation: one OpenAPI document of all services, and a page that shows it."""
+"""The API documentation: an OpenAPI document of all services, and its page."""

@@ -1,4 +1,4 @@
-"""Content codings (RFC 9110, 8.4): requests are decoded, answers encoded on request."""
+"""Content codings (RFC 9110, 8.4) of requests and answers."""
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping

@@ -44,7 +44,7 @@ _BODYLESS = frozenset({204, 304})
 
 
 def _kept(fields: Fields, dropped: frozenset[bytes]) -> list[Field]:
-    """Return fields that are not `dropped`, internal, or listed by a field `connection`."""
+    """Return the fields except dropped, internal and connection-specific ones."""
     kept, named = [], []
     for field in fields:
         name = field[0]
@@ -60,7 +60,7 @@ def _kept(fields: Fields, dropped: frozenset[bytes]) -> list[Field]:
 
 
 def to_service(fields: Fields, *, origin: Origin, request_id: str) -> list[Field]:
-    """Return the header fields of the request to the service, with names in lower case."""
+    """Return the header of the request to the service, with names in lower case."""
     kept = _kept(fields, _FROM_CLIENT)
     kept += (
         (b"x-request-id", request_id.encode()),

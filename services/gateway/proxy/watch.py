@@ -1,4 +1,4 @@
-"""Cancellation of a request after its client disconnected, or after its time limit.
+"""Cancellation of requests after a disconnection or a time limit.
 
 A single timer serves all limits of a request and fires first after 50 ms. Most requests have ended
 by then, and need only this timer and no task.

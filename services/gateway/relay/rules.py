@@ -29,7 +29,7 @@ _PULL_LIFE_NS = PULL_LIFE * 1_000_000_000
 
 
 class RefusedError(Exception):
-    """A message is not relayed; `code` is an HTTP status. The sender may get an answer."""
+    """A message is not relayed; `code` is an HTTP status for an answer."""
 
     def __init__(self, reason: str, code: int = 400, *, answered: bool = True) -> None:
         super().__init__(reason)
@@ -60,7 +60,7 @@ def sender_of(subject: str) -> Sender:
 
 
 def checked_reply(sender: Sender, reply: str) -> str:
-    """Return the reply subject; raise `RefusedError` if it is not in the sender's inbox.
+    """Return the reply subject; raise `RefusedError` outside the sender's inbox.
 
     Wildcards and blanks would permit other subjects too.
     """
@@ -70,7 +70,7 @@ def checked_reply(sender: Sender, reply: str) -> str:
 
 
 def kept_headers(sender: Sender, headers: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the only relayed header: the message id, with the sender's name as prefix.
+    """Return the only relayed header: the message id, prefixed by the sender's name.
 
     All other headers are for nats-server or our services, and external clients may not set them.
     Raises `RefusedError` for a header that could not take effect.
@@ -148,7 +148,7 @@ MOST_TIMES = 32
 
 
 def checked_creation(subject: str, body: bytes) -> bytes:
-    """Return a request to create a consumer, limited; raise `RefusedError` with the field.
+    """Return a limited request to create a consumer; raise `RefusedError`.
 
     A push consumer would publish in the account of the stream, and is therefore not supported.
     """

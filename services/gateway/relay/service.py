@@ -64,7 +64,7 @@ class RelayQuota:
         return self._tenants.get(sender.user)
 
     def drops(self, subject: bytes) -> bool:
-        """Return whether the sender of a subject is disconnected; its messages are dropped."""
+        """Return whether to drop messages of a subject, whose sender is disconnected."""
         drops = bool(self._floods) and self._floods.is_blocked(sender_of(subject.decode()).user)
         self._dropped += drops
         return drops

@@ -1,1 +1,1 @@
-"""Tunnels of `/websocket` and `/mqtt`: connections that are forwarded to `management`."""
+"""Tunnels of `/websocket` and `/mqtt` to `management`."""

@@ -1,4 +1,4 @@
-"""The two connections of a tunnel, which forward data to each other with back pressure."""
+"""The two connections of a tunnel, which forward data with back pressure."""
 
 import asyncio
 import socket

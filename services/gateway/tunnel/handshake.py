@@ -1,4 +1,4 @@
-"""The head of a WebSocket handshake, which is parsed and rewritten (RFC 6455, 4.1)."""
+"""The head of a WebSocket handshake (RFC 6455, 4.1), parsed and rewritten."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -232,7 +232,7 @@ class Client(End):
             self._refuse(ThingwayError(OUR_FAULT), handshake, request_id)
 
     def _refuse(self, error: ThingwayError, handshake: Handshake, request_id: str) -> None:
-        """Answer an error over HTTP; missing logins are 403 here, as existing consoles expect."""
+        """Answer an error over HTTP; a missing login is 403, as consoles expect."""
         log_refusal(error, handshake.method.decode("latin-1"), ROUTE.name)
         status = 403 if error.status == Unauthenticated.status else error.status
         body = encode_error(error, path=handshake.path.decode("latin-1"), request_id=request_id)

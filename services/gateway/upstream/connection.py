@@ -31,7 +31,7 @@ class NotHttp(Exception):
 
 
 class Answer:
-    """The answer of a service while it is received; parts wait until the client receives them."""
+    """The answer of a service while it is received; parts wait for the client."""
 
     def __init__(self, connection: "Connection") -> None:
         self.status = 0
@@ -100,7 +100,7 @@ class Answer:
 
 
 class Connection(asyncio.Protocol):
-    """An HTTP/1.1 connection to a service. Names of parser callbacks come from httptools."""
+    """An HTTP/1.1 connection to a service, and the parser's callbacks."""
 
     def __init__(self) -> None:
         self.made = self.idle_since = time.monotonic()
@@ -207,7 +207,7 @@ class Connection(asyncio.Protocol):
             self._fail(NotHttp("the head of the answer is too large"))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End the answer; successfully if only the end of the connection delimits its body."""
+        """End the answer: complete if the end of the connection delimits its body."""
         self.closed = True
         self.resume_writing()
         answer = self._answer
@@ -266,5 +266,5 @@ class Connection(asyncio.Protocol):
 
 
 def _raised(error: httptools.HttpParserCallbackError) -> Exception:
-    """Return the error of a callback, which the parser keeps as the context of its own."""
+    """Return the error of a callback: the context of the parser's error."""
     return error.__context__ if isinstance(error.__context__, Exception) else error

@@ -1,4 +1,4 @@
-"""A service behind the gateway: exchanges with it, and its failures as `ThingwayError`."""
+"""Exchanges with a service behind the gateway; failures are `ThingwayError`."""
 
 import logging
 import ssl
@@ -89,7 +89,7 @@ class Upstream:
         return hands
 
     async def begin(self, request: Request) -> tuple[Connection, Answer]:
-        """Send a request and return when the head of the answer has arrived; call `end` later.
+        """Send a request and wait for the head of its answer; call `end` later.
 
         Raises `Unavailable` and `UpstreamFailed` for failures of the service; errors of the body,
         and all others, are not translated. The caller limits the time.
@@ -100,7 +100,7 @@ class Upstream:
             raise self._meaning(error) from error
 
     async def part(self, answer: Answer) -> tuple[bytes, bool]:
-        """Return the next part of an answer, and whether more follows; raises as `begin` does."""
+        """Return the next part of an answer, and whether more follows."""
         try:
             return await answer.part()
         except FAILURES as error:
