@@ -40,7 +40,7 @@ class VersionedCache(Generic[V]):
         self._asking: dict[tuple[str, str, int], asyncio.Task[V]] = {}
 
     async def get(self, user: Principal) -> V:
-        """Return the answer for a user, at least of version `user.access`; 0 reads anew.
+        """Return the answer for a user, at least of version `user.access`; 0 always requests it.
 
         Concurrent requests share one call.
         """

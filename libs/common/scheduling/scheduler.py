@@ -155,7 +155,7 @@ class FairScheduler:
             self.release(lane, began, sub=sub)
 
     def _enter(self, lane: str, sub: Hashable, size: int) -> "float | Turn":
-        """Return the start time of a worker, or the future of it after waiting in the lane."""
+        """Return the start time of a worker, or its future after queueing in the lane."""
         if not self._lanes.waiting(lane) and self._may(lane, [sub]):
             return self._hold(lane, sub)
         turn: Turn = asyncio.get_running_loop().create_future()

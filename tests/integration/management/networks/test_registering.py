@@ -149,14 +149,14 @@ async def test_a_late_answer_leaves_no_device(api, hosted, monkeypatch):
     ("change", "params", "reason"),
     [
         ({"api_token": "wrong"}, {}, "api_token: is rejected by ChirpStack: invalid token"),
-        ({}, {"device_profile": "other"}, "device_profile: ChirpStack refuses the device"),
+        ({}, {"device_profile": "other"}, "device_profile: ChirpStack rejects the device"),
         ({}, {"app_key": "xx"}, "app_key: must be 32 hexadecimal digits"),
         ({}, {"join_eui": "1"}, "join_eui: must be"),
-        ({}, {"application": ""}, "application: is needed"),
+        ({}, {"application": ""}, "application: is required"),
         ({"api": ""}, {}, "api is not set"),
         ({"api": "http://localhost:1"}, {}, "api_token is not set for this api"),
         ({"api": "http://localhost:1", "api_token": TOKEN}, {}, "ChirpStack's API"),
-        ({}, {"device_profile": ""}, "device_profile: is needed"),
+        ({}, {"device_profile": ""}, "device_profile: is required"),
     ],
 )
 async def test_a_refusal_names_what_is_wrong(api, hosted, change, params, reason):
