@@ -41,6 +41,7 @@ class Rules:
         self.grammar: dict[str, Any] = settings["grammar"]
         self._max_words: int = settings["sentences"]["max_words"]
         self._free_form = tuple(settings["docstrings"]["free_form"])
+        self._short_areas = tuple(settings["docstrings"]["max_first_line_areas"])
         self._max_first_line: int = settings["docstrings"]["max_first_line"]
         self._not_verbs = frozenset(settings["docstrings"]["not_verbs"])
         self._unsearchable = frozenset(settings["names"]["unsearchable"])
@@ -92,7 +93,7 @@ class Rules:
         is_docstring = text.kind in {"function", "docstring"}
         if is_docstring and not str(path).startswith(self._free_form):
             first = text.content.partition("\n")[0]
-            if len(first) > self._max_first_line:
+            if len(first) > self._max_first_line and str(path).startswith(self._short_areas):
                 message = (
                     f"The first line has {len(first)} of at most {self._max_first_line} characters."
                 )

@@ -61,7 +61,8 @@ def test_docstrings_of_functions_begin_with_a_verb() -> None:
 
 def test_first_lines_of_docstrings_are_short() -> None:
     """The first line has at most 80 characters."""
-    assert found("a.py", f'"""{"x" * 81}"""') == ["1 docstring-length"]
+    assert found("deploy/a.py", f'"""{"x" * 81}"""') == ["1 docstring-length"]
+    assert found("deploy/a.py", f'"""{"x" * 80}"""') == []
 
 
 def test_names_can_be_searched_for() -> None:
