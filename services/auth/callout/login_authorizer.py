@@ -66,9 +66,9 @@ class LoginAuthorizer:
     ) -> Admission | None:
         """Return the admission of a valid login, else None.
 
-        The login is one of: a device (SN with its key, or with the gateway's pass for its
-        certificate), an application (client id and secret), an integration (`integration.` and its
-        id, and its secret), or an MQTT client of a tenant (access key and secret). A user name in
+        A device logs in with its SN and key, or with the gateway's pass for its certificate. An
+        application uses its client id and secret, and an integration uses `integration.` with its
+        id, and its secret. An MQTT client of a tenant uses an access key and secret. A user name in
         the form of a UUID belongs to an application if that application exists; any other name is
         an SN.
 

@@ -1,9 +1,9 @@
 """Custom entities of users and of flows, which every user of the tenant may see.
 
-Each is a document of `things`; its children are members. In addition to the fields that
-`services.device.members.entity.of_thing` reads, a document has `tsl` and `hash`, like the things of
-integrations, `last` (the highest number that a child ever had), and `flow` for the service of a
-flow, whose id is then the identifier.
+Each is a document of `things`; its children are members. A document has the fields that
+`services.device.members.entity.of_thing` reads, and `tsl` and `hash`, like the things of
+integrations. `last` is the highest number that a child ever had. For the service of a flow, `flow`
+is set, and the id of the flow is the identifier.
 """
 
 from collections import defaultdict

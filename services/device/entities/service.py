@@ -234,7 +234,7 @@ class EntityService:
     async def status(self, principal: Principal, entity_id: int) -> EntityStatus:
         """Return the latest value of a property, or an empty value if it is hidden.
 
-        A dashboard may contain entities that some of its users may not see, or that do not exist.
+        A dashboard may contain entities that a user may not see, or that do not exist.
         """
         entities = await self.directory.find_by_ids(principal.tenant, [entity_id])
         seen = await self._filter_visible(principal, entities)

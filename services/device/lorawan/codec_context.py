@@ -147,8 +147,8 @@ class ScriptReader(_Engine):
 def _check_whole(source: str) -> None:
     """Raise `CodecFailed` unless `source` is a complete program.
 
-    engine.js adds text around the source. A throwaway context parses all of it and stops at the
-    first statement.
+    engine.js adds text around the source. A throwaway context parses the whole text and stops at
+    the first statement.
     """
     context = _context()
     context.set_time_limit(LOADING)

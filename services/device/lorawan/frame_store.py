@@ -1,13 +1,13 @@
 """Frames in MongoDB, and the recognition of repeated frames.
 
-Documents are `{_id, i, at, f?, c?, w?, h?}`. `_id` is the key of the frame's report in history, `i`
-the binary identity, `at` when it expires, `f` the JSON of `Frame`, `c` the versions of codec and
-TSL that decoded it, `w` why it was rejected in whole or in part, and `h` the keys of its past
-readings. A device without data storage has the identity only. A frame with a write-only value has
-no `f`.
+Documents are `{_id, i, at, f?, c?, w?, h?}`. `_id` is the key of the frame's report in history, and
+`i` the binary identity. `at` is the time of expiry, and `f` the JSON of `Frame`. `c` holds the
+versions of codec and TSL that decoded it, `w` the reason of a rejection in whole or in part, and
+`h` the keys of its past readings. A device without data storage has the identity only. A frame with
+a write-only value has no `f`.
 
 A frame is identified by device, session and counter. A device that joins by keys (ABP) may restart
-its counter in the same session, so a frame more than a day apart from one with the same name is
+its counter in the same session. So a frame more than a day apart from one with the same identity is
 another frame, in another lap.
 """
 

@@ -1,7 +1,7 @@
 """Things of integrations (`things`), one for each tenant, created when needed.
 
 Besides the fields in `services.device.members.entity.thing_from_document` a document has `tsl`, the
-JSON of the normalised TSL, and `hash`, the SHA-256 of it.
+JSON of the normalised TSL, and `hash`, its SHA-256.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Connection history, stream states and the ledger in the management API.
 
 `/system/streams` shows super admins the states of the platform's streams. It has no numbers of
-messages, which would tell a tenant how much others send.
+messages, which would show a tenant how much others send.
 """
 
 from collections.abc import Sequence

@@ -239,7 +239,7 @@ class DeviceSearch:
     async def _find_by_index(self, query: Query, ngrams: Sequence[str]) -> tuple[Devices, int]:
         """Find a page with the index that needs to read the fewest devices.
 
-        MongoDB itself would reuse the plan of the first search of a kind, whatever its values were.
+        MongoDB itself would reuse the plan of the first search of a kind for any other values.
         """
         numbers = await asyncio.gather(
             *(self._count_matches(query, index_filter) for index_filter in query.index_filters)

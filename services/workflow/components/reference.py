@@ -1,4 +1,4 @@
-"""Generator of `docs/reference/nodes.md` from the parameter structs of the node types.
+"""Generator of `docs/reference/nodes.md` from parameter structs of node types.
 
 Run `python -m services.workflow.components.reference > docs/reference/nodes.md`. A unit test
 fails when the page differs from the structs.

@@ -95,9 +95,9 @@ class FlowCaller:
     async def call(self, wanted: CallFlow) -> FlowOutputs:
         """Run a flow and return its last output if it is a map.
 
-        Raises `Conflict` for a disabled flow, `InvalidInput` for invalid inputs, `UpstreamFailed`
-        with the reason if the run failed, `UpstreamTimeout` if it takes longer than the caller
-        waits (the run continues), and `TooManyRequests` if too many runs wait.
+        Raises `Conflict` for a disabled flow and `InvalidInput` for invalid inputs. Raises
+        `UpstreamFailed` with the reason if the run failed, and `UpstreamTimeout` if it takes longer
+        than the caller waits (the run continues). Raises `TooManyRequests` if too many runs wait.
         """
         flow = await self._deployed.find(wanted.tenant, wanted.flow_id)
         if flow is None or flow.component != Trigger.name:

@@ -1,6 +1,6 @@
-"""HTTP addresses of flows: `/workflow/hooks/{token}`, `/workflow-http-in/{access_key}/…`.
+"""HTTP addresses of flows: `/workflow/hooks/`, `/workflow-http-in/{access_key}/`.
 
-The first needs the token, the second the tenant's HTTP credential.
+The first needs the token of the hook, the second the tenant's HTTP credential.
 """
 
 import base64
