@@ -119,7 +119,9 @@ def read_python(content: str, source: Source) -> None:
             continue
         place = node.body[0]
         begin = 0 if isinstance(node, ast.Module) else node.lineno - 1
-        is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not any(
+            isinstance(one, ast.Name) and one.id == "property" for one in node.decorator_list
+        )
         end = (place.end_lineno or place.lineno) + 1
         kind = "function" if is_function else "docstring"
         source.texts.append(Text(docstring, place.lineno, range(begin, end), kind))

@@ -53,10 +53,11 @@ def test_long_sentences_are_found() -> None:
 
 
 def test_docstrings_of_functions_begin_with_a_verb() -> None:
-    """`The device` is a finding for a function, and right for a class."""
+    """`The device` is a finding for a function, and right for a class or a property."""
     assert found("a.py", 'def f():\n    """The device."""\n') == ["2 docstring-verb"]
     assert found("a.py", 'def f():\n    """Return the device."""\n') == []
     assert found("a.py", 'class F:\n    """The device."""\n') == []
+    assert found("a.py", '@property\ndef f(self):\n    """The device."""\n') == []
 
 
 def test_first_lines_of_docstrings_are_short() -> None:
