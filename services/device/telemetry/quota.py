@@ -4,8 +4,8 @@ Messages above the limit are refused, and their device is disconnected for a whi
 MQTT reach `UPLINK` without a check at the edge. The time of arrival in the stream counts, and
 redelivered messages are not counted again.
 
-Each tenant has a number of bytes a day in `DEAD`. Above it refused messages are only counted, and
-an entry without payload reports their number once a minute, so that no tenant pushes the entries of
+Each tenant has a number of bytes a day in `DEAD`. Above it, rejected messages are only counted. An
+entry without payload reports their number once a minute, so that no tenant pushes the entries of
 others out of the stream.
 """
 
