@@ -76,7 +76,7 @@ async def expected(world: World, asked: dict[str, Any], grants: Grants = ALL) ->
             and member.access_mod in (asked.get("entity_access_mod") or [member.access_mod])
             and str(one.id) in map(str, asked.get("entity_ids", [one.id]))
             and not (asked.get("exclude_children") and member.parent is not None)
-            and asked.get("customized", one.customized) in (None, one.customized)
+            and asked.get("customized", one.is_custom) in (None, one.is_custom)
             and (asked.get("show_hidden") or member.visible)
             and any(word in text.lower() for text in texts)
             and (grants.everything or granted(one, grants))

@@ -249,7 +249,7 @@ async def test_a_device_is_read_once(world: World, lamps: Lamps, monkeypatch: An
     read: list[str] = []
     readers = {
         **dict.fromkeys(("find_by_identifiers", "find_by_id", "find", "find_all"), DeviceStore),
-        **dict.fromkeys(("listed", "list_by_identifiers"), DeviceQueries),
+        **dict.fromkeys(("list_by_ids", "list_by_identifiers"), DeviceQueries),
     }
     for name, reader in readers.items():
         plain = getattr(reader, name)
