@@ -181,7 +181,7 @@ async def test_who_was_online_before_there_were_connections_is_looked_for(world:
     for name in ("connections", "presence_turn"):
         await world.database[name].drop()
     await migrate(world.database, MIGRATIONS)
-    found = await PresenceStore(world.mongo, world.outbox, world.first.devices).known(
+    found = await PresenceStore(world.mongo, world.outbox, world.first.devices).list_known(
         "before", 0, None
     )
     assert [one.name for one in found] == ["SN1"]
@@ -195,7 +195,7 @@ async def things(world: World, *ids: int) -> list[Thing]:
 class Usual:
     """Stands for the limits of products: none has its own."""
 
-    async def life_of(self, thing: Thing) -> None:
+    async def find_lifetime(self, thing: Thing) -> None:
         return None
 
 

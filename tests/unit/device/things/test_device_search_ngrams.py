@@ -1,4 +1,4 @@
-"""Grams: what contains a text has all of its ngrams."""
+"""Ngrams: a text that contains another one has all of its ngrams."""
 
 from collections.abc import Callable
 
