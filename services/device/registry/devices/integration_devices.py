@@ -265,7 +265,7 @@ class DeviceAdder:
     async def find_form(self, principal: Principal, integration: str) -> AddDeviceForm:
         """Return the form of an integration.
 
-        Raises `Forbidden` without a grant of it, `NotFound` for an unknown one, `InvalidInput` for
+        Raises `Forbidden` without a grant, `NotFound` for an unknown one, `InvalidInput` for
         one that cannot add devices, `NoResponders` for one that is not running.
         """
         if not (await self.grants.read(principal)).integration(integration):

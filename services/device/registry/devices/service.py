@@ -160,7 +160,7 @@ class DeviceService:
     orphans: OrphanCleaner
 
     async def add(self, principal: Principal, body: AddDevice) -> DeviceRef:
-        """Add a new device, or an unassigned one of the tenant.
+        """Add a new device, or assign an unassigned device of the tenant.
 
         An unassigned device keeps its id, its SN as first written and, unless `model` names
         another, its product. If the application owned it last, its values stay too. Raises

@@ -59,8 +59,8 @@ class ProductService:
 
         If given, a validated `codec` becomes its codec in the same transaction. An unchanged
         document changes nothing. Raises `InvalidInput` with every fault of the body (paths
-        `tsl.…`), `Conflict` for the built-in product, for a changed document of a version in use,
-        and for a prefix of another product.
+        `tsl.…`). Raises `Conflict` for the built-in product, for a changed document of a version in
+        use, and for a prefix of another product.
         """
         wanted = self._checked(principal.tenant, model, body)
         return await self._store.put(wanted, codec)

@@ -1,7 +1,7 @@
 """Deletes stored values of properties that are write-only now (decision 0044).
 
 Such values were stored before an import made their property write-only, or by an older version. The
-record of a thing notes the TSL content under which it was processed, so the work continues after a
+record of a thing notes the TSL content under which it was processed. So the work continues after a
 crash, and a device that follows another version is processed again. Readers hide such values
 meanwhile.
 """
