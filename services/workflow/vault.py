@@ -188,7 +188,7 @@ class Vault:
         self._key = hmac.digest(base64.urlsafe_b64decode(key + "="), _PURPOSE, "sha256")
 
     def conceal(self, tenant: str, text: str) -> Concealed:
-        """Return a check_storable design with marks instead of secrets.
+        """Return a storable design with marks instead of secrets.
 
         References are not secret and stay.
         """

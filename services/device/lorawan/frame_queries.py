@@ -25,7 +25,7 @@ class FrameService:
     things: ThingDirectory
 
     async def page(self, key_range: KeyRange, size: int) -> tuple[list[FrameRecord], str | None]:
-        """Return up to `size` frames of a key_range, newest first, and the next page's key."""
+        """Return up to `size` frames of a key range, newest first, and the next page's key."""
         tsl = (await self.things.build_thing(key_range.device)).tsl
 
         async def with_values(rows: Sequence[Document]) -> list[tuple[Document, Document | None]]:

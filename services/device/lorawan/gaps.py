@@ -180,7 +180,7 @@ class GapService:
     gaps: GapStore
 
     async def page(self, key_range: KeyRange, size: int) -> tuple[list[GapRecord], str | None]:
-        """Return up to `size` gaps of a key_range, newest first, and the next page's key."""
+        """Return up to `size` gaps of a key range, newest first, and the next page's key."""
         device, first, last, continued = key_range
         if not continued:  # a gap may reach beyond the end
             after = await self.frames.list_counted(last, history_key(device.id, LAST, LAST), 1)
