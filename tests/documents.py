@@ -1,6 +1,6 @@
-"""The documents that clients are made from, without a platform: `python -m tests.documents`.
+"""`python -m tests.documents` writes the OpenAPI documents from which clients are generated.
 
-They are those that a running gateway serves; tests compare them.
+It needs no running platform. Tests compare the documents with those that a gateway serves.
 """
 
 import json
@@ -21,7 +21,7 @@ FILES = {
 
 
 def main() -> None:
-    """Write both."""
+    """Write the documents of both APIs."""
     public_key = generate_keys()[1]
     whole = merge({name: _of(build(public_key)) for name, build in apps.SERVICES.items()}, ROUTES)
     for api, path in FILES.items():

@@ -1,4 +1,4 @@
-"""Groups of devices: made, filled, granted, ended."""
+"""Groups of devices: their creation, members, grants and deletion."""
 
 import asyncio
 
@@ -16,13 +16,13 @@ from tests.integration.device.values.world import Lamps, World
 
 
 async def add_group(world: World, name: str, tenant: str = "default") -> str:
-    """Make a group; its id."""
+    """Create a group and return its id."""
     made = await world.admin(tenant).done("POST", "/device-group", {"name": name})
     return str(made["id"])
 
 
 async def move(user: User, group: str | None, *devices: int) -> None:
-    """Move devices to a group, or out of theirs."""
+    """Move devices to a group; without one, remove them from their groups."""
     body = {"device_id_list": list(map(str, devices))}
     await user.done(
         "POST", "/device/move-to-group", body if group is None else {"group_id": group, **body}
@@ -30,14 +30,14 @@ async def move(user: User, group: str | None, *devices: int) -> None:
 
 
 async def found(user: User, **asked: object) -> list[str]:
-    """The names of devices that a search finds."""
+    """Return the names of devices that a search finds."""
     page = await user.done("POST", "/device/search", asked)
     assert page["total"] == len(page["content"])
     return sorted(row["name"].removeprefix("device ") for row in page["content"])
 
 
 async def groups(user: User, **asked: object) -> list[dict[str, object]]:
-    """The groups that a search finds."""
+    """Return the groups that a search finds."""
     page = await user.done("POST", "/device-group/search", asked)
     return list(page["content"])
 
