@@ -64,7 +64,7 @@ async def _drop_presence(database: Database) -> None:
     await drop_present(database["devices"], "connectStatus_1_httpUntil_1")
 
 
-async def _ends(database: Database) -> None:
+async def _add_expiry(database: Database) -> None:
     await create_missing(database, REMOVED)
     await database[REMOVED].create_index("at")
     turns = database["command_turns"]
@@ -134,7 +134,7 @@ REPORT_MIGRATIONS = [
     Migration(1, "collections of reports and the outbox", _reports),
     Migration(3, "index of connection states", _presence),
     Migration(5, "connections, and who has fallen silent over HTTP", _connections),
-    Migration(600, "an end for turns, profiles and things that are gone", _ends),
+    Migration(600, "an end for turns, profiles and things that are gone", _add_expiry),
     Migration(601, "the index of version 0.1 for presence", _drop_presence, contract=True),
     Migration(602, "frames", _frames),
     Migration(610, "an end for redecodings", _redecodes_end),

@@ -66,7 +66,7 @@ class CountedProtocol(BoundedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Release the slot of the connection."""
-        self._give()
+        self._release()
         super().connection_lost(exc)
 
     def handle_websocket_upgrade(self) -> None:
@@ -74,9 +74,9 @@ class CountedProtocol(BoundedProtocol):
         super().handle_websocket_upgrade()
         client = self.transport.get_protocol()
         if isinstance(client, Client):
-            client.when_lost = self._give
+            client.when_lost = self._release
 
-    def _give(self) -> None:
+    def _release(self) -> None:
         if self._claim is not None:
             self._book.release(self._claim)
             self._claim = None

@@ -27,7 +27,7 @@ QUIET_DAYS = 90
 excluded devices."""
 
 
-async def _ends(database: Database) -> None:
+async def _add_expiry(database: Database) -> None:
     quiet = QUIET_DAYS * DAY
     await database["integrations"].create_index("announcedAt", expireAfterSeconds=quiet)
     await database["openapi_links"].update_many(
@@ -71,7 +71,7 @@ async def _hooks(database: Database) -> None:
 MIGRATIONS = (
     Migration(1, "dashboards, integrations, outbox", _first),
     Migration(2, "collections of the integration openapi-client", _openapi_client),
-    Migration(3, "expiry of silent integrations and excluded devices", _ends),
+    Migration(3, "expiry of silent integrations and excluded devices", _add_expiry),
     Migration(4, "canvases, homes of users, uploaded resources", _canvases),
     Migration(5, "collections of integrations with network servers", _networks),
     Migration(6, "addresses of webhooks, downlinks of a device", _hooks),

@@ -140,7 +140,7 @@ class RedecodeStore:
         left = [one for one in job.in_progress if one not in devices]
         noted = {"under": devices, "turn": now_ms()}
         change = {"$set": noted, "$addToSet": {"lost": {"$each": left}}}
-        return await self._note(job, change)
+        return await self._update_running(job, change)
 
     async def save_progress(
         self, job: RedecodeJob, devices: list[int], found: list[DeviceProgress]
@@ -167,9 +167,9 @@ class RedecodeStore:
                 "differences": {"$each": msgspec.to_builtins(shown)[:SHOWN], "$slice": SHOWN}
             },
         }
-        return await self._note(job, change)
+        return await self._update_running(job, change)
 
-    async def _note(self, job: RedecodeJob, change: Document) -> bool:
+    async def _update_running(self, job: RedecodeJob, change: Document) -> bool:
         query = {"_id": job.identity, "started": job.started, "state": "RUNNING"}
         return bool((await self._jobs.update_one(query, change)).matched_count)
 

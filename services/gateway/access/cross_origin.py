@@ -42,12 +42,12 @@ class CrossOrigin:
             next((value for name, value in scope["headers"] if name == b"origin"), b"")
         )
 
-        async def tell(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message["headers"], *fields]
             await send(message)
 
-        return tell
+        return send_with_headers
 
     @staticmethod
     def preflight_headers(headers: Mapping[bytes, bytes]) -> list[Field]:

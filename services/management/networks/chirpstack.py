@@ -117,7 +117,7 @@ class Registration:
     app_key: str = field(repr=False)
 
 
-class _Devices:
+class _DeviceService:
     """The authenticated calls of `DeviceService`."""
 
     def __init__(self, stub: DeviceServiceStub, token: str) -> None:
@@ -146,7 +146,7 @@ async def register(api: Api, wanted: Registration, allowed: tuple[str, ...]) -> 
         raise _translate_error(error) from error
 
 
-async def _register(devices: _Devices, wanted: Registration) -> None:
+async def _register(devices: _DeviceService, wanted: Registration) -> None:
     device = pb.Device(
         dev_eui=wanted.dev_eui.lower(),
         name=wanted.name,
@@ -175,7 +175,7 @@ def _keys(wanted: Registration) -> pb.DeviceKeys:
     return pb.DeviceKeys(dev_eui=wanted.dev_eui.lower(), nwk_key=wanted.app_key.lower())
 
 
-async def _undo(devices: _Devices, dev_eui: str) -> None:
+async def _undo(devices: _DeviceService, dev_eui: str) -> None:
     request = pb.DeleteDeviceRequest(dev_eui=dev_eui.lower())
     try:
         await devices.call("Delete", request, UNDO_SECONDS)
@@ -186,7 +186,7 @@ async def _undo(devices: _Devices, dev_eui: str) -> None:
         raise Unavailable(text) from error
 
 
-async def _check_same(devices: _Devices, wanted: Registration) -> None:
+async def _check_same(devices: _DeviceService, wanted: Registration) -> None:
     """Raise `Conflict` unless the registered device matches; add a missing key."""
     eui = wanted.dev_eui.lower()
     there = (await devices.call("Get", pb.GetDeviceRequest(dev_eui=eui))).device
@@ -221,7 +221,7 @@ def _names(reason: str, key: str) -> bool:
 
 
 @asynccontextmanager
-async def _connected(api: Api, allowed: tuple[str, ...]) -> AsyncIterator[_Devices]:
+async def _connected(api: Api, allowed: tuple[str, ...]) -> AsyncIterator[_DeviceService]:
     """Connect to a permitted address, whose certificate is checked for the host name."""
     address = (await outgoing_addresses(api.host, api.port, allowed))[0]
     family = "ipv6" if address["family"] == AF_INET6 else "ipv4"
@@ -235,7 +235,7 @@ async def _connected(api: Api, allowed: tuple[str, ...]) -> AsyncIterator[_Devic
     else:
         channel = grpc.aio.insecure_channel(target, options)
     async with channel:
-        yield _Devices(DeviceServiceStub(channel), api.token)
+        yield _DeviceService(DeviceServiceStub(channel), api.token)
 
 
 class ChirpStack(NetworkServer):

@@ -213,13 +213,13 @@ def _up(tenant: str, identifier: str, event: _Up) -> DeviceFrame | None:
     )
 
 
-def _join(tenant: str, identifier: str, event: _Event) -> SendLinkState:
+def _join_state(tenant: str, identifier: str, event: _Event) -> SendLinkState:
     return SendLinkState(
         tenant=tenant, identifier=identifier, kind="JOINED", ts=parse_ms(event.time)
     )
 
 
-def _status(tenant: str, identifier: str, event: _Status) -> SendLinkState:
+def _status_state(tenant: str, identifier: str, event: _Status) -> SendLinkState:
     known = not event.battery_level_unavailable and not event.external_power_source
     return SendLinkState(
         tenant=tenant,
@@ -264,11 +264,11 @@ def _downlink(
 
 _REPORTS: dict[str, Callable[..., Report | None]] = {
     "up": _up,
-    "join": _join,
+    "join": _join_state,
     "ack": _ack,
     "txack": _txack,
     "log": _log,
-    "status": _status,
+    "status": _status_state,
 }
 
 

@@ -21,7 +21,7 @@ PATHS = frozenset({"/integration/hooks/"})
 
 
 @dataclass(frozen=True)
-class Hooks:
+class WebhookForwarder:
     """Forwards webhook requests to the replica that runs their integration."""
 
     database: Database
@@ -50,7 +50,7 @@ class Hooks:
     waits=True,
 )
 async def take_hook(
-    request: HttpRequest, network_hooks: NamedDependency[Hooks], token: FromPath[str]
+    request: HttpRequest, network_hooks: NamedDependency[WebhookForwarder], token: FromPath[str]
 ) -> None:
     """Receive an uplink, a join or the state of a downlink; it is stored before the answer.
 
@@ -67,10 +67,10 @@ async def take_hook(
 class HookHandlers:
     """Dependencies of the handlers."""
 
-    network_hooks: Hooks
+    network_hooks: WebhookForwarder
 
 
 def create_router(database: Database, rpc: RpcClient) -> Router:
     """Return the router of the operations, with their dependencies."""
-    handlers = HookHandlers(Hooks(database, rpc))
+    handlers = HookHandlers(WebhookForwarder(database, rpc))
     return Router("/", route_handlers=[take_hook], dependencies=provide(handlers))

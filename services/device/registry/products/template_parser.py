@@ -99,7 +99,7 @@ class _Definition(msgspec.Struct):
     output: _Fields = msgspec.field(default_factory=_Fields)
 
 
-class _Head(msgspec.Struct):
+class _TemplateFile(msgspec.Struct):
     initial_entities: list[_Entity]
     codec: _CodecRef
     definition: _Definition = msgspec.field(default_factory=_Definition)
@@ -132,15 +132,15 @@ class _Codecs(msgspec.Struct):
 
 def read_template(files: Mapping[str, bytes], path: str) -> Template:
     """Return the template at `path` of `files`; raise `TemplateInvalid`."""
-    head = _yaml(files, path, _Head)
+    template = _yaml(files, path, _TemplateFile)
     faults: list[Fault] = []
     document = codec = None
     try:
-        document = parse_document(_document(head.initial_entities))
+        document = parse_document(_document(template.initial_entities))
     except TslInvalid as error:
         faults += [Fault(f"{path}: {one.path}", one.reason) for one in error.faults]
     try:
-        codec = _codec(files, head)
+        codec = _codec(files, template)
     except TemplateInvalid as error:
         faults += error.faults
     if document is None or codec is None:
@@ -191,8 +191,8 @@ def _check_shape(content: bytes) -> None:
             raise ValueError(f"has more than {DEEPEST} levels")
 
 
-def _codec(files: Mapping[str, bytes], head: _Head) -> Codec:
-    ref = head.codec
+def _codec(files: Mapping[str, bytes], template: _TemplateFile) -> Codec:
+    ref = template.codec
     found = {one.id: one for one in _yaml(files, ref.ref, _Codecs).codecs}.get(ref.id)
     if found is None:
         raise TemplateInvalid([Fault(ref.ref, f"has no codec {ref.id!r}")])
@@ -204,7 +204,7 @@ def _codec(files: Mapping[str, bytes], head: _Head) -> Codec:
     scripts = {name: files[name].decode(errors="replace") for name in names}
     decoder = [_step(one) for one in found.decoder.chain]
     encode = [_step(one) for one in encoder]
-    renamed, typed = _renamed(head), _typed(head)
+    renamed, typed = _renamed(template), _typed(template)
     if renamed:
         decoder.append(Step(TYPES_SCRIPT.name, "decoded", [Argument("values", payload=True)]))
     if encode:
@@ -222,16 +222,16 @@ def _codec(files: Mapping[str, bytes], head: _Head) -> Codec:
         raise TemplateInvalid([Fault(ref.ref, str(error))]) from error
 
 
-def _renamed(head: _Head) -> dict[str, str]:
+def _renamed(template: _TemplateFile) -> dict[str, str]:
     """Return the TSL paths of the script values that have another name."""
-    fields = [(_path(one.key), one.path) for one in head.definition.input.properties]
+    fields = [(_path(one.key), one.path) for one in template.definition.input.properties]
     return {key: path for key, path in fields if key != path}
 
 
-def _typed(head: _Head) -> dict[str, Any]:
+def _typed(template: _TemplateFile) -> dict[str, Any]:
     """Return the script names of TSL values, and whether each is a number there."""
-    numbers = {path for one in head.initial_entities for path in _numbers(one)}
-    names = {one.path: one.key for one in head.definition.output.properties}
+    numbers = {path for one in template.initial_entities for path in _numbers(one)}
+    names = {one.path: one.key for one in template.definition.output.properties}
     paths = numbers | {path for path, name in names.items() if _path(name) != path}
     return {
         path: {"name": names.get(path, path), "number": path in numbers} for path in sorted(paths)
