@@ -1,6 +1,6 @@
 """Rules of the relay: senders, permitted reply subjects and contents. No I/O.
 
-nats-server has checked the subject: it has the name of the sender.
+nats-server has already checked that the subject contains the sender's name.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,10 @@ _PULL_LIFE_NS = PULL_LIFE * 1_000_000_000
 
 
 class RefusedError(Exception):
-    """A message is not relayed; `code` is an HTTP status for an answer."""
+    """A message that is not relayed.
+
+    `code` is the HTTP status of the error answer, which is not sent if `answered` is False.
+    """
 
     def __init__(self, reason: str, code: int = 400, *, answered: bool = True) -> None:
         super().__init__(reason)
@@ -131,7 +134,7 @@ class _Creation(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_d
 
 
 _creation = msgspec.json.Decoder(_Creation)
-_OF_PUSHING = (
+_PUSH_FIELDS = (
     "deliver_subject",
     "deliver_group",
     "idle_heartbeat",
@@ -166,7 +169,7 @@ def checked_creation(subject: str, body: bytes) -> bytes:
         raise RefusedError("name and durable_name must be the client id")
     if config.filter_subjects or config.filter_subject != ".".join(subject.split(".")[6:]):
         raise RefusedError("filter_subject must equal the end of the request's subject")
-    for name in _OF_PUSHING:
+    for name in _PUSH_FIELDS:
         if getattr(config, name):
             raise RefusedError(f"{name}: push consumers are not supported")
         setattr(config, name, "" if name.startswith("deliver") else None)
@@ -223,13 +226,13 @@ def checked_pull(body: bytes) -> bytes:
     return msgspec.json.encode(wanted)
 
 
-_ACKS = frozenset((b"", b"+ACK", b"+OK", b"-NAK", b"+WPI", b"+NXT", b"+TERM"))
+_ACK_KINDS = frozenset((b"", b"+ACK", b"+OK", b"-NAK", b"+WPI", b"+NXT", b"+TERM"))
 
 
 def _checked_ack(body: bytes) -> bytes:
-    """Return an acknowledgement of JetStream, whose request for more is limited."""
+    """Return a JetStream acknowledgement; limit the request that `+NXT` may contain."""
     kind, _, rest = body.partition(b" ")
-    if kind not in _ACKS:
+    if kind not in _ACK_KINDS:
         raise RefusedError("not an acknowledgement")
     return b"+NXT " + checked_pull(rest) if kind == b"+NXT" and rest else body
 

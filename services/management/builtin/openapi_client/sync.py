@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 AT_ONCE = 16
 """Reports of a page that are sent concurrently."""
 PAGES = 4
-"""Pages of history that are processed concurrently, of all tenants."""
+"""Pages of history of all tenants that are processed concurrently."""
 
 
 def find_start(link: Link, now: int) -> int:
@@ -114,21 +114,26 @@ class Sync:
         self._pages = FairScheduler("openapi-client pages", PAGES)
 
     async def run(self, tenant: str, remote: Remote) -> Tally:
-        """Import all devices and reports; raise errors that end the sync, count the others."""
+        """Import all devices and reports; count those that are rejected.
+
+        Raises errors that end the sync.
+        """
         tally = Tally()
         async for device in remote.devices():
             try:
-                link = await self._device(tenant, remote, device)
+                link = await self._import_device(tenant, remote, device)
                 if link is not None:
                     tally.devices += 1
-                    await self._history(tenant, remote, device, link, tally)
+                    await self._import_history(tenant, remote, device, link, tally)
             except (InvalidInput, Conflict, NotFound, TooLarge, UpstreamFailed) as error:
                 log.info("sync of %s in %s: %s", device.sn, tenant, error)
                 tally.refuse(device.sn, error)
         return tally
 
-    async def _device(self, tenant: str, remote: Remote, device: RemoteDevice) -> Link | None:
-        """Return the link of an existing device; None for an excluded one."""
+    async def _import_device(
+        self, tenant: str, remote: Remote, device: RemoteDevice
+    ) -> Link | None:
+        """Create or update a device and return its link; None if it was deleted here."""
         link = await self._store.find_link(tenant, device.sn)
         url = remote.account.base_url
         if link is not None and (link.url, link.state) == (url, "left"):
@@ -145,7 +150,7 @@ class Sync:
         await self._store.save_link(tenant, device.sn, link)
         return link
 
-    async def _history(
+    async def _import_history(
         self, tenant: str, remote: Remote, device: RemoteDevice, link: Link, tally: Tally
     ) -> None:
         now = now_ms()
@@ -154,15 +159,17 @@ class Sync:
         while more:
             async with self._pages.slot(tenant):
                 page = await anext(pages, None)
-                more = page is not None and await self._page(tenant, device, link, page, tally)
+                more = page is not None and await self._import_page(
+                    tenant, device, link, page, tally
+                )
 
-    async def _page(
+    async def _import_page(
         self, tenant: str, device: RemoteDevice, link: Link, page: HistoryPage, tally: Tally
     ) -> bool:
         """Import a page; return False if the device was deleted here."""
         new = find_unseen(link, page.records)
 
-        async def tell(digest: str, record: Record) -> bool:
+        async def send_report(digest: str, record: Record) -> bool:
             try:
                 report_id = f"{device.id}-{digest}"
                 await self._things.report(
@@ -177,7 +184,7 @@ class Sync:
 
         rest = iter(new.items())
         while some := list(islice(rest, AT_ONCE)):
-            outcomes = await asyncio.gather(*starmap(tell, some), return_exceptions=True)
+            outcomes = await asyncio.gather(*starmap(send_report, some), return_exceptions=True)
             for outcome in outcomes:
                 if isinstance(outcome, BaseException):
                     raise outcome
