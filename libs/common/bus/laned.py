@@ -25,17 +25,18 @@ from libs.common.scheduling import Lanes
 log = logging.getLogger(__name__)
 
 ITEMS, SIZE = 2_000, 8 * 1024**2
-"""Messages and bytes of a lane that are always read ahead. A lane may hold more while as much is
-free as it holds."""
+"""Messages and bytes of a lane that are always read ahead. A lane may hold more, but not more than
+the room that is left below the limits of all lanes."""
 MOST_ITEMS, MOST_SIZE = 20_000, 32 * 1024**2
-"""Messages and bytes of all lanes, above which nothing is read. Twice the bytes are the maximum."""
+"""Messages and bytes of all lanes, above which no more messages are requested. Messages that arrive
+nevertheless are accepted up to twice the bytes."""
 COST = 512
 """Bytes of memory that a message uses in addition to its payload."""
 PACE = 1_000.0
 """Minimum rate at which messages of a full lane are delivered again, per second."""
 PARKED, PARKED_SIZE = 1_000, 1024**2
-"""Messages and bytes of a lane that wait here until earlier ones were delivered again. So soon
-after a burst, messages are again handled as they arrive."""
+"""Messages and bytes of a lane that wait in this process until earlier messages were delivered
+again. They let a lane return to normal soon after a burst."""
 STALE = 60.0
 """Seconds after which messages that were not delivered again are assumed at another replica."""
 
@@ -46,9 +47,9 @@ class _Deferred:
 
     sequences: set[int] = field(default_factory=set)
     parked: list[Msg] = field(default_factory=list)
-    """Later messages, which wait here."""
+    """Later messages, which wait in this process."""
     after: set[int] = field(default_factory=set)
-    """Later messages than those, which were returned as well."""
+    """Sequences of messages after the parked ones, which were returned to the stream too."""
     parked_size: int = 0
     moved: float = 0.0
     """The last time (monotonic) when a message was returned or delivered again."""
@@ -147,7 +148,7 @@ class LanedMessages:
         return False
 
     def _admit_parked(self, lane: str, deferred: _Deferred) -> dict[str, float]:
-        """Move parked messages to their lane; return the delays of those without room."""
+        """Move parked messages to their lane; return the delays of the rest."""
         self._deferred[lane] = _Deferred(deferred.after, moved=deferred.moved, pace=deferred.pace)
         admitted = list(takewhile(partial(self._enters, lane), deferred.parked))
         rest = deferred.parked[len(admitted) :]

@@ -2,7 +2,7 @@
 
 `add` runs inside the transaction. `relay` runs after it and publishes the entries of this process.
 The lease holder sweeps entries that remain after a crash. An entry is deleted only when the bus has
-acknowledged it; JetStream drops a duplicate by its message id, or the reader does.
+acknowledged it. JetStream or the reader drops duplicates by message id.
 Entries that are written together for one stream form one document per tenant: `{_id, at, tenant?,
 entries: [{subject, payload, stream, headers, key?, withdrawn?}]}`, with the fields of `UNREADABLE`.
 Commands to devices have no `tenant` here.

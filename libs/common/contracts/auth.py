@@ -326,7 +326,7 @@ class UserRefByEmail(msgspec.Struct):
 
 
 class UserPassword(msgspec.Struct, rename="camel"):
-    """Answer of both; the password is returned only here."""
+    """Answer of `create_user` and `reset_user_password`, the only ones with the password."""
 
     user_id: int
     email: str

@@ -41,7 +41,7 @@ class RemoveFlowService(msgspec.Struct, rename="camel"):
 
 
 class FlowServiceAnswer(msgspec.Struct):
-    """Answer of both."""
+    """Empty answer of `put_flow_service` and `remove_flow_service`."""
 
 
 class CallFlow(msgspec.Struct, rename="camel", kw_only=True):

@@ -306,7 +306,10 @@ def integration_user(integration: str) -> str:
 
 
 def device_subject(integration: str, operation: DeviceOperation) -> str:
-    """Return the subject of an operation of `device`; a login may use only its own id."""
+    """Return the subject on which an integration calls an operation of `device`.
+
+    The subject ends with the id, so that an integration can call it only for itself.
+    """
     return f"rpc.device.{operation}.{integration}"
 
 

@@ -95,7 +95,10 @@ class SetLimits(msgspec.Struct):
 
 
 class TenantLimits(msgspec.Struct):
-    """Answer of both: the effective limits, and those that differ from the platform's, by name."""
+    """Answer of `get_limits` and `set_limits`: the effective limits.
+
+    `own` has the limits that differ from the platform's, by name.
+    """
 
     limits: Limits
     own: dict[str, Any] = {}

@@ -76,7 +76,10 @@ def build_tree(entries: Iterable[MemberSpec], owner: str = "") -> dict[str, Node
 
 
 def _settle_reading(node: Node, *, above: bool) -> None:
-    """Mark members of write-only members, and ARRAYs of write-only elements, as write-only."""
+    """Set `readable` and `conceals` of a node and its members.
+
+    Members of a write-only node are write-only, and so is an ARRAY of write-only elements.
+    """
     node.readable = node.readable and above
     inner = [*node.members.values(), *([node.element] if node.element else [])]
     for one in inner:

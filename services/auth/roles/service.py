@@ -216,7 +216,10 @@ class RoleService:
     async def list_members(
         self, caller: Caller, role_id: int, wanted: Search, *, having: bool = True
     ) -> tuple[list[UserSummary], int]:
-        """Return one page of the users with a role (or without), and the number of all."""
+        """Return one page of users with a role, and their total number.
+
+        With `having=False`, return the users without the role.
+        """
         await self.get(caller, role_id)
         tenant, keyword = caller.tenant, wanted.keyword or ""
         return await self.accounts.users.search_by_role(

@@ -172,7 +172,7 @@ def _refuse_self(caller: Caller, ids: Sequence[int], verb: str, field: str) -> N
 
 
 def _all_audit_fields(user: StoredUser) -> dict[str, Any]:
-    """Return all audit fields, with roles, because a first user has one at once."""
+    """Return the audit fields and roles; a first user is created with a role."""
     return {**_audit_fields(user), "roleIds": list(user.roles)}
 
 

@@ -153,7 +153,7 @@ class CommandService:
         await self.store.forget(thing_id)
 
     async def _draft_first(self, device: Device, config: dict[str, Any]) -> Draft:
-        """Return the draft of a configuration that names its own `type`."""
+        """Return the draft of a first configuration; without `type`, its fields decide the type."""
         try:
             wire = msgspec.convert(config, Config)
         except msgspec.ValidationError as error:

@@ -52,7 +52,7 @@ class WriteOnlyCommands:
         return msgspec.convert(await found.to_list(), list[Command])
 
     async def mark_wiped(self, command: Command, again: datetime | None) -> None:
-        """Record that messages were deleted; `again` is when to repeat it."""
+        """Record the deletion of messages; `again` is the time of the next one, if any."""
         change: Document = {"$set": {"wipeAt": again}} if again else {"$unset": {"wipeAt": ""}}
         await self._commands.update_one({"_id": command.id}, change)
 

@@ -1,7 +1,7 @@
 """Counts of entities in a search, and entities that are listed one by one.
 
-Entities of devices are counted by model. Listed one by one are entities of integrations, custom
-entities, entities with grants of their own, and those of a search for ids.
+Entities of devices are counted by model. A search lists entities of integrations, custom entities,
+entities with their own grants, and entities of requested ids one by one.
 """
 
 from collections import Counter
@@ -34,7 +34,8 @@ class DeviceCounts:
     matching: Counts = field(default_factory=dict)
     """Devices all of whose entities the keyword matches."""
     ending: Sequence[tuple[str, Counts]] = ()
-    """Other devices whose keys end with a first part of the keyword, by last part."""
+    """Pairs `(tail, counts)` for splits of the keyword into head and tail: other devices whose keys
+    end with the head."""
 
 
 class WantedMembers:
@@ -88,7 +89,7 @@ class WantedMembers:
         )
 
     def _count_devices(self, model: ModelKey, member: Member, counts: DeviceCounts) -> int:
-        """Return on how many devices of a model a member matches."""
+        """Return the number of devices of a model on which a member matches."""
         everyone, keyword = counts.all.get(model, 0), self._keyword
         if keyword is None:
             return everyone
@@ -106,7 +107,7 @@ class WantedMembers:
         return {model for model, own in self._matching_numbers.items() if own}
 
     def matching_splits(self) -> list[tuple[str, str]]:
-        """Return the splits of the keyword whose last part starts a member's path."""
+        """Return the splits `(head, tail)` whose tail starts the path of any member."""
         if self._keyword is None:
             return []
         members = [
@@ -149,7 +150,7 @@ class SearchRequest:
     negated: bool = False
     """Whether entities that the keyword does not match are wanted."""
     conditions: Sequence[Condition] = ()
-    """Conditions on devices; `accepts` is the same for things of every kind."""
+    """MongoDB conditions on devices; `accepts` is the same filter for a loaded thing."""
     accepts: Callable[[EntityThing], bool] = lambda _: True
     ids: Sequence[int] | None = None
     """If present, only these entities match."""
@@ -194,7 +195,7 @@ class ListedEntities:
         return [one for one in self._matching(things.values()) if one.id in wanted]
 
     async def _find_non_devices(self) -> list[Entity]:
-        """Return entities of things that are no devices, and of single grants."""
+        """Return entities of integrations, custom entities, and separately granted entities."""
         condition = self._condition()
         tenant, things = self._request.tenant, list[EntityThing]()
         if condition:
@@ -210,7 +211,7 @@ class ListedEntities:
         return self._matching(things)
 
     def _condition(self) -> dict[str, Any] | None:
-        """Return the condition of things to list, or None for none."""
+        """Return the condition of things to list; None if nothing is to be listed."""
         grants = self._grants.resources
         custom = {"integration": SYSTEM}
         seen: list[dict[str, Any]] = []
@@ -237,5 +238,5 @@ class ListedEntities:
         ]
 
     def _is_visible(self, entity: Entity) -> bool:
-        """Return whether the user may see it; custom entities need a function."""
+        """Return whether the user may see it; custom entities require a permission."""
         return self._customs if entity.is_custom else entity.is_visible_to(self._grants)

@@ -49,7 +49,7 @@ class _Account:
 
 
 class Budget:
-    """Accounts by key, each with up to `most` seconds, growing by `rate` per second."""
+    """Processor time by key: each account grows by `rate` per second, up to `most` seconds."""
 
     def __init__(self, most: float, rate: float) -> None:
         self._most = most
@@ -57,7 +57,10 @@ class Budget:
         self._accounts: LruCache[object, _Account] = LruCache(MAX_ACCOUNTS)
 
     def left(self, key: object, frames: int, now: float) -> float:
-        """Return the seconds that `frames` may take at `now` (monotonic), or 0."""
+        """Return the seconds that `frames` may use; 0 if the account is empty.
+
+        `now` is monotonic.
+        """
         account = self._accounts.get(key)
         if account is None:
             account = _Account(self._most, now)
@@ -82,7 +85,7 @@ class Budgets:
         self._tenants = Budget(most=1.0, rate=tenant_rate)
 
     def left(self, tenant: str, version: str, frames: int, now: float) -> float:
-        """Return the seconds that frames of a codec may take, or 0."""
+        """Return the seconds that frames of a codec may use; 0 if an account is empty."""
         return min(
             self._codecs.left((tenant, version), frames, now),
             self._tenants.left(tenant, frames, now),
@@ -104,16 +107,16 @@ LARGEST_PROCESS = 32 * 1024 * 1024
 LARGEST_ANSWER = 8 * 1024 * 1024
 """Maximum bytes of an answer."""
 SECONDS_PER_CALL = 0.001
-"""Wall time of a call on average, in addition to `ANSWER_SECONDS` of the batch."""
+"""Wall time per call that is added to `ANSWER_SECONDS` of a batch."""
 LATE_SECONDS = 0.15
-"""Seconds after which a batch is late, in addition to `SECONDS_PER_FRAME`."""
+"""Seconds after which a batch is late, in addition to `SECONDS_PER_FRAME` for each frame."""
 START_SECONDS = 2.0
 """Seconds that a process may take to start, during which its codec is not late."""
 ANSWER_SECONDS = 10.0
 """A worker limits processor time itself; one that is silent for longer is lost."""
 LOST = Outcome(fault="ended its process")
 MAX_LOST = 3
-"""Calls that may end their process before the rest is rejected."""
+"""Calls that may end their process before the remaining calls are rejected."""
 
 _write = msgspec.msgpack.Encoder().encode
 _read = msgspec.msgpack.Decoder(Response).decode
@@ -131,9 +134,9 @@ class CodecWorkers:
         self._late_seconds = late_seconds
         self._turns = FairScheduler("codecs", most, items=WAITING, caps=lambda _: Caps(1, 1))
         self._processes: dict[str, Process | None] = {}
-        """By tenant, the one used last at the end; None while it starts."""
+        """By tenant, the most recently used process last; None while a process starts."""
         self._due: dict[str, float] = {}
-        """By tenant, when the calls in hand are overdue (monotonic)."""
+        """By tenant, the monotonic time after which its running calls are late."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -155,7 +158,7 @@ class CodecWorkers:
     async def run_each(self, tenant: str, codec: Codec, calls: Sequence[Call]) -> Sequence[Outcome]:
         """Return the outcomes of calls; only the call that ends a process has the fault.
 
-        After `MAX_LOST` of them the remaining calls are rejected.
+        After `MAX_LOST` such calls, the remaining calls are rejected.
         """
         outcomes: list[Outcome] = []
         left, lost = [calls], 0

@@ -19,9 +19,9 @@ from services.device.telemetry.partitions import KEY, partition_of
 from services.device.things.model import Thing
 
 TOGETHER, LARGEST = 128, 1024 * 1024
-"""Records of one update, and bytes of their JSON: BSON is at most 8 times larger.
+"""Maximum records of one update, and maximum bytes of their JSON.
 
-MongoDB accepts 16 MiB.
+BSON is at most 8 times larger, and MongoDB accepts 16 MiB.
 """
 LARGEST_SHOWN = 16 * 1024
 """Maximum bytes of the JSON of a difference."""
@@ -47,7 +47,7 @@ class _Row(NamedTuple):
 
 @dataclass
 class HistoryChanges:
-    """Changes by some frames of one device."""
+    """Changes that decoding frames of one device again causes."""
 
     thing: Thing
     stamp: str
@@ -122,7 +122,7 @@ def is_plain(row: Document, result: DecodeResult) -> bool:
 
 
 def expected_records(key: bytes, result: DecodeResult) -> dict[bytes, Document]:
-    """Return the records that history must have of a frame, by key."""
+    """Return the records that history must contain for a frame, by key."""
     thing_id = KEY.unpack(key)[0]
     wanted = {past_reading_key(thing_id, one): one.properties for one in result.past}
     return wanted | ({key: result.properties} if result.properties else {})

@@ -33,7 +33,7 @@ class SlowCodecs:
     """Separates messages of tenants with slow codecs, and processes them."""
 
     def __init__(self, bus: Bus, handle: Callable[[list[Msg]], Awaitable[bool]]) -> None:
-        """Construct it; `handle` processes a batch of one tenant and returns the success."""
+        """`handle` processes a batch of one tenant; if it returns False, the batch is retried."""
         self._messages = LanedMessages(
             bus, "slow codecs", self._tenant_of, handle, BATCH, TENANTS, BATCH
         )

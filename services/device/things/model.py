@@ -163,7 +163,10 @@ class Device(ListedDevice, kw_only=True):
 
     @property
     def is_unassigned(self) -> bool:
-        """Return whether any application of the tenant may add it after its removal."""
+        """Return whether neither an application nor the users own it.
+
+        Any application of the tenant may then add it again.
+        """
         return self.application is None and not self.is_owned_by_users
 
     def with_changes(self, changes: "DeviceChanges") -> "Device":

@@ -12,9 +12,9 @@ from libs.common.errors import InvalidInput
 from libs.common.http.ids import find_id, parse_id
 
 MOST_CHANGES = 1000
-"""Events that wait for a slow reader; the oldest are skipped."""
+"""Maximum changes that wait for a slow reader; the oldest are skipped."""
 MOST_BYTES = 256 * 1024
-"""Maximum bytes of these events, unless a single event is larger."""
+"""Maximum bytes of these changes, unless a single change is larger."""
 Scope = Literal["TENANT", "GROUP", "DEVICE"]
 MOST_KEYS = 10_000
 """Maximum number of keys of a subscription."""
@@ -106,7 +106,7 @@ class EncodedChange(NamedTuple):
 
 
 class QueuedBytes:
-    """Counts waiting bytes, also in the total `whole`."""
+    """Number of queued bytes, which is also added to the total `whole`."""
 
     __slots__ = ("most", "size", "whole")
 
@@ -177,7 +177,7 @@ class Value(msgspec.Struct):
 
 
 class Follow(msgspec.Struct, frozen=True):
-    """A client's pattern to follow; None ends it."""
+    """A client's request to follow a pattern; None ends the subscription."""
 
     pattern: Pattern | None
     text: str

@@ -143,7 +143,7 @@ class Area(msgspec.Struct, kw_only=True):
 
 
 class FindDevices(console.PageRequest, kw_only=True):
-    """Body of `POST /device/search`; all filters must match, of a list one value.
+    """Body of `POST /device/search`; all filters must match. A list matches with any value.
 
     `name` is a part of the name in any case, or the whole identifier; `identifier` is a part of the
     identifier. `filter_not_grouped` selects the devices without a group. Devices without a location
