@@ -55,7 +55,7 @@ class Evaluation:
     requested: list[TimedValue] = field(default_factory=list)
     """Readings of the requests."""
 
-    def is_late(self) -> bool:
+    def discard_late_readings(self) -> bool:
         """Drop readings that are too old; return whether none is left.
 
         Any report ends a silence, however old it is.
@@ -173,7 +173,7 @@ def group_by_device(
     devices: dict[tuple[int, type], DeviceEvaluations] = {}
     for evaluation in evaluations:
         device, kind = evaluation.state.device, type(evaluation.compiled.rule.condition)
-        if device in serials and not evaluation.is_late():
+        if device in serials and not evaluation.discard_late_readings():
             fresh = DeviceEvaluations(device, serials[device], [])
             devices.setdefault((device, kind), fresh).evaluations.append(evaluation)
     return list(devices.values())

@@ -74,11 +74,11 @@ class CrossOrigin:
                 (b"vary", b"Origin"),
             ]
         if self._any:
-            told = [
+            fields = [
                 (b"access-control-allow-origin", b"*"),
                 (b"access-control-expose-headers", SHOWN),
             ]
-            return [*told, (b"vary", b"Origin")] if self._origins else told
+            return [*fields, (b"vary", b"Origin")] if self._origins else fields
         return [(b"vary", b"Origin")]
 
 

@@ -17,11 +17,11 @@ from libs.common.scheduling import Caps, FairScheduler
 from services.workflow.runs.model import Owner
 
 QUICK = 16
-"""Factor of concurrent quick runs, which wait only for stores."""
+"""Quick runs, which wait only for stores, may exceed the limits of running runs by this factor."""
 PLACE = 8192
 """Bytes of a run's input per place in the queue."""
 RETRY_AFTER = 1.0
-"""Seconds."""
+"""Seconds after which a rejected caller may try again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,9 +62,9 @@ def build_place(owner: Owner, size: int) -> Place:
 class RunQueue:
     """Limits waiting runs, and executes them fairly by tenant."""
 
-    def __init__(self, limits: Limits, of: Callable[[str], TenantLimits]) -> None:
-        """Use `of` to get the limits of a tenant."""
-        self._of = of
+    def __init__(self, limits: Limits, limits_of: Callable[[str], TenantLimits]) -> None:
+        """`limits_of` returns the limits of a tenant."""
+        self._limits_of = limits_of
         self._free = limits.waiting
         self._waiting: Counter[str | Owner] = Counter()
         """Places by tenant and by flow."""
@@ -80,7 +80,7 @@ class RunQueue:
     def find_reached_limit(self, place: Place) -> str:
         """Return the name of the reached limit, as in `Limits` on the wire, or ""."""
         (tenant, _), number = place
-        if self._waiting[place.owner] + number > self._of(tenant).each_waiting_runs:
+        if self._waiting[place.owner] + number > self._limits_of(tenant).each_waiting_runs:
             return "eachWaitingRuns"
         return "" if number <= self._room(tenant) else "waitingRuns"
 
@@ -89,8 +89,8 @@ class RunQueue:
         return number <= self._room(tenant) or not self._waiting[tenant]
 
     def _room(self, tenant: str) -> int:
-        """Return the places left for a tenant, which leaves as many free as it has."""
-        return min(self._of(tenant).waiting_runs, self._free) - self._waiting[tenant]
+        """Return the places left for a tenant, which may not use more than remain free."""
+        return min(self._limits_of(tenant).waiting_runs, self._free) - self._waiting[tenant]
 
     def enter(self, place: Place) -> None:
         """Add a waiting run; raise `NoRoom` if a limit is reached."""
@@ -135,7 +135,7 @@ class RunQueue:
     def request(self, owner: Owner) -> AbstractAsyncContextManager[None]:
         """Wait for the slot of a request to another system.
 
-        A run may have many requests at once, and a tenant as many as runs.
+        One run may send many requests at once. A tenant may send as many as it may have runs.
         """
         return self._requests.slot(owner.tenant, sub=owner.flow_id)
 
@@ -149,7 +149,7 @@ class RunQueue:
         return FairScheduler(name, times * limits.running, items=sys.maxsize, caps=caps)
 
     def _caps(self, times: int, tenant: str) -> Caps:
-        limits = self._of(tenant)
+        limits = self._limits_of(tenant)
         return Caps(times * limits.runs, times * limits.each_runs)
 
     def _observe(self, _: CallbackOptions) -> Iterable[Observation]:
