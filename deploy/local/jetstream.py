@@ -110,7 +110,7 @@ class _HealthAnswer(msgspec.Struct):
 async def restart_when_stuck(
     is_stuck: Callable[[], Awaitable[bool]], free: Callable[[], int], restart: Callable[[], object]
 ) -> None:
-    """Call `restart` whenever the server is stuck and bytes are free; never return."""
+    """Call `restart` when the server is stuck and the disk has space; never return."""
     while True:
         await asyncio.sleep(CHECK_SECONDS)
         if await is_stuck() and free() >= REQUIRED_BYTES:

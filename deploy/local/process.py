@@ -40,7 +40,7 @@ def base_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 async def spawn(spec: Spec, log: Path, keep_open: Collection[int]) -> asyncio.subprocess.Process:
-    """Start a child in its own session (without Ctrl-C); append its output to `log`."""
+    """Start a child in its own session, without Ctrl-C; append its output to `log`."""
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         return await asyncio.create_subprocess_exec(

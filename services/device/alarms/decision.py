@@ -25,7 +25,7 @@ from services.device.alarms.model import (
 )
 
 LATE_MS = 120_000
-"""How much older than the newest reading a reading may be when it arrives.
+"""Maximum age of an arriving reading relative to the newest reading.
 
 Older readings change nothing.
 """
@@ -54,7 +54,7 @@ class TimedValue(NamedTuple):
 
 
 class AlarmTransition(NamedTuple):
-    """An alarm is raised or cleared."""
+    """The raising or clearing of an alarm."""
 
     raised: bool
     at: int
@@ -73,7 +73,7 @@ class FoldStart(NamedTuple):
 
 
 class ReadingWindow(NamedTuple):
-    """All readings from a start on without late ones, in order."""
+    """All readings from a start on, except late ones, in order."""
 
     start: FoldStart
     rows: Sequence[TimedValue]
@@ -97,8 +97,8 @@ def may_change(status: str, verdict: Verdict | None, *, earlier: bool, lasts: bo
     """Return whether a reading may change the status; if not, ingest ignores it.
 
     `earlier` readings are older than the last change. A value beyond the threshold may then start a
-    duration earlier, and another value may interrupt one. A reading ends a duration that `lasts` up
-    to it.
+    duration earlier, and another value may interrupt one. `lasts` means that the duration of a
+    pending alarm ended before this reading.
     """
     match status:
         case "NORMAL":

@@ -36,7 +36,7 @@ class RuleMatch(NamedTuple):
     compiled: CompiledRule
     value: Any
     is_certain: bool = True
-    """Whether the known state says so; else the state may have changed by now."""
+    """Whether the match follows from the known state, which may otherwise be outdated."""
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class PropertyRules:
             self.ordered = False
 
     def is_inside(self, value: Any) -> bool:
-        """Return whether a value is certainly beyond no threshold."""
+        """Return whether a value certainly meets no condition."""
         number = type(value) is float or type(value) is int
         return number and self.ordered and self.above < value < self.below
 
@@ -77,7 +77,7 @@ class _KnownState(NamedTuple):
     at: int
     """Newest time at which the status changed, ms."""
     since: int
-    """Since when a PENDING value is beyond its threshold, ms."""
+    """Time since which a PENDING value is beyond its threshold, ms."""
 
 
 _NORMAL = _KnownState(0, "NORMAL", 0, 0)
@@ -179,11 +179,13 @@ class RuleIndex:
                 del self._states[state.device]
 
     def mark_uncertain(self, found: RuleMatch, device: int, until: float, ts: int) -> int:
-        """Record that a state may change soon: any value matches `until` (monotonic).
+        """Record that a state may change soon: until then any value matches.
+
+        `until` is monotonic.
 
         `ts` is the time (ms) of the requested reading. Returns the oldest such time since the state
-        was certain. A reading that only matches for lack of certainty does not prolong it:
-        otherwise each report of a busy device would request an evaluation.
+        was certain. A reading that matches only because the state is uncertain does not extend
+        `until`, because then each report of a busy device would request an evaluation.
         """
         known = self._uncertain[device].get(
             rule_id := found.compiled.rule.id, _UncertainState(until, ts)
@@ -195,7 +197,7 @@ class RuleIndex:
         return earliest
 
     def expire_uncertain(self, now: float) -> None:
-        """Remove uncertain states until now (monotonic)."""
+        """Remove states whose uncertainty ended by `now` (monotonic)."""
         for device, rules in list(self._uncertain.items()):
             left = {rule: entry for rule, entry in rules.items() if entry.until > now}
             if left:

@@ -49,16 +49,16 @@ class Ready(msgspec.Struct, frozen=True):
     node: PlanNode
     body: Any
     text: str | None
-    """`body` as text of the trace."""
+    """`body` as text for the trace."""
     parent: str
-    """The node before; of several, the last one in the design."""
+    """Id of the previous node; for a join, of the last one in the design."""
 
 
 class Edges:
     """Counts open edges. A node is ready when all its incoming edges are closed."""
 
     def __init__(self, plan: Plan, render: Callable[[Any], str | None]) -> None:
-        """Use `text_of` to render inputs of joins for the trace."""
+        """`render` converts the input of a join to text for the trace."""
         self._nodes = plan.nodes
         self._render = render
         self._open: dict[str, int] = {}
@@ -103,7 +103,10 @@ class Edges:
 
 
 def merge_outputs(outputs: Sequence[Any]) -> Any:
-    """Merge outputs for a join: maps, where later edges win; else the last output."""
+    """Merge the outputs of a join if all are maps; else return the last output.
+
+    For a key of several maps, the last edge wins.
+    """
     maps = [output for output in outputs if isinstance(output, dict)]
     if len(maps) < len(outputs):
         return outputs[-1]
@@ -123,10 +126,10 @@ class _Result(msgspec.Struct, frozen=True):
 
     output: Any
     text: str | None
-    """`output` as text of the trace."""
+    """`output` as text for the trace."""
     followers: tuple[Follower, ...]
     """Edges to follow."""
-    barred: tuple[Follower, ...]
+    skipped: tuple[Follower, ...]
     """Edges of branches that were not chosen."""
 
 
@@ -209,20 +212,20 @@ class Execution:
         self._outputs[node.id] = done.output
         self._set_output(node, done.output)
         following = self._edges.follow(node, done.followers, done.output, done.text)
-        return [*following, *self._edges.close(done.barred)]
+        return [*following, *self._edges.close(done.skipped)]
 
     async def _run_step(self, ready: Ready) -> _Result:
         """Run a node, and render its output for the trace."""
         outcome, followers = await self._step(ready.node, ready.body), ready.node.followers
-        barred: tuple[Follower, ...] = ()
+        skipped: tuple[Follower, ...] = ()
         if isinstance(outcome, Sample):
             self._supposed.add(ready.node.id)
             outcome = outcome.output
         if isinstance(outcome, BranchChoice):
-            followers, barred = split_edges(followers, outcome.handle)
+            followers, skipped = split_edges(followers, outcome.handle)
             outcome = outcome.output
         text = ready.text if outcome is ready.body else self._trace.render(outcome)
-        return _Result(outcome, text, followers, barred)
+        return _Result(outcome, text, followers, skipped)
 
     async def _step(self, node: PlanNode, body: Any) -> Any:
         run, now = self.run, self._clock()

@@ -1,4 +1,4 @@
-"""Log entries by the engine itself, about disabled flows and rejected runs."""
+"""Log entries that the engine writes about disabled flows and rejected runs."""
 
 import logging
 from collections import OrderedDict
@@ -14,7 +14,7 @@ from services.workflow.runs.model import Cause, CauseKind, Deployed, Run
 log = logging.getLogger(__name__)
 
 LONGEST = 1_000
-"""Maximum characters of the reason in a disabled flow; its log has all of them."""
+"""Maximum characters of the reason that a disabled flow shows; its log has the full reason."""
 KEPT = 10_000
 """Maximum flows whose failures or rejected runs are counted."""
 REFUSED_PERIOD = 60.0

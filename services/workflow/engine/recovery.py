@@ -3,8 +3,8 @@
 `Recovery` takes over runs of stopped replicas. It restarts them if that is harmless, else records
 them as interrupted. `PendingRunRecovery` starts recorded runs of this replica that it never
 started: if the store fails while it records runs, the caller does not know which of them were
-recorded. Their cause starts no other run and their replica is alive, so each replica looks for its
-own.
+recorded. Their causes start no second run, and `Recovery` ignores replicas that are alive. Each
+replica therefore looks for its own pending runs.
 
 `replicas`: `{_id: replica, until}`. Each replica renews its entry; time is that of the database.
 """
@@ -59,7 +59,7 @@ class Replicas:
         await self._replicas.delete_one({"_id": self.own})
 
     async def list_alive(self) -> list[str]:
-        """Delete expired entries and return the ids of the other replicas."""
+        """Delete expired entries and return the ids of live replicas, with this one."""
         late = {"$expr": {"$lt": ["$until", "$$NOW"]}}
         await self._replicas.delete_many(late)
         return [row["_id"] async for row in self._replicas.find({}, {"_id": 1})]
@@ -75,7 +75,7 @@ class Recovery:
     log: ReplicaLog
 
     async def look(self) -> None:
-        """Recover all runs that have room, fairly by tenant."""
+        """Recover all runs for which the queue has room, fairly by tenant."""
         alive = await self.replicas.list_alive()
         full: set[str] = set()
         while orphans := await self.store.list_orphans(alive, BATCH, full):
@@ -99,14 +99,14 @@ class Recovery:
 
 @dataclass(frozen=True)
 class PendingRunRecovery:
-    """Starts runs of this replica that are recorded and not started."""
+    """Starts runs that this replica recorded but never started."""
 
     store: RunStore
     replicas: Replicas
     engine: Engine
 
     async def look(self) -> None:
-        """Start all pending runs that have room."""
+        """Start all pending runs for which the queue has room."""
         own, full = self.replicas.own, set[str]()
         started = True
         while started:

@@ -39,7 +39,7 @@ _ended = metrics.get_meter("thingway").create_counter(
 TEST_SECONDS = 25.0
 """Maximum seconds of a test, because the gateway's timeout is 30 seconds."""
 DROPPED_LIMIT = "waitingRuns"
-"""The limit of runs that had no room until they were dropped."""
+"""The limit named for runs that were dropped because they never got room."""
 AT_ONCE = 200
 """Maximum runs of events or timers per write."""
 PACE = 20
@@ -97,7 +97,7 @@ class Engine:
         return run
 
     async def begin(self, start: Start) -> Run:
-        """Record a run whose caller gets errors.
+        """Record a run, and raise an error if it has no room.
 
         Raises `Conflict` if its cause has started the flow before, `TooManyRequests` if too many
         runs wait.
@@ -115,7 +115,7 @@ class Engine:
         return runs[0]
 
     async def admit(self, starts: Sequence[Start]) -> Admitted:
-        """Record runs in one write, as far as they may wait.
+        """Record runs in one write, except those that have no room to wait.
 
         The caller acknowledges the causes, and then executes each run. `recovery` handles a crash
         in between.
@@ -141,7 +141,7 @@ class Engine:
         self.refused.note(start.flow, limit)
 
     def fits(self, tenant: str, number: int) -> bool:
-        """Return whether so many more runs of a tenant may wait; True if none waits."""
+        """Return whether `number` more runs of a tenant may wait; True if none waits."""
         return self.queue.fits(tenant, number)
 
     def has_room(self, run: Run) -> bool:
@@ -149,7 +149,7 @@ class Engine:
         return not self.queue.find_reached_limit(_place(run, run.entered))
 
     async def _record(self, entered: Sequence[tuple[Start, Place]]) -> list[Run]:
-        """Record runs that have places; runs that are not new leave their places."""
+        """Record runs that have places; runs that exist already release their places."""
         now, runs = now_ms(), list[Run]()
         begun: set[int] = set()
         try:

@@ -24,7 +24,7 @@ _WORDS = (
     "pass(word|wd|phrase)|secret|token|authorization|cookie|api[_-]?key|private_?key|credential"
 )
 _HINT = re.compile(b"pass|secret|token|auth|cookie|key|credential")
-"""A part of any of these words in lower case, which is found much sooner."""
+"""A faster test: each of these words contains one of these parts in lower case."""
 _SECRET = re.compile(_WORDS, re.IGNORECASE)
 _SECRET_KEY = re.compile(b'"[^"]*(%b)[^"]*"\\s*:' % _WORDS.encode(), re.IGNORECASE)
 
@@ -37,7 +37,7 @@ class Trace:
         self._room = LONGEST_TRACE
 
     def render(self, value: Any) -> str | None:
-        """Return a value as text of the trace, or a placeholder if the trace is full."""
+        """Return a value as text for the trace, or a placeholder if the trace is full."""
         text = render_value(value)
         if text is None:
             return None

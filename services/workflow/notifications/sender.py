@@ -40,7 +40,7 @@ from services.workflow.notifications.service import NotificationSettings
 from services.workflow.notifications.store import NotificationStore
 
 PERIOD = 1.0
-"""Seconds between two looks for due notices."""
+"""Seconds between two checks for due notices."""
 DELIVERIES = 64
 """Maximum concurrent deliveries, which mostly wait for other systems."""
 LOOKUPS = 8
@@ -87,7 +87,7 @@ class NotificationSender:
             self.deliveries.start((user, channel), partial(self._deliver, tenant, user, channel))
 
     async def _deliver(self, tenant: str, user: int, channel: Channel) -> None:
-        """Deliver in the tenant's turn; later looks retry failures."""
+        """Deliver in the tenant's turn; later checks retry failures."""
         try:
             async with self.slots.slot(tenant, sub=(user, channel)):
                 until = now_ms() + int(CLAIM * 1000)
