@@ -6,9 +6,8 @@ last second that Redis may lose (`appendfsync everysec`) and concurrent logins. 
 connections cannot be closed. Applying is idempotent: a generation is raised only once, the next
 login restores a device's copy, and connections with current credentials stay open.
 
-`revocations` in MongoDB: `{_id, tenant, kind
-
-null, subject, generation, user, at}`, until the sweep has applied them.
+A document of `revocations` is `{_id, tenant, kind or null, subject, generation, user, at}`. It
+exists until the sweep has applied it.
 """
 
 import logging
