@@ -8,7 +8,7 @@ from typing import cast
 from libs.common.store.redis import Redis
 
 TAKE_SCRIPT = (Path(__file__).parent / "token_bucket.lua").read_text()
-"""The beginning of a Lua script that takes permits; the rest follows."""
+"""The beginning of a Lua script: it defines `take`, which the rest of the script calls."""
 _TAKE_ONLY = "return {take(KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]))}"
 
 

@@ -22,7 +22,7 @@ from libs.common.lru_cache import LruCache
 log = logging.getLogger(__name__)
 
 BURST = 10.0
-"""Seconds' worth of permits that may be used at once."""
+"""Permits that may be used at once, in seconds of the rate."""
 DAY = 86_400.0
 """Seconds."""
 KEPT = 100_000
@@ -48,7 +48,7 @@ class Meter:
     ) -> float:
         """Return the seconds until `amount` permits are available at `rate`, or 0.
 
-        `at` is in seconds and never decreases. `burst` is in seconds' worth of permits.
+        `at` is in seconds and never decreases. `burst` is in seconds of the rate.
         """
         bucket = self._buckets.get(key)
         if bucket is None:
@@ -97,13 +97,13 @@ class MessageMeter:
             if wait > 0:
                 whose = "of this device" if key[1] == device else "of this tenant"
                 return Excess(key[0], f"more than {rate} {what} per second {whose}", wait)
-        told, day = ("eventBytes", tenant), limits.event_bytes
-        wait = self._meter.seconds_until(told, size, day / DAY, at, DAY)
+        day_bucket, day = ("eventBytes", tenant), limits.event_bytes
+        wait = self._meter.seconds_until(day_bucket, size, day / DAY, at, DAY)
         if wait > 0:
-            return Excess(told[0], f"more than {day} bytes per day of this tenant", wait)
+            return Excess(day_bucket[0], f"more than {day} bytes per day of this tenant", wait)
         for key, amount, _, _ in wanted:
             self._meter.consume(key, amount)
-        self._meter.consume(told, size)
+        self._meter.consume(day_bucket, size)
         return None
 
 
@@ -122,7 +122,7 @@ def _wanted(
 TIMEOUT = 5.0
 """Seconds for which `auth` may take, including its call of `device`."""
 REMEMBERED_USERS = 10_000
-"""Users that are remembered."""
+"""Maximum remembered users."""
 
 
 class FloodGuard:

@@ -1,6 +1,6 @@
--- Takes permits out of the token bucket `key`, refilled at `rate` per second up to `burst`; fewer
--- `wanted` than none gives permits back. Returns the permits granted, and the ms until one more is
--- there. The clock is the server's. The scripts that use it are this text followed by their own.
+-- Takes permits from the token bucket `key`, which is refilled at `rate` per second up to `burst`.
+-- A negative `wanted` returns permits. Returns the number of granted permits, and the ms until the
+-- next one. The clock is that of the server. Other scripts begin with this text.
 local function take(key, rate, burst, wanted)
   local clock = redis.call('TIME')
   local now = clock[1] * 1000 + math.floor(clock[2] / 1000)

@@ -44,13 +44,14 @@ from services.device.things.model import Device
 RESEND = (1, 2, 5, 10, 20, 40, 60)
 """Seconds until an unanswered command is sent again to a connected device."""
 CODED_RESEND = (5, 10, 30, 120, 600)
-"""The same for a coded command, until the network server reports a state for each downlink."""
+"""Seconds until an unanswered coded command is sent again, unless the network server has reported a
+state for each downlink."""
 POLL_AGAIN = timedelta(seconds=30)
-"""An unanswered command is returned to a polling device again after this time."""
+"""Time after which an unanswered command is returned to a polling device again."""
 FIRST_ATTEMPT = 2
 """Index in `RESEND` of the first pause of a command that was just sent."""
 ENDED_AT_ONCE = 100
-"""Commands that are read at a time when all commands of a thing end."""
+"""Commands that are read together when all commands of a thing end."""
 NEWEST_FIRST = [("createdAt", -1), ("_id", -1)]
 DUE_INDEX = "due"
 """Name of an index whose first field is the tenant."""

@@ -198,12 +198,12 @@ class FrameStore(ThingDataStore):
     async def find_past_keys(
         self, thing_id: int, stamp: str, keys: Collection[bytes]
     ) -> set[bytes]:
-        """Return those of `keys` that past readings of frames with `stamp` have."""
+        """Return the keys that belong to past readings of frames with `stamp`."""
         query = {"_id": keys_between(thing_id), "h": {"$in": list(keys)}, "c": stamp}
         return {bytes(key) async for row in self._direct.find(query, {"h": 1}) for key in row["h"]}
 
     async def find_times(self, thing_id: int, times: Iterable[int]) -> set[int]:
-        """Return those of `times` (ms) at which the device sent a frame."""
+        """Return the times (ms) at which the device sent a frame."""
         found = set[int]()
         for ts in times:
             if await self._direct.find_one({"_id": keys_between(thing_id, ts, ts)}, {"_id": 1}):

@@ -43,7 +43,9 @@ class IntegrationThings:
     _applied: OrderedDict[str, dict[str, Manifest]] = field(default_factory=OrderedDict, init=False)
 
     async def ensure_all(self, tenant: str, integrations: Iterable[str] = ()) -> None:
-        """Create and update the things of a tenant, in any case those of `integrations`.
+        """Create and update the things of a tenant.
+
+        Known integrations are read again if one of `integrations` is missing or stopped.
 
         If `management` is unavailable, the existing things are used.
         """

@@ -21,7 +21,7 @@ from services.device.things.product_store import ProductStore
 FRESH = 10.0
 """Seconds between two writes of `lastUpdateTime` of one device."""
 KEPT = 50_000
-"""Devices whose last write of `lastUpdateTime` is cached; others are written once more."""
+"""Maximum devices whose last write of `lastUpdateTime` is cached."""
 LIFE = 5.0
 """Seconds between two reads of the location properties of products."""
 LARGEST_LEVEL = 2**31

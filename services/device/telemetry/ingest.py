@@ -231,7 +231,7 @@ class Ingest:
         _size.record(len(messages))
 
     async def _sort(self, uplinks: list[Uplink], *, apart: bool) -> tuple[Batch, list[Uplink]]:
-        """Sort uplinks, except those for slow codecs; return also the sorted ones."""
+        """Return the batch of all uplinks except those for slow codecs, and its uplinks."""
         things = await self.things.find_by_sn({uplink.sn for uplink in uplinks})
         beyond: Mapping[int, Excess] = {}
         if not apart:

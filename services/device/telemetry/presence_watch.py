@@ -56,7 +56,7 @@ class ConnectionScan:
     """Scans the connections of a server by ascending cid.
 
     Rows move to the front when connections before them close, so a page must begin at or before the
-    last scanned cid; otherwise it is requested again from further in front. Rows that move to the
+    last scanned cid; otherwise it is requested again from an earlier offset. Rows that move to the
     back, because a lower cid was authorized late, are new connections with an event of their own.
     """
 
@@ -125,7 +125,7 @@ class PresenceWatch:
         """Ended connections, which an older page may still contain."""
         self._system_reconnects = 0
         self._missing: dict[str, float] = {}
-        """Servers that do not answer, and since when (monotonic)."""
+        """Monotonic time since which a server has not answered, by server."""
 
     async def run(self) -> None:
         """Watch until cancelled."""

@@ -10,8 +10,8 @@ from libs.common.identity.grants import Grants
 NOTHING: dict[str, Any] = {"_id": {"$in": []}}
 """A condition that no device meets."""
 MANY = 1000
-"""Granted devices from which on walking the index of an order is faster than reading and sorting
-each of them (10,000 of 100,000: 10 ms against 70 ms)."""
+"""Number of granted devices from which an index in sort order is faster than reading and sorting
+each device (10,000 of 100,000 devices: 10 ms instead of 70 ms)."""
 
 
 def granted_condition(grants: Grants) -> dict[str, Any]:
@@ -69,7 +69,7 @@ WALKS = {
     "model": "fleet_model",
     "connectStatus": "fleet_status",
 }
-"""The indexes that have the orders of consoles, by their first field."""
+"""The indexes for the sort orders of consoles, by their first field."""
 
 
 def index_hint(grants: Grants, order: list[tuple[str, int]]) -> str | None:

@@ -32,7 +32,7 @@ REQUEST_SECONDS = 8.0
 
 @dataclass(frozen=True)
 class BuiltIn:
-    """Integrations: `hosts` run in each replica, those of `leader` in one replica."""
+    """The built-in integrations: `hosts` run in each replica, `leader` in one of them."""
 
     hosts: tuple[IntegrationHost, ...]
     leader: Leader

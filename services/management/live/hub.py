@@ -64,7 +64,7 @@ class _Sockets:
 
 
 class Hub:
-    """The sockets of this process; `exchange` has those of MQTT."""
+    """The sockets of this process; `exchange` serves pages over MQTT."""
 
     def __init__(self, exchange: Exchange) -> None:
         self.exchange = exchange

@@ -157,7 +157,7 @@ class ProductService:
         return await self.find(tenant, model) is not None
 
     async def filter_existing_models(self, tenant: str, models: list[str]) -> set[str]:
-        """Return those of the models that the tenant has products of."""
+        """Return the models for which the tenant has a product."""
         return await self._store.filter_existing_models(tenant, models)
 
     async def versions(self, tenant: str, model: str) -> list[str]:

@@ -309,7 +309,7 @@ class Templates:
             raise InvalidInput(f"the template of {model} is invalid: {text}", field="model")
 
     async def filter_available(self, tenant: str, models: Collection[str]) -> set[str]:
-        """Return those of the models that a new device may have."""
+        """Return the models that a new device may have."""
         library = await self.store.find(tenant)
         ready = {one.ref.model for one in (library.templates if library else []) if not one.faults}
         there = await self.products.filter_existing_models(tenant, list(models))
