@@ -1,4 +1,4 @@
--- Raises the version of a tenant's access; never lowers it.
+-- Raises the access version of a tenant, but never lowers it. Returns the resulting version.
 -- KEYS: version   ARGV: version
 
 local current = tonumber(redis.call('GET', KEYS[1]) or '0')

@@ -1,12 +1,14 @@
--- Lets a user into the bus in one round trip; follows the text of libs/common/limits/token_bucket.lua.
--- KEYS: bucket of its log-ins, its admissions, its tenant, its bar; over MQTT, with an id that is not its
--- SN: whose the id is, the ids of the device by last use.
--- ARGV: log-ins per second, most at once, admission, most admissions, seconds they are kept, tenant,
--- seconds it is kept; then SN, id, seconds that a claim lives, most ids of a device, prefix of KEYS[5].
--- Returns {whose the id was: 0 another device's, 1 its own, 2 nobody's; ms until it may log in, 0 when
--- it is let in; how many admissions it has; ids that it has lost for this one...}.
-local barred = redis.call('PTTL', KEYS[4])
-if barred > 0 then return {1, barred, 0} end
+-- Admits a NATS user in one round trip, unless it is blocked or logs in too often. An MQTT client id
+-- that differs from the SN is reserved for its device. Follows libs/common/limits/token_bucket.lua.
+-- KEYS: bucket of the user's logins, its admissions, its tenant, its block. With a client id: owner
+-- of the id, ids of the device by last use.
+-- ARGV: logins per second, burst, admission, maximum admissions, seconds to store admissions,
+-- tenant, seconds to store the tenant. With a client id: SN, id, seconds of a reservation, maximum
+-- ids of a device, prefix of the key of the owner.
+-- Returns {previous owner of the id (0 another device, 1 this device, 2 none), ms until the next
+-- attempt or 0 if admitted, number of admissions, ids that the device lost to this id...}.
+local blocked = redis.call('PTTL', KEYS[4])
+if blocked > 0 then return {1, blocked, 0} end
 local whose, lost = 1, {}
 if KEYS[5] then
   local owner = redis.call('GET', KEYS[5])

@@ -1,10 +1,10 @@
--- Shared by the token scripts, which are this text followed by their own.
+-- Functions of the token scripts, which begin with this text.
 --
--- Invariant: every token of a subject belongs to the generation that Redis has for it.
--- Token keys are found through two sorted sets, scored by expiry in ms:
--- `tw:families:{subject}` holds family ids, `tw:family:{id}` the keys of its tokens. In a third one,
--- `tw:pages:{id}`, scored by when they were given, are credentials of live updates: they end with
--- their family, and live longer when it does. Of people, `tw:login:{id}` says where a family began.
+-- Invariant: every token of a subject belongs to the generation that Redis stores for the subject.
+-- Two sorted sets, scored by expiry in ms, list the token keys: `tw:families:{subject}` contains
+-- family ids, `tw:family:{id}` the keys of a family's tokens. `tw:pages:{id}`, scored by time of
+-- creation, contains the credentials of pages with live updates; they expire with the family. For
+-- users, `tw:login:{id}` stores where a session began.
 
 local function now_ms()
   local time = redis.call('TIME')
@@ -29,8 +29,8 @@ local function keep_pages(family, keep_ms)
   redis.call('PEXPIRE', key, keep_ms)
 end
 
--- Brings a subject to `generation`, dropping what is older; false when it is past that.
-local function reach(generation_key, families, generation, keep_ms)
+-- Raises a subject to `generation` and deletes older tokens; returns false if it is already higher.
+local function raise_generation(generation_key, families, generation, keep_ms)
   local current = tonumber(redis.call('GET', generation_key) or '0')
   if current > generation then
     return false
@@ -45,7 +45,7 @@ local function reach(generation_key, families, generation, keep_ms)
   return true
 end
 
--- Remembers where a log-in began, and where it was last renewed.
+-- Stores when a session began, and time and origin of its latest renewal.
 local function keep_login(family, origin, keep_ms)
   local key = 'tw:login:' .. family
   local at = now_ms()
@@ -54,8 +54,8 @@ local function keep_login(family, origin, keep_ms)
   redis.call('PEXPIRE', key, keep_ms)
 end
 
--- Stores a pair of tokens; beyond `limit` families the one that would expire first goes.
--- An empty `origin` is not remembered.
+-- Stores a pair of tokens. Beyond `limit` families, deletes the family that expires first.
+-- An empty `origin` is not stored.
 local function store(families, family, access, refresh, principal, access_ms, refresh_ms, limit,
     origin)
   local now = now_ms()

@@ -1,4 +1,4 @@
--- Ends one log-in of a subject: 1, or 0 when the subject has no such log-in.
+-- Ends a session of a subject. Returns 1, or 0 if the subject has no such session.
 -- KEYS: families. ARGV: family
 
 if redis.call('ZREM', KEYS[1], ARGV[1]) == 0 then

@@ -1,6 +1,6 @@
--- Keeps a copy that was read from MongoDB, unless it was dropped since the read began, or the first
--- key of the device can be shown until the device logs in.
--- KEYS: the announcement, the copy, the first key. ARGV: who announced, the copy, seconds to keep it
+-- Stores a copy that was read from MongoDB, unless the copy was dropped after the read began or the
+-- first key of the device can still be shown.
+-- KEYS: announcement, copy, first key. ARGV: id of the announcement, copy, seconds to store the copy
 
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 0

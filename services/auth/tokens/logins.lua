@@ -1,5 +1,5 @@
--- The log-ins of a subject that last longest: id, end, and what is remembered of where it began.
--- KEYS: families. ARGV: most log-ins
+-- Lists sessions of a subject, latest expiry first: family, expiry, start, renewal and origin.
+-- KEYS: families. ARGV: maximum sessions
 
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now_ms())
 local found = {}

@@ -1,5 +1,5 @@
--- Stores the credential of a page, for as long as the tokens of its log-in live.
--- KEYS: family, pages of the family, credential. ARGV: principal, most pages
+-- Stores the credential of a page until the tokens of its session expire.
+-- KEYS: family, pages of the family, credential. ARGV: principal, maximum pages
 
 local left = redis.call('PTTL', KEYS[1])
 if left <= 0 then

@@ -1,5 +1,5 @@
--- Raises a subject to a generation, which drops every token of an earlier one.
--- KEYS: generation, families. ARGV: generation, ms to keep the generation
+-- Raises the generation of a subject, which deletes all tokens of earlier generations.
+-- KEYS: generation, families. ARGV: generation, ms to store the generation
 
-reach(KEYS[1], KEYS[2], tonumber(ARGV[1]), ARGV[2])
+raise_generation(KEYS[1], KEYS[2], tonumber(ARGV[1]), ARGV[2])
 return 'OK'

@@ -1,11 +1,11 @@
--- Uses up a refresh token and stores the next pair. A second use within the grace period gets the
--- pair of the first use while the refresh token of that pair is unused; any other second use
--- revokes the family.
--- KEYS and ARGV as in issue.lua. Then KEYS: the refresh token in use, the sealed copy of its pair.
--- ARGV: the sealed pair, grace period in ms (0: none).
--- Returns the outcome; of a repeated pair also its sealed copy.
+-- Uses up a refresh token and stores the next pair. A second use within the grace period returns the
+-- pair of the first use, while the refresh token of that pair is unused. Any other second use revokes
+-- the family.
+-- KEYS and ARGV as in issue.lua. Further KEYS: the refresh token in use, the encrypted copy of its
+-- pair. Further ARGV: the encrypted pair, grace period in ms (0: none).
+-- Returns the outcome, and for a repeated use the encrypted pair.
 
-if not reach(KEYS[1], KEYS[2], tonumber(ARGV[1]), ARGV[7]) then
+if not raise_generation(KEYS[1], KEYS[2], tonumber(ARGV[1]), ARGV[7]) then
   return {'STALE'}
 end
 local found = redis.call('HMGET', KEYS[5], 'principal', 'used')

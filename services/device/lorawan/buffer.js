@@ -1,4 +1,4 @@
-// `Buffer` as Node.js and ChirpStack have it, on top of `Uint8Array`. Evaluated before `engine.js` seals a context, and only
+// Implements `Buffer` of Node.js and ChirpStack with `Uint8Array`. Evaluated before `engine.js` seals a context, and only
 // for scripts that name it. It keeps no state of its own.
 "use strict";
 (() => {

@@ -29,7 +29,7 @@
     delete globalThis[name];
   for (const name of ["prepareStackTrace", "stackTraceLimit"]) delete Error[name]; // QuickJS keeps their values outside of objects
 
-  // The clock stands at the frame's time and chance is constant, so that decoding a frame again gives the same values.
+  // The clock shows the time of the frame and random numbers are constant, so that decoding a frame again returns the same values.
   globalThis.Date = function Date(...given) {
     if (!new.target) return new NativeDate(clock).toString();
     return construct(NativeDate, given.length ? given : [clock], new.target);
@@ -41,7 +41,7 @@
     defineProperty(globalThis.Date, name, { value, writable: true, enumerable: false, configurable: true });
   Math.random = () => 0.5;
 
-  // Dates and numbers are written for people as V8 writes them in English, whatever locale is asked for.
+  // Localized dates and numbers have the format of V8 in English, for every requested locale.
   const { getFullYear, getMonth, getDate, getHours, getMinutes, getSeconds, getTime } = NativeDate.prototype;
   const { toFixed, valueOf } = Number.prototype;
   const two = (number) => (number < 10 ? "0" : "") + number;
@@ -69,7 +69,7 @@
     [Number.prototype, "toLocaleString", { write() { return writeNumber(apply(valueOf, this, [])); } }.write],
   ]) defineProperty(holder, name, { value, writable: true, enumerable: false, configurable: true });
 
-  // The console keeps lines only while somebody tries a codec.
+  // The console stores lines only while a user tests a codec.
   let lines = null, count = 0, indent = "", counts = {};
   const textOf = (value) => {
     if (typeof value === "string") return value;
@@ -117,7 +117,7 @@
   methods.dir = (value) => log([value]);
   defineProperty(globalThis, "console", { value: methods, writable: true, enumerable: false, configurable: true });
 
-  // What scripts can change: name of an object, and how to find it.
+  // Objects that scripts can change: name, and how to find the object.
   const changeable = [];
   const isChangeable = (object) => {
     for (let at = 0; at < changeable.length; at++) if (changeable[at].object === object) return true;
@@ -166,8 +166,8 @@
     });
   };
 
-  // Return whether a changeable object is again as it was. What cannot be restored (a frozen object, a deleted
-  // property, whose place in the order of keys is lost) needs a new context.
+  // Return whether a changeable object was restored. An object that cannot be restored (frozen, or with a deleted
+  // property, whose place in the order of keys is lost) requires a new context.
   const restore = ({ object, parent, keys, known, properties, usual }) => {
     if (getPrototypeOf(object) !== parent || !isExtensible(object)) return false;
     let now = ownKeys(object);
@@ -188,8 +188,8 @@
     return true;
   };
 
-  // Names that a call leaves on the global object are deleted. Built-in names stand on its prototype, so that
-  // hardly any names have to be looked at.
+  // Delete the names that a call adds to the global object. Built-in names are on its prototype, so only few
+  // names must be checked.
   const shared = {};
   let everything = false;
   const permanent = { __proto__: null };
@@ -214,7 +214,7 @@
     ""[Symbol.iterator](), "".matchAll(/x/g), (function* () {})(), (async function* () {})(), new Uint8Array(),
     Iterator.from({ next() {} }), [].values().map(() => 0),
   ];
-  // An object may have its own property of the name of a frozen one: `error.name = …`.
+  // An object may have its own property with the name of a frozen property: `error.name = …`.
   const letOverride = (object) => {
     for (const key of ownKeys(object)) {
       const { value, writable, enumerable, configurable } = getOwnPropertyDescriptor(object, key);
@@ -248,7 +248,7 @@
     const objects = new Set(objectsOf(parse(paths)).filter((one) => one !== undefined && one !== null));
     letDefine();
     everything = paths.includes("*");
-    if (objects.delete(Object.prototype)) changeable.push(snapshot(Object.prototype)); // the first: descriptors inherit from it
+    if (objects.delete(Object.prototype)) changeable.push(snapshot(Object.prototype)); // first, because descriptors inherit from it
     for (const object of objects) changeable.push(snapshot(object));
     for (const kind of [Object, getPrototypeOf(Uint8Array), ...ERRORS]) if (!isChangeable(kind.prototype)) letOverride(kind.prototype);
     hidden.forEach(harden);
@@ -312,7 +312,7 @@
     }
     return payload;
   };
-  // A value without JSON costs that value, not the call: it becomes null, which no TSL accepts.
+  // A value that has no JSON does not fail the call: it becomes null, which no TSL accepts.
   // A BigInt becomes a number, or its digits as text where a number would lose some.
   const exact = (_, one) => (typeof one === "bigint" ? (isSafeInteger(Number(one)) ? Number(one) : "" + one) : one);
   const jsonOf = (value) => {
@@ -361,7 +361,7 @@
     if (lines) text += ',"log":[' + lines + "]";
     return flat("{" + text + (restoreAll() ? "}" : ',"spent":true}'));
   };
-  // An encoder may give its bytes as a Buffer or another typed array.
+  // An encoder may return its bytes as a Buffer or another typed array.
   const withPlainBytes = (value) => {
     if (isView(value)) return listOf(value);
     if (typeof value === "object" && value !== null && isView(value.bytes)) defineProperty(value, "bytes", { __proto__: null, value: listOf(value.bytes), enumerable: true });
