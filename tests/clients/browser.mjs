@@ -1,4 +1,4 @@
-// node browser.mjs ORIGIN GIVEN: what a page of an origin can do on the platform, in a real browser.
+// node browser.mjs ORIGIN GIVEN: checks in a real browser what a page of ORIGIN may do on the platform.
 import { createServer } from "node:http";
 
 import packed from "@sparticuz/chromium";

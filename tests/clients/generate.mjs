@@ -1,4 +1,4 @@
-// node generate.mjs DOCUMENT DIRECTORY: a TypeScript client that Node runs as it stands.
+// node generate.mjs DOCUMENT DIRECTORY: writes a TypeScript client that Node runs without a build.
 import { createClient } from "@hey-api/openapi-ts";
 
 const [, , input, path] = process.argv;

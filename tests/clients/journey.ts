@@ -1,4 +1,4 @@
-// The journey of tests/contract/test_clients.py with the generated TypeScript client beside it.
+// The journey of tests/contract/test_clients.py with the generated TypeScript client in the same directory.
 import { createClient } from "./api/client/index.ts";
 import * as api from "./api/sdk.gen.ts";
 

@@ -1,4 +1,4 @@
-// Somebody builds a board beside the widgets of another console, lays it out, and sees it live.
+// A user builds a dashboard that has widgets of another console, arranges it, and sees live values.
 import { journey, typeInto } from "./page.mjs";
 
 await journey(async ({ page, given, look, signIn }) => {
@@ -31,7 +31,7 @@ await journey(async ({ page, given, look, signIn }) => {
     await page.getByRole("menuitem", { name: kind, exact: true }).click();
     const dialog = page.getByRole("dialog");
     if (words) {
-      const all = Promise.withResolvers(); // the answer to the empty search comes after the words
+      const all = Promise.withResolvers(); // the answer to the empty search arrives after the answer to the words
       await page.route("**/entity/search", (route) => all.promise.then(() => route.continue()), { times: 1 });
       await typeInto(dialog.getByRole("combobox", { name: /^Entit/ }), words);
       all.resolve();
@@ -46,7 +46,7 @@ await journey(async ({ page, given, look, signIn }) => {
     await dialog.getByRole("button", { name: "Apply" }).click();
     await dialog.waitFor({ state: "detached" });
   };
-  // Back, Escape and the cross ask in front of the dialog whose text they would lose.
+  // Back, Escape and the close button ask for confirmation before they discard the text of a dialog.
   await page.getByRole("button", { name: "Add widget", exact: true }).click();
   await page.getByRole("menuitem", { name: "Text", exact: true }).click();
   await typeInto(page.getByRole("dialog").getByLabel("Text", { exact: true }), "Not lost");
@@ -121,7 +121,7 @@ await journey(async ({ page, given, look, signIn }) => {
     for (const { data } of json.data.widgets) if (data.kind === "bar") data.settings.entities.push({ id: "1", key: "direct.device.HIDDEN.temperature" });
     await route.fulfill({ response: answer, json });
   });
-  // A user who may not command sees the same board.
+  // A user without permission to send commands sees the same dashboard.
   await page.route(/\/user$/, async (route) => {
     const answer = await route.fetch();
     const json = await answer.json();

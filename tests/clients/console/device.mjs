@@ -1,6 +1,6 @@
-// Somebody adds a device, lets it report with the command that the page gives, reads it with the program that the
-// page gives, sees it live, calls a value otherwise, finds why a report was refused, sets a property and sees the
-// device confirm it; and gives a key to a device that is not let in.
+// A user adds a device, sends a report with the command from the page, reads the device with the program from the
+// page, sees live values, renames a value, finds why a report was rejected, sets a property and sees that the
+// device confirms it. Then the user gives a new key to a device whose login is rejected.
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { promisify } from "node:util";
@@ -83,7 +83,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
     await page.goBack();
     await page.getByText("Confirmed", { exact: true }).waitFor();
     const commands = await page.getByRole("table", { name: "Commands" }).getByRole("row").count();
-    problems.splice(0, Infinity, ...problems.filter((one) => !one.includes("status of 400"))); // the browser tells of it
+    problems.splice(0, Infinity, ...problems.filter((one) => !one.includes("status of 400"))); // the browser logs it
 
     await page.getByRole("tab", { name: "History" }).click();
     await page.locator(".uplot").waitFor();

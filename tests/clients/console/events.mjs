@@ -1,5 +1,5 @@
-// A device reports while somebody looks: the Events page follows a group of filters, the device lists its
-// events, the entity of an event has a value, and a channel of notifications says why a test failed.
+// A device reports while a user watches: the Events page follows a group of filters, the device page lists events,
+// the entity of an event has a value, and a notification channel shows why a test failed.
 import { journey } from "./page.mjs";
 
 await journey(async ({ page, given, look, signIn }) => {

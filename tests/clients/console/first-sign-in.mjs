@@ -1,4 +1,4 @@
-// Somebody begins with the link, signs in again, finds a device and sees it live; and out.
+// A new user signs in with the link, signs in again, finds a device, sees live values, and signs out.
 import { journey, typeInto } from "./page.mjs";
 
 await journey(async ({ page, given, look, problems }) => {
@@ -7,7 +7,7 @@ await journey(async ({ page, given, look, problems }) => {
   await page.goto(link);
   await page.getByLabel("New password").waitFor();
   await page.waitForURL(/#\/welcome$/);
-  await page.reload(); // signed in, and without a password of their own
+  await page.reload(); // signed in, but has not chosen a password yet
   await page.getByRole("heading", { name: "Overview" }).waitFor();
   await page.goto("about:blank");
   await page.goto(link);
@@ -25,7 +25,7 @@ await journey(async ({ page, given, look, problems }) => {
   await typeInto(page.getByLabel("Password"), "Not it 1");
   await page.getByRole("button", { name: "Sign in" }).click();
   const refusal = await page.getByRole("alert").textContent();
-  problems.length = 0; // the browser tells of every 401
+  problems.length = 0; // the browser logs every 401
   await typeInto(page.getByLabel("Password"), password);
   await look("sign-in");
   await page.getByRole("button", { name: "Sign in" }).click();
@@ -41,7 +41,7 @@ await journey(async ({ page, given, look, problems }) => {
   await page.getByRole("link", { name: "Devices", exact: true }).click();
   await typeInto(page.getByRole("searchbox"), device.name);
   await page.waitForFunction((name) => location.hash.includes(encodeURIComponent(name).replaceAll("%20", "+")), device.name);
-  await page.reload(); // the session and the search stay
+  await page.reload(); // the session and the search are kept
   const row = page.getByRole("link", { name: device.name });
   await row.waitFor();
   await look("devices");
@@ -56,7 +56,7 @@ await journey(async ({ page, given, look, problems }) => {
   );
   const after = await card.textContent();
 
-  // The network goes, and the page says so at once; later the network is there and nothing comes through it.
+  // The network fails, and the page shows it immediately. Later the network works but no data arrives.
   const live = page.getByText("Live", { exact: true });
   const began = Date.now();
   await page.context().setOffline(true);
@@ -74,9 +74,9 @@ await journey(async ({ page, given, look, problems }) => {
   await page.getByText("Disconnected, reconnecting").waitFor({ timeout: 10_000 });
   muted = false;
   await live.waitFor();
-  problems.splice(0, Infinity, ...problems.filter((one) => !/ERR_(INTERNET|NETWORK|CONNECTION)|WebSocket/.test(one))); // the browser tells of them
+  problems.splice(0, Infinity, ...problems.filter((one) => !/ERR_(INTERNET|NETWORK|CONNECTION)|WebSocket/.test(one))); // the browser logs them
 
-  // A status that is older than the values is not shown beside them, as after a restart of the platform.
+  // A status that is older than the values is not shown next to them, for example after a restart.
   await page.route(/\/device\/\d+$/, async (route) => {
     const answer = await route.fetch();
     const json = await answer.json();

@@ -1,4 +1,4 @@
-// Somebody imports a sheet with a fault, sees it in its cell, mends it; and claims an alarm.
+// A user imports a sheet with a fault, sees the fault in its cell and corrects it. Then the user claims an alarm.
 import { journey, typeInto } from "./page.mjs";
 
 await journey(async ({ page, given, look, signIn }) => {

@@ -1,4 +1,4 @@
-// Somebody draws a flow, tests it, lets it run, follows a run, and looks back at versions.
+// A user draws a flow, tests it, enables it, follows a run, and views earlier versions.
 import { journey, typeInto } from "./page.mjs";
 
 await journey(async ({ page, given, look, signIn, problems }) => {
@@ -41,7 +41,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   await page.getByText("Valid", { exact: true }).waitFor();
   await look("flow-drawn");
 
-  // A node more is refused until it is right; undone, it is gone.
+  // An additional node is rejected until it is valid. Undo removes it.
   await palette.getByRole("button", { name: "Webhook" }).click();
   await page.getByRole("button", { name: /Problems/ }).waitFor();
   const fault = await panel.getByRole("alert").first().textContent();
@@ -50,7 +50,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   await page.keyboard.press("Control+z");
   await page.getByText("Valid", { exact: true }).waitFor();
 
-  // What a property that is true or false is set to or compared with is chosen; an empty condition is a problem.
+  // The value of a boolean property is chosen from a list. An empty condition is a problem.
   await page.getByRole("group", { name: "Answer" }).focus();
   await page.keyboard.press("Enter");
   await palette.getByRole("button", { name: "Entity Assigner" }).click();
@@ -72,7 +72,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   await panel.getByRole("button", { name: "Delete node" }).click();
   await page.getByText("Valid", { exact: true }).waitFor();
 
-  // Whoever leaves what is not saved is asked first, and may stay: by a link, Back, a shortcut, or signing out.
+  // A user who leaves unsaved changes by a link, Back, a shortcut or signing out must confirm, and may stay.
   const address = page.url();
   const leave = {
     link: () => page.getByRole("navigation", { name: "Parent pages" }).getByRole("link").click(),
@@ -124,8 +124,8 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   await panel.getByRole("button", { name: "View this version" }).click();
   await page.getByText("You are viewing version 1").waitFor();
 
-  // What another editor made opens as it is; its remark alone is changed. The page is a new one: an
-  // earlier note of a saved version 1 is gone.
+  // A design of another editor opens unchanged, and only its remark is edited. The page is new, so the
+  // earlier message about a saved version 1 is gone.
   await page.goto(`${baseUrl}/#/flows/${theirs}`);
   await page.reload();
   await typeInto(panel.getByLabel("Remark"), "Looked at");

@@ -1,5 +1,5 @@
-// Somebody adds a sensor by its QR code, sees its first frame beside its values, mends the codec while looking
-// at that frame, sees what reading again would change, and adds a list of sensors.
+// A user adds a sensor by its QR code, sees its first frame next to its values, corrects the codec with
+// that frame, previews the changes of decoding again, and adds a list of sensors.
 import { journey, typeInto } from "./page.mjs";
 
 await journey(async ({ page, given, look, signIn }) => {

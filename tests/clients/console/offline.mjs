@@ -1,4 +1,4 @@
-// The network goes: pages that were never visited open from what the service worker keeps, and load when it is back.
+// The network fails: pages that were never visited open from the cache of the service worker, and load data later.
 import { journey } from "./page.mjs";
 
 await journey(
@@ -19,7 +19,7 @@ await journey(
       const requests = await Promise.all(names.map(async (name) => (await caches.open(name)).keys()));
       return [...new Set(requests.flat().map(({ url }) => new URL(url).pathname.replace(/^\/assets\/.*/, "/assets/")))].sort();
     });
-    problems.splice(0, Infinity, ...problems.filter((one) => !/ERR_(INTERNET|NETWORK|CONNECTION|FAILED)|WebSocket/.test(one))); // the browser tells of them
+    problems.splice(0, Infinity, ...problems.filter((one) => !/ERR_(INTERNET|NETWORK|CONNECTION|FAILED)|WebSocket/.test(one))); // the browser logs them
     return { offline: offline.replace(/\s+/g, " ").trim(), kept };
   },
   { serviceWorkers: "allow" },

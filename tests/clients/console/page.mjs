@@ -1,8 +1,8 @@
 // A journey through the console in Chromium: `node console/X.mjs GIVEN`, GIVEN being JSON with at least
-// `baseUrl`. It prints what it found as JSON, with `problems`: what the browser's console complained of and
-// what axe found on the pages that were looked at.
+// `baseUrl`. It prints its results as JSON. `problems` contains errors of the browser's console and findings
+// of axe on the visited pages.
 //
-// `screenshots` in GIVEN is a directory: each page is then kept there, light and dark, desktop and phone.
+// If GIVEN has the directory `screenshots`, each page is stored there: light and dark, desktop and phone.
 import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 
@@ -70,7 +70,7 @@ async function signInTo(page, baseUrl, email, password) {
 
 /** Let axe look at the page as it stands; keep pictures of it when there is a place for them. */
 async function lookAt(page, name, screenshots, problems) {
-  // Most pages share a document: to compile axe again takes as long as a third of what it then does.
+  // Most pages share a document. Compiling axe again takes a third of the time of its check.
   if (!(await page.evaluate(() => "axe" in globalThis))) await page.evaluate(AXE);
   const violations = await violationsOf(page, { type: "tag", values: RULES });
   await page.setViewportSize(PHONE);
@@ -95,7 +95,7 @@ async function lookAt(page, name, screenshots, problems) {
 async function violationsOf(page, runOnly, tries = 3) {
   try {
     return await page.evaluate(
-      // Menus and dialogs stand outside of every landmark.
+      // Menus and dialogs are outside of every landmark.
       async (runOnly) => (await globalThis.axe.run({ runOnly, ...(runOnly.type === "tag" && { rules: { region: { enabled: false } } }) })).violations,
       runOnly,
     );

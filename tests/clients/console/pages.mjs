@@ -1,4 +1,4 @@
-// Every page that is named in `pages` (name: path behind `#`) is looked at.
+// Visits every page in `pages` (name: path after `#`).
 import { journey } from "./page.mjs";
 
 await journey(async ({ page, given, look, signIn, problems }) => {

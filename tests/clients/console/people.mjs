@@ -1,5 +1,5 @@
-// A super-admin makes a role that shows one device, and a user who has it; the user sees that device
-// and nothing else, and ends a session of its own elsewhere.
+// A super-admin creates a role that grants one device, and a user with this role. The user sees only this
+// device, and ends another session.
 import { journey, typeInto } from "./page.mjs";
 
 await journey(async ({ page, given, look, signIn, problems }) => {
@@ -70,7 +70,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   for (const one of (await (await call(baseUrl, "GET", "/user/sessions", other)).json()).data) {
     if (!one.current) await call(baseUrl, "DELETE", `/user/sessions/${one.session_id}`, other);
   }
-  // The form stays while the password is asked for, and is sent once more.
+  // The form stays open while the password is requested, and is then sent again.
   await typeInto(page.getByLabel("Current password"), "Not it 1");
   await typeInto(page.getByLabel("New password"), `${person.password}2`);
   await page.getByRole("button", { name: "Change password" }).click();
@@ -88,7 +88,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   await page.getByRole("button", { name: "Change password" }).click();
   await page.getByText("Your password was changed.").waitFor();
 
-  // Signing out in another tab leaves a form that was begun; another user who signs in there does not get it.
+  // Signing out in another tab keeps an unfinished form, but another user who signs in there does not see it.
   await typeInto(page.getByLabel("New password"), "Begun1234");
   const tab = await page.context().newPage();
   await tab.goto(`${baseUrl}/#/`);

@@ -1,5 +1,5 @@
-// Somebody describes a product in the form, is told of a fault where it is, saves a second version, and
-// compares the two, and gives it a codec. Before that products are made of device templates.
+// A user creates products from device templates, describes a product in the form, sees a fault at its field,
+// saves a second version, compares both versions, and adds a codec.
 import { journey, typeInto } from "./page.mjs";
 
 await journey(async ({ page, given, look, signIn, problems }) => {
@@ -14,7 +14,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   const file = (name, base64) => page.getByLabel("Templates (ZIP)").setInputFiles({ name, mimeType: "application/zip", buffer: Buffer.from(base64, "base64") });
   await file("odd.zip", given.odd);
   const refused = await page.getByRole("alert").first().textContent();
-  problems.splice(0, Infinity, ...problems.filter((one) => !one.includes("status of 400"))); // the browser tells of it
+  problems.splice(0, Infinity, ...problems.filter((one) => !one.includes("status of 400"))); // the browser logs it
   await file("acme.zip", given.library);
   const templates = page.getByRole("table", { name: "Device templates" });
   const wrong = await templates.getByRole("row", { name: /The odd/ }).getByRole("listitem").textContent();
@@ -31,7 +31,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   await page.getByRole("link", { name: "New product" }).click();
   await typeInto(page.getByLabel("Model"), model);
   await typeInto(page.getByLabel("Name", { exact: true }).first(), "Journey");
-  // Letters are text in an editor, though "l" after "g" opens a page; a page that the palette opens saves nothing here.
+  // In an editor letters are text, although "g" and "l" open a page elsewhere. Opening a page by the palette saves nothing.
   const json = page.getByRole("textbox", { name: "TSL as JSON" });
   await json.press("ControlOrMeta+End");
   await json.pressSequentially(" args light");
@@ -61,7 +61,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   const difference = await page.getByRole("region", { name: "properties.value1" }).getByText("added").textContent();
   await look("versions");
 
-  // A codec is tried while it is written, on bytes and on values; an example is kept with it.
+  // A codec is tested with bytes and with values while it is edited. An example is stored with it.
   await page.getByRole("tab", { name: "Codec" }).click();
   await page.getByRole("button", { name: "Write a codec" }).click();
   const script = page.getByRole("textbox", { name: "script" });
@@ -69,7 +69,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   const trial = page.getByRole("region", { name: "Test the codec" });
   await typeInto(trial.getByLabel("Bytes (hex)"), "0x15");
   const broken = await trial.getByRole("list", { name: "Problems" }).textContent();
-  problems.splice(0, Infinity, ...problems.filter((one) => !one.includes("status of 400"))); // the browser tells of it
+  problems.splice(0, Infinity, ...problems.filter((one) => !one.includes("status of 400"))); // the browser logs it
   await typeInto(script, given.codec);
   await trial.getByRole("row", { name: /temperature 21 accepted/ }).waitFor();
   await trial.getByRole("region", { name: "Console output" }).getByText("[21]").waitFor();

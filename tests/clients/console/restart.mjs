@@ -1,4 +1,4 @@
-// A page of a device stays open while the platform stops and starts: it says that it is stale, and recovers.
+// A page of a device stays open while the platform stops and starts: it shows that its data is outdated, and recovers.
 import { writeFile } from "node:fs/promises";
 
 import { journey } from "./page.mjs";
@@ -19,7 +19,7 @@ await journey(async ({ page, given, signIn, problems }) => {
   await page.getByText("Live", { exact: true }).waitFor();
   await page.waitForFunction(([node, before]) => node.textContent !== before, [await value.elementHandle(), before]);
   const after = await value.textContent();
-  // The browser tells of each connection that was refused while the platform was away.
+  // The browser logs each connection that was refused while the platform was stopped.
   const known = /ERR_CONNECTION|WebSocket connection|50[234] \(/;
   problems.splice(0, problems.length, ...problems.filter((problem) => !known.test(problem)));
   return { before, after };

@@ -1,4 +1,4 @@
-// How fast the console is, in Chromium: `node console/speed.mjs GIVEN`. What it prints is told in `bench/console.py`.
+// Measures the console in Chromium: `node console/speed.mjs GIVEN`. `bench/console.py` describes the output.
 import { journey } from "./page.mjs";
 
 /** Milliseconds for which frames are counted. */
@@ -16,7 +16,7 @@ await journey(async ({ page, given, signIn }) => {
   await page.waitForLoadState("networkidle");
   const sizes = (await Promise.all(scripts)).reduce((sum, one) => sum + one.responseBodySize, 0);
 
-  // Again, with nothing in the cache: who was signed in goes on.
+  // Again with an empty cache; the session continues.
   const cdp = await page.context().newCDPSession(page);
   await cdp.send("Network.enable");
   await cdp.send("Network.clearBrowserCache");
