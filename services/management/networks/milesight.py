@@ -81,8 +81,8 @@ class Milesight(NetworkServer):
         """Return the topics that are set, for all devices."""
         if not values[UPLINKS]:
             raise InvalidInput("is not set", field=UPLINKS, code=NOT_SET)
-        heard = (values[key] for key in TOPICS if key != DOWNLINKS and values[key])
-        return [one.replace(DEV_EUI, "+") for one in dict.fromkeys(heard)]
+        subscribed = (values[key] for key in TOPICS if key != DOWNLINKS and values[key])
+        return [one.replace(DEV_EUI, "+") for one in dict.fromkeys(subscribed)]
 
     def read(self, tenant: str, topic: str, payload: bytes) -> InboundMessage | None:
         """Return an uplink, or the state of a downlink."""

@@ -329,5 +329,5 @@ class _Picked:
 
     def gateways(self) -> list[Reception]:
         gateway, rssi, snr = self.text(GATEWAY), self.number(RSSI), self.number(SNR)
-        heard = bool(gateway) or rssi is not None or snr is not None
-        return [Reception(gateway=gateway, rssi=rssi, snr=snr)] if heard else []
+        is_known = bool(gateway) or rssi is not None or snr is not None
+        return [Reception(gateway=gateway, rssi=rssi, snr=snr)] if is_known else []
