@@ -127,7 +127,7 @@ async def test_a_product_is_described(platform: Platform, admin: Console) -> Non
     assert found.pop("broken").startswith("script SyntaxError")
     assert found == {
         "refused": "has no device-template.yaml",
-        "wrong": "odd/device-template.yaml there is no such file",
+        "wrong": "odd/device-template.yaml does not exist",
         "made": "Imported: 1, failed: 0",
         "encoded": "ff07",
         "fault": "tsl.properties[0].dataSpec.validator.min exceeds max",

@@ -83,7 +83,7 @@ async def test_a_library_is_taken_and_products_are_made_of_it(empty: Console, ap
         }
     ]
     first = await made(empty, good.upper(), odd.upper(), torn.upper(), "NOBODY")
-    missing = {"field": f"{odd}/device-template.yaml", "reason": "there is no such file"}
+    missing = {"field": f"{odd}/device-template.yaml", "reason": "does not exist"}
     assert first[good.upper()] == {"model": good.upper(), "faults": []}
     assert first[odd.upper()]["faults"] == [missing]
     assert [one["field"] for one in first[torn.upper()]["faults"]] == ["scripts.common/b.js"]

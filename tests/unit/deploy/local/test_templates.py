@@ -34,11 +34,11 @@ def test_a_template_is_read_with_shared_files(made, tmp_path: Path) -> None:
     assert set(template.codec.scripts) == {"common/a.js"}
 
 
-def test_nothing_outside_is_load_template(tmp_path: Path) -> None:
+def test_files_outside_a_template_are_not_loaded(tmp_path: Path) -> None:
     """A path that leaves the parent folder counts as missing."""
     (tmp_path / "secret.js").write_text("function Decode() {}")
     files = FILES | {"th1/codec.yaml": CODECS.replace("common/a.js", "../secret.js")}
-    with pytest.raises(Refused, match=r"\.\./secret\.js is not there"):
+    with pytest.raises(Refused, match=r"\.\./secret\.js does not exist"):
         load_template(folder(tmp_path / "vendor", files))
 
 
@@ -51,7 +51,7 @@ def test_every_fault_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(["product", "import-template", given, *wanted]) == 1
     first, second = capsys.readouterr().err.splitlines()
     assert "th1/device-template.yaml: properties[0].dataSpec.dataType" in first
-    assert second == "thingway: th1/codec.yaml: common/a.js is not there"
+    assert second == "thingway: th1/codec.yaml: common/a.js does not exist"
 
 
 def test_an_unreadable_template_is_rejected(tmp_path: Path) -> None:
