@@ -22,8 +22,9 @@ PASSING = {
     "unsettled",
 }
 """Collections whose documents come and go by themselves."""
-MOVING = ("attempts", "nextSendAt")
-"""Fields of a command that is not answered yet."""
+MOVING = ("attempts", "nextSendAt", "erased")
+"""Fields that jobs change: of a command without an answer, and the mark of the job that erases
+write-only values every five minutes."""
 MEASURED = ("EVENTS", "DEAD")
 """Streams of which only age and size take messages away."""
 DEVICES = "thingway_device"
