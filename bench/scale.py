@@ -1,4 +1,4 @@
-"""Benchmark of 1,000,000 registered devices, 10,000 of them connected.
+"""Benchmark of 1,000,000 registered devices, including 10,000 connected ones.
 
 Devices are written to the database, with credentials for those that connect. Then each process is
 killed while `SWAPPED` devices disconnect and as many others connect, and the time until all device

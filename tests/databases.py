@@ -10,6 +10,8 @@ from typing import Any
 
 from pymongo import MongoClient, monitoring
 
+from libs.common.store.mongo import Database
+
 _WRITES = frozenset({"insert", "update", "findAndModify", "create"})
 _MIGRATIONS = "migrations"
 HISTORY = "history_"
@@ -49,6 +51,12 @@ class WrittenCollections(monitoring.CommandListener):
 
 WRITTEN = WrittenCollections()
 monitoring.register(WRITTEN)
+
+
+async def empty_documents(database: Database) -> None:
+    """Delete the documents of a database that a service still uses, without migrations and ids."""
+    for name in WRITTEN.names(database.name) - {"counters"}:
+        await database[name].delete_many({})
 
 
 def empty(client: MongoClient[dict[str, Any]], database: str) -> None:

@@ -29,13 +29,13 @@ class Row:
     """A row of `TENANT_COLLECTIONS`: one collection with documents of tenants."""
 
     name: str
-    """`{service}.{collection}`; `history_*` stands for the collection of each week."""
+    """`{service}.{collection}`; `history_*` means the collections of all weeks."""
     lookup: str | Lookup
     """The field that names the tenant, or another way to find its documents."""
     ids: Mapping[str, str] = field(default_factory=dict)
     """Id sequence of each field that holds ids."""
     rewrite: Callable[[Document, Relocation], None] | None = None
-    """Rewrites what a shift of `ids` does not cover."""
+    """Rewrites a document further than a shift of `ids`."""
     shared: bool = False
     """Whether documents that the target already has are equal."""
 

@@ -39,7 +39,7 @@ from libs.common.clock import from_ms, now_ms
 
 _LISTENERS = ("nats", "mqtt")
 STREAM = "-"
-"""Stands for standard output or input instead of a file."""
+"""File name for standard output or input."""
 RESTORING = "restoring"
 """Marker file of a restore in progress; `up` does not start while it exists."""
 

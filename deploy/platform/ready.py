@@ -1,4 +1,4 @@
-"""`DIR/ready.json`: what a program needs to use the running platform."""
+"""`DIR/ready.json`: addresses and credentials of the running platform."""
 
 import contextlib
 from pathlib import Path

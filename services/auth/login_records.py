@@ -20,9 +20,9 @@ from services.auth.changes import Changes
 log = logging.getLogger(__name__)
 
 HOUR = 3600.0
-OF_ACCOUNT = 6
+MAX_PER_ACCOUNT = 6
 """Maximum rejected logins per account and hour that are recorded."""
-OF_TENANT = 120
+MAX_PER_TENANT = 120
 """Maximum per tenant and hour: less than half a gigabyte in a year of attacks."""
 WAITING = 256
 """Maximum queued rejections per tenant; further ones are not recorded."""
@@ -99,8 +99,8 @@ class RefusedLoginRecorder:
         """Return whether to record; the account's limit is checked before the tenant's."""
         principal = claimed.principal
         for key, most in (
-            (f"refused:{principal.kind}:{principal.subject}", OF_ACCOUNT),
-            (f"refused:{principal.tenant}", OF_TENANT),
+            (f"refused:{principal.kind}:{principal.subject}", MAX_PER_ACCOUNT),
+            (f"refused:{principal.tenant}", MAX_PER_TENANT),
         ):
             granted, _ = await self._buckets.take_permits(key, rate=most / HOUR, burst=most)
             if not granted:

@@ -4,7 +4,6 @@ import { readFileSync } from "node:fs";
 import { Dialect, LocalLinter } from "harper.js";
 import { binary } from "harper.js/binary";
 
-
 const { dialect, rules, texts } = JSON.parse(readFileSync(0, "utf8"));
 const linter = new LocalLinter({ binary, dialect: Dialect[dialect] });
 await linter.setup();

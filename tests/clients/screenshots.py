@@ -21,8 +21,8 @@ from deploy.local.process import PROJECT_ROOT
 from tests.clients.demo import add_board, add_flow, add_import
 from tests.contract.client import MODEL, PRODUCT, Api
 from tests.contract.console import Console
-from tests.contract.node import node
 from tests.e2e.platform import Platform
+from tests.node import node
 
 ROUTES = PROJECT_ROOT / "console/src/routes.ts"
 PLACES = [(52.3702, 4.8952), (52.3680, 4.9036), (52.3600, 4.8852), (52.3791, 4.9003)]

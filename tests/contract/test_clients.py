@@ -13,8 +13,8 @@ import pytest
 
 from tests.contract.client import Api, new_sn
 from tests.contract.console import Console
-from tests.contract.node import PACKAGES, node
 from tests.e2e.platform import Platform
+from tests.node import PACKAGES, node
 
 pytestmark = pytest.mark.xdist_group("contract")
 

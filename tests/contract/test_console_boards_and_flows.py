@@ -10,8 +10,8 @@ from tests.contract.client import Api
 from tests.contract.conftest import Thing
 from tests.contract.console import PASSWORD, Console, console_accepted, new_email, new_name
 from tests.contract.hall import add_custom
-from tests.contract.node import node
 from tests.e2e.platform import Platform
+from tests.node import node
 
 pytestmark = pytest.mark.xdist_group("contract")
 

@@ -9,9 +9,9 @@ import pytest
 from tests.contract.client import MODEL, new_sn
 from tests.contract.console import PASSWORD, Console, new_email, new_name
 from tests.contract.hall import Hall, add_device
-from tests.contract.node import node
 from tests.e2e.platform import Platform
 from tests.e2e.waiting import until
+from tests.node import node
 
 pytestmark = pytest.mark.xdist_group("contract")
 

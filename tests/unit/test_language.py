@@ -57,7 +57,8 @@ def test_docstrings_of_functions_begin_with_a_verb() -> None:
     assert found("a.py", 'def f():\n    """The device."""\n') == ["2 docstring-verb"]
     assert found("a.py", 'def f():\n    """Return the device."""\n') == []
     assert found("a.py", 'class F:\n    """The device."""\n') == []
-    assert found("a.py", '@property\ndef f(self):\n    """The device."""\n') == []
+    for decorator in ("property", "cached_property"):
+        assert found("a.py", f'@{decorator}\ndef f(self):\n    """The device."""\n') == []
 
 
 def test_first_lines_of_docstrings_are_short() -> None:

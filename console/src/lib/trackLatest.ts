@@ -1,4 +1,4 @@
-/** Return a function that starts a request and returns a check: is this request still the latest one? */
+/** Return a function to call before each request. It returns a function that tests whether the request is the latest. */
 export function trackLatest(): () => () => boolean {
   let last = 0;
   return () => {

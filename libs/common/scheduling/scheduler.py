@@ -1,6 +1,7 @@
 """Workers and queues with fair shares for tenants."""
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Iterable
 from contextlib import asynccontextmanager, nullcontext
@@ -183,10 +184,9 @@ class FairScheduler:
     def _hand_out(self) -> None:
         """Assign free workers to the lanes whose turn it is."""
         while self._free and (lane := self._lanes.next(self._may_next)) is not None:
-            sub = next(self._lanes.sub_lanes(lane))
-            if self._caps:
-                most, subs = self._caps(lane).sub, self._lanes.sub_lanes(lane)
-                sub = next(one for one in subs if self._held[lane, one] < most)
+            most = self._caps(lane).sub if self._caps else math.inf
+            subs = self._lanes.sub_lanes(lane)
+            sub = next(sub for sub in subs if self._held[lane, sub] < most)
             turn, _ = self._lanes.pop(lane, sub)
             if not turn.done():  # else it is cancelled
                 turn.set_result(self._hold(lane, sub))

@@ -60,7 +60,7 @@ class OutgoingMail:
 
     @cached_property
     def _trusted(self) -> ssl.SSLContext:
-        """Made for the first mail: the system's certificates take 30 ms to read."""
+        """The TLS context, read with the first mail, because that takes 30 ms."""
         return self._given or ssl.create_default_context()
 
     async def check(self, server: MailServer, email: EmailMessage, seconds: float) -> None:

@@ -10,7 +10,7 @@ export const en = {
   "applications.networks": "{count} {count|network|networks}",
   "applications.events": "Receives events",
   "applications.events.hint": "May receive all events of the tenant over NATS",
-  "applications.hears": "Yes",
+  "applications.receivesEvents": "Yes",
   "applications.hears-not": "No",
   "applications.none": "No applications",
   "applications.none.text": "Add an application to connect your own program to the devices.",

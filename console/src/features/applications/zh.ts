@@ -12,7 +12,7 @@ export const zh: Record<keyof typeof en, string> = {
   "applications.networks": "{count} 个网段",
   "applications.events": "接收事件",
   "applications.events.hint": "可通过 NATS 接收租户的全部事件",
-  "applications.hears": "是",
+  "applications.receivesEvents": "是",
   "applications.hears-not": "否",
   "applications.none": "没有应用",
   "applications.none.text": "添加应用，让您的程序访问设备。",

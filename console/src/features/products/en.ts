@@ -122,7 +122,7 @@ export const en = {
   "redecode.differences": "First differences",
   "redecode.before": "Before",
   "redecode.after": "Now",
-  "redecode.tell": "Publish changed reports again (this can trigger flows)",
+  "redecode.publish": "Publish changed reports again (this can trigger flows)",
   "codec.history": "Readings stored on the device",
   "healing.title": "Fill gaps automatically",
   "healing.text": "When frames of a device are missing, the platform requests the readings of that time from the device. Answers are added to history at the time of the reading and do not trigger flows.",

@@ -124,7 +124,7 @@ export const zh: Record<keyof typeof en, string> = {
   "redecode.differences": "前几项差异",
   "redecode.before": "之前",
   "redecode.after": "现在",
-  "redecode.tell": "重新发布结果改变的上报（可能触发流程）",
+  "redecode.publish": "重新发布结果改变的上报（可能触发流程）",
   "codec.history": "设备中存储的读数",
   "healing.title": "自动补全缺口",
   "healing.text": "设备的数据帧缺失时，平台向设备请求该时段的读数。应答按读数时间写入历史，不触发流程。",

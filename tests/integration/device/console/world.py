@@ -38,7 +38,7 @@ from services.device.settings import Clients, DeviceSettings
 from services.device.telemetry.latest_values import LatestValues
 from services.device.things.product_model import PutProduct
 from tests.console import AskedByUsers, Grants
-from tests.databases import WRITTEN
+from tests.databases import empty_documents
 from tests.limits import limits_of
 from tests.servers import Servers
 
@@ -135,8 +135,7 @@ class World(AskedByUsers):
 
     async def empty(self) -> None:
         """Forget everything but the indexes and the ids that were given."""
-        for name in WRITTEN.names(self.database.name) - {"counters"}:
-            await self.database[name].delete_many({})
+        await empty_documents(self.database)
         for user_id in (1, 7, 8, 9):
             self.grants.take(user_id)
         self.keys.issued.clear()

@@ -8,7 +8,11 @@ from services.workflow.engine.trace import LONGEST_TEXT, MASK, render_value
 
 @pytest.mark.parametrize(
     "name",
-    ["password", "smtpPassword", "secretKey", "access_token", "Authorization", "apiKey", "api_key"],
+    [
+        *("password", "smtpPassword", "passphrase", "PASSWD", "secretKey"),
+        *("access_token", "Authorization", "Cookie", "apiKey", "api_key", "api-key"),
+        *("privateKey", "private_key", "credentials"),
+    ],
 )
 def test_a_secret_is_masked_wherever_it_is(name):
     """By the name of its key, in any case, however deep."""

@@ -41,7 +41,7 @@ from services.device.things.device_store import DeviceStore
 from services.device.things.model import Device
 from services.device.things.product_store import ProductStore
 from services.device.things.specifications import TslStore
-from tests.databases import WRITTEN
+from tests.databases import empty_documents
 from tests.limits import limits_of
 
 API = "/device/openapi/v1"
@@ -193,8 +193,7 @@ class Platform:
 
     async def empty(self) -> None:
         """Forget everything but the indexes and the ids that were given."""
-        for name in WRITTEN.names(self.database.name) - {"counters"}:
-            await self.database[name].delete_many({})
+        await empty_documents(self.database)
         self.bus.heard.clear()
         self.keys.issued.clear()
         for heard in (
