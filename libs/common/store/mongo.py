@@ -23,6 +23,8 @@ import bson
 import msgspec
 from bson.codec_options import CodecOptions, TypeDecoder, TypeRegistry
 from bson.int64 import Int64
+from bson.max_key import MaxKey
+from bson.min_key import MinKey
 from bson.raw_bson import RawBSONDocument
 from motor import motor_asyncio
 from pymongo import AsyncMongoClient, ReadPreference, WriteConcern
@@ -127,6 +129,36 @@ async def create_missing(database: Database, name: str, **options: Any) -> None:
     except OperationFailure as error:
         if error.code != NAMESPACE_EXISTS:
             raise
+
+
+async def shard_empty(
+    database: Database, name: str, find_cuts: Callable[[], Awaitable[Sequence[bytes]]]
+) -> None:
+    """Distribute an empty collection by ranges of `_id`, if the server is a `mongos`.
+
+    The ranges contain equally many of the ids that `find_cuts` returns in order. If the cluster
+    rejects a command, for example because another process moves the same collection, the error is
+    logged: MongoDB's balancer then distributes the collection as it grows.
+    """
+    admin, namespace = database.client.admin, f"{database.name}.{name}"
+    if (await admin.command("hello")).get("msg") != "isdbgrid":
+        return
+    if await database[name].find_one({}, {"_id": 1}) is not None:
+        return
+    try:
+        await admin.command("shardCollection", namespace, key={"_id": 1})
+        shards = [shard["_id"] for shard in (await admin.command("listShards"))["shards"]]
+        if not (cuts := await find_cuts()):
+            return
+        firsts = [cuts[len(cuts) * n // len(shards)] for n in range(1, len(shards))]
+        bounds = [MinKey(), *firsts, MaxKey()]
+        for shard, low, high in zip(shards, bounds, bounds[1:], strict=False):
+            if low != high:
+                await admin.command(
+                    "moveRange", namespace, toShard=shard, min={"_id": low}, max={"_id": high}
+                )
+    except OperationFailure as error:
+        log.warning("%s is not distributed over the shards: %s", namespace, error)
 
 
 def key_range(keys: Sequence[bytes]) -> Document:

@@ -16,6 +16,7 @@ from libs.common.store.mongo import (
     Document,
     create_missing,
     key_range,
+    shard_empty,
 )
 
 DAY_MS = 86_400_000
@@ -23,6 +24,8 @@ SPAN_MS = 7 * DAY_MS
 PREFIX = "history_"
 KEY = struct.Struct(">QQQ")
 LAST = 2**64 - 1
+SAMPLE = 1000
+"""Devices whose ids determine the ranges of shards."""
 
 
 def history_key(device_id: int, ts: int, sequence: int) -> bytes:
@@ -62,7 +65,14 @@ class Partitions:
         """Create missing partitions, as a transaction must not create one."""
         for partition in set(partitions) - self._made:
             await create_missing(self._database, collection_name(partition), **CLUSTERED)
+            await shard_empty(self._database, collection_name(partition), self._sample_keys)
             self._made.add(partition)
+
+    async def _sample_keys(self) -> list[bytes]:
+        """Return the first keys of a sample of the devices, in order."""
+        stages: list[Document] = [{"$sample": {"size": SAMPLE}}, {"$project": {"_id": 1}}]
+        devices = await self._database["devices"].aggregate(stages)
+        return sorted([history_key(device["_id"], 0, 0) async for device in devices])
 
     async def find_properties(self, keys: Iterable[bytes]) -> dict[bytes, Document]:
         """Return the properties at keys of a device; unknown keys are missing."""
