@@ -16,6 +16,7 @@ import logging
 import random
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 
@@ -81,6 +82,8 @@ concurrently as devices exist. By default, a leaf may use four times its size in
 may use only its size (docs/decisions/0001)."""
 BATCH_BYTES = 1024 * 1024
 """Target bytes of a batch of `read_rows`; more if documents suddenly become larger."""
+SMALL_PAGE = 128 * 1024
+"""Expected bytes of a page that `read_page` reads and decodes as a whole."""
 FIRST_BATCH, LARGEST_BATCH = 32, 1000
 """Documents of the first batch of `read_rows`, and the maximum of any batch."""
 _DURABLE = WriteConcern(w="majority", j=True)
@@ -200,28 +203,62 @@ def page_stages(
     ]
 
 
+@dataclass(slots=True)
+class RowSize:
+    """The mean size in bytes of the rows of a query, as last read; 0 if unknown."""
+
+    mean: float = 0.0
+
+
 async def read_rows(
     collection: Collection,
     stages: Sequence[Document],
     *,
     size: int = BATCH_BYTES,
     first: int = FIRST_BATCH,
+    known: RowSize | None = None,
     **options: Any,
 ) -> AsyncGenerator[Document, None]:
     """Yield the documents of an aggregation on a collection of `Mongo.direct`.
 
     MongoDB limits a batch by its number of documents. The first has `first` documents; the limit of
     the next ones follows from the mean size, so that a batch has about `size` bytes. Each document
-    is decoded when it is yielded.
+    is decoded when it is yielded. `known` is set to their mean size.
     """
     raw = collection.with_options(codec_options=CodecOptions(document_class=RawBSONDocument))
-    read, mean = 0, 0.0
+    read, rows = 0, known or RowSize()
     async with await raw.aggregate(list(stages), batchSize=first, **options) as cursor:
         async for document in cursor:
             read += 1
-            mean += (len(document.raw) - mean) / min(read, FIRST_BATCH)
-            cursor.batch_size(max(1, min(LARGEST_BATCH, 4 * read, int(size / mean))))
+            rows.mean += (len(document.raw) - rows.mean) / min(read, FIRST_BATCH)
+            cursor.batch_size(max(1, min(LARGEST_BATCH, 4 * read, int(size / rows.mean))))
             yield bson.decode(document.raw, collection.codec_options)
+
+
+async def read_page(
+    collection: Collection,
+    query: Document,
+    order: Sequence[tuple[str, int]],
+    limit: int,
+    known: RowSize,
+) -> AsyncGenerator[Document, None]:
+    """Yield up to `limit` matching documents like `read_rows`.
+
+    A page that probably is small is read in one batch.
+    """
+    if not 0 < known.mean * limit <= SMALL_PAGE:
+        async for row in read_rows(collection, page_stages(query, order, limit=limit), known=known):
+            yield row
+        return
+    async with collection.find_raw_batches(
+        query, sort=order, limit=limit, batch_size=limit + 1
+    ) as batches:
+        async for batch in batches:
+            content = cast("bytes", batch)
+            rows = bson.decode_all(content, collection.codec_options)
+            known.mean = len(content) / len(rows)
+            for row in rows:
+                yield row
 
 
 async def find_page(

@@ -226,7 +226,7 @@ class ValueStore:
         source_count: int = 1,
     ) -> AsyncGenerator[Record, None]:
         """Yield records of one of `source_count` sources; skipped scans are not read."""
-        bounds = {"size": BATCH_BYTES // source_count, "first": max(1, FIRST_BATCH // source_count)}
+        size, first = BATCH_BYTES // source_count, max(1, FIRST_BATCH // source_count)
         for scan, count in scans:
             if skip >= count:
                 skip -= count
@@ -237,7 +237,7 @@ class ValueStore:
             stages.append({"$project": source.projection})
             skip = 0
             async with aclosing(
-                read_rows(self._database[scan.collection], stages, **bounds)
+                read_rows(self._database[scan.collection], stages, size=size, first=first)
             ) as rows:
                 async for row in rows:
                     limit -= 1

@@ -5,7 +5,7 @@ import base64
 import binascii
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any, NamedTuple
 
@@ -22,7 +22,8 @@ from libs.common.http.open_api import get
 from libs.common.http.streaming import chain_rows, cut_page, iterate_rows
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
-from libs.common.store.mongo import Document, page_stages, read_rows
+from libs.common.lru_cache import LruCache
+from libs.common.store.mongo import Document, RowSize, read_page
 from libs.common.tsl import Tsl
 from services.device.telemetry.partitions import (
     DAY_MS,
@@ -41,6 +42,9 @@ from services.device.things.errors import device_not_found
 from services.device.things.model import Device
 from services.device.things.schemas import DeviceId, application_of
 from services.device.things.specifications import TslStore
+
+KEPT_SIZES = 10_000
+"""Devices for which the size of records is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,8 @@ class HistoryStore:
     partitions: Partitions
     retention: Retention
     tsls: TslStore
+    sizes: LruCache[int, RowSize] = field(default_factory=lambda: LruCache(KEPT_SIZES))
+    """The size of the records of recently read devices."""
 
     async def page(
         self, tenant: str, application_id: int, span: Span, after: bytes | None, size: int
@@ -107,9 +113,11 @@ class HistoryStore:
         if after is not None:
             bounds["$lt" if span.newest_first else "$gt"] = after
         order = [("_id", -1 if span.newest_first else 1)]
+        if (known := self.sizes.get(span.device_id)) is None:
+            self.sizes.put(span.device_id, known := RowSize())
         for partition in self._order(span, after):
-            stages = page_stages({"_id": bounds}, order, limit=size)
-            async with aclosing(read_rows(self.partitions.collection(partition), stages)) as rows:
+            history = self.partitions.collection(partition)
+            async with aclosing(read_page(history, {"_id": bounds}, order, size, known)) as rows:
                 async for row in rows:
                     yield row
                     size -= 1

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.asynchronous.command_cursor import AsyncCommandCursor
 
 from libs.common.store import migrations
@@ -17,11 +18,13 @@ from libs.common.store.migrations import RESTORING, Migration, migrate
 from libs.common.store.mongo import (
     LARGEST_BATCH,
     Mongo,
+    RowSize,
     Session,
     StoreUnavailable,
     find_page,
     ids_in_turns,
     page_stages,
+    read_page,
     read_rows,
 )
 
@@ -341,3 +344,23 @@ async def test_a_transaction_that_meets_a_lock_pauses_longer_and_longer(
     await second
     assert longest[:10] == [0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5, 0.5]
     assert await things.find_one() == {"_id": 1, "by": "second"}
+
+
+async def test_a_page_is_read_whole_only_if_its_rows_were_small(mongo: Mongo):
+    """The first page is read in batches, as is one after large rows."""
+    rows, known = mongo.direct["page"], RowSize()
+    await rows.insert_many({"_id": at, "x": "x" * (10 if at < 50 else 10_000)} for at in range(90))
+    whole: list[int] = []
+    honest = AsyncCollection.find_raw_batches
+
+    def find_raw_batches(collection: Any, query: Any, **options: Any) -> Any:
+        whole.append(query["_id"]["$gte"])
+        return honest(collection, query, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(AsyncCollection, "find_raw_batches", find_raw_batches)
+        for start in (0, 10, 50, 50, 60):
+            query = {"_id": {"$gte": start}}
+            found = [row["_id"] async for row in read_page(rows, query, [("_id", 1)], 30, known)]
+            assert found == list(range(start, start + 30))
+    assert whole == [10, 50]
