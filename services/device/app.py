@@ -1,6 +1,6 @@
 """Composes the process `device` from its packages."""
 
-from litestar import Litestar
+from litestar.types import ASGIApp
 
 from libs.common.bus import Bus, RpcServer
 from libs.common.http import Service, create_app, serve
@@ -15,10 +15,14 @@ from services.device.members.wiring import wire_members
 from services.device.process import Foundation, started
 from services.device.registry.wiring import wire_registry
 from services.device.settings import DeviceSettings
+from services.device.telemetry.direct_ingest import DirectIngest
+from services.device.telemetry.http_ingest import EdgeService
 from services.device.telemetry.wiring import wire_telemetry
 
 
-def wire_packages(foundation: Foundation, *, rpc: RpcServer, system: Bus) -> list[PackageParts]:
+def wire_packages(
+    foundation: Foundation, *, rpc: RpcServer, system: Bus
+) -> tuple[list[PackageParts], EdgeService]:
     """Construct the packages; `system` is the connection to NATS's system account."""
     clients, things, values = foundation.clients, foundation.things, foundation.values
     store = foundation.commands
@@ -55,31 +59,34 @@ def wire_packages(foundation: Foundation, *, rpc: RpcServer, system: Bus) -> lis
         alarms=alarms,
     )
     packages = (telemetry, codecs, lorawan, commands, alarms)
-    return [registry, *(package.parts for package in packages), entities]
+    return [registry, *(package.parts for package in packages), entities], telemetry.edge
 
 
-def build_app(foundation: Foundation, system: Bus) -> Litestar:
+def build_app(foundation: Foundation, system: Bus) -> ASGIApp:
     """Compose the application; `system` is the connection to NATS's system account."""
     clients, mongo = foundation.clients, foundation.clients.mongo
     rpc = RpcServer(clients.bus, "device")
+    packages, edge = wire_packages(foundation, rpc=rpc, system=system)
+    verifier = HeaderVerifier(clients.settings.internal_public_key)
     parts = [
-        *wire_packages(foundation, rpc=rpc, system=system),
+        *packages,
         PackageParts(
             resources=[start_and_stop(rpc.start, rpc.stop)],
             jobs={"outbox": clients.outbox.sweep},
         ),
     ]
-    return create_app(
+    app = create_app(
         Service(
             name="device",
             title="Thingway device open API",
             routes=collect_routers(parts),
-            verifier=HeaderVerifier(clients.settings.internal_public_key),
+            verifier=verifier,
             telemetry=clients.telemetry,
             checks={"mongo": mongo.ping, "nats": clients.bus.check, "nats-system": system.check},
             lifespan=lambda: run_packages(parts, mongo.database, "device", life=5.0),
         )
     )
+    return DirectIngest(app, edge, verifier)
 
 
 async def connect_system(settings: DeviceSettings) -> Bus:

@@ -12,6 +12,7 @@ from services.device.entities.tags import TagStore
 from services.device.lorawan.wiring import wire_frames
 from services.device.process import Foundation, started
 from services.device.telemetry.batch_store import ReportStore
+from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.wiring import IngestPackage, wire_ingest, wire_stores
 
 YOUNG = 100_000
@@ -35,7 +36,7 @@ def build_ingest(
     ingest = wire_ingest(
         clients,
         things=things,
-        values=values,
+        values=LatestValues(clients.mongo.direct),
         stores=stores,
         reports=reports,
         frames=frames.decoder,

@@ -36,6 +36,8 @@ GRACE = 2.0
 """Additional seconds after which an unanswered request counts as lost."""
 BACKOFF = 0.5
 """Seconds between attempts while the bus does not answer."""
+LINGER = 0.005
+"""Seconds for which a batch waits for more messages, if `may_linger` permits it."""
 FLEETING = 300.0
 """Seconds for which an ephemeral consumer outlives its process."""
 WATCHED = 10.0
@@ -178,6 +180,8 @@ class BatchConsumer:
 
     Small overlapping batches cost as many writes each as large ones and slow down everything.
     """
+    may_linger: Callable[[list[Msg]], bool] | None = None
+    """Returns whether a batch may wait `LINGER` seconds for more messages."""
     ack_wait: float = 30.0
     subject: str = ""
     """Filters messages by subject; empty accepts every message of the stream."""
@@ -244,6 +248,9 @@ class BatchConsumer:
                 messages = []
                 try:
                     messages = await self._next(inbox, idle=idle)
+                    if messages and self.may_linger is not None and self.may_linger(messages):
+                        await asyncio.sleep(LINGER)
+                        messages += await self._ask_waiting(inbox, self.batch - len(messages))
                 finally:
                     await work.put(messages)
                 idle = not messages
@@ -253,12 +260,19 @@ class BatchConsumer:
 
         When the last request found nothing (`idle`), no messages are waiting.
         """
-        subject = f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{self.durable}"
-        most = max(MOST_BYTES, 2 * self.bus.client.max_payload)  # any single message fits
-        request = {"batch": self.batch, "no_wait": True, "max_bytes": most}
-        messages = [] if idle else await inbox.ask(subject, request)
+        messages = [] if idle else await self._ask_waiting(inbox, self.batch)
         first = {"batch": 1, "expires": int(IDLE * 1e9)}
-        return messages or await inbox.ask(subject, first)
+        return messages or await inbox.ask(self._subject, first)
+
+    async def _ask_waiting(self, inbox: _Inbox, number: int) -> list[Msg]:
+        """Return up to `number` waiting messages."""
+        most = max(MOST_BYTES, 2 * self.bus.client.max_payload)  # any single message fits
+        request = {"batch": number, "no_wait": True, "max_bytes": most}
+        return await inbox.ask(self._subject, request)
+
+    @property
+    def _subject(self) -> str:
+        return f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{self.durable}"
 
     async def _handled(self, messages: list[Msg]) -> bool:
         """Handle a batch; return whether that succeeded."""

@@ -355,10 +355,13 @@ class Mongo:
         if not hello.get("isWritablePrimary"):
             raise ConnectionFailure("MongoDB has no writable primary yet")
 
-    async def transaction(self, work: Callable[[Session], Awaitable[R]]) -> R:
+    async def transaction(
+        self, work: Callable[[Session], Awaitable[R]], *, direct: bool = False
+    ) -> R:
         """Run `work(session)` in a transaction, repeatedly after conflicts.
 
-        The driver would retry immediately, and occupy a processor while a record is locked.
+        With `direct`, its operations use collections of `direct`. The driver would retry
+        immediately, and occupy a processor while a record is locked.
         """
         tries = itertools.count()
 
@@ -368,7 +371,8 @@ class Mongo:
                 await asyncio.sleep(random.uniform(0, longest))  # noqa: S311 - a pause
             return await work(session)
 
-        async with await self.client.start_session() as session:
+        begun = self._direct.start_session() if direct else await self.client.start_session()
+        async with begun as session:
             done = await session.with_transaction(
                 with_pauses, read_concern=ReadConcern("snapshot"), write_concern=_DURABLE
             )
@@ -379,10 +383,7 @@ class Mongo:
 
         It is a transaction, because a snapshot session reads the past, which MongoDB may discard.
         """
-        async with self._direct.start_session() as session:
-            return await session.with_transaction(
-                work, read_concern=ReadConcern("snapshot"), write_concern=_DURABLE
-            )
+        return await self.transaction(work, direct=True)
 
     async def close(self) -> None:
         """Close all connections."""

@@ -192,11 +192,11 @@ class ReportStore:
 
         async def insert_documents(session: Session) -> bool:
             for name, new_documents in documents.items():
-                await self._database[name].insert_many(new_documents, session=session)
+                await self._mongo.direct[name].insert_many(new_documents, session=session)
             return True
 
         await self._ledger.write_and_count(
-            insert_documents, stored=stored.values(), rejected=rejected.values()
+            insert_documents, stored=stored.values(), rejected=rejected.values(), direct=True
         )
 
     async def _without_stored(self, rows: Sequence[_Row]) -> list[_Row]:

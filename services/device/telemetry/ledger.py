@@ -67,32 +67,30 @@ class Ledger:
         *,
         stored: Collection[Uplink] = (),
         rejected: Collection[Uplink] = (),
+        direct: bool = False,
     ) -> bool:
-        """Run `write` and count uplinks in one transaction, unless it returns False."""
+        """Run `write` and count uplinks in one transaction, unless it returns False.
+
+        With `direct`, `write` uses collections of `Mongo.direct`.
+        """
         page = self._free.pop() if self._free else uuid4().hex
 
         async def write_with_counts(session: Session) -> bool:
             if not await write(session):
                 return False
-            await self.count(page, session, stored=stored, rejected=rejected)
+            if stored or rejected:
+                ledger = self._mongo.direct["ledger"] if direct else self._ledger
+                changes = [{"$set": self._changes(stored, rejected)}]
+                await ledger.update_one({"_id": page}, changes, upsert=True, session=session)
             return True
 
         try:
-            return await self._mongo.transaction(write_with_counts)
+            return await self._mongo.transaction(write_with_counts, direct=direct)
         finally:
             self._free.append(page)
 
-    async def count(
-        self,
-        page: str,
-        session: Session,
-        *,
-        stored: Collection[Uplink],
-        rejected: Collection[Uplink],
-    ) -> None:
-        """Add uplinks to the counts of a page in the caller's transaction."""
-        if not stored and not rejected:
-            return
+    def _changes(self, stored: Collection[Uplink], rejected: Collection[Uplink]) -> dict[str, Any]:
+        """Return the fields of a page with more counted uplinks, as expressions."""
         seen = {"$ifNull": ["$seen", []]}
         last = "$$this.last"
         may_be_delivered = [
@@ -100,15 +98,12 @@ class Ledger:
             for some in self.waiting
         ]
         kept = {"$filter": {"input": seen, "cond": {"$or": may_be_delivered}}}
-        changes = {
+        return {
             "stored": {"$add": [{"$ifNull": ["$stored", 0]}, len(stored)]},
             "rejected": {"$add": [{"$ifNull": ["$rejected", 0]}, len(rejected)]},
             "at": "$$NOW",
             "seen": {"$concatArrays": [kept, [_packed([*stored, *rejected])]]},
         }
-        await self._ledger.update_one(
-            {"_id": page}, [{"$set": changes}], upsert=True, session=session
-        )
 
     async def find_counted(self, uplinks: Sequence[Uplink]) -> set[int]:
         """Return the sequences of the uplinks that were counted."""

@@ -1,5 +1,6 @@
 """Messages of `UPLINK`, and the validation of messages of devices. No I/O."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ from libs.common.bus.streams import UPLINKS
 from libs.common.decoding import parse_validation_error
 from libs.common.errors import InvalidInput
 from libs.common.http.ids import parse_id
+from libs.common.telemetry.tracing import TRACE
 from libs.common.tsl import Event, Fault, InvalidValues, Refusal, Report
 from services.device.things.model import Thing
 
@@ -100,6 +102,25 @@ def is_second_copy(message: Msg) -> bool:
         headers is not None
         and headers.get("Nmqtt-Pub") == QOS_1
         and not message.subject.startswith(MQTT_PREFIX)
+    )
+
+
+FULL = 50
+"""Messages from which a batch does not become cheaper for each of them."""
+_PATIENT = frozenset({"report", "event"})
+"""Channels whose messages may wait for others."""
+
+
+def may_linger(messages: Sequence[Msg]) -> bool:
+    """Return whether a batch may wait for more: it is small, without MQTT messages and replies.
+
+    Messages of MQTT have another subject or a header, those of flows a header.
+    """
+    return len(messages) < FULL and all(
+        not message.subject.startswith(MQTT_PREFIX)
+        and message.subject.rpartition(".")[2] in _PATIENT
+        and (message.headers is None or message.headers.keys() <= {TRACE})
+        for message in messages
     )
 
 

@@ -46,6 +46,7 @@ from services.device.telemetry.rejected_messages import RefusalReader
 from services.device.telemetry.reporter import Reporter
 from services.device.telemetry.retention import HistoryRowLimits, Retention, RetentionSweeper
 from services.device.telemetry.system_account import SystemAccount
+from services.device.telemetry.uplink import may_linger
 from services.device.things.deleted_things import DeletedThings, ThingDataStore
 from services.device.things.wiring import ThingsPackage
 
@@ -100,6 +101,7 @@ class TelemetryPackage:
     retention: Retention
     reporter: Reporter
     presence: HttpPresence
+    edge: EdgeService
     parts: PackageParts
 
 
@@ -151,6 +153,7 @@ def wire_telemetry(
         retention=stores.retention,
         reporter=Reporter(bus),
         presence=presence,
+        edge=handlers.edge,
         parts=PackageParts(
             routers=create_routers(
                 handlers,
@@ -211,6 +214,7 @@ def wire_ingest(
             batch=settings.ingest_batch,
             concurrency=settings.ingest_concurrency,
             overlap_from=OVERLAP_FROM,
+            may_linger=may_linger,
         )
         for stream in streams
     ]

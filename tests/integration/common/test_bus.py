@@ -541,6 +541,41 @@ async def test_a_batch_is_bounded_by_bytes(bus: Bus):
     assert len(sizes) < number
 
 
+@pytest.mark.parametrize(("lingers", "sizes"), [(True, [2]), (False, [1, 1])])
+async def test_a_batch_that_may_linger_includes_later_messages(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch, lingers: bool, sizes: list[int]
+):
+    """The second message arrives while the first one waits."""
+    monkeypatch.setattr("libs.common.bus.consumer.LINGER", 0.5)
+    first, second = events(1), events(2)
+    handled: list[int] = []
+    asked: list[asyncio.Task[None]] = []
+    done = asyncio.Event()
+
+    def may_linger(_: list[Msg]) -> bool:
+        if not asked:
+            asked.append(asyncio.ensure_future(bus.publish(second)))
+        return lingers
+
+    async def take(messages: list[Msg]) -> None:
+        handled.append(len(messages))
+        await acknowledge(bus.client, messages)
+        if sum(handled) == len(first + second):
+            done.set()
+
+    await bus.publish(first)
+    consumer = BatchConsumer(
+        bus=bus, stream=EVENTS, durable="lingers", handle=take, may_linger=may_linger
+    )
+    job = asyncio.ensure_future(consumer.run())
+    async with asyncio.timeout(20):
+        await done.wait()
+    job.cancel()
+    await asyncio.wait({job})
+    await bus.js.delete_consumer(EVENTS, "lingers")
+    assert handled == sizes
+
+
 async def test_a_connection_closed_for_good_ends_the_process(
     servers: Servers, monkeypatch: pytest.MonkeyPatch
 ):

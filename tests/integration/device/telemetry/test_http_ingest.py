@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pytest
 from httpx import ASGITransport, AsyncClient, Response
 from litestar import Router
@@ -30,6 +31,7 @@ from libs.common.version import VERSION
 from services.device.commands.events import created_entries
 from services.device.commands.polling import ROUTER as POLLING_ROUTER
 from services.device.commands.polling import CommandPolls
+from services.device.telemetry.direct_ingest import LARGEST, DirectIngest
 from services.device.telemetry.http_ingest import ROUTER, EdgeService
 from services.device.telemetry.http_presence import HttpPresence, OfflineTimeouts
 from services.device.telemetry.presence_store import PresenceStore
@@ -103,6 +105,7 @@ async def device(world: World) -> AsyncIterator[Device]:
         retention_days=30,
     )
     private, public = generate_keys()
+    verifier = HeaderVerifier(public)
     dead = Mongo("mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=100", "none")
     app = create_app(
         Service(
@@ -115,12 +118,13 @@ async def device(world: World) -> AsyncIterator[Device]:
                     dependencies=provide(Handlers(edge, polls)),
                 )
             ],
-            verifier=HeaderVerifier(public),
+            verifier=verifier,
             telemetry=Telemetry(None, MeterProvider()),
             checks={"mongo": world.mongo.ping, "nats": world.bus.check, "dead": dead.ping},
         )
     )
-    transport = ASGITransport(app)  # type: ignore[arg-type]
+    direct = DirectIngest(app, edge, verifier)
+    transport = ASGITransport(direct)  # type: ignore[arg-type]
     header = HeaderSigner(private).sign(Principal(Kind.DEVICE, "default", sn))
     async with AsyncClient(transport=transport, base_url="http://device") as http:
         yield Device(http, sn, header, polls)
@@ -168,6 +172,23 @@ async def test_a_report_is_accepted_and_makes_the_device_online(world: World, de
         return bool(row["connectStatus"] == "ONLINE")
 
     await until(online)
+
+
+@pytest.mark.parametrize("sn", [None, "other"])
+@pytest.mark.parametrize("channel", ["report", "event", "reply"])
+@pytest.mark.parametrize(
+    "body", [GOOD, [GOOD, 5], {"properties": {"nope": 1}}, [], b"", b"{", b"\xff"], ids=repr
+)
+async def test_a_small_message_is_answered_as_by_the_framework(
+    device: Device, sn: str | None, channel: str, body: Any
+):
+    """Status, header and body are equal; the longer body passes through the framework."""
+    device._path = f"/ingest/v1/{sn or device.sn}"
+    raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
+    direct = await device.post(channel, raw)
+    framework = await device.post(channel, raw + b" " * LARGEST)
+    assert (direct.status_code, direct.content) == (framework.status_code, framework.content)
+    assert direct.headers == framework.headers
 
 
 async def test_of_an_array_each_refused_entry_is_listed(world: World, device: Device):

@@ -2,12 +2,14 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from libs.common.bus import DEAD, UPLINK, BatchConsumer
 from libs.common.identity import Kind, Principal
+from libs.common.store.mongo import Session
 from services.device.registry.products.service import ProductService
 from services.device.telemetry.ledger import Totals
 from services.device.telemetry.partitions import KEY
@@ -126,16 +128,19 @@ async def test_batches_that_overlap_do_not_conflict_on_the_ledger(
     await world.say_all((sn, {"properties": {"temperature": n}}) for sn in sns for n in range(100))
     messages = await world.fetch(300)
     done = 0
-    honest = world.first.ledger.count
+    honest = world.mongo.transaction
 
-    async def count(*given: Any, **more: Any) -> None:
-        nonlocal done
-        done += 1
-        await asyncio.sleep(0.05)  # all three transactions are open now
-        await honest(*given, **more)
+    async def transaction(work: Callable[[Session], Awaitable[bool]], *, direct: bool) -> bool:
+        async def wait_and_work(session: Session) -> bool:
+            nonlocal done
+            done += 1
+            await asyncio.sleep(0.05)  # all three transactions are open now
+            return await work(session)
+
+        return await honest(wait_and_work, direct=direct)
 
     await world.first.ingest.handle(messages[:3])
-    monkeypatch.setattr(world.first.ledger, "count", count)
+    monkeypatch.setattr(world.mongo, "transaction", transaction)
     parts = [messages[3:100], messages[100:200], messages[200:]]
     await asyncio.gather(*map(world.first.ingest.handle, parts))
     assert (await world.totals()).stored == 300

@@ -4,10 +4,11 @@ import time
 
 import msgspec
 import pytest
+from nats.aio.msg import Msg
 
 from libs.common.errors import InvalidInput, MalformedRequest
 from services.device.telemetry.http_ingest import read_entries, sort_entries
-from services.device.telemetry.uplink import MAX_PAYLOAD, check_message
+from services.device.telemetry.uplink import FULL, MAX_PAYLOAD, check_message, may_linger
 from services.device.things.model import Thing
 from tests.unit.device.things.examples import thing
 
@@ -106,3 +107,30 @@ def test_the_id_of_a_reply_may_be_text(mine: Thing, number: object):
     """As many JSON writers make it."""
     raw = msgspec.json.encode({"commandId": number, "status": "SUCCESS"})
     assert check_message("reply", mine, raw, NOW, RETENTION) == []
+
+
+def message(subject: str, **headers: str) -> Msg:
+    return Msg(None, subject=subject, headers=headers or None)  # type: ignore[arg-type]
+
+
+REPORT = message("thing.sn1.up.report")
+LATER = {
+    "MQTT, QoS 1": message("$MQTT.msgs.thing.sn1.up.report"),
+    "MQTT, QoS 0": message("thing.sn1.up.report", **{"Nmqtt-Pub": "0"}),
+    "reply": message("thing.sn1.up.reply"),
+    "frame": message("thing.sn1.up.frame"),
+    "report of a flow": message("thing.sn1.up.report", **{"Thingway-Notify": "ingest.stored.1"}),
+}
+
+
+def test_a_small_batch_of_reports_over_http_may_linger():
+    """Also with traces, and in partitions; a larger batch gains nothing."""
+    traced = message("uplink.0.sn1.event", traceparent="00-1-1-01")
+    assert may_linger([REPORT, traced])
+    assert not may_linger([REPORT] * FULL)
+
+
+@pytest.mark.parametrize("urgent", LATER.values(), ids=LATER)
+def test_a_batch_with_an_urgent_message_does_not_linger(urgent: Msg):
+    """MQTT reports, replies, frames and reports of flows are processed at once."""
+    assert not may_linger([REPORT, urgent])
