@@ -240,34 +240,25 @@ class BatchConsumer:
     async def _consume(self, work: _Overlapping | LanedMessages) -> None:
         await self._ensure()
         messages: list[Msg] = []
-        idle = False
         async with _Inbox(self.bus.client) as inbox:
             while True:
                 _heed_cancellation()
                 await work.ready()
                 messages = []
                 try:
-                    messages = await self._next(inbox, idle=idle)
+                    messages = await self._ask(inbox, self.batch, IDLE)
                     if messages and self.may_linger is not None and self.may_linger(messages):
                         await asyncio.sleep(LINGER)
-                        messages += await self._ask_waiting(inbox, self.batch - len(messages))
+                        messages += await self._ask(inbox, self.batch - len(messages))
                 finally:
                     await work.put(messages)
-                idle = not messages
 
-    async def _next(self, inbox: _Inbox, *, idle: bool) -> list[Msg]:
-        """Return the waiting messages, or the first that arrives within `IDLE` seconds.
-
-        When the last request found nothing (`idle`), no messages are waiting.
-        """
-        messages = [] if idle else await self._ask_waiting(inbox, self.batch)
-        first = {"batch": 1, "expires": int(IDLE * 1e9)}
-        return messages or await inbox.ask(self._subject, first)
-
-    async def _ask_waiting(self, inbox: _Inbox, number: int) -> list[Msg]:
-        """Return up to `number` waiting messages."""
+    async def _ask(self, inbox: _Inbox, number: int, seconds: float = 0.0) -> list[Msg]:
+        """Return up to `number` waiting messages, or else the next within `seconds`."""
         most = max(MOST_BYTES, 2 * self.bus.client.max_payload)  # any single message fits
         request = {"batch": number, "no_wait": True, "max_bytes": most}
+        if seconds:
+            request["expires"] = int(seconds * 1e9)
         return await inbox.ask(self._subject, request)
 
     @property
