@@ -16,13 +16,12 @@ from services.device.process import Foundation, started
 from services.device.registry.wiring import wire_registry
 from services.device.settings import DeviceSettings
 from services.device.telemetry.direct_ingest import DirectIngest
-from services.device.telemetry.http_ingest import EdgeService
-from services.device.telemetry.wiring import wire_telemetry
+from services.device.telemetry.wiring import TelemetryPackage, wire_telemetry
 
 
 def wire_packages(
     foundation: Foundation, *, rpc: RpcServer, system: Bus
-) -> tuple[list[PackageParts], EdgeService]:
+) -> tuple[list[PackageParts], TelemetryPackage]:
     """Construct the packages; `system` is the connection to NATS's system account."""
     clients, things, values = foundation.clients, foundation.things, foundation.values
     store = foundation.commands
@@ -59,14 +58,14 @@ def wire_packages(
         alarms=alarms,
     )
     packages = (telemetry, codecs, lorawan, commands, alarms)
-    return [registry, *(package.parts for package in packages), entities], telemetry.edge
+    return [registry, *(package.parts for package in packages), entities], telemetry
 
 
 def build_app(foundation: Foundation, system: Bus) -> ASGIApp:
     """Compose the application; `system` is the connection to NATS's system account."""
     clients, mongo = foundation.clients, foundation.clients.mongo
     rpc = RpcServer(clients.bus, "device")
-    packages, edge = wire_packages(foundation, rpc=rpc, system=system)
+    packages, telemetry = wire_packages(foundation, rpc=rpc, system=system)
     verifier = HeaderVerifier(clients.settings.internal_public_key)
     parts = [
         *packages,
@@ -86,7 +85,7 @@ def build_app(foundation: Foundation, system: Bus) -> ASGIApp:
             lifespan=lambda: run_packages(parts, mongo.database, "device", life=5.0),
         )
     )
-    return DirectIngest(app, edge, verifier)
+    return DirectIngest(app, telemetry.edge, verifier)
 
 
 async def connect_system(settings: DeviceSettings) -> Bus:
