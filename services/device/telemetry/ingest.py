@@ -219,6 +219,9 @@ class Ingest:
     async def _process(self, messages: list[Msg], *, apart: bool) -> None:
         started = time.perf_counter()
         spans = ReportSpans(read_uplink(one) for one in messages if not is_second_copy(one))
+        if not spans.uplinks:
+            await acknowledge(self.bus.client, messages)
+            return
         with spans.batch_span():
             batch, uplinks = await self._sort(spans.uplinks, apart=apart)
             if len(uplinks) < len(spans.uplinks):

@@ -576,6 +576,39 @@ async def test_a_batch_that_may_linger_includes_later_messages(
     assert handled == sizes
 
 
+async def test_a_consumer_waits_with_the_request_that_reads(bus: Bus):
+    """One request waits for the first message, and returns others that wait with it."""
+    requests: asyncio.Queue[Msg] = asyncio.Queue()
+    batches: asyncio.Queue[list[bytes]] = asyncio.Queue()
+    busy = asyncio.Event()
+
+    async def handle(messages: list[Msg]) -> None:
+        await acknowledge(bus.client, messages)
+        batches.put_nowait([message.data for message in messages])
+        await busy.wait()
+
+    subject = f"$JS.API.CONSUMER.MSG.NEXT.{EVENTS}.waiting"
+    subscription = await bus.client.subscribe(subject, cb=requests.put)
+    consumer = BatchConsumer(
+        bus=bus, stream=EVENTS, durable="waiting", handle=handle, concurrency=1, from_now=True
+    )
+    job = asyncio.ensure_future(consumer.run())
+    try:
+        async with asyncio.timeout(10):
+            await requests.get()
+            await bus.publish([OutgoingMessage("event.t.1", b"first")])
+            assert await batches.get() == [b"first"]
+            await bus.publish([OutgoingMessage("event.t.2", text) for text in (b"a", b"b")])
+            assert requests.empty()
+            busy.set()
+            assert await batches.get() == [b"a", b"b"]
+    finally:
+        job.cancel()
+        await asyncio.wait({job})
+        await subscription.unsubscribe()
+        await bus.js.delete_consumer(EVENTS, "waiting")
+
+
 async def test_a_connection_closed_for_good_ends_the_process(
     servers: Servers, monkeypatch: pytest.MonkeyPatch
 ):
