@@ -1,4 +1,4 @@
-"""What is made when the package is built: the layer below it, and its second half.
+"""Generates `_api` and `_sync.py` when the package is built.
 
 `_api` is generated from `openapi.json`, the document that a platform serves at
 `/openapi/device.json`. `_sync.py` is `_async.py` without `async` and `await`.
@@ -31,11 +31,11 @@ REPLACED = (
     (r"\bAwaitable\[(Response\[Any\])\]", r"\1"),
     (r"\blisten\b", "listen_blocking"),
 )
-"""Patterns in `_async.py`, and what stands in `_sync.py` instead."""
+"""Patterns in `_async.py`, and their replacements in `_sync.py`."""
 
 
 class Generate(BuildHookInterface[Any]):
-    """Makes both before the files are collected."""
+    """Generates both before the files are collected."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Write `_api` and `_sync.py`; also for an editable installation."""

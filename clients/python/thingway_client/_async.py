@@ -1,4 +1,4 @@
-"""The client; `_sync.py` is made of this file when the package is built."""
+"""The asynchronous client, from which the build generates `_sync.py`."""
 
 import asyncio
 import time
@@ -75,24 +75,24 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Time = datetime | int | None
-"""A moment, or ms since 1970."""
+"""A time, or ms since 1970."""
 Ask = Callable[[], Awaitable[Response[Any]]]
 
 PAGE = 1000
 LATER = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
-"""What the platform refuses for a while."""
+"""Statuses of temporary rejections, which are retried."""
 LONGEST_PAUSE = 30.0
-"""Seconds between two tries of what was refused for a while, at most."""
+"""Maximum seconds between two attempts of a request."""
 EARLY = 60.0
-"""Seconds before its end at which a token is not used any more."""
+"""Seconds before its expiry at which a token is replaced."""
 
 
 class AsyncThingway:
-    """The device open API as one application sees it.
+    """A client of the device open API for one application.
 
-    Tokens are fetched and renewed by themselves. What the platform refuses for a while (429, 503)
-    is tried again up to `retries` times, as late as it says. Raises `Refused` for what it
-    refuses for good, and `httpx.HTTPError` when it cannot be reached.
+    It gets and renews tokens automatically. It retries temporary rejections (429, 503) up to
+    `retries` times, after the time that the platform names. Raises `Refused` if the platform
+    rejects a request, and `httpx.HTTPError` if the platform cannot be reached.
     """
 
     def __init__(
@@ -105,8 +105,10 @@ class AsyncThingway:
         timeout: float = 30.0,
         retries: int = 3,
     ) -> None:
-        """`nats_url` is by default port 4222 of the same host, with TLS when `url` is `https://`;
-        `timeout` in seconds.
+        """Create a client; it connects with the first request.
+
+        `nats_url` is by default port 4222 of the same host, with TLS if `url` is `https://`.
+        `timeout` is the maximum time of a request in seconds.
         """
         self._login = (client_id, client_secret)
         address = urlsplit(url)
@@ -115,7 +117,7 @@ class AsyncThingway:
         self._retries = retries
         self._client = AuthenticatedClient(
             base_url=url.rstrip("/"),
-            token="",  # `_Tokens` puts it on each request
+            token="",  # `_Tokens` adds it to each request
             timeout=httpx.Timeout(timeout),
             httpx_args={"auth": _Tokens(url.rstrip("/"), client_id, client_secret)},
         )
@@ -138,24 +140,24 @@ class AsyncThingway:
     # Devices.
 
     async def add_device(self, sn: str, name: str, **more: Any) -> DeviceRef:
-        """Add a device; `more` is for example `model`, `description`, `tag`, `data_storage`."""
+        """Add a device. Examples of `more`: `model`, `description`, `tag`, `data_storage`."""
         body = AddDevice.from_dict({"snDevEUI": sn, "name": name, **_wire(more)})
         return await self._ask(lambda: add_device.asyncio_detailed(client=self._client, body=body))
 
     async def issue_key(self, device_id: int) -> DeviceCredentials:
-        """Make a key for a device, which is shown only here; the one before ends."""
+        """Issue a key, which is returned only here. The previous key stops working."""
         return await self._ask(
             lambda: issue_credentials.asyncio_detailed(device_id, client=self._client)
         )
 
     async def device(self, device_id: int) -> DeviceRecord:
-        """The record of a device."""
+        """Return the record of a device."""
         return await self._ask(lambda: get_device.asyncio_detailed(device_id, client=self._client))
 
     async def devices(
         self, *, page_size: int = PAGE, **filters: Any
     ) -> AsyncGenerator[DeviceRecord, None]:
-        """Devices that match, for example `keyword="roof"`, `connect_status=["ONLINE"]`."""
+        """Yield matching devices. Examples: `keyword="roof"`, `connect_status=["ONLINE"]`."""
         wanted = {"pageSize": page_size, **_wire(filters)}
         async for device in self._pages(
             lambda number: search_devices.asyncio_detailed(
@@ -165,26 +167,26 @@ class AsyncThingway:
             yield device
 
     async def update_device(self, device_id: int, name: str, **more: Any) -> None:
-        """Change the record of a device; what is not given stays."""
+        """Change the record of a device. Omitted fields do not change."""
         body = UpdateDevice.from_dict({"deviceId": device_id, "name": name, **_wire(more)})
         await self._ask(lambda: update_device.asyncio_detailed(client=self._client, body=body))
 
     async def remove_device(self, device_id: int) -> None:
-        """Take a device from the application; its key ends, its history stays."""
+        """Remove a device from the application. Its key ends; its history stays."""
         await self._ask(lambda: remove_device.asyncio_detailed(device_id, client=self._client))
 
     async def delete_device(self, device_id: int) -> None:
-        """Delete a device with all that it reported."""
+        """Delete a device with its history."""
         await self._ask(lambda: delete_device.asyncio_detailed(device_id, client=self._client))
 
     async def thing_specification(self, device_id: int) -> TslDocument:
-        """The TSL of a device."""
+        """Return the thing specification (TSL) of a device."""
         return await self._ask(
             lambda: get_thing_specification.asyncio_detailed(device_id, client=self._client)
         )
 
     async def config(self, device_id: int) -> Config:
-        """What a device is configured to, in the shape that `create_tasks` takes."""
+        """Return the configuration of a device, in the format of `create_tasks`."""
         return await self._ask(
             lambda: get_device_config.asyncio_detailed(device_id, client=self._client)
         )
@@ -200,7 +202,10 @@ class AsyncThingway:
         order: Literal["asc", "desc"] = "asc",
         page_size: int = PAGE,
     ) -> "AsyncHistory":
-        """Values that a device had, page by page; without bounds those of the last 24 hours."""
+        """Return the history of a device, oldest first; without bounds the last 24 hours.
+
+        Pages are loaded while you iterate.
+        """
         span = records.milliseconds(start), records.milliseconds(end)
         return AsyncHistory(self._history(device_id, span, order, page_size))
 
@@ -228,7 +233,7 @@ class AsyncThingway:
     # Commands.
 
     async def set_properties(self, device_id: int, properties: dict[str, Any]) -> "AsyncCommand":
-        """Ask a device to take values on."""
+        """Set properties of a device; the returned command waits for its reply."""
         body = UpdateProperties.from_dict({"properties": properties})
         response = await self._response(
             lambda: update_device_properties.asyncio_detailed(
@@ -240,7 +245,7 @@ class AsyncThingway:
     async def call_service(
         self, device_id: int, service_id: str, inputs: dict[str, Any] | None = None
     ) -> "AsyncCommand":
-        """Call a service of a device."""
+        """Call a service of a device; the returned command waits for its reply."""
         body = CallService.from_dict({"serviceId": service_id, "inputs": inputs or {}})
         response = await self._response(
             lambda: call_device_service.asyncio_detailed(device_id, client=self._client, body=body)
@@ -250,7 +255,7 @@ class AsyncThingway:
     async def create_tasks(
         self, kind: Literal["TSL", "PROFILE"], device_ids: Sequence[int], config: dict[str, Any]
     ) -> dict[int, "AsyncCommand"]:
-        """Configure many devices: all of them, or none when one refuses. By device."""
+        """Configure devices, all or none; return the commands by device id."""
         given = {"type": kind, "deviceIds": list(device_ids), "config": config}
         body = CreateTasks.from_dict(given)
         made = await self._ask(
@@ -261,13 +266,13 @@ class AsyncThingway:
         }
 
     async def task(self, task_id: int) -> Task:
-        """The state of a command."""
+        """Return the task of a command, with its status."""
         return await self._ask(lambda: get_task.asyncio_detailed(task_id, client=self._client))
 
     # Products.
 
     async def products(self, *, page_size: int = PAGE) -> AsyncGenerator[Product, None]:
-        """The products of the tenant."""
+        """Yield the products of the tenant."""
         async for product in self._pages(
             lambda number: list_products.asyncio_detailed(
                 client=self._client, page_size=page_size, page_number=number
@@ -276,27 +281,27 @@ class AsyncThingway:
             yield product
 
     async def product(self, model: str) -> ProductWithTsl:
-        """A product with its TSL."""
+        """Return a product with its TSL."""
         return await self._ask(lambda: get_product.asyncio_detailed(model, client=self._client))
 
     async def put_product(self, model: str, name: str, tsl: dict[str, Any], **more: Any) -> None:
-        """Make or change a product; `more` is for example `sn_prefixes`, `history_days`."""
+        """Create or replace a product. Examples of `more`: `sn_prefixes`, `history_days`."""
         body = PutProduct.from_dict({"name": name, "tsl": tsl, **_wire(more)})
         await self._ask(lambda: put_product.asyncio_detailed(model, client=self._client, body=body))
 
     async def delete_product(self, model: str) -> None:
-        """Delete a product that no device has."""
+        """Delete a product without devices."""
         await self._ask(lambda: delete_product.asyncio_detailed(model, client=self._client))
 
     # RPS records.
 
     async def set_profile(self, sn: str, profile_url: str) -> None:
-        """Say where a device that is not on the platform yet finds its profile."""
+        """Set the URL of the profile of a device that is not on the platform yet."""
         body = SetProfile(sn=sn, profile_url=profile_url)
         await self._ask(lambda: set_rps_profile.asyncio_detailed(client=self._client, body=body))
 
     async def profiles(self, *, page_size: int = PAGE) -> AsyncGenerator[RpsRecord, None]:
-        """All RPS records of the application."""
+        """Yield the RPS records of the application."""
         async for record in self._pages(
             lambda number: search_rps_profiles.asyncio_detailed(
                 client=self._client, body=SearchProfiles(page_size=page_size, page_number=number)
@@ -311,24 +316,25 @@ class AsyncThingway:
     # The application itself.
 
     async def limits(self) -> TenantUse:
-        """The limits of the application and its tenant, and what is used of them."""
+        """Return the limits and the usage of the application and its tenant."""
         return await self._ask(lambda: get_limits.asyncio_detailed(client=self._client))
 
     async def events(
         self, pattern: str = ">", *, durable: bool = False
     ) -> AsyncGenerator[Event, None]:
-        """What happens, over NATS: `device.*.reported`, `task.*.finished`, `>` for everything.
+        """Yield events from NATS: `device.*.reported`, `task.*.finished`, `>` for all.
 
-        The application needs `--events`. With `durable` nothing of the last seven days is missed:
-        the application has one position for all of it, which moves on when the next event is asked
-        for; what failed before comes again. Without it is what happens from now on.
+        The application needs `--events`. Without `durable` only events from now on are received.
+        With `durable` no event of the last seven days is missed: requesting the next event confirms
+        the previous one, and an unconfirmed event is delivered again. An application has one
+        position for all patterns.
         """
         tenant = (await self.limits()).tenant
         login = Login(self._nats_url, *self._login, tenant)
         async for event in listen(login, pattern, durable=durable):
             yield event
 
-    # How it is asked.
+    # Requests.
 
     async def _pages(
         self, fetch: Callable[[int], Awaitable[Response[Any]]]
@@ -342,7 +348,7 @@ class AsyncThingway:
             number += 1
 
     async def _ask(self, ask: Ask) -> Any:
-        """What stands in `data` of the answer."""
+        """Send a request; return `data` of the answer."""
         return (await self._response(ask)).parsed.data  # type: ignore[union-attr]
 
     async def _response(self, ask: Ask) -> Response[Any]:
@@ -356,7 +362,7 @@ class AsyncThingway:
 
 
 class AsyncHistory(AsyncIterator[Record]):
-    """Values of a device, fetched while they are gone through."""
+    """The history of a device, whose pages are loaded while you iterate."""
 
     def __init__(self, source: AsyncGenerator[Record, None]) -> None:
         self._records = source
@@ -368,30 +374,30 @@ class AsyncHistory(AsyncIterator[Record]):
         return await anext(self._records)
 
     async def to_list(self) -> list[Record]:
-        """All of them."""
+        """Return all records."""
         return [record async for record in self]
 
     async def to_pandas(self) -> "pd.DataFrame":
-        """A column for each property, the times (UTC) as index; needs pandas."""
+        """Return a column for each property, and the times (UTC) as index. Needs pandas."""
         return records.to_pandas(await self.to_list())
 
     async def to_arrow(self) -> "pa.Table":
-        """A column for each property, and `ts`; needs pyarrow."""
+        """Return a column for each property, and `ts`. Needs pyarrow."""
         return records.to_arrow(await self.to_list())
 
 
 class AsyncCommand:
-    """Something that a device was asked to do."""
+    """A command to a device."""
 
     def __init__(self, thingway: AsyncThingway, task_id: int) -> None:
         self._thingway = thingway
         self.task_id = task_id
 
     async def wait(self, timeout: float = 60.0) -> Task:
-        """Return when the device has done it.
+        """Wait until the device has confirmed the command; return its task.
 
-        Raises `CommandFailed` when it refuses or never answers, `CommandPending` after `timeout`
-        seconds: a device that is away does it when it comes.
+        Raises `CommandFailed` if the device rejects the command or the command expires. Raises
+        `CommandPending` after `timeout` seconds: an offline device receives it when it connects.
         """
         end, pause = time.monotonic() + timeout, 0.05
         while True:
@@ -407,7 +413,7 @@ class AsyncCommand:
 
 
 class _Tokens(httpx.Auth):
-    """Puts the token on requests; fetches one when there is none, or it is not taken any more."""
+    """Adds the token to requests, and replaces a missing, expired or rejected token."""
 
     def __init__(self, url: str, client_id: str, client_secret: str) -> None:
         self._url = f"{url}/oauth/token"
@@ -423,7 +429,7 @@ class _Tokens(httpx.Auth):
     async def async_auth_flow(
         self, request: httpx.Request
     ) -> AsyncGenerator[httpx.Request, httpx.Response]:
-        """Send the request; once more with another token after a 401."""
+        """Send the request; after a 401 send it once more with a new token."""
         for _ in range(2):
             async with self._lock:
                 if time.monotonic() >= self._until:
@@ -444,7 +450,7 @@ class _Tokens(httpx.Auth):
 
 
 def _wire(given: dict[str, Any]) -> dict[str, Any]:
-    """Names as the API spells them; what is None is left out."""
+    """Return the fields with the names of the API, without those that are None."""
     return {_camel(name): value for name, value in given.items() if value is not None}
 
 
@@ -456,7 +462,7 @@ def _camel(name: str) -> str:
 
 
 def _checked(response: Response[Any]) -> Response[Any]:
-    """The answer; raise `Refused` when it is a refusal."""
+    """Return the answer; raise `Refused` unless it is a success."""
     found = response.parsed
     if response.status_code == HTTPStatus.OK and found is not None:
         return response

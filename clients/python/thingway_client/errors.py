@@ -1,4 +1,4 @@
-"""What can go wrong."""
+"""Errors of the client."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ class ThingwayError(Exception):
 
 
 class Refused(ThingwayError):
-    """The platform refused a request.
+    """The platform rejected a request.
 
-    `status` is the HTTP status, `code` the platform's own (`parameter_validation_failed`,
-    `device_not_found`, …), `request_id` names the request in the platform's logs.
+    `status` is the HTTP status, `code` the error code of the platform
+    (`parameter_validation_failed`, `device_not_found`, …), `request_id` the id in its logs.
     """
 
     def __init__(self, status: int, code: str, message: str, request_id: str) -> None:
@@ -23,7 +23,7 @@ class Refused(ThingwayError):
 
 
 class CommandFailed(ThingwayError):
-    """A device refused a command, or did not answer in its time; `task` says why."""
+    """A device rejected a command, or did not answer in time; `task` has the reason."""
 
     def __init__(self, task: Any) -> None:
         super().__init__(f"task {task.task_id} is {task.status.value}: {task.err_msg or ''}")
@@ -31,7 +31,7 @@ class CommandFailed(ThingwayError):
 
 
 class CommandPending(ThingwayError):
-    """A command is still on its way when the time to wait for it is over; it goes on."""
+    """The waiting time is over, and the command has no reply yet. The command continues."""
 
     def __init__(self, task: Any) -> None:
         super().__init__(f"task {task.task_id} is still {task.status.value}")

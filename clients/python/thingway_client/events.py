@@ -15,12 +15,12 @@ from nats.js.errors import NotFoundError
 
 STREAM = "EVENTS"
 BATCH, WAIT = 100, 30.0
-"""Events that are asked for at a time, and how long one request stays open, in seconds."""
+"""Maximum events of a request, and how long it waits for them, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened: `device.1000000.reported` with its `body`."""
+    """An event, for example `device.1000000.reported`, with its `body`."""
 
     subject: str
     """Without `event.{tenant}.`."""
@@ -28,13 +28,13 @@ class Event:
 
     @property
     def kind(self) -> str:
-        """Its object and what happened to it: `device.reported`."""
+        """Return the subject without the id: `device.reported`."""
         first, *_, last = self.subject.split(".")
         return f"{first}.{last}"
 
 
 class _Secure(Client):
-    """Says nothing in the clear to a `tls://` server; nats-py would, if that had no TLS."""
+    """Requires TLS of a `tls://` server; nats-py connects without it if none is offered."""
 
     async def _process_info(self, info: dict[str, Any], *args: Any, **options: Any) -> None:
         server = self._current_server
@@ -45,7 +45,7 @@ class _Secure(Client):
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Where events are, and as whom they are asked for."""
+    """The NATS server, and the login of the application."""
 
     nats_url: str
     client_id: str
@@ -53,7 +53,7 @@ class Login:
     tenant: str
 
     async def connect(self) -> Client:
-        """Connect; answers come to inboxes of the application."""
+        """Connect with the inbox prefix of the application."""
         client = _Secure()
         await client.connect(
             self.nats_url,
@@ -65,12 +65,12 @@ class Login:
         return client
 
     def event(self, subject: str, data: bytes) -> Event:
-        """An event of its message."""
+        """Return the event of a message."""
         return Event(subject.removeprefix(f"event.{self.tenant}."), json.loads(data))
 
 
 async def listen(login: Login, pattern: str, *, durable: bool) -> AsyncGenerator[Event, None]:
-    """Events whose subject, without `event.{tenant}.`, is like `pattern`."""
+    """Yield events whose subject, without `event.{tenant}.`, matches `pattern`."""
     client = await login.connect()
     subject = f"event.{login.tenant}.{pattern}"
     try:
@@ -88,9 +88,9 @@ async def _live(client: Client, login: Login, subject: str) -> AsyncGenerator[Ev
 
 
 async def _kept(client: Client, login: Login, subject: str) -> AsyncGenerator[Event, None]:
-    """All that the durable consumer of the application has not confirmed yet, then what comes.
+    """Yield unconfirmed events of the application's durable consumer, then new events.
 
-    An event is confirmed when the next one is asked for: what fails in between comes again.
+    Requesting the next event confirms the previous one. An unconfirmed event is delivered again.
     """
     stream = client.jetstream()
     try:
@@ -113,7 +113,7 @@ async def _kept(client: Client, login: Login, subject: str) -> AsyncGenerator[Ev
 
 
 def _like(subject: str, pattern: str) -> bool:
-    """Whether a NATS pattern covers a subject."""
+    """Return whether a NATS pattern matches a subject."""
     tokens, wanted = subject.split("."), pattern.split(".")
     if wanted[-1] == ">":
         tokens, wanted = tokens[: len(wanted) - 1], wanted[:-1]
@@ -123,7 +123,7 @@ def _like(subject: str, pattern: str) -> bool:
 
 
 def listen_blocking(login: Login, pattern: str, *, durable: bool) -> Generator[Event, None, None]:
-    """The same, for code that is not asynchronous."""
+    """Yield the events of `listen` in code without asyncio."""
     with asyncio.Runner() as runner:
         events = listen(login, pattern, durable=durable)
         following: Callable[[], Any] = events.__anext__

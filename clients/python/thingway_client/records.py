@@ -1,4 +1,4 @@
-"""Values that a device had, and tables of them."""
+"""Records of a history, and their conversion to tables."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Values of one moment."""
+    """Values that a device reported together."""
 
     ts: int
     """ms since 1970."""
@@ -20,17 +20,17 @@ class Record:
 
     @property
     def time(self) -> datetime:
-        """The moment, in UTC."""
+        """Return `ts` as a time in UTC."""
         return datetime.fromtimestamp(self.ts / 1000, UTC)
 
 
 def milliseconds(time: datetime | int | None) -> int | None:
-    """A time as the API takes it; a `datetime` without zone is local time."""
+    """Return a time in ms since 1970. A `datetime` without zone is local time."""
     return round(time.timestamp() * 1000) if isinstance(time, datetime) else time
 
 
 def to_pandas(records: Iterable[Record]) -> "pd.DataFrame":
-    """A column for each property, the times (UTC) as index `ts`."""
+    """Return a column for each property, and the times (UTC) as index `ts`."""
     import pandas as pd  # noqa: PLC0415 (optional)
 
     rows = list(records)
@@ -39,7 +39,7 @@ def to_pandas(records: Iterable[Record]) -> "pd.DataFrame":
 
 
 def to_arrow(records: Iterable[Record]) -> "pa.Table":
-    """A column for each property, and `ts` as timestamps in UTC."""
+    """Return a column for each property, and `ts` as timestamps in UTC."""
     import pyarrow as pa  # noqa: PLC0415 (optional)
 
     rows = list(records)
