@@ -158,11 +158,12 @@ class ServiceResult(msgspec.Struct, omit_defaults=True):
 
 
 class PropertiesUpdated(msgspec.Struct, rename="camel", kw_only=True):
-    """`updated`: users changed properties of the integration; they are already stored.
+    """`updated`: users changed properties of the integration; they are stored afterwards.
 
     A write-only property (`accessMode` W) is a secret: the platform neither stores nor shows it,
-    and sends it only here. The integration stores it, and users see its errors. Properties that are
-    set together with a secret are stored only if the integration accepts them all.
+    and sends it only here. The integration stores it, and users see its errors. Properties are
+    stored only if the integration accepts them all. Without a secret they are also stored while the
+    integration is not running.
     """
 
     tenant: Tenant

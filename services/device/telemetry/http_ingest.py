@@ -37,7 +37,7 @@ MOST_ENTRIES = 1000
 
 
 class RefusedEntry(msgspec.Struct, omit_defaults=True):
-    """A refused entry of the request, or a refused value of an entry."""
+    """A rejected message of the request, or a rejected value. `index` is its position, or -1."""
 
     index: int
     field: str
@@ -45,7 +45,7 @@ class RefusedEntry(msgspec.Struct, omit_defaults=True):
 
 
 class Accepted(msgspec.Struct):
-    """The number of accepted entries, and the refused entries and values."""
+    """The number of accepted messages, and the rejected messages and values."""
 
     accepted: int
     refused: list[RefusedEntry]
@@ -167,14 +167,14 @@ Time = Annotated[
 
 
 class ReportMessage(msgspec.Struct):
-    """Values of properties by property id."""
+    """Values of properties by property key."""
 
     properties: dict[str, Any]
     ts: Time | None = None
 
 
 class EventMessage(msgspec.Struct, rename="camel"):
-    """An event of the TSL, with its outputs by short name."""
+    """An event of the TSL, with its outputs by name, without the id of the event."""
 
     event_id: str
     ts: Time | None = None
