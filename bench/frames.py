@@ -25,9 +25,9 @@ from libs.common.clock import now_ms
 from libs.common.contracts.frames import MOST_FRAMES, DeviceFrame, Frame, Reception
 from libs.common.integrations import IntegrationThings
 from libs.common.tsl import parse_document, to_wire
+from services.device.lorawan.codec_calls import Call
 from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.lorawan.codec_scripts import DECODERS, find_entry_point
-from services.device.lorawan.codec_worker import Call
 from services.device.lorawan.redecode_service import RedecodeJob
 from services.device.things.codec_model import Codec
 from services.device.things.product_model import ProductCodec

@@ -1,20 +1,22 @@
 """Child processes that never outlive the launcher and end gracefully."""
 
 import asyncio
+import contextlib
 import ctypes
 import os
 import signal
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.platform.services import TUNING
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
+_LIBC = ctypes.CDLL(None, use_errno=True)
 _INHERITED = ("PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR")
-_INHERITED_PREFIXES = ("LC_", "OTEL_")
+_LOCALE, _TELEMETRY = "LC_", "OTEL_"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,24 +30,46 @@ class Spec:
     environment: Mapping[str, str]
     grace: float = 10.0
     """Seconds between SIGTERM and SIGKILL."""
+    forked: bool = False
+    """Whether the fork server may run `argv`, which is `python -m MODULE`."""
+
+
+def system_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of the system, without those that may be secret."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if name in _INHERITED or name.startswith(_LOCALE)
+    }
 
 
 def base_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the launcher's environment variables that children may see."""
-    return {
+    settings = {
         name: value
         for name, value in environ.items()
-        if name in _INHERITED or name in TUNING or name.startswith(_INHERITED_PREFIXES)
+        if name in TUNING or name.startswith(_TELEMETRY)
     }
+    return system_environment(environ) | settings
 
 
-async def spawn(spec: Spec, log: Path, keep_open: Collection[int]) -> asyncio.subprocess.Process:
+def open_log(log: Path) -> int:
+    """Return a descriptor that appends to a log, which only its owner can read."""
+    return os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+
+async def spawn(
+    spec: Spec,
+    log: Path,
+    keep_open: Collection[int],
+    stdin: int = asyncio.subprocess.DEVNULL,
+) -> asyncio.subprocess.Process:
     """Start a child in its own session, without Ctrl-C; append its output to `log`."""
-    handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    handle = open_log(log)
     try:
         return await asyncio.create_subprocess_exec(
             *spec.argv,
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=stdin,
             stdout=handle,
             stderr=handle,
             env=dict(spec.environment),
@@ -58,7 +82,36 @@ async def spawn(spec: Spec, log: Path, keep_open: Collection[int]) -> asyncio.su
         os.close(handle)
 
 
-async def terminate(process: asyncio.subprocess.Process, grace: float) -> bool:
+class ForkedProcess:
+    """A process that the server forked for this process."""
+
+    def __init__(self, pid: int) -> None:
+        """Watch `pid`, which must be a child of this process."""
+        self.pid = pid
+        self.returncode: int | None = None
+        self._ended = asyncio.Event()
+        self._handle = os.pidfd_open(pid)
+        asyncio.get_running_loop().add_reader(self._handle, self._reap)
+
+    async def wait(self) -> int:
+        """Return the exit code when the process has ended."""
+        await self._ended.wait()
+        if self.returncode is None:
+            raise AssertionError("an ended process has an exit code")
+        return self.returncode
+
+    def _reap(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._handle)
+        os.close(self._handle)
+        _, status = os.waitpid(self.pid, 0)
+        self.returncode = os.waitstatus_to_exitcode(status)
+        self._ended.set()
+
+
+Process = asyncio.subprocess.Process | ForkedProcess
+
+
+async def terminate(process: Process, grace: float) -> bool:
     """Send SIGTERM to the child's process group, and SIGKILL after `grace` seconds.
 
     Returns whether the child ended before the SIGKILL.
@@ -103,11 +156,32 @@ def end_with_process(parent: int) -> Callable[[], None]:
     """
     if sys.platform != "linux":
         return lambda: None
-    set_option = ctypes.CDLL(None, use_errno=True).prctl
 
     def tie() -> None:
-        set_option(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
         if os.getppid() != parent:
             os.kill(os.getpid(), signal.SIGTERM)
 
     return tie
+
+
+@contextlib.contextmanager
+def adopt_orphans() -> Iterator[None]:
+    """Adopt descendants that become orphans inside the block (Linux)."""
+    _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        yield
+    finally:
+        _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
+def name_process(name: str, argv: Sequence[str]) -> None:
+    """Make `ps` show this process as `name` with the arguments `argv` (Linux).
+
+    The arguments replace those of the program, whose length limits them (proc(5), `arg_start`).
+    """
+    _LIBC.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    start, end = int(fields[45]), int(fields[46])
+    text = "\0".join(argv).encode()[: end - start - 1]
+    ctypes.memmove(start, text.ljust(end - start, b"\0"), end - start)

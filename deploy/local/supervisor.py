@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine
 from pathlib import Path
 from typing import Any
 
-from deploy.local.process import Spec, describe_exit, signal_group, spawn, terminate
+from deploy.local import fork_server
+from deploy.local.fork_server import ForkServer
+from deploy.local.process import Process, Spec, describe_exit, signal_group, spawn, terminate
 from deploy.platform.errors import Exit, LauncherError
 from libs.common.jobs import wait_for_event
 
@@ -33,14 +35,16 @@ class Backoff:
 
 
 class Child:
-    """A supervised process that `run` restarts until `stop` is called."""
+    """A supervised process that `run` starts again until `stop` is called."""
 
-    def __init__(self, spec: Spec, log: Path, keep_open: Collection[int]) -> None:
+    def __init__(
+        self, spec: Spec, log: Path, start: Callable[[Spec, Path], Awaitable[Process]]
+    ) -> None:
         self.spec = spec
         self.log = log
-        self.process: asyncio.subprocess.Process | None = None
+        self.process: Process | None = None
         self.exits = 0
-        self._keep_open = keep_open
+        self._start = start
         self._stopping = asyncio.Event()
 
     @property
@@ -75,7 +79,7 @@ class Child:
     async def _run_once(self, changed: Callable[[], None]) -> str | None:
         """Run the process once; return how it ended, or None after a stop."""
         try:
-            self.process = await spawn(self.spec, self.log, self._keep_open)
+            self.process = await self._start(self.spec, self.log)
         except OSError as error:
             return f"could not be started ({error})"
         changed()
@@ -93,7 +97,7 @@ class Supervisor:
     """The child processes of a launcher.
 
     `print_line` prints to the terminal; `changed` is called when a pid changes. Children inherit
-    the descriptors in `keep_open`.
+    the descriptors in `keep_open`. `fork_server` starts those that it may run; it stops last.
     """
 
     def __init__(
@@ -103,11 +107,13 @@ class Supervisor:
         print_line: Callable[[str], None],
         changed: Callable[[], None] = lambda: None,
         keep_open: Collection[int] = (),
+        fork_server: ForkServer | None = None,
     ) -> None:
         self.logs = logs
         self._print_line = print_line
         self._changed = changed
         self._keep_open = tuple(keep_open)
+        self._fork_server = fork_server
         self._children: dict[str, Child] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -116,7 +122,7 @@ class Supervisor:
         log = self.logs / f"{spec.name}.log"
         if log.exists():
             log.replace(log.with_name(f"{log.name}.1"))
-        child = Child(spec, log, self._keep_open)
+        child = Child(spec, log, self._spawn)
         self._children[spec.name] = child
         task = asyncio.create_task(child.run(self._print_line, self._changed), name=spec.name)
         self._tasks[spec.name] = task
@@ -133,6 +139,8 @@ class Supervisor:
     def pids(self) -> dict[str, int]:
         """Return the process ids of the running children by name."""
         found = {name: child.pid for name, child in self._children.items()}
+        if self._fork_server is not None:
+            found[fork_server.NAME] = self._fork_server.pid
         return {name: pid for name, pid in found.items() if pid is not None}
 
     async def stop(self) -> None:
@@ -145,6 +153,16 @@ class Supervisor:
             await asyncio.gather(*(self._tasks[name] for name in names), return_exceptions=True)
         self._children.clear()
         self._tasks.clear()
+        if self._fork_server is not None:
+            await self._fork_server.stop()
+
+    async def _spawn(self, spec: Spec, log: Path) -> Process:
+        if spec.forked and self._fork_server is not None:
+            try:
+                return await self._fork_server.fork(spec, log)
+            except OSError as error:
+                self._print_line(f"{error}; {spec.name} starts without it")
+        return await spawn(spec, log, self._keep_open)
 
 
 START_SECONDS = 180.0

@@ -6,6 +6,7 @@ import signal
 import sys
 from argparse import Namespace
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -14,10 +15,11 @@ from typing import Any
 
 from rich.console import Console
 
-from deploy.local import jetstream, lock, servers, simulator
+from deploy.local import fork_server, jetstream, lock, servers, simulator
 from deploy.local.backups import RESTORING
+from deploy.local.fork_server import ForkServer
 from deploy.local.options import PORTS, given_ports, port_options
-from deploy.local.process import Spec, base_environment, end_with_parent
+from deploy.local.process import Spec, base_environment, end_with_parent, system_environment
 from deploy.local.progress import Progress, summary
 from deploy.local.supervisor import Supervisor, run_concurrently, wait_ready
 from deploy.platform import console, ports, ready, services
@@ -99,6 +101,14 @@ def read_options(given: Namespace) -> Options:
     return Options(**(values | given_ports(given)))
 
 
+def _fork_server(logs: Path, lock_handle: int) -> ForkServer | None:
+    """Return the fork server of all services; None on systems other than Linux."""
+    if sys.platform != "linux":
+        return None
+    modules = [*(service.module for service in SERVICES), simulator.__name__]
+    return ForkServer(modules, system_environment(os.environ), logs, (lock_handle,))
+
+
 class Launcher:
     """One run of the platform."""
 
@@ -133,11 +143,14 @@ class Launcher:
         )
         self._is_ready = False
         self._progress = Progress(Console(file=sys.stdout))
+        logs = create_private_directory(self._directory / "logs")
+        self._fork_server = _fork_server(logs, lock_handle)
         self._supervisor = Supervisor(
-            create_private_directory(self._directory / "logs"),
+            logs,
             print_line=self._progress.print_line,
             changed=self._write_ready,
             keep_open=(lock_handle,),
+            fork_server=self._fork_server,
         )
 
     async def run(self) -> None:
@@ -211,7 +224,12 @@ class Launcher:
         specs = self._service_specs(addresses)
         self._save()
         async with self._progress.live_table():
-            await run_concurrently([self._start_and_wait(each.spec, each.ready) for each in wanted])
+            await run_concurrently(
+                [
+                    self._start_fork_server(),
+                    *(self._start_and_wait(each.spec, each.ready) for each in wanted),
+                ]
+            )
             if self._state.is_cluster:
                 await self._adopt_streams()
             await run_concurrently(
@@ -251,6 +269,11 @@ class Launcher:
             servers.nats_name(self._state, 1),
             servers.CLUSTER_SIZE,
         )
+
+    async def _start_fork_server(self) -> None:
+        if self._fork_server is not None:
+            with suppress(OSError):  # the supervisor reports it and starts services alone
+                await self._progress.follow(fork_server.NAME, self._fork_server.start())
 
     async def _start_and_wait(self, spec: Spec, ready_check: Callable[[], Awaitable[None]]) -> None:
         child = self._supervisor.start(spec)
@@ -299,6 +322,7 @@ class Launcher:
             argv=[sys.executable, "-m", service.module],
             stage=_SERVICE_STAGE,
             environment=self.service_environment | environment,
+            forked=True,
         )
 
     def _simulator_spec(self, addresses: Addresses) -> Spec:
@@ -307,10 +331,11 @@ class Launcher:
             raise AssertionError("the bootstrap creates a device with a key")
         return Spec(
             name="simulator",
-            argv=[sys.executable, "-m", "deploy.local.simulator"],
+            argv=[sys.executable, "-m", simulator.__name__],
             stage=_SERVICE_STAGE,
             environment=self._base
             | simulator.environment(addresses.mqtt_url, addresses.ca_file, device.sn, device.key),
+            forked=True,
         )
 
     def _save(self) -> None:

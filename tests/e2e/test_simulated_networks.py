@@ -26,9 +26,9 @@ from deploy.local.templates import import_template, load_template
 from libs.common.clock import now_ms
 from libs.common.jobs import run_in_background
 from libs.common.tsl import TslDocument, plausible_properties
+from services.device.lorawan.codec_calls import Call
 from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.lorawan.codec_scripts import EncodedDownlink, read_encoded
-from services.device.lorawan.codec_worker import Call
 from services.device.registry.products.template_parser import Template
 from services.device.things.codec_model import CodecFailed
 from tests.e2e.callers import Console

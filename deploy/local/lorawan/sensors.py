@@ -18,9 +18,9 @@ from typing import NamedTuple
 from deploy.platform.errors import CommandError
 from libs.common.clock import now_ms
 from libs.common.tsl import TslDocument, compile_tsl
+from services.device.lorawan.codec_calls import Call
 from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.lorawan.codec_scripts import DecodeResult, check_decoded_frame
-from services.device.lorawan.codec_worker import Call
 from services.device.things.codec_model import Codec
 
 _PORTS = (85, 2, 1)

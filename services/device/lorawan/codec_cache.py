@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from libs.common.lru_cache import LruCache
+from services.device.lorawan.codec_calls import Call, Outcome
 from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.lorawan.codec_scripts import EncodedDownlink, read_encoded
-from services.device.lorawan.codec_worker import Call, Outcome
 from services.device.things.codec_model import Codec, CodecFailed
 from services.device.things.product_model import codec_of
 from services.device.things.product_store import ProductKey, ProductStore

@@ -22,7 +22,7 @@ from libs.common.sandbox.workers import (
     wait_killed,
 )
 from libs.common.scheduling import Caps, FairScheduler
-from services.device.lorawan.codec_worker import (
+from services.device.lorawan.codec_calls import (
     BatchResult,
     Call,
     Outcome,

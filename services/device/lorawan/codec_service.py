@@ -12,6 +12,7 @@ from libs.common.errors import Conflict, InvalidInput, TooManyRequests
 from libs.common.identity import Principal
 from libs.common.things import GENERIC
 from libs.common.tsl import Fault, InvalidValues, Tsl, TslDocument
+from services.device.lorawan.codec_calls import Call, Outcome
 from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.lorawan.codec_scripts import (
     DECODERS,
@@ -23,7 +24,6 @@ from services.device.lorawan.codec_scripts import (
     read_decoded,
     read_encoded,
 )
-from services.device.lorawan.codec_worker import Call, Outcome
 from services.device.lorawan.history_request import (
     CHECK_SECONDS,
     build_calls,

@@ -5,17 +5,24 @@ empty environment and confined before it reads input. A codec that was interrupt
 for the next call. After several interrupted calls in a row the rest of a batch is rejected.
 """
 
-import math
 import re
 import signal
 import sys
 from collections import OrderedDict
 from time import process_time
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from libs.common.sandbox.confine import confine, end_with_parent, read_frame, write_frame
+from services.device.lorawan.codec_calls import (
+    BatchResult,
+    Call,
+    Outcome,
+    ReadRequest,
+    Request,
+    Response,
+)
 from services.device.lorawan.codec_context import (
     NO_MEMORY,
     CodecInterrupted,
@@ -41,63 +48,6 @@ LARGEST_BITS = 63
 MAX_INTERRUPTED = 3
 """Interrupted calls in a row after which the rest of a batch is rejected."""
 
-
-class Call(msgspec.Struct, frozen=True, array_like=True):
-    """A payload to decode, or values to encode."""
-
-    kind: Literal["decode", "encode"]
-    content: Any
-    """Payload bytes, or the values."""
-    port: int
-    at: int
-    """When the frame was received, ms."""
-
-
-class RunRequest(msgspec.Struct, frozen=True, array_like=True, tag="run"):
-    """Calls of one codec."""
-
-    version: str
-    calls: list[Call]
-    codec: Codec | None = None
-    """Sent only after the worker has answered that it lacks the codec."""
-    seconds: float = math.inf
-    """Processor time of the batch; later calls are rejected."""
-    logging: bool = False
-    """Whether to return console output."""
-
-
-class ReadRequest(msgspec.Struct, frozen=True, array_like=True, tag="read"):
-    """Scripts to import."""
-
-    scripts: list[str]
-    names: list[str]
-    """Names of functions to look for in each script."""
-
-
-class Outcome(msgspec.Struct, frozen=True, array_like=True):
-    """Result of a call, or the function names of a script."""
-
-    value: Any = None
-    fault: str | None = None
-    log: list[str] = []
-
-    def result(self) -> Any:
-        """Return the value; raise `CodecFailed` with the fault."""
-        if self.fault is not None:
-            raise CodecFailed(self.fault)
-        return self.value
-
-
-class BatchResult(msgspec.Struct, frozen=True, array_like=True):
-    """Outcomes, and the processor time that they took in seconds."""
-
-    outcomes: list[Outcome]
-    seconds: float = 0.0
-
-
-Request = RunRequest | ReadRequest
-Response = BatchResult | None
-"""None when the codec is not loaded and must be sent."""
 
 _FROZEN = re.compile(
     "TypeError: .*(is read-only|not extensible|not configurable|not delete property|no setter for)"

@@ -12,9 +12,9 @@ from libs.common.contracts.frames import Frame
 from libs.common.decoding import INVALID_JSON
 from libs.common.store.mongo import Document
 from services.device.lorawan.codec_cache import CachedCodec, CodecCache
+from services.device.lorawan.codec_calls import Call, Outcome
 from services.device.lorawan.codec_runner import Budgets, CodecWorkers
 from services.device.lorawan.codec_scripts import DecodeResult, check_decoded_frame
-from services.device.lorawan.codec_worker import Call, Outcome
 from services.device.lorawan.frame_store import (
     FRAMES,
     FrameStore,

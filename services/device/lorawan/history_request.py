@@ -8,8 +8,8 @@ ranges, whose bytes must differ. No I/O.
 from collections.abc import Sequence
 
 from libs.common.tsl import TslDocument, by_keys
+from services.device.lorawan.codec_calls import Call, Outcome
 from services.device.lorawan.codec_scripts import read_encoded
-from services.device.lorawan.codec_worker import Call, Outcome
 from services.device.things.codec_model import Codec, CodecFailed
 from services.device.things.product_model import HistoryRequest
 

@@ -13,9 +13,9 @@ from libs.common.bus.outbox import Outbox
 from libs.common.clock import now_ms
 from libs.common.store.mongo import Document, Mongo, Session, key_range
 from services.device.lorawan.codec_cache import CachedCodec
+from services.device.lorawan.codec_calls import Call
 from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.lorawan.codec_scripts import DecodeResult, check_decoded_frame
-from services.device.lorawan.codec_worker import Call
 from services.device.lorawan.frame_decoder import decoder_stamp
 from services.device.lorawan.frame_store import FrameStore, decode_frame
 from services.device.lorawan.redecode_changes import (

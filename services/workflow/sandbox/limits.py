@@ -1,11 +1,18 @@
-"""Limits of user code, and conversion of its results."""
+"""Limits of user code, format of requests to workers, conversion of results."""
 
 import math
 import re
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+SECONDS = struct.Struct(">d")
+"""Header of a request to a worker: its time limit."""
+GRACE = 0.25
+"""Elapsed seconds in addition to the limit of the processor time."""
+SCRIPT, CONDITION = b"J", b"C"
+"""Kind of a request: JavaScript, or a condition in CEL."""
 MIB = 1024**2
 LONGEST_REASON = 500
 DEEPEST = 64

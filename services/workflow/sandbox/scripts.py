@@ -9,8 +9,15 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from libs.common.sandbox.workers import ask_worker, kill_worker, start_worker, wait_killed
-from services.workflow.sandbox.limits import CodeFailed, Limits, to_json_value
-from services.workflow.sandbox.worker import CONDITION, GRACE, SCRIPT, SECONDS
+from services.workflow.sandbox.limits import (
+    CONDITION,
+    GRACE,
+    SCRIPT,
+    SECONDS,
+    CodeFailed,
+    Limits,
+    to_json_value,
+)
 
 log = logging.getLogger(__name__)
 

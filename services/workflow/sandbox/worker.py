@@ -10,7 +10,6 @@ import json
 import os
 import select
 import signal
-import struct
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -27,17 +26,12 @@ from libs.common.sandbox.confine import (
     write_frame,
 )
 from services.workflow.expressions.cel import CelFailed, evaluate
+from services.workflow.sandbox.limits import CONDITION, GRACE, SECONDS
 
 _PRELUDE = Path(__file__).with_name("prelude.js")
 _WARM_UP = b'["return {a: b * 1.5, c: b > 30}", ["b"], [20]]'
-SECONDS = struct.Struct(">d")
-"""Header of a request: its time limit."""
-GRACE = 0.25
-"""Elapsed seconds in addition to the limit of the processor time."""
 SOON = 0.05
 """Seconds in which most code finishes."""
-SCRIPT, CONDITION = b"J", b"C"
-"""Kind of a request: JavaScript, or a condition in CEL."""
 _CHUNK = 65_536
 
 

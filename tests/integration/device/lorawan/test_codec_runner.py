@@ -7,8 +7,8 @@ import pytest
 import pytest_asyncio
 
 from services.device.lorawan import codec_runner as codec_workers
+from services.device.lorawan.codec_calls import Call, Outcome
 from services.device.lorawan.codec_runner import LOST, CodecWorkers
-from services.device.lorawan.codec_worker import Call, Outcome
 from services.device.things.codec_model import Argument, Codec, Step
 
 AT = 1_700_000_000_000

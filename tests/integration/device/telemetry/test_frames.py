@@ -11,9 +11,9 @@ import msgspec
 from libs.common.clock import now_ms
 from libs.common.contracts.frames import Frame, Reception
 from libs.common.tsl import parse_document
+from services.device.lorawan.codec_calls import BatchResult, Call
 from services.device.lorawan.codec_runner import Budgets, CodecWorkers
 from services.device.lorawan.codec_scripts import DECODERS, find_entry_point
-from services.device.lorawan.codec_worker import BatchResult, Call
 from services.device.lorawan.frame_decoder import BUDGET_SPENT
 from services.device.lorawan.frame_store import FRAMES
 from services.device.telemetry.folded_values import BEYOND, MOST

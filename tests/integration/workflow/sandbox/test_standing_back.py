@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from libs.common.sandbox.confine import LINUX, NICENESS
-from services.workflow.sandbox.limits import Limits
+from services.workflow.sandbox.limits import SCRIPT, Limits
 from services.workflow.sandbox.scripts import Processes
-from services.workflow.sandbox.worker import SCRIPT
 
 GROUPED = Path("/proc/self/autogroup").exists()
 

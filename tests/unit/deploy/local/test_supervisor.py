@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from deploy.local.fork_server import ForkServer
 from deploy.local.process import Spec, base_environment
 from deploy.local.supervisor import FIRST_PAUSE, LONGEST_PAUSE, STEADY_SECONDS, Backoff, Supervisor
 
@@ -108,6 +110,20 @@ async def test_a_failed_start_is_repeated(watch: Watch) -> None:
     watch.supervisor.start(missing)
     await watch.until(lambda: len(watch.lines) == 2)
     assert "could not be started" in watch.lines[1]
+
+
+async def test_a_child_starts_without_a_fork_server_that_fails(tmp_path: Path) -> None:
+    """A broken fork server costs memory, not the platform."""
+    lines: list[str] = []
+    server = ForkServer(["no_such_module"], base_environment(os.environ), tmp_path)
+    supervisor = Supervisor(tmp_path, print_line=lines.append, fork_server=server)
+    try:
+        supervisor.start(replace(spec("sleeper", SLEEPER), forked=True))
+        await wait_for_text(tmp_path / "sleeper.log", "here")
+    finally:
+        await supervisor.stop()
+    assert lines[0].startswith("the fork server ended (see ")
+    assert lines[0].endswith("; sleeper starts without it")
 
 
 async def test_stop_kills_a_child_that_ignores_sigterm(watch: Watch, tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Checks of decoded frames against the TSL."""
 
 from libs.common.tsl import compile_tsl, parse_document
+from services.device.lorawan.codec_calls import Outcome
 from services.device.lorawan.codec_scripts import check_decoded_frame
-from services.device.lorawan.codec_worker import Outcome
 from services.device.things.codec_model import Argument, Codec, Step
 
 CODEC = Codec(

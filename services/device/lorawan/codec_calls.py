@@ -1,0 +1,70 @@
+"""Requests to codec processes, and their responses.
+
+The services import only this file: QuickJS, which starts a thread when it is imported, is loaded in
+codec processes only.
+"""
+
+import math
+from typing import Any, Literal
+
+import msgspec
+
+from services.device.things.codec_model import Codec, CodecFailed
+
+
+class Call(msgspec.Struct, frozen=True, array_like=True):
+    """A payload to decode, or values to encode."""
+
+    kind: Literal["decode", "encode"]
+    content: Any
+    """Payload bytes, or the values."""
+    port: int
+    at: int
+    """When the frame was received, ms."""
+
+
+class RunRequest(msgspec.Struct, frozen=True, array_like=True, tag="run"):
+    """Calls of one codec."""
+
+    version: str
+    calls: list[Call]
+    codec: Codec | None = None
+    """Sent only after the worker has answered that it lacks the codec."""
+    seconds: float = math.inf
+    """Processor time of the batch; later calls are rejected."""
+    logging: bool = False
+    """Whether to return console output."""
+
+
+class ReadRequest(msgspec.Struct, frozen=True, array_like=True, tag="read"):
+    """Scripts to import."""
+
+    scripts: list[str]
+    names: list[str]
+    """Names of functions to look for in each script."""
+
+
+class Outcome(msgspec.Struct, frozen=True, array_like=True):
+    """Result of a call, or the function names of a script."""
+
+    value: Any = None
+    fault: str | None = None
+    log: list[str] = []
+
+    def result(self) -> Any:
+        """Return the value; raise `CodecFailed` with the fault."""
+        if self.fault is not None:
+            raise CodecFailed(self.fault)
+        return self.value
+
+
+class BatchResult(msgspec.Struct, frozen=True, array_like=True):
+    """Outcomes, and the processor time that they took in seconds."""
+
+    outcomes: list[Outcome]
+    seconds: float = 0.0
+
+
+Request = RunRequest | ReadRequest
+Response = BatchResult | None
+"""None when the codec is not loaded and must be sent."""
