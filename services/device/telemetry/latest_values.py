@@ -16,6 +16,7 @@ than the update.
 
 import asyncio
 import logging
+import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -52,6 +53,8 @@ KNOWN = 50_000
 """Cached things with parts."""
 KEYS = 500
 """Values that are moved to parts together."""
+LIFE = 10.0
+"""Seconds for which the state of a thing without parts is cached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,8 @@ class _Stored:
     inline: int = 0
     """Bytes of the values in the document of the thing."""
     parts: int = 0
+    read: float = 0.0
+    """When it was read from the database (monotonic)."""
 
 
 class LatestValues(ThingDataStore):
@@ -72,6 +77,7 @@ class LatestValues(ThingDataStore):
         self._parts = database[PARTS]
         self._divided: LruCache[int, int] = LruCache(KNOWN)
         """Things that have parts."""
+        self._recent: LruCache[int, _Stored] = LruCache(KNOWN)
 
     async def apply(
         self, reports: Iterable[Reported], arrivals: Mapping[int, int] | None = None
@@ -86,8 +92,9 @@ class LatestValues(ThingDataStore):
             return
         for key, fold in folds.items():
             fold.arrived = (arrivals or {}).get(key, fold.newest)
-        known = await self._states(list(folds))
-        await self._write_parts(folds, known)
+        sizes = {key: folded_values.size_of_all(fold.values) for key, fold in folds.items()}
+        known = await self._recent_states(sizes)
+        await self._write_parts(folds, known, sizes)
         newer = [
             key
             for key, fold in folds.items()
@@ -101,15 +108,23 @@ class LatestValues(ThingDataStore):
         left += [
             key for key, fold in folds.items() if fold.parts or known[key].newest > fold.oldest
         ]
+        for key in newer:
+            if not (state := known[key]).parts:
+                inline = state.inline + sizes[key]
+                self._recent.put(key, _Stored(folds[key].newest, inline, read=state.read))
+        for key in left:
+            self._recent.pop(key)
         while left:
             changes = {key: folded_values.careful_update(key, folds[key]) for key in left}
             _, left = await self._write(self._latest, changes)
 
-    async def _write_parts(self, folds: Mapping[int, Fold], known: Mapping[int, _Stored]) -> None:
+    async def _write_parts(
+        self, folds: Mapping[int, Fold], known: Mapping[int, _Stored], sizes: Mapping[int, int]
+    ) -> None:
         """Write the values for parts, including those still in documents of things."""
         large: dict[int, Fold] = {}
         for key, fold in folds.items():
-            size = folded_values.size_of_all(fold.values)
+            size = sizes[key]
             if (
                 known[key].parts
                 or size > folded_values.LARGE
@@ -144,12 +159,31 @@ class LatestValues(ThingDataStore):
             _, left = await self._write(self._parts, changes)
             changes = {part: changes[part] for part in left}
 
+    async def _recent_states(self, sizes: Mapping[int, int]) -> dict[int, _Stored]:
+        """Return the states of things that report values of `sizes` bytes.
+
+        A cached state may lack what other processes wrote in the last seconds. The quick update
+        detects newer values, and readers merge values that are in the document and in a part.
+        """
+        oldest = time.monotonic() - LIFE
+        states = {
+            key: state
+            for key, size in sizes.items()
+            if (state := self._recent.get(key)) is not None
+            and state.read > oldest
+            and state.inline + size <= folded_values.INLINE
+        }
+        if len(states) < len(sizes):
+            states |= await self._states(sizes.keys() - states.keys())
+        return states
+
     async def _states(self, thing_ids: Collection[int]) -> dict[int, _Stored]:
-        states = dict.fromkeys(thing_ids, _Stored())
+        now = time.monotonic()
+        states = dict.fromkeys(thing_ids, _Stored(read=now))
         shown = {"t": 1, "p": 1, "n": {"$bsonSize": "$v"}}
         async for one in self._latest.find(_in(thing_ids), shown):
             parts = one.get("p", 0)
-            states[one["_id"]] = _Stored(one.get("t", 0), one["n"] or 0, parts)
+            states[one["_id"]] = _Stored(one.get("t", 0), one["n"] or 0, parts, now)
             if parts:
                 self._divided.put(one["_id"], parts)
         return states

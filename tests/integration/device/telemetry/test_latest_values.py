@@ -236,3 +236,33 @@ async def test_large_values_are_made_anew(world: World):
     for thing in things:
         assert await world.latest_of(thing) == many | {"a": LONG + "new", "c": 2}
     assert await world.database["latest"].count_documents({"p": 2}) == 3
+
+
+async def test_a_cached_state_never_hides_values_of_another_process(world: World):
+    """Only the first report reads the state; newer values of others stay."""
+    other = LatestValues(world.database)
+    reads: list[Any] = []
+
+    class Counted(LatestValues):
+        async def _states(self, thing_ids: Any) -> Any:
+            reads.append(thing_ids)
+            return await super()._states(thing_ids)
+
+    latest = Counted(world.database)
+    await latest.apply([(1, 10, {"a": 1, "b": 1})])
+    await latest.apply([(1, 11, {"a": 2})])
+    assert len(reads) == 1
+    await other.apply([(1, 30, {"a": 3, "large": "x" * 5000})])
+    await latest.apply([(1, 20, {"a": 4, "b": 4, "large": "small"})])
+    assert await world.latest_of(1) == {"a": 3, "b": 4, "large": "x" * 5000}
+    await latest.apply([(1, 40, {"a": 5, "large": "small"})])
+    assert await world.latest_of(1) == {"a": 5, "b": 4, "large": "small"}
+
+
+async def test_a_cached_state_counts_the_bytes_of_its_document(world: World):
+    """Values that grow beyond the document move to parts at once."""
+    for number in range(2 * INLINE // 4000):
+        await world.latest.apply([(1, number + 1, {f"v{number}": "x" * 4000})])
+    document = await world.database["latest"].find_one({"_id": 1})
+    assert len(bson.encode(document)) <= INLINE + 5000
+    assert len(await world.latest_of(1)) == 2 * INLINE // 4000
