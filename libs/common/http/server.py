@@ -12,6 +12,7 @@ import socket
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -48,7 +49,15 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class _Server(uvicorn.Server):
-    """A server that returns after SIGTERM, so that `main` can close its clients."""
+    """A server that returns after SIGTERM, so that `main` can close its clients.
+
+    uvicorn checks ten times a second whether it should exit. Here, the signal wakes it.
+    """
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._loop = asyncio.get_running_loop()
+        self._exiting = asyncio.Event()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -56,6 +65,16 @@ class _Server(uvicorn.Server):
         with super().capture_signals():
             yield
             self._captured_signals.clear()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Note a signal and end `main_loop`."""
+        super().handle_exit(sig, frame)
+        self._loop.call_soon_threadsafe(self._exiting.set)
+
+    async def main_loop(self) -> None:
+        """Wait for a signal."""
+        await self.on_tick(0)
+        await self._exiting.wait()
 
 
 async def serve(
