@@ -6,7 +6,6 @@ consumer whenever a request fails or is not answered.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -25,15 +24,18 @@ from libs.common.bus.laned import LanedMessages
 from libs.common.bus.publishing import hand_back
 from libs.common.bus.streams import STREAMS, ensure_streams
 from libs.common.jobs import run_in_background as beside
+from libs.common.jobs import wait_for_event
 
 log = logging.getLogger(__name__)
 
 MOST_BYTES = 8 * 1024**2
 """Maximum bytes of a batch, which limits memory and the size of the transaction that stores it."""
-IDLE = 1.0
+IDLE = 30.0
 """Seconds for which the server keeps a request open if the stream has no message."""
-GRACE = 2.0
-"""Additional seconds after which an unanswered request counts as lost."""
+HEARTBEAT = 1.5
+"""Seconds between the server's heartbeats during an open request."""
+SILENCE = 3.0
+"""Seconds without a heartbeat after which a request counts as lost."""
 BACKOFF = 0.5
 """Seconds between attempts while the bus does not answer."""
 LINGER = 0.005
@@ -42,6 +44,8 @@ FLEETING = 300.0
 """Seconds for which an ephemeral consumer outlives its process."""
 WATCHED = 10.0
 """Seconds between two measurements of the backlog."""
+ALIVE = "100"
+"""The status of a heartbeat."""
 ENDS = {"404", "408"}
 """Statuses that end a request normally: no messages, request expired."""
 
@@ -69,7 +73,9 @@ class _Inbox:
         self._wanted = 0
         self._messages: list[Msg] = []
         self._status = ""
-        self._done = asyncio.Event()
+        self._heard = asyncio.Event()
+        """Set by heartbeats and the end of the request."""
+        self._done = False
 
     async def __aenter__(self) -> Self:
         self._subscription = await self._client.subscribe(
@@ -84,19 +90,24 @@ class _Inbox:
     async def ask(self, subject: str, request: dict[str, int | bool]) -> list[Msg]:
         """Return the messages of a request, and late messages of an earlier one."""
         self._asked += 1
-        self._wanted, self._status = int(request["batch"]), ""
-        self._done.clear()
+        self._wanted, self._status, self._done = int(request["batch"]), "", False
         await self._client.publish(subject, msgspec.json.encode(request), reply=self._reply)
-        for seconds in (IDLE + GRACE, BACKOFF):  # a process that was stopped has yet to read
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._done.wait()
-        if not self._messages and not self._done.is_set():
+        while not self._done and await self._is_alive():
+            pass
+        if not self._messages and not self._done:
             raise RequestLostError("a request for messages was not answered")
         if not self._messages and self._status not in ENDS:
             raise RequestLostError(f"a request for messages ended with {self._status or 'nothing'}")
         messages, self._messages = self._messages, []
         return messages
+
+    async def _is_alive(self) -> bool:
+        """Wait for the server; return False when it is silent for `SILENCE` seconds."""
+        self._heard.clear()
+        await wait_for_event(self._heard, SILENCE)
+        if not self._heard.is_set():  # a process that was stopped has yet to read
+            await wait_for_event(self._heard, BACKOFF)
+        return self._heard.is_set()
 
     @property
     def _reply(self) -> str:
@@ -106,10 +117,12 @@ class _Inbox:
         if message.reply:
             self._messages.append(message)
             if len(self._messages) >= self._wanted:
-                self._done.set()
+                self._done = True
+                self._heard.set()
         elif message.subject == self._reply:
             self._status = (message.headers or {}).get("Status", "")
-            self._done.set()
+            self._done |= self._status != ALIVE
+            self._heard.set()
 
 
 def _heed_cancellation() -> None:
@@ -259,6 +272,7 @@ class BatchConsumer:
         request = {"batch": number, "no_wait": True, "max_bytes": most}
         if seconds:
             request["expires"] = int(seconds * 1e9)
+            request["idle_heartbeat"] = int(HEARTBEAT * 1e9)
         return await inbox.ask(self._subject, request)
 
     @property

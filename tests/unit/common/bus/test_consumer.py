@@ -4,7 +4,10 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from libs.common.bus import BatchConsumer
+import pytest
+
+from libs.common.bus import BatchConsumer, consumer
+from libs.common.bus.consumer import RequestLostError
 
 
 class Server:
@@ -26,13 +29,13 @@ class Server:
 async def test_a_consumer_ends_when_its_cancellation_meets_an_answer() -> None:
     """`wait_for` hides that cancellation; a service that stops would wait for ever."""
     server = Server()
-    consumer = BatchConsumer(
+    batches = BatchConsumer(
         bus=SimpleNamespace(js=server, client=None),  # type: ignore[arg-type]
         stream="EVENTS",
         durable="auth",
         handle=lambda _: asyncio.sleep(0),
     )
-    job = asyncio.ensure_future(consumer.run())
+    job = asyncio.ensure_future(batches.run())
     await server.asked.wait()
 
     job.cancel()
@@ -40,3 +43,47 @@ async def test_a_consumer_ends_when_its_cancellation_meets_an_answer() -> None:
 
     assert job.cancelled()
     assert server.times == 1
+
+
+class Requests:
+    """A client whose server answers a request with heartbeats, then with `last`."""
+
+    def __init__(self, last: Any) -> None:
+        self.is_closed = False
+        self.heartbeats = 3
+        self.last = last
+
+    def new_inbox(self) -> str:
+        return "inbox"
+
+    async def subscribe(self, _: str, cb: Any, **options: Any) -> Any:
+        self.receive = cb
+        return SimpleNamespace(unsubscribe=lambda: asyncio.sleep(0))
+
+    async def publish(self, _: str, request: bytes, reply: str) -> None:
+        self.answering = asyncio.ensure_future(self.answer(reply))
+
+    async def answer(self, reply: str) -> None:
+        alive = SimpleNamespace(reply="", subject=reply, headers={"Status": "100"})
+        for _ in range(self.heartbeats):
+            await asyncio.sleep(0.1)
+            await self.receive(alive)
+        if self.last:
+            await self.receive(self.last)
+
+
+@pytest.mark.parametrize("answered", [True, False], ids=["message", "silence"])
+async def test_heartbeats_keep_a_request_open(
+    monkeypatch: pytest.MonkeyPatch, *, answered: bool
+) -> None:
+    """A request is open for longer than the server may be silent, and lost when it is silent."""
+    monkeypatch.setattr(consumer, "SILENCE", 0.15)
+    monkeypatch.setattr(consumer, "BACKOFF", 0.05)
+    message = SimpleNamespace(reply="ack")
+    client: Any = Requests(message if answered else None)
+    async with asyncio.timeout(10), consumer._Inbox(client) as inbox:
+        if answered:
+            assert await inbox.ask("next", {"batch": 1}) == [message]
+        else:
+            with pytest.raises(RequestLostError):
+                await inbox.ask("next", {"batch": 1})
