@@ -71,6 +71,9 @@ class Leader:
         self._jobs = jobs
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._period = life / 4
+        """Seconds between attempts to acquire the lease, and their timeout."""
+        self._renewal = life * 0.4
+        """Seconds between renewals: a failed one ends the jobs after 0.65 of `life` at most."""
 
     async def run(self) -> None:
         """Compete for the lease for ever, and run the jobs while it is held."""
@@ -82,7 +85,7 @@ class Leader:
                     self._begin()
                 else:
                     await self._end(*self._tasks)
-                await asyncio.sleep(self._period)
+                await asyncio.sleep(self._renewal if held else self._period)
         finally:
             await self._end(*self._tasks)
             await asyncio.shield(self._lease.release())
