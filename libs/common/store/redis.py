@@ -106,13 +106,16 @@ A = TypeVar("A")
 
 
 class RequestBatcher(Generic[Q, A]):
-    """Combines the requests of one iteration of the event loop into one round trip.
+    """Combines the requests of one iteration of the event loop, or `delay`, into one round trip.
 
     The gateway handles 1.3 times as many requests/s as with one Redis GET each (measured).
     """
 
-    def __init__(self, ask: Callable[[Sequence[Q]], Awaitable[Sequence[A]]]) -> None:
-        self._ask = ask
+    def __init__(
+        self, ask: Callable[[Sequence[Q]], Awaitable[Sequence[A]]], delay: float = 0.0
+    ) -> None:
+        """`delay` is the time in seconds for which the first request waits for others."""
+        self._ask, self._delay = ask, delay
         self._waiting: list[tuple[Q, asyncio.Future[A]]] = []
         self._running: set[asyncio.Task[None]] = set()
 
@@ -120,7 +123,7 @@ class RequestBatcher(Generic[Q, A]):
         """Return the answer to a request; raise the error of the round trip."""
         loop = asyncio.get_running_loop()
         if not self._waiting:
-            loop.call_soon(self._send)
+            loop.call_later(self._delay, self._send) if self._delay else loop.call_soon(self._send)
         future: asyncio.Future[A] = loop.create_future()
         self._waiting.append((question, future))
         return await future

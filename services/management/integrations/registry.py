@@ -3,7 +3,10 @@
 `integrations`: `{_id, manifest (JSON), announcedAt}`; ages are computed with MongoDB's clock.
 """
 
+from collections.abc import Sequence
+
 import msgspec
+from pymongo import UpdateOne
 
 from libs.common.contracts.integrations import (
     LEASE,
@@ -14,8 +17,15 @@ from libs.common.contracts.integrations import (
     Manifest,
 )
 from libs.common.errors import Forbidden, InvalidInput
+from libs.common.lru_cache import LruCache
 from libs.common.store.mongo import Database
+from libs.common.store.redis import RequestBatcher
 from libs.common.tsl import TslDocument, TslInvalid
+
+KNOWN = 1000
+"""Manifests that are kept in memory."""
+RENEWAL_DELAY = 0.5
+"""Seconds for which a repeated announcement waits for others, which are stored together."""
 
 
 def parse_tsl(manifest: Manifest) -> TslDocument:
@@ -26,6 +36,10 @@ def parse_tsl(manifest: Manifest) -> TslDocument:
         raise InvalidInput(f"tsl: {error}", field="tsl") from error
 
 
+def _encode(manifest: Manifest) -> str:
+    return msgspec.json.encode(manifest).decode()
+
+
 class IntegrationStore:
     """The collection `integrations`, shared by all replicas."""
 
@@ -34,12 +48,25 @@ class IntegrationStore:
 
     async def save(self, manifest: Manifest) -> None:
         """Store a manifest and the current time."""
-        text = msgspec.json.encode(manifest).decode()
+        content = {"manifest": {"$literal": _encode(manifest)}, "announcedAt": "$$NOW"}
         await self._integrations.update_one(
             {"_id": manifest.id},
-            [{"$set": {"manifest": {"$literal": text}, "announcedAt": "$$NOW"}}],
+            [{"$set": content}],
             upsert=True,
         )
+
+    async def renew(self, manifests: Sequence[Manifest]) -> list[None]:
+        """Store the current time for stored manifests; save all if one is not stored."""
+        renewals = [
+            UpdateOne(
+                {"_id": one.id, "manifest": _encode(one)}, [{"$set": {"announcedAt": "$$NOW"}}]
+            )
+            for one in manifests
+        ]
+        found = await self._integrations.bulk_write(renewals, ordered=False)
+        for manifest in manifests if found.matched_count < len(manifests) else ():
+            await self.save(manifest)
+        return [None] * len(manifests)
 
     async def list_all(self) -> list[Integration]:
         """Return every announced integration by id, and whether it is running."""
@@ -61,6 +88,9 @@ class Registry:
 
     def __init__(self, store: IntegrationStore) -> None:
         self._store = store
+        self._known: LruCache[str, Manifest] = LruCache(KNOWN)
+        """The last valid manifest of each integration."""
+        self._renewals = RequestBatcher(store.renew, RENEWAL_DELAY)
 
     async def announce(self, who: str, manifest: Manifest) -> Acknowledged:
         """Store the announcement of the integration `who`, to which the login belongs.
@@ -70,6 +100,9 @@ class Registry:
         """
         if manifest.id != who:
             raise Forbidden(f"{who} cannot announce {manifest.id}", field="id")
+        if self._known.get(who) == manifest:
+            await self._renewals.answer(manifest)
+            return Acknowledged()
         services = {service.id: service.inputs for service in parse_tsl(manifest).services}
         for field in ("add_device_service", "delete_device_service"):
             service = getattr(manifest, field)
@@ -80,6 +113,7 @@ class Registry:
         if named is not None and named not in {one.id.rpartition(".")[2] for one in inputs}:
             raise InvalidInput(f"the add service has no input {named!r}", field="identifier_input")
         await self._store.save(manifest)
+        self._known.put(who, manifest)
         return Acknowledged()
 
     async def list_all(self, _: GetIntegrations) -> KnownIntegrations:

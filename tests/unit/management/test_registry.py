@@ -1,0 +1,39 @@
+"""Announcements of integrations, stored in a fake."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from libs.common.contracts.integrations import Manifest
+from services.management.integrations.registry import Registry
+
+
+class Store:
+    """Records the writes of a registry."""
+
+    def __init__(self) -> None:
+        self.writes: list[tuple[str, ...]] = []
+
+    async def save(self, manifest: Manifest) -> None:
+        self.writes.append(("save", manifest.id))
+
+    async def renew(self, manifests: Sequence[Manifest]) -> list[None]:
+        self.writes.append(("renew", *(one.id for one in manifests)))
+        return [None] * len(manifests)
+
+
+async def test_repeated_announcements_are_stored_by_one_write() -> None:
+    """A changed manifest is checked and stored again."""
+    store: Any = Store()
+    registry = Registry(store)
+    lamps, doors = Manifest(id="lamps", name="Lamps"), Manifest(id="doors", name="Doors")
+    for manifest in (lamps, doors):
+        await registry.announce(manifest.id, manifest)
+    await asyncio.gather(registry.announce("lamps", lamps), registry.announce("doors", doors))
+    await registry.announce("doors", Manifest(id="doors", name="Gates"))
+    assert store.writes == [
+        ("save", "lamps"),
+        ("save", "doors"),
+        ("renew", "lamps", "doors"),
+        ("save", "doors"),
+    ]
