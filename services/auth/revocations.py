@@ -62,8 +62,9 @@ class RevocationStore:
 
         "" stands for revocations of earlier versions.
         """
-        tenants = await self._revocations.distinct("tenant", _older_than(seconds))
-        return ["", *tenants]
+        stages = [{"$match": _older_than(seconds)}, {"$group": {"_id": "$tenant"}}]
+        found = await self._revocations.aggregate(stages)
+        return [document["_id"] or "" async for document in found]
 
     async def list_older(self, seconds: float, tenant: str) -> list[tuple[object, Revocation]]:
         """Return up to `BATCH` revocations older than `seconds`, with ids, oldest first."""

@@ -11,7 +11,7 @@ import math
 import random
 import time
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nats.js.errors import NotFoundError
 from opentelemetry import metrics
@@ -19,7 +19,7 @@ from opentelemetry import metrics
 from libs.common.bus import EVENTS, Bus
 from libs.common.bus.fitting import LARGEST_EVENT
 from libs.common.bus.retained_messages import count_messages
-from libs.common.scheduling.turns import repeat
+from libs.common.scheduling.turns import REST, repeat
 from libs.common.store_metrics import Held, read_stream
 from services.auth.accounts.tenants import TenantStore
 
@@ -52,16 +52,26 @@ def equal_share(volumes: Collection[float], room: float) -> float:
     return math.inf
 
 
-@dataclass(frozen=True)
+@dataclass
 class EventShares:
     """Limits each tenant to its share of `EVENTS`."""
 
     bus: Bus
     tenants: TenantStore
+    _known: tuple[Held | None, float] = field(default=(None, 0.0), init=False)
+    """The content of the stream when it was last measured, and the monotonic time of the next
+    measurement if the content does not change."""
 
     async def run(self) -> None:
         """Enforce shares periodically; runs in the lease holder."""
-        await repeat(self.enforce, PERIOD, "shares of events were not enforced; retrying")
+        await repeat(self._look, PERIOD, "shares of events were not enforced; retrying")
+
+    async def _look(self) -> None:
+        """Enforce shares if the stream has changed; after `REST`, limits may have."""
+        held, now = (await read_stream(self.bus, EVENTS)).state, time.monotonic()
+        if held != self._known[0] or now >= self._known[1]:
+            await self.enforce()
+            self._known = held, now + REST
 
     async def enforce(self) -> None:
         """Measure tenants once, and purge those that exceed their share."""

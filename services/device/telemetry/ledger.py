@@ -24,6 +24,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 from uuid import uuid4
 
+from nats.js.api import StreamState
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
 
@@ -211,6 +212,8 @@ class UplinkMetrics:
         self._streams = streams
         self._ledger = ledger
         self._last = Reading()
+        self._states: dict[str, StreamState] = {}
+        """The states of the streams at the last reading."""
         self._readings = 0
         self._read_at = self._stored_at = self._moved_at = time.monotonic()
         meter = metrics.get_meter("thingway")
@@ -244,7 +247,13 @@ class UplinkMetrics:
         await repeat(self._read, PERIOD, "metrics of UPLINK")
 
     async def _read(self) -> None:
-        self._record(await read_uplink(self._bus, self._streams, self._ledger))
+        """Read the counts; the ledger stays the same while all streams do and are empty."""
+        states = await _read_states(self._bus, self._streams)
+        if states != self._states or self._last.waiting:
+            self._record(await _count(states, self._ledger))
+        else:
+            self._record(self._last)
+        self._states = states
 
     def _record(self, reading: Reading) -> None:
         now = self._read_at = time.monotonic()
@@ -272,7 +281,14 @@ class UplinkMetrics:
 
 async def read_uplink(bus: Bus, streams: Sequence[str], ledger: Ledger) -> Reading:
     """Read the streams, then the ledger."""
-    states = {name: (await bus.js.stream_info(name)).state for name in streams}
+    return await _count(await _read_states(bus, streams), ledger)
+
+
+async def _read_states(bus: Bus, streams: Sequence[str]) -> dict[str, StreamState]:
+    return {name: (await bus.js.stream_info(name)).state for name in streams}
+
+
+async def _count(states: dict[str, StreamState], ledger: Ledger) -> Reading:
     ledger.waiting = [
         range(global_sequence(name, state.first_seq), global_sequence(name, 2**PARTITION_BITS - 1))
         for name, state in states.items()

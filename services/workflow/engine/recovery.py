@@ -10,11 +10,12 @@ replica therefore looks for its own pending runs.
 """
 
 import logging
+import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from libs.common.scheduling.turns import repeat
-from libs.common.store.mongo import Database
+from libs.common.scheduling.turns import REST, repeat
+from libs.common.store.mongo import Database, Document
 from services.workflow.engine.runner import Engine
 from services.workflow.runs.log import ReplicaLog
 from services.workflow.runs.model import Run
@@ -60,12 +61,14 @@ class Replicas:
 
     async def list_alive(self) -> list[str]:
         """Delete expired entries and return the ids of live replicas, with this one."""
-        late = {"$expr": {"$lt": ["$until", "$$NOW"]}}
-        await self._replicas.delete_many(late)
-        return [row["_id"] async for row in self._replicas.find({}, {"_id": 1})]
+        late: Document = {"$lt": ["$until", "$$NOW"]}
+        found = await self._replicas.find({}, {"late": late}).to_list(None)
+        if any(row["late"] for row in found):
+            await self._replicas.delete_many({"$expr": late})
+        return [row["_id"] for row in found if not row["late"]]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Recovery:
     """Recovers runs of stopped replicas; one replica at a time."""
 
@@ -73,10 +76,17 @@ class Recovery:
     replicas: Replicas
     engine: Engine
     log: ReplicaLog
+    _known: tuple[list[str], float] = field(default=([], 0.0), init=False)
+    """The replicas at the last complete recovery, and the monotonic time of the next one."""
 
     async def look(self) -> None:
-        """Recover all runs for which the queue has room, fairly by tenant."""
-        alive = await self.replicas.list_alive()
+        """Recover all runs for which the queue has room, fairly by tenant.
+
+        Runs are read when replicas have changed, and every `REST` seconds.
+        """
+        alive, now = await self.replicas.list_alive(), time.monotonic()
+        if alive == self._known[0] and now < self._known[1]:
+            return
         full: set[str] = set()
         while orphans := await self.store.list_orphans(alive, BATCH, full):
             for run in orphans:
@@ -84,6 +94,7 @@ class Recovery:
                     await self._adopt(run, alive)
                 else:
                     full.add(run.tenant)
+        self._known = ([], 0.0) if full else (alive, now + REST)
 
     async def _adopt(self, run: Run, alive: list[str]) -> None:
         own = self.replicas.own

@@ -120,6 +120,8 @@ class RunStore:
 
     async def _find_fairly(self, query: Document, most: int) -> list[Run]:
         ids = await ids_in_turns(self._runs, query, "_id", most)
+        if not ids:
+            return []
         return [_run(document) async for document in self._runs.find({"_id": {"$in": ids}})]
 
     async def adopt(self, run: Run, replica: str, alive: Iterable[str], *, restart: bool) -> bool:

@@ -69,3 +69,26 @@ async def test_silence_is_ready_and_ignorance_is_not(clock: Clock, uplink: Uplin
     clock.now += STUCK + 1
     with pytest.raises(Unavailable, match="last read"):
         await uplink.check()
+
+
+async def test_the_ledger_is_read_only_when_a_stream_has_changed_or_messages_wait(
+    monkeypatch: pytest.MonkeyPatch, uplink: UplinkMetrics
+):
+    """Each reading of the streams counts as one of the ledger."""
+    streams = [1, 1, 2, 2, 2]
+    counts = [Reading(), Reading(waiting=1), Reading(stored=1)]
+
+    async def read_states(*_: Any) -> dict[str, Any]:
+        return {"UPLINK": streams.pop(0)}
+
+    async def count(*_: Any) -> Reading:
+        return counts.pop(0)
+
+    monkeypatch.setattr(ledger, "_read_states", read_states)
+    monkeypatch.setattr(ledger, "_count", count)
+    left = []
+    for _ in range(5):
+        await uplink._read()
+        left.append(len(counts))
+    assert left == [2, 2, 1, 0, 0]
+    assert (uplink._readings, uplink._last) == (5, Reading(stored=1))

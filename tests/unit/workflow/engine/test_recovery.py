@@ -1,6 +1,7 @@
 """Runs that were left behind, while one tenant has no room."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -57,3 +58,33 @@ async def test_runs_of_a_tenant_without_room_stay_and_keep_nobody_elses_waiting(
     await kind(world, world, world, *more).look()
     assert world.begun == [9000, 9001]
     assert world.runs == busy
+
+
+class UnchangedReplicas:
+    """Replicas, and the store of runs, which has none."""
+
+    def __init__(self) -> None:
+        self.alive = ["first", "second"]
+        self.reads = 0
+
+    async def list_alive(self) -> list[str]:
+        return list(self.alive)
+
+    async def list_orphans(self, *_: Any) -> list[Any]:
+        self.reads += 1
+        return []
+
+
+async def test_runs_are_read_when_replicas_have_changed() -> None:
+    """While the same replicas live, runs are read only every `REST` seconds."""
+    fake: Any = UnchangedReplicas()
+    recovery = Recovery(fake, fake, fake, fake)
+    for expected in (1, 1):
+        await recovery.look()
+        assert fake.reads == expected
+    fake.alive.remove("second")
+    await recovery.look()
+    assert fake.reads == 2
+    recovery._known = (fake.alive, 0.0)
+    await recovery.look()
+    assert fake.reads == 3
