@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from libs.common.bus.accounts import ACCOUNTS, OUTSIDE_INBOXES, RELAYED, relay_subject
 from libs.common.bus.streams import PARTITIONS, STREAMS, UPLINKS
-from libs.common.bus.subjects import OUTSIDE_TOPICS, partitioned
+from libs.common.bus.subjects import OUTSIDE_TOPICS, partitioned, wakeup
 from libs.common.contracts.integrations import BUILT_IN
 
 ADMIN = "admin"
@@ -111,6 +111,7 @@ _SERVICES = {
             *_UP,
             "$MQTT.msgs.thing.*.down.>",
             "dead.>",
+            wakeup("device"),
             *_EVENTS,
             "$JS.API.STREAM.PURGE.$MQTT_msgs",
             *(
@@ -129,6 +130,7 @@ _SERVICES = {
             "thing.*.down.>",
             "event.*.service.*.replied",
             "event.*.auth.application.deleted",
+            wakeup("device"),
             *_CHANGES,
         ),
         calls=(
@@ -158,6 +160,7 @@ _SERVICES = {
             "event.*.task.>",
             "dead.>",
             "ingest.>",
+            wakeup("device"),
             *(subject for stream in UPLINKS for subject in _consumer(stream)),
             *(f"$JS.API.STREAM.UPDATE.{stream}" for stream in (*STREAMS, *PARTITIONS)),
             *(
@@ -205,8 +208,8 @@ _SERVICES = {
     ),
     "workflow": _service(
         "workflow",
-        publish=("event.*.workflow.>", *_EVENTS),
-        subscribe=("event.>", "rpc.workflow.>", OUTSIDE_TOPICS),
+        publish=("event.*.workflow.>", wakeup("workflow"), *_EVENTS),
+        subscribe=("event.>", "rpc.workflow.>", wakeup("workflow"), OUTSIDE_TOPICS),
         calls=(
             *_SHARING,
             "rpc.auth.close_mqtt_clients",

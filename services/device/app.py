@@ -71,6 +71,7 @@ def build_app(foundation: Foundation, system: Bus) -> ASGIApp:
         *packages,
         PackageParts(
             resources=[start_and_stop(rpc.start, rpc.stop)],
+            tasks=[clients.wakeups.run],
             jobs={"outbox": clients.outbox.sweep},
         ),
     ]

@@ -28,7 +28,7 @@ def wire_foundation(clients: Clients) -> Foundation:
     return Foundation(
         clients=clients,
         values=values,
-        commands=CommandStore(clients.mongo, clients.outbox),
+        commands=CommandStore(clients.mongo, clients.outbox, clients.wakeups),
         things=wire_things(clients, values=values),
     )
 

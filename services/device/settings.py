@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 
 from libs.common import process
-from libs.common.bus import Bus
+from libs.common.bus import Bus, Wakeups
 from libs.common.bus.streams import Partitions
 from libs.common.integrations.client import IntegrationClient, Integrations
 from libs.common.settings import Count, Days, Seconds, StoreSettings
@@ -56,5 +56,6 @@ class Clients(process.Clients[DeviceSettings]):
     ) -> None:
         """Take connections to MongoDB and NATS."""
         super().__init__(settings, telemetry, mongo, bus)
+        self.wakeups = Wakeups(bus, "device")
         self.integrations = Integrations(self.rpc)
         self.integration_client = IntegrationClient(self.rpc, settings.service_call_timeout)

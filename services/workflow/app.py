@@ -61,7 +61,8 @@ def wire(clients: Clients) -> Packages:
     stores = wire_stores(clients, entities=nodes.entities, flows=store)
     flows = wire_flows(clients, nodes=nodes, store=store, triggers=stores.all)
     engine = wire_engine(clients, nodes=nodes, flows=flows)
-    notices, outside = NotificationStore(clients.mongo.database), nodes.outside
+    notices = NotificationStore(clients.mongo.database, clients.wakeups)
+    outside = nodes.outside
     sender = NotificationSender(
         notices,
         NotificationSettings(notices, clients.settings.secrets_key),
@@ -133,6 +134,7 @@ async def lifespan(core: Packages) -> AsyncIterator[None]:
     async with (
         core.nodes.outside.opened(),
         run_in_background(
+            clients.wakeups.run(),
             engine.replicas.renew(),
             Leader(clients.mongo.database, "workflow", jobs).run(),
             consume_alarms(clients.bus, core.sender.store).run(),

@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 
 from libs.common import process
-from libs.common.bus import Bus, RpcServer
+from libs.common.bus import Bus, RpcServer, Wakeups
 from libs.common.settings import Count, Days, Key, StoreSettings
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
@@ -50,4 +50,5 @@ class Clients(process.Clients[WorkflowSettings]):
     ) -> None:
         """Use connections to MongoDB and NATS."""
         super().__init__(settings, telemetry, mongo, bus)
+        self.wakeups = Wakeups(bus, "workflow")
         self.server = RpcServer(bus, "workflow")

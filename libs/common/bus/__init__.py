@@ -7,6 +7,7 @@ from libs.common.bus.outbox import Outbox, OutboxEntry
 from libs.common.bus.publishing import OutgoingMessage, acknowledge
 from libs.common.bus.rpc import NoResponders, RawRequest, RpcClient, RpcServer
 from libs.common.bus.streams import DEAD, EVENTS, STREAMS, UPLINK
+from libs.common.bus.wakeups import Wakeups
 
 __all__ = [
     "DEAD",
@@ -23,6 +24,7 @@ __all__ = [
     "RpcClient",
     "RpcServer",
     "SecureClient",
+    "Wakeups",
     "acknowledge",
     "event_tenant",
     "publish_all",

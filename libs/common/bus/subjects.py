@@ -70,6 +70,11 @@ def dead_uplink(sn: str) -> str:
     return f"dead.uplink.{sn}"
 
 
+def wakeup(service: str) -> str:
+    """Return `wakeup.{service}`: a process of a service has given its loops new work."""
+    return f"wakeup.{service}"
+
+
 OUTSIDE_TOPICS = "beaver-iot.*.>"
 """Messages of external MQTT clients (not devices) to flows."""
 

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable
 from contextlib import aclosing
 from functools import partial
 
@@ -22,22 +23,76 @@ log = logging.getLogger(__name__)
 DEADLINE = 900.0
 """Seconds after which a step is cancelled; it must have hung, because all waits in steps end
 sooner."""
+REST = 10.0
+"""Seconds between two queries of a loop that has no work, unless it is woken."""
+LINGER = 2.0
+"""Seconds for which a woken loop is busy: the transaction that woke it may still be running."""
 _END = object()
 
 Steps = AsyncGenerator[None, None]
 """The job of one tenant, which yields wherever other tenants may take a turn."""
 AWAY = (StoreError, RedisError, NatsError, APIError, ThingwayError, OSError, msgspec.DecodeError)
 """The errors of a job while a database, the bus or another service does not answer."""
+Upcoming = Callable[[float], Awaitable[Collection[object]]]
+"""Returns the work, or its tenants, that is due within some seconds."""
 
 
-async def repeat(work: Callable[[], Awaitable[None]], seconds: float, late: str) -> None:
-    """Run `work` for ever with pauses; `late` begins the log line of a failure."""
+class _Pace:
+    """The pauses of a loop: `period` seconds while work is upcoming, else `REST`."""
+
+    def __init__(
+        self, period: float, wake: asyncio.Event | None, upcoming: Upcoming | None
+    ) -> None:
+        self._period, self._upcoming = period, upcoming
+        self._wake = wake or asyncio.Event()
+        self._is_busy, self._until = True, 0.0
+
+    async def is_busy(self, *, woken: bool) -> bool:
+        """Return whether work is upcoming; query it every `REST` seconds."""
+        now = time.monotonic()
+        if woken and not self._is_busy:
+            self._is_busy, self._until = True, now + LINGER
+        elif self._upcoming is not None and now >= self._until:
+            self._is_busy = True  # also when the next line raises
+            self._is_busy = bool(await self._upcoming(REST))
+            self._until = now + REST
+        return self._is_busy
+
+    def is_woken(self) -> bool:
+        """Return whether the event was set since the last call."""
+        woken = self._wake.is_set()
+        self._wake.clear()
+        return woken
+
+    async def rest(self) -> None:
+        """Wait until the next query; a wakeup ends the wait, unless the loop is busy anyway."""
+        if self._upcoming is None:
+            await wait_for_event(self._wake, self._period)
+        elif self._is_busy:
+            await asyncio.sleep(self._period)
+        else:
+            await wait_for_event(self._wake, REST)
+
+
+async def repeat(
+    work: Callable[[], Awaitable[None]],
+    seconds: float,
+    late: str,
+    wake: asyncio.Event | None = None,
+    upcoming: Upcoming | None = None,
+) -> None:
+    """Run `work` for ever with pauses; `late` begins the log line of a failure.
+
+    `wake` ends a pause. With `upcoming`, `work` runs only while there is any.
+    """
+    pace = _Pace(seconds, wake, upcoming)
     while True:
         try:
-            await work()
+            if await pace.is_busy(woken=pace.is_woken()):
+                await work()
         except AWAY as error:
             log.warning("%s: %s", late, str(error)[:500] or repr(error))
-        await asyncio.sleep(seconds)
+        await pace.rest()
 
 
 async def take_turns(
@@ -47,15 +102,16 @@ async def take_turns(
     steps: Callable[[str], Steps],
     period: float,
     wake: asyncio.Event | None = None,
+    upcoming: Upcoming | None = None,
 ) -> None:
     """Run the steps of tenants for ever; each step occupies one of `workers` in fair turns.
 
     `tenants` lists the tenants with steps to run, every `period` seconds and whenever `wake` is
-    set. At most one step of a tenant runs at a time. A tenant whose step fails is retried with the
-    next list.
+    set; with `upcoming`, only while there is any. At most one step of a tenant runs at a time. A
+    tenant whose step fails is retried with the next list.
     """
-    scheduler, working, wake = FairScheduler(name, workers), NamedTasks(), wake or asyncio.Event()
-    again: set[str] = set()
+    scheduler, working = FairScheduler(name, workers), NamedTasks()
+    again, pace = set[str](), _Pace(period, wake, upcoming)
 
     async def run_tenant(tenant: str) -> None:
         again.add(tenant)
@@ -65,16 +121,16 @@ async def take_turns(
 
     try:
         while True:
-            woken = wake.is_set()
-            wake.clear()
+            woken = pace.is_woken()
             try:
-                for tenant in await tenants():
+                found = await tenants() if await pace.is_busy(woken=woken) else ()
+                for tenant in found:
                     begun = working.start(f"{name} for {tenant}", partial(run_tenant, tenant))
                     if woken and not begun:  # the running steps may have missed the new data
                         again.add(tenant)
             except AWAY as error:
                 log.warning("%s waits: %s", name, str(error)[:500] or repr(error))
-            await wait_for_event(wake, period)
+            await pace.rest()
     finally:
         await working.stop()
 

@@ -42,7 +42,7 @@ from services.device.alarms.evaluations import (
     merge_requests,
 )
 from services.device.alarms.events import EvaluationRequest, decode_request
-from services.device.alarms.model import Rule, SilenceCondition, State, new_state
+from services.device.alarms.model import ALARMS, Rule, SilenceCondition, State, new_state
 from services.device.alarms.row_sources import (
     StoredReport,
     UnstoredMessage,
@@ -277,10 +277,14 @@ class DueStateSweep:
 
     async def run(self) -> None:
         """Run until cancelled, by the holder of the lease."""
-        await take_turns("due alarms", SWEEPERS, self._tenants, self._steps, PERIOD)
+        wake = self.alarms.wakeups.event(ALARMS)
+        await take_turns(
+            "due alarms", SWEEPERS, self._tenants, self._steps, PERIOD, wake, self._tenants
+        )
 
-    async def _tenants(self) -> set[str]:
-        return {*await self.rules.tenants_pending(), *await self.alarms.tenants_due(now_ms())}
+    async def _tenants(self, within: float = 0) -> set[str]:
+        moment = now_ms() + int(within * 1000)
+        return {*await self.rules.tenants_pending(), *await self.alarms.tenants_due(moment)}
 
     async def _steps(self, tenant: str) -> Steps:
         for rule in await self.rules.list_pending(tenant):

@@ -13,6 +13,9 @@ from libs.common.contracts.flows import Severity
 from libs.common.errors import NotFound
 from libs.common.store.mongo import Document
 
+ALARMS = "alarms"
+"""Topic of `Wakeups`: rules have changed, or states are due or will be."""
+
 Comparison = Literal["GT", "GTE", "LT", "LTE", "EQ", "NE"]
 MOST_SECONDS = 30 * 86_400
 """Maximum of a duration or a silence."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from libs.common.bus import Wakeups
 from libs.common.clock import now_ms
 from libs.common.errors import Conflict, Forbidden, InvalidInput, NotFound
 from libs.common.http.console import Page
@@ -16,6 +17,7 @@ from libs.common.limits.tenants import LimitsCache, count_limited
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Database, Document, contains_text, find_page
 from services.device.alarms.model import (
+    ALARMS,
     Condition,
     EventCondition,
     Rule,
@@ -36,8 +38,9 @@ DELETED_MS = 60_000
 class RuleStore:
     """Reads and writes rules."""
 
-    def __init__(self, database: Database, limits: LimitsCache) -> None:
+    def __init__(self, database: Database, limits: LimitsCache, wakeups: Wakeups) -> None:
         self._rules = database["alarm_rules"]
+        self._wakeups = wakeups
         self._limits = limits
         self._quota = Quota(self._rules, limits, "records")
         self._ids = IdAllocator(database, "alarm_rules", block=20)
@@ -50,6 +53,7 @@ class RuleStore:
         """Insert a rule; raise `InvalidInput` or `TooManyRequests` at a limit."""
         await self._quota.reserve(rule.tenant)
         await self.check_room(rule)
+        self._wakeups.notify(ALARMS)
         await self._rules.insert_one(to_document(rule))
         try:
             await self.check_room(rule)  # again: others may have inserted at the same time
@@ -75,11 +79,13 @@ class RuleStore:
 
     async def replace(self, rule: Rule, before: int) -> bool:
         """Replace a rule of update time `before` (ms); return False after another change."""
+        self._wakeups.notify(ALARMS)
         query = {"_id": rule.id, "updatedAt": before, "ending": False}
         return bool((await self._rules.replace_one(query, to_document(rule))).matched_count)
 
     async def mark_deleted(self, tenant: str, rule_id: int) -> bool:
         """Hide a rule and end its alarms; return False when it does not exist."""
+        self._wakeups.notify(ALARMS)
         query = {"_id": rule_id, "tenant": tenant, "ending": False}
         change = {"$set": {"ending": True, "todo": True, "changed": now_ms()}}
         return bool((await self._rules.update_one(query, change)).matched_count)
@@ -136,6 +142,7 @@ class RuleStore:
 
     async def delete_for_device(self, tenant: str, device_id: int) -> None:
         """Delete the rules of a deleted device."""
+        self._wakeups.notify(ALARMS)
         change = {"$set": {"ending": True, "todo": True, "changed": now_ms()}}
         await self._rules.update_many({"tenant": tenant, "device": device_id}, change)
 

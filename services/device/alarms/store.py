@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import msgspec
 from pymongo import DeleteOne, ReplaceOne, UpdateOne
 
-from libs.common.bus import Outbox, OutboxEntry
+from libs.common.bus import Outbox, OutboxEntry, Wakeups
 from libs.common.clock import now_ms
 from libs.common.contracts.events import AlarmChange
 from libs.common.store.ids import IdAllocator
@@ -24,7 +24,15 @@ from libs.common.store.mongo import (
 from services.device.alarms.alarm_queries import AlarmQueries
 from services.device.alarms.decision import SETTLING_MS, AlarmTransition, is_unchanged
 from services.device.alarms.events import alarm_changed
-from services.device.alarms.model import Alarm, Rule, State, from_document, new_state, to_document
+from services.device.alarms.model import (
+    ALARMS,
+    Alarm,
+    Rule,
+    State,
+    from_document,
+    new_state,
+    to_document,
+)
 from services.device.things.device_store import DeviceStore
 from services.device.things.model import PresentDevice, profile_of
 
@@ -58,9 +66,12 @@ class StateUpdate:
 class AlarmStore:
     """Reads and writes alarms and states."""
 
-    def __init__(self, mongo: Mongo, outbox: Outbox, devices: DeviceStore) -> None:
+    def __init__(
+        self, mongo: Mongo, outbox: Outbox, devices: DeviceStore, wakeups: Wakeups
+    ) -> None:
         self._mongo = mongo
         self._outbox = outbox
+        self.wakeups = wakeups
         self._devices = devices
         self._states = mongo.database["alarm_states"]
         self.collection = self._alarms = mongo.database["alarms"]
@@ -87,6 +98,7 @@ class AlarmStore:
 
             if any(one.is_written for one in some):
                 current, entries = await self._mongo.transaction(write)
+                self.wakeups.notify(ALARMS)
                 await self._outbox.relay(entries)
             else:
                 current = await self._current(some)
@@ -236,6 +248,7 @@ class AlarmStore:
                 return await self._outbox.add(entries, session)
 
             entries = await self._mongo.transaction(change_alarms)
+            self.wakeups.notify(ALARMS)
             changed += len(entries)
             await self._outbox.relay(entries)
         return changed

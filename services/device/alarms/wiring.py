@@ -47,8 +47,8 @@ def wire_alarms(
     """Construct rules, their evaluation, alarms, and their handlers."""
     settings, mongo, bus, grants = clients.settings, clients.mongo, clients.bus, clients.grants
     devices = things.devices
-    rules = RuleStore(mongo.database, clients.limits)
-    store = AlarmStore(mongo, clients.outbox, devices)
+    rules = RuleStore(mongo.database, clients.limits, clients.wakeups)
+    store = AlarmStore(mongo, clients.outbox, devices, clients.wakeups)
     history = History(mongo, settings.retention_days)
     uplink = UplinkReader(bus, settings.uplink_partitions)
     evaluator = Evaluator(rules, store, history, devices, values, uplink)
@@ -71,6 +71,6 @@ def wire_alarms(
 
 def wire_trigger(clients: Clients, *, things: ThingsPackage) -> AlarmTrigger:
     """Construct the trigger by which ingest requests evaluations."""
-    rules = RuleStore(clients.mongo.database, clients.limits)
-    alarms = AlarmStore(clients.mongo, clients.outbox, things.devices)
+    rules = RuleStore(clients.mongo.database, clients.limits, clients.wakeups)
+    alarms = AlarmStore(clients.mongo, clients.outbox, things.devices, clients.wakeups)
     return RuleAlarmTrigger(RuleIndexCache(rules, alarms))

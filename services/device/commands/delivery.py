@@ -35,7 +35,7 @@ from services.device.commands.model import (
     downlink_id,
     utc_now,
 )
-from services.device.commands.store import CommandStore
+from services.device.commands.store import DELIVERY, CommandStore
 from services.device.things.codec_model import CodecFailed
 from services.device.things.device_store import DeviceStore
 
@@ -172,7 +172,8 @@ class Delivery:
 
     async def run(self) -> None:
         """Run until cancelled."""
-        await take_turns("delivery", WORKERS, self.commands.tenants_due, self.steps, PERIOD)
+        tenants, wake = self.commands.tenants_due, self.commands.wakeups.event(DELIVERY)
+        await take_turns("delivery", WORKERS, tenants, self.steps, PERIOD, wake, tenants)
 
     async def steps(self, tenant: str) -> Steps:
         """Process the due commands of a tenant, a batch at a time."""

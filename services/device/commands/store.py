@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 import msgspec
 from pymongo import UpdateOne
 
-from libs.common.bus import Outbox, OutboxEntry
+from libs.common.bus import Outbox, OutboxEntry, Wakeups
 from libs.common.contracts.events import TaskStatus
 from libs.common.contracts.frames import DownlinkState
 from libs.common.store.mongo import (
@@ -36,7 +36,7 @@ from services.device.commands.model import (
     settings_in,
     utc_now,
 )
-from services.device.commands.write_only import WriteOnlyCommands
+from services.device.commands.write_only import WIPING, WriteOnlyCommands
 from services.device.telemetry.ports import ReconnectListener
 from services.device.things.deleted_things import ThingDataStore
 from services.device.things.model import Device
@@ -52,6 +52,8 @@ FIRST_ATTEMPT = 2
 """Index in `RESEND` of the first pause of a command that was just sent."""
 ENDED_AT_ONCE = 100
 """Commands that are read together when all commands of a thing end."""
+DELIVERY = "delivery"
+"""Topic of `Wakeups`: commands are due, or will be."""
 NEWEST_FIRST = [("createdAt", -1), ("_id", -1)]
 DUE_INDEX = "due"
 """Name of an index whose first field is the tenant."""
@@ -82,13 +84,14 @@ def from_document(document: Document | None) -> Command | None:
 class CommandStore(ReconnectListener, ThingDataStore):
     """Reads and writes commands."""
 
-    def __init__(self, mongo: Mongo, outbox: Outbox) -> None:
+    def __init__(self, mongo: Mongo, outbox: Outbox, wakeups: Wakeups) -> None:
         self._mongo = mongo
         self._outbox = outbox
+        self.wakeups = wakeups
         self._commands = mongo.database["commands"]
         self._profiles = mongo.database["profiles"]
         self.coded = CodedCommands(self._commands)
-        self.write_only = WriteOnlyCommands(self._commands, self._profiles)
+        self.write_only = WriteOnlyCommands(self._commands, self._profiles, wakeups)
         self._turns = mongo.database["command_turns"]
         self._in_turn: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
@@ -123,6 +126,7 @@ class CommandStore(ReconnectListener, ThingDataStore):
 
     async def _insert(self, made: CommandsWithEvents, session: Session) -> list[Document]:
         commands, entries = made
+        self.wakeups.notify(DELIVERY)
         await self._commands.insert_many([to_document(one) for one in commands], session=session)
         return await self._outbox.add(entries, session)
 
@@ -247,6 +251,7 @@ class CommandStore(ReconnectListener, ThingDataStore):
         }
         if command.write_only:
             changes["wipeAt"] = utc_now()
+            self.wakeups.notify(WIPING)
         result = await self._commands.update_one(
             {"_id": command.id, "status": {"$in": OPEN}},
             {"$set": changes, "$unset": {"nextSendAt": "", "awaited": "", "sealed": ""}},
@@ -261,9 +266,10 @@ class CommandStore(ReconnectListener, ThingDataStore):
             await self._outbox.withdraw(withdrawal_key(command), session)
         return bool(result.modified_count)
 
-    async def tenants_due(self) -> list[str]:
-        """Return the tenants that have due commands."""
-        return await distinct_values(self._commands, "tenant", _due(utc_now()), DUE_INDEX)
+    async def tenants_due(self, within: float = 0) -> list[str]:
+        """Return the tenants whose commands are due within some seconds."""
+        due = _due(utc_now() + timedelta(seconds=within))
+        return await distinct_values(self._commands, "tenant", due, DUE_INDEX)
 
     async def list_due(self, tenant: str, moment: datetime, limit: int) -> list[Command]:
         """Return open commands of a tenant that must be sent again or have expired."""
@@ -305,6 +311,8 @@ class CommandStore(ReconnectListener, ThingDataStore):
         secret = [one for one in commands if one.write_only]
         await self._reschedule(plain, lambda one: one.expires_at, {})
         await self._reschedule(secret, lambda one: one.expires_at, {"wipeAt": utc_now()})
+        if secret:
+            self.wakeups.notify(WIPING)
 
     async def _reschedule(
         self, commands: Sequence[Command], when: Any, changes: Mapping[str, Any]
@@ -326,6 +334,7 @@ class CommandStore(ReconnectListener, ThingDataStore):
 
     async def wake(self, thing_ids: Sequence[int], at: datetime) -> None:
         """Send the open commands of connected things again from `at` on."""
+        self.wakeups.notify(DELIVERY)
         await self._commands.update_many(
             {"thingId": {"$in": list(thing_ids)}, "status": {"$in": OPEN}},
             [{"$set": {"nextSendAt": {"$min": [at, "$expiresAt"]}, "attempts": 0}}],

@@ -8,7 +8,7 @@ import msgspec
 from nats.errors import Error as NatsError
 from nats.js.errors import APIError
 
-from libs.common.bus import Bus
+from libs.common.bus import Bus, Wakeups
 from libs.common.bus.retained_messages import delete_messages
 from libs.common.bus.streams import MQTT
 from libs.common.scheduling.turns import Steps, take_turns
@@ -28,6 +28,8 @@ LATE = timedelta(seconds=30)
 RETRY = timedelta(seconds=10)
 """Time until the next attempt when NATS is unavailable."""
 
+WIPING = "wiping"
+"""Topic of `Wakeups`: messages of commands must be deleted."""
 WIPE_INDEX = "wipe"
 """Name of an index whose first field is the tenant."""
 
@@ -37,13 +39,15 @@ _decode = msgspec.json.decode
 class WriteOnlyCommands:
     """Finds and deletes write-only values in commands and profiles."""
 
-    def __init__(self, commands: Collection, profiles: Collection) -> None:
+    def __init__(self, commands: Collection, profiles: Collection, wakeups: Wakeups) -> None:
         self._commands = commands
         self._profiles = profiles
+        self.wakeups = wakeups
 
-    async def tenants_to_wipe(self) -> list[str]:
-        """Return the tenants of commands that `list_to_wipe` returns now."""
-        return await distinct_values(self._commands, "tenant", _to_wipe(utc_now()), WIPE_INDEX)
+    async def tenants_to_wipe(self, within: float = 0) -> list[str]:
+        """Return the tenants of commands that `list_to_wipe` returns within some seconds."""
+        due = _to_wipe(utc_now() + timedelta(seconds=within))
+        return await distinct_values(self._commands, "tenant", due, WIPE_INDEX)
 
     async def list_to_wipe(self, tenant: str, moment: datetime, limit: int = 10) -> list[Command]:
         """Return commands whose messages in nats-server must be deleted."""
@@ -73,6 +77,7 @@ class WriteOnlyCommands:
                 changes["sealed"] = command.sealed or command.payload
             else:
                 changes["wipeAt"] = utc_now()
+                self.wakeups.notify(WIPING)
                 changes |= {"downlinks.$[].data": b""} if command.downlinks else {}
                 if command.error:
                     secrets = texts_beyond(command.payload, shown.payload)
@@ -97,7 +102,8 @@ class CommandWiper:
 
     async def run(self) -> None:
         """Run until cancelled."""
-        await take_turns("wiping", WORKERS, self._commands.tenants_to_wipe, self.steps, PERIOD)
+        tenants, wake = self._commands.tenants_to_wipe, self._commands.wakeups.event(WIPING)
+        await take_turns("wiping", WORKERS, tenants, self.steps, PERIOD, wake, tenants)
 
     async def steps(self, tenant: str) -> Steps:
         """Delete messages of a tenant's commands until none is due."""

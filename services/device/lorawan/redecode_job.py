@@ -17,7 +17,12 @@ from libs.common.clock import now_ms
 from libs.common.scheduling.turns import Steps, take_turns
 from libs.common.store.mongo import Collection, Document, StoreError
 from services.device.lorawan.codec_cache import CachedCodec, CodecCache
-from services.device.lorawan.redecode_service import DeviceProgress, RedecodeJob, RedecodeStore
+from services.device.lorawan.redecode_service import (
+    REDECODES,
+    DeviceProgress,
+    RedecodeJob,
+    RedecodeStore,
+)
 from services.device.lorawan.redecoder import Redecoder
 from services.device.lorawan.schemas import MOST_TOLD
 from services.device.telemetry.device_fields import DeviceFieldUpdater
@@ -73,7 +78,8 @@ class RedecodeWorker:
     async def run(self) -> None:
         """Run until cancelled."""
         tenants = partial(self.store.tenants, self.settled_ms)
-        await take_turns("redecode", WORKERS, tenants, self.steps, PERIOD)
+        wake = self.store.wakeups.event(REDECODES)
+        await take_turns("redecode", WORKERS, tenants, self.steps, PERIOD, wake, tenants)
 
     async def steps(self, tenant: str) -> Steps:
         """Run the jobs of a tenant, one turn per product."""

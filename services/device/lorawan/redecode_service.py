@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from libs.common.bus import Wakeups
 from libs.common.clock import from_ms, now_ms
 from libs.common.errors import Conflict, InvalidInput, NotFound
 from libs.common.identity import Principal
@@ -21,6 +22,7 @@ from services.device.things.errors import codec_not_found
 from services.device.things.product_store import ProductStore, product_id
 
 REDECODES = "redecodes"
+"""The collection, and a topic of `Wakeups`: a job has started."""
 KEPT = 30
 """Days for which a finished job is kept."""
 
@@ -79,8 +81,9 @@ class DeviceProgress:
 class RedecodeStore:
     """Reads and writes re-decode jobs."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, wakeups: Wakeups) -> None:
         self._jobs = database[REDECODES]
+        self.wakeups = wakeups
 
     async def forget_values(self, tenant: str, model: str, device_ids: Sequence[int]) -> None:
         """Remove the differences of devices from the last job of a product."""
@@ -100,6 +103,7 @@ class RedecodeStore:
             )
         except DuplicateKey:
             return False
+        self.wakeups.notify(REDECODES)
         return True
 
     async def find(self, tenant: str, model: str) -> Redecode | None:
@@ -107,9 +111,10 @@ class RedecodeStore:
         found = await self._jobs.find_one({"_id": product_id(tenant, model)})
         return msgspec.convert(found, Redecode) if found else None
 
-    async def tenants(self, settled_ms: int) -> list[str]:
-        """Return the tenants with jobs that `next_job` returns."""
-        return list(await self._jobs.distinct("_id.tenant", _due(settled_ms)))
+    async def tenants(self, settled_ms: int, within: float = 0) -> list[str]:
+        """Return the tenants with jobs that `next_job` returns within some seconds."""
+        due = _due(settled_ms - int(within * 1000))
+        return list(await self._jobs.distinct("_id.tenant", due))
 
     async def next_job(self, tenant: str, settled_ms: int) -> RedecodeJob | None:
         """Return the running job of a tenant that has waited longest for its turn.

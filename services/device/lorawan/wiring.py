@@ -125,7 +125,7 @@ def wire_lorawan(
     DownlinkStateRpc(
         devices=devices, things=directory, commands=commands.store, reporter=telemetry.reporter
     ).offer(rpc)
-    redecodes = RedecodeStore(mongo.database)
+    redecodes = RedecodeStore(mongo.database, clients.wakeups)
     # PyMongo's own driver reads large results without a thread.
     latest = LatestValues(mongo.direct)
     worker = RedecodeWorker(

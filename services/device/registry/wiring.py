@@ -116,7 +116,7 @@ def wire_registry(
         groups=groups,
     )
     sheets = SheetService(adder, templates, groups, user_devices)
-    import_store = ImportStore(mongo)
+    import_store = ImportStore(mongo, clients.wakeups)
     worker = ImportWorker(
         store=import_store,
         sheets=sheets,

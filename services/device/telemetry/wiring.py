@@ -240,6 +240,7 @@ def wire_ingest(
             tasks=[
                 *(consumer.run for consumer in consumers),
                 ingest.slow.run,
+                clients.wakeups.publish,
                 metrics.run,
                 StreamMetrics(bus, {*STREAMS, *streams}).run,
                 DiskMetrics(database).run,

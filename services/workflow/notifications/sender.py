@@ -37,7 +37,7 @@ from services.workflow.notifications.model import (
     retry_pause,
 )
 from services.workflow.notifications.service import NotificationSettings
-from services.workflow.notifications.store import NotificationStore
+from services.workflow.notifications.store import NOTICES, NotificationStore
 
 PERIOD = 1.0
 """Seconds between two checks for due notices."""
@@ -76,10 +76,17 @@ class NotificationSender:
         """Deliver due notices until cancelled."""
         try:
             await repeat(
-                self.start_due_deliveries, PERIOD, "alarm notifications were not sent; retrying"
+                self.start_due_deliveries,
+                PERIOD,
+                "alarm notifications were not sent; retrying",
+                self.store.wakeups.event(NOTICES),
+                self._find_upcoming,
             )
         finally:
             await self.deliveries.stop()
+
+    async def _find_upcoming(self, within: float) -> list[tuple[str, int, Channel]]:
+        return await self.store.list_due(now_ms() + int(within * 1000))
 
     async def start_due_deliveries(self) -> None:
         """Start a delivery for each user and channel with due notices."""

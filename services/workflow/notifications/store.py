@@ -8,6 +8,7 @@ from typing import get_args
 import msgspec
 from pymongo import UpdateOne
 
+from libs.common.bus import Wakeups
 from libs.common.clock import now_ms
 from libs.common.store.mongo import Database, Document, create_missing, drop_present
 from services.workflow.notifications.model import (
@@ -18,6 +19,8 @@ from services.workflow.notifications.model import (
     Trouble,
 )
 
+NOTICES = "notices"
+"""Topic of `Wakeups`: notices are due, or will be."""
 MOST_WAITING = 1000
 """Maximum waiting notices of a user and channel; further ones are only counted."""
 CHANNELS: tuple[Channel, ...] = get_args(Channel)
@@ -26,9 +29,10 @@ CHANNELS: tuple[Channel, ...] = get_args(Channel)
 class NotificationStore:
     """The collections of notification settings and waiting notices."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, wakeups: Wakeups) -> None:
         self._subscribers = database["alarm_notifications"]
         self._notices = database["alarm_notices"]
+        self.wakeups = wakeups
 
     async def find(self, tenant: str, user: int) -> Subscriber | None:
         """Return the settings of a user."""
@@ -79,6 +83,7 @@ class NotificationStore:
             change = {"$min": {f"due.{channel}": first}, "$inc": more}
             changes.append(UpdateOne({"_id": user}, change))
         await self._subscribers.bulk_write(changes, ordered=False)
+        self.wakeups.notify(NOTICES)
 
     async def list_due(self, now: int) -> list[tuple[str, int, Channel]]:
         """Return the tenants, users and channels to deliver to; `now` in ms."""
@@ -121,6 +126,7 @@ class NotificationStore:
             "$inc": {f"trouble.{channel}.missed": trouble.missed if trouble else 0},
         }
         await self._subscribers.update_one({"_id": user}, change)
+        self.wakeups.notify(NOTICES)
 
     async def list_waiting(self, user: int, channel: Channel) -> list[Notice]:
         """Return the waiting notices of a user and channel, in order."""

@@ -4,9 +4,9 @@
 deployed}`. `deployed` is JSON, because parameters may have names that documents do not allow.
 `deployment_changes`: `{flow, at}`, one per change, kept for an hour.
 
-The index polls changes twice a second. A change stream would be faster, but MongoDB would read all
-writes for it, including runs and history (as for alarm rules in `device`). It also reloads all
-deployments periodically, for changes by replicas of an earlier version and tenants that moved in.
+Replicas wake each other to read changes. A change stream would make MongoDB read all writes,
+including runs and history (as for alarm rules in `device`). The index also reloads all deployments
+periodically, for changes by replicas of an earlier version and tenants that moved in.
 """
 
 import asyncio
@@ -18,9 +18,12 @@ from typing import Any
 
 import msgspec
 
+from libs.common.bus import Wakeups
 from libs.common.contracts.limits import Limits
 from libs.common.errors import TooManyRequests
+from libs.common.jobs import wait_for_event
 from libs.common.limits.tenants import count_limited
+from libs.common.scheduling.turns import REST
 from libs.common.store.mongo import Database, Session, StoreError, create_missing
 from services.workflow.flows.model import DeploymentObserver
 from services.workflow.nodes.event_listener import EventListener, EventListenerParameters
@@ -36,10 +39,10 @@ KEPT = 3600
 _decode = msgspec.json.Decoder(Deployed).decode
 log = logging.getLogger(__name__)
 
-PERIOD = 0.5
-"""Seconds between two polls of changes."""
+FLOWS = "flows"
+"""Topic of `Wakeups`: a flow was deployed or undeployed."""
 OVERLAP = timedelta(seconds=10)
-"""Overlap of polls, because clocks differ and transactions take time."""
+"""Overlap of reads, because clocks differ and transactions take time."""
 RELOAD = 30.0
 """Seconds between two reloads."""
 BACKOFF = 0.5
@@ -98,13 +101,16 @@ def _read(document: dict[str, Any]) -> Deployed:
 class DeployedFlowIndex(DeploymentObserver):
     """Indexes of listening flows by entity and topic, in step while `ready` is set."""
 
-    def __init__(self, deployed: DeployedFlows, limits: Callable[[str], Limits]) -> None:
+    def __init__(
+        self, deployed: DeployedFlows, limits: Callable[[str], Limits], wakeups: Wakeups
+    ) -> None:
         """Use `limits` to get the limits of a tenant."""
         self.index = ListenerIndex()
         self.topics = TopicIndex()
         self.ready = asyncio.Event()
         self._deployed = deployed
         self._limits = limits
+        self._wakeups, self._wake = wakeups, wakeups.event(FLOWS)
         self._local_changes = 0
         """Number of changes by this replica."""
 
@@ -124,6 +130,7 @@ class DeployedFlowIndex(DeploymentObserver):
     async def changed(self, tenant: str, flow_id: int) -> None:
         """Apply a change of this replica immediately."""
         self._local_changes += 1
+        self._wakeups.notify(FLOWS)
         self._update(flow_id, await self._deployed.find(tenant, flow_id))
 
     async def run(self) -> None:
@@ -143,7 +150,8 @@ class DeployedFlowIndex(DeploymentObserver):
             await self._load()
             self.ready.set()
             while time.monotonic() < until:
-                await asyncio.sleep(PERIOD)
+                await wait_for_event(self._wake, REST)
+                self._wake.clear()
                 since, asked, local = asked - OVERLAP, datetime.now(UTC), self._local_changes
                 changes = await self._deployed.list_changed(since)
                 if (

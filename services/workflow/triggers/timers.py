@@ -29,6 +29,8 @@ from pymongo import UpdateOne
 
 from libs.common.clock import from_ms, to_ms
 from libs.common.errors import ThingwayError
+from libs.common.jobs import wait_for_event
+from libs.common.scheduling.turns import REST
 from libs.common.store.mongo import Database, Session, StoreError, ids_in_turns
 from libs.common.telemetry.tracing import begin_trace, span_header
 from services.workflow.engine.runner import Engine, Start, record_and_execute
@@ -136,11 +138,15 @@ class TimerStore:
         await self._timers.bulk_write(updates, ordered=False)
 
     async def next_due(self, now: int) -> int | None:
-        """Return the earliest due time of a timer without a valid claim."""
-        query = {"due": {"$type": "number"}, **_free(now)}
-        found = self._timers.find(query, {"due": 1}).sort("due", 1)
-        rows = await found.to_list(1)
-        return rows[0]["due"] if rows else None
+        """Return the earliest time when a timer is due, or its claim ends."""
+        fields = {"due": 1, "claim.until": 1}
+        found = self._timers.find({"due": {"$type": "number"}}, fields).sort("due", 1)
+        rows = await found.to_list(AT_ONCE)
+        claims = [row.get("claim", {}).get("until", 0) for row in rows]
+        if len(rows) == AT_ONCE and min(claims) > now:
+            return now + int(PERIOD * 1000)  # timers without a claim may follow
+        dues = [max(row["due"], claim) for row, claim in zip(rows, claims, strict=True)]
+        return min(dues, default=None)
 
 
 def _free(now: int) -> dict[str, Any]:
@@ -164,7 +170,7 @@ _AROUND = range(-1, 9)
 log = logging.getLogger(__name__)
 
 PERIOD = 1.0
-"""Maximum seconds between two looks, because other replicas set timers too."""
+"""Seconds between two looks while timers are claimed, or the store is unavailable."""
 MIN_PAUSE = 0.02
 """Minimum seconds between two looks."""
 AT_ONCE = 50
@@ -230,11 +236,14 @@ class TimerDeployments(DeploymentObserver):
 class TimerRunner:
     """Starts runs at due times."""
 
-    def __init__(self, store: TimerStore, engine: Engine, now: Callable[[], int]) -> None:
-        """Use `now` as a clock in Unix ms."""
+    def __init__(
+        self, store: TimerStore, engine: Engine, now: Callable[[], int], wake: asyncio.Event
+    ) -> None:
+        """Use `now` as a clock in Unix ms; `wake` is set when flows have changed."""
         self._store = store
         self._engine = engine
         self._now = now
+        self._wake = wake
 
     async def run(self) -> None:
         """Start due runs until cancelled."""
@@ -245,7 +254,8 @@ class TimerRunner:
             except (StoreError, ThingwayError) as error:
                 log.warning("due timers were not started; retrying: %s", error)
                 pause = PERIOD
-            await asyncio.sleep(max(pause, MIN_PAUSE))
+            await wait_for_event(self._wake, max(pause, MIN_PAUSE))
+            self._wake.clear()
 
     async def fire(self) -> int:
         """Start due runs; return the number of claimed timers."""
@@ -264,7 +274,7 @@ class TimerRunner:
     async def _pause(self) -> float:
         """Return the seconds until the next look; at most 0 if a timer is due."""
         due = await self._store.next_due(self._now())
-        return PERIOD if due is None else min((due - self._now()) / 1000, PERIOD)
+        return REST if due is None else min((due - self._now()) / 1000, REST)
 
 
 def _start(timer: Timer) -> Start:

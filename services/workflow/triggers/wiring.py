@@ -12,7 +12,7 @@ from services.workflow.flows.store import FlowStore
 from services.workflow.nodes.wiring import Nodes
 from services.workflow.settings import Clients
 from services.workflow.triggers.calls import AT_ONCE, FlowCaller, FlowServices
-from services.workflow.triggers.deployed_flows import DeployedFlowIndex, DeployedFlows
+from services.workflow.triggers.deployed_flows import FLOWS, DeployedFlowIndex, DeployedFlows
 from services.workflow.triggers.events import consume_events
 from services.workflow.triggers.hooks import HookCaller, HookDeployments, HookStore, HttpLogins
 from services.workflow.triggers.timers import TimerDeployments, TimerRunner, TimerStore
@@ -48,7 +48,7 @@ def wire_stores(clients: Clients, *, entities: Entities, flows: FlowStore) -> Tr
     """Construct the stores of triggers."""
     database = clients.mongo.database
     deployed, timers, hooks = DeployedFlows(database), TimerStore(database), HookStore(database)
-    index = DeployedFlowIndex(deployed, clients.limits.get)
+    index = DeployedFlowIndex(deployed, clients.limits.get, clients.wakeups)
     timer_deployments, services = TimerDeployments(timers, now_ms), FlowServices(entities, flows)
     observers = (deployed, index, timer_deployments, HookDeployments(hooks), services)
     return TriggerStores(deployed, index, timers, hooks, observers)
@@ -63,7 +63,7 @@ def wire_triggers(
     return Triggers(
         stores.deployed,
         index,
-        TimerRunner(stores.timers, engine, now_ms),
+        TimerRunner(stores.timers, engine, now_ms, clients.wakeups.event(FLOWS)),
         consume_events(clients.bus, index, engine),
         TopicListener(clients.bus, index.topics, index.ready, engine),
         HookCaller(stores.hooks, engine),

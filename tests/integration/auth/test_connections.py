@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 from nats.aio.client import Client
 
-from libs.common.bus import Bus, Outbox, RpcServer
+from libs.common.bus import Bus, Outbox, RpcServer, Wakeups
 from libs.common.contracts.auth import (
     ApplicationRef,
     ApplicationSecret,
@@ -121,7 +121,7 @@ async def presence(
         outbox, latest = Outbox(mongo.database, auth.bus), LatestValues(mongo.database)
         devices = DeviceStore(mongo, outbox, limits_of(), latest)
         store, account = PresenceStore(mongo, outbox, devices), SystemAccount(system)
-        commands = CommandStore(mongo, outbox)
+        commands = CommandStore(mongo, outbox, Wakeups(auth.bus, "device"))
         watch = PresenceWatch(system=system, store=store, account=account, reconnects=commands)
         yield Presence(auth, system, store, mongo.database, watch)
     finally:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from pymongo import InsertOne, UpdateOne
 
+from libs.common.bus import Wakeups
 from libs.common.clock import to_ms
 from libs.common.errors import NotFound
 from libs.common.identity import Kind, Principal
@@ -23,6 +24,8 @@ from services.device.registry.imports.columns import CellFault
 from services.device.registry.imports.schemas import Outcome, RowFaults, ShownImport, WaitingFor
 
 KEPT = 20
+IMPORTS = "imports"
+"""Topic of `Wakeups`: an import has started."""
 COUNTED: Mapping[Outcome, str] = {"CREATED": "created", "UPDATED": "updated", "FAILED": "failed"}
 
 
@@ -65,8 +68,9 @@ class Row(msgspec.Struct, kw_only=True):
 class ImportStore:
     """The collections `imports` and `import_rows`."""
 
-    def __init__(self, mongo: Mongo) -> None:
+    def __init__(self, mongo: Mongo, wakeups: Wakeups) -> None:
         self._mongo = mongo
+        self.wakeups = wakeups
         self._imports = mongo.database["imports"]
         self._rows = mongo.database["import_rows"]
         self._ids = IdAllocator(mongo.database, "imports", block=20)
@@ -109,6 +113,7 @@ class ImportStore:
         if refused:
             document["endedAt"] = now
         await self._imports.insert_one(document)
+        self.wakeups.notify(IMPORTS)
         return import_id
 
     async def _forget_oldest(self, tenant: str) -> None:
@@ -119,7 +124,7 @@ class ImportStore:
             await self._imports.delete_many({"_id": {"$in": ids}})
             await self._rows.delete_many({"import": {"$in": ids}})
 
-    async def tenants(self) -> list[str]:
+    async def tenants(self, _: float = 0) -> list[str]:
         """Return the tenants with running imports."""
         return list(await self._imports.distinct("tenant", {"state": "RUNNING"}))
 

@@ -36,7 +36,7 @@ from services.device.registry.imports.schemas import Outcome
 from services.device.registry.imports.service import fail_row, same_device_conflict
 from services.device.registry.imports.sheet_reader import Sheet
 from services.device.registry.imports.sheets import SheetService
-from services.device.registry.imports.store import Import, ImportStore, Row
+from services.device.registry.imports.store import IMPORTS, Import, ImportStore, Row
 from services.device.things.device_store import DeviceStore
 from services.device.things.groups import GroupStore
 from services.device.things.model import DeviceChanges
@@ -110,7 +110,8 @@ class ImportWorker:
 
     async def run(self) -> None:
         """Process imports until cancelled."""
-        await take_turns("imports", WORKERS, self.store.tenants, self.steps, PERIOD)
+        tenants, wake = self.store.tenants, self.store.wakeups.event(IMPORTS)
+        await take_turns("imports", WORKERS, tenants, self.steps, PERIOD, wake, tenants)
 
     async def steps(self, tenant: str) -> Steps:
         """Process the imports of a tenant, the oldest that is not paused first."""

@@ -425,7 +425,9 @@ async def test_concurrent_creators_do_not_exceed_the_rules_of_a_target(
     world: World, limit: str, target: dict[str, Any]
 ):
     """Concurrent requests create no more rules than the limit; the error names it."""
-    rules = RuleStore(world.database, limits_of(device_rules=3, product_rules=3))
+    rules = RuleStore(
+        world.database, limits_of(device_rules=3, product_rules=3), world.clients.wakeups
+    )
     query = {**target, "tenant": "ruled", "ending": False}
 
     async def create() -> None:

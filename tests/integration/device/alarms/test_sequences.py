@@ -74,8 +74,8 @@ class Platform:
 
 def platform_of(world: World) -> Platform:
     devices, limits = world.first.devices, LimitsCache(RpcClient(world.bus))
-    rules = RuleStore(world.mongo.database, limits)
-    alarms = AlarmStore(world.mongo, world.outbox, devices)
+    rules = RuleStore(world.mongo.database, limits, world.commands.wakeups)
+    alarms = AlarmStore(world.mongo, world.outbox, devices, world.commands.wakeups)
     history, uplink = History(world.mongo, RETENTION_DAYS), UplinkReader(world.bus, 0)
     evaluator = Evaluator(rules, alarms, history, devices, world.latest, uplink)
     return Platform(world, alarms, evaluator, Partitions(world.mongo.database))

@@ -44,10 +44,10 @@ def eraser(world: World) -> WriteOnlyEraser:
         frames=FrameStore(world.mongo),
         latest=world.latest,
         commands=world.commands,
-        redecodes=RedecodeStore(world.database),
+        redecodes=RedecodeStore(world.database, world.commands.wakeups),
         alarms=AlarmEraser(
-            AlarmStore(world.mongo, world.outbox, world.first.devices),
-            RuleStore(world.database, LimitsCache(None, Limits())),
+            AlarmStore(world.mongo, world.outbox, world.first.devices, world.commands.wakeups),
+            RuleStore(world.database, LimitsCache(None, Limits()), world.commands.wakeups),
         ),
     )
 

@@ -49,7 +49,7 @@ def worker(world: World) -> RedecodeWorker:
         retention_ms=RETENTION_MS,
     )
     return RedecodeWorker(
-        store=RedecodeStore(world.database),
+        store=RedecodeStore(world.database, world.commands.wakeups),
         redecoder=redecoder,
         codecs=CodecCache(world.first.products),
         devices=world.first.devices,
@@ -67,7 +67,7 @@ async def begin(world: World, version: str, **more: Any) -> None:
     job = RedecodeJob(
         identity=identity, state="RUNNING", version=version, started=now, end=now, **more
     )
-    assert await RedecodeStore(world.database).begin(job)
+    assert await RedecodeStore(world.database, world.commands.wakeups).begin(job)
 
 
 async def take_turn(one: RedecodeWorker, tenant: str = "default") -> bool:
@@ -181,7 +181,7 @@ async def test_redecodings_of_one_tenant_do_not_delay_those_of_others(world: Wor
     await hear(world, "SN1", 1, b"\x01\x07", ts=now_ms() - 10_000_000)
     await world.deal(1)
     right, now = await put_codec(world), now_ms()
-    store = RedecodeStore(world.database)
+    store = RedecodeStore(world.database, world.commands.wakeups)
     for number in range(12):
         identity = dict(product_id("noisy", f"m{number}"))
         job = RedecodeJob(identity=identity, state="RUNNING", version=right, started=now, end=now)
@@ -427,7 +427,7 @@ async def test_it_ends_when_the_codec_is_changed_meanwhile_or_it_is_stopped(worl
     await begin(world, "another")
     assert (await through(world)).state == "FAILED"
     await begin(world, right)
-    assert await RedecodeStore(world.database).stop("default", "m")
+    assert await RedecodeStore(world.database, world.commands.wakeups).stop("default", "m")
     assert (await through(world)).state == "STOPPED"
 
 

@@ -21,6 +21,7 @@ from libs.common.bus import (
     OutboxEntry,
     OutgoingMessage,
     RpcClient,
+    Wakeups,
 )
 from libs.common.bus.subjects import up
 from libs.common.contracts.limits import Limits
@@ -151,8 +152,8 @@ class World:
             frame_days=30,
         )
         store = ReportStore(self.mongo, partitions, ledger, frames)
-        rules = RuleStore(self.database, known)
-        states = AlarmStore(self.mongo, self.outbox, devices)
+        rules = RuleStore(self.database, known, self.commands.wakeups)
+        states = AlarmStore(self.mongo, self.outbox, devices, self.commands.wakeups)
         alarms = RuleAlarmTrigger(RuleIndexCache(rules, states))
         commands = CommandCompletion(
             mongo=self.mongo,
@@ -303,7 +304,7 @@ async def running(servers: Servers, mongo: Mongo) -> AsyncIterator[World]:
             bus=bus,
             outbox=outbox,
             latest=LatestValues(mongo.database),
-            commands=CommandStore(mongo, outbox),
+            commands=CommandStore(mongo, outbox, Wakeups(bus, "device")),
             workers=workers,
             first=None,  # type: ignore[arg-type]
         )

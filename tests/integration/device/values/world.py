@@ -189,6 +189,9 @@ class _Announced:
     async def save(self, manifest: Manifest) -> None:
         self.manifests[manifest.id] = manifest
 
+    async def renew(self, manifests: Sequence[Manifest]) -> list[None]:
+        return [None] * len(manifests)
+
     async def list_all(self) -> Sequence[Integration]:
         return [Integration(one, one.id not in self.silent) for one in self.manifests.values()]
 

@@ -241,7 +241,9 @@ async def test_an_alarm_takes_as_many_operations_for_one_user_as_for_forty(
 ):
     """What waits is bounded all the same, and a repetition adds nothing."""
     monkeypatch.setattr(store, "MOST_WAITING", 3)
-    notices: Any = store.NotificationStore(workflow.core.clients.mongo.database)
+    notices: Any = store.NotificationStore(
+        workflow.core.clients.mongo.database, workflow.core.clients.wakeups
+    )
     operations: Counter[str] = Counter()
     notices._subscribers = Counted(notices._subscribers, operations)
     notices._notices = Counted(notices._notices, operations)

@@ -28,6 +28,8 @@ REASONS: dict[str, list[str]] = {
     "The platform's own work or a measurement; no tenant can make it longer, none waits for it.": [
         "libs/common/bus/consumer.py BatchConsumer._run: endless loop",
         "libs/common/bus/consumer.py BatchConsumer._watch: endless loop",
+        "libs/common/bus/wakeups.py Wakeups.publish: endless loop",
+        "libs/common/bus/wakeups.py Wakeups.run: subscription",
         "libs/common/store_metrics.py StreamMetrics.run: repeat",
         "libs/common/store_metrics.py DiskMetrics.run: repeat",
         "services/device/telemetry/ledger.py UplinkMetrics.run: repeat",

@@ -9,7 +9,7 @@ import pytest
 from libs.common.errors import Unavailable
 from libs.common.jobs import run_in_background
 from libs.common.scheduling import turns
-from libs.common.scheduling.turns import Steps, take_turns
+from libs.common.scheduling.turns import Steps, repeat, take_turns
 
 
 async def test_a_step_that_hangs_does_not_delay_other_tenants():
@@ -84,3 +84,58 @@ async def test_a_tenant_whose_step_fails_begins_again_and_the_list_may_fail():
         ):
             await ended.wait()
     assert begun[:4] == [0, 0, 2, 3]
+
+
+async def test_a_loop_rests_until_it_is_woken_or_work_is_upcoming(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """It queries whether work is due before its next query, and works only while there is any."""
+    monkeypatch.setattr(turns, "REST", 3600.0)
+    monkeypatch.setattr(turns, "LINGER", 0.0)
+    asked: asyncio.Queue[float] = asyncio.Queue()
+    wake, worked, due = asyncio.Event(), asyncio.Event(), list[str]()
+
+    async def upcoming(within: float) -> list[str]:
+        asked.put_nowait(within)
+        return due
+
+    async def work() -> None:
+        await asyncio.sleep(0)
+        worked.set()
+
+    async with (
+        asyncio.timeout(30),
+        run_in_background(repeat(work, 0.0, "late", wake, upcoming)),
+    ):
+        assert await asked.get() == 3600.0
+        assert not worked.is_set()
+
+        due.append("work")
+        wake.set()
+        await worked.wait()
+        assert await asked.get() == 3600.0
+        worked.clear()
+        await worked.wait()
+        assert asked.empty()
+
+
+async def test_a_failed_query_for_upcoming_work_is_repeated_soon(monkeypatch: pytest.MonkeyPatch):
+    """A loop does not rest while it cannot know whether it has work."""
+    monkeypatch.setattr(turns, "REST", 3600.0)
+    asked, worked = list[float](), asyncio.Event()
+
+    async def upcoming(within: float) -> list[str]:
+        await asyncio.sleep(0)
+        asked.append(within)
+        if len(asked) == 1:
+            raise Unavailable("the store is away")
+        return ["work"]
+
+    async def work() -> None:
+        await asyncio.sleep(0)
+        worked.set()
+
+    job = repeat(work, 0.0, "late", upcoming=upcoming)
+    async with asyncio.timeout(30), run_in_background(job):
+        await worked.wait()
+    assert len(asked) == 2

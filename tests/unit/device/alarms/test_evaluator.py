@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import pytest
 
+from libs.common.bus import Wakeups
 from services.device.alarms import evaluator
 from services.device.alarms.evaluator import DueStateSweep
 from services.device.alarms.model import Rule, State, ValueCondition, new_state
@@ -15,6 +16,7 @@ class Fake:
 
     def __init__(self) -> None:
         self.evaluated = asyncio.Event()
+        self.wakeups = Wakeups(cast("Any", None), "device")
         self.asked = list[str]()
         self.rules = {
             number: Rule(
@@ -33,7 +35,7 @@ class Fake:
     async def find_all(self, _: list[int]) -> dict[int, Rule]:
         return self.rules
 
-    async def tenants_due(self, _: int) -> list[str]:
+    async def tenants_due(self, _: float) -> list[str]:
         return ["loud", "quiet"]
 
     async def list_due(self, tenant: str, *_: int) -> list[State]:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from libs.common.bus import Wakeups
 from libs.common.changes import ChangedThing, EntityChange
 from libs.common.contracts.limits import Limits
 from libs.common.errors import TooManyRequests
@@ -137,7 +138,7 @@ def test_what_is_listened_to_is_checked(entities, keys, faults):
 
 async def test_a_tenant_has_so_many_flows_that_listen_to_one_key():
     """Flows that listen to it already may be stored again, and other tenants may add theirs."""
-    followed = DeployedFlowIndex(None, lambda _: Limits(key_flows=2))
+    followed = DeployedFlowIndex(None, lambda _: Limits(key_flows=2), Wakeups(None, "workflow"))
     followed.index.put(flow(1), [KEY])
     followed.index.put(flow(2), ["direct.device.*"])
     for number, tenant, *keys in ((1, "t", KEY), (3, "t", f"{KEY}2"), (3, "other", KEY)):

@@ -1,5 +1,6 @@
 """Timers with a clock that stands still."""
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -91,7 +92,7 @@ class Bench:
         self.minute = 0
         self.store, self.engine = Kept(), Played()
         self.book = TimerDeployments(self.store, self.now)
-        self.watch = TimerRunner(self.store, self.engine, self.now)
+        self.watch = TimerRunner(self.store, self.engine, self.now, asyncio.Event())
 
     def now(self) -> int:
         return NOW + self.minute * MINUTE

@@ -1,0 +1,110 @@
+"""Wakeups: messages after which the loops of a service query MongoDB for new work.
+
+Loops query MongoDB rarely (`turns.REST`), and at once when their topic has changed. Each process
+publishes how often it has changed each topic: after a change, and every `BEAT` seconds. Receivers
+compare these numbers, so a lost message delays a loop only until the next one. When a process is
+silent, it may have ended between a commit and its message, so all loops query MongoDB.
+"""
+
+import asyncio
+import logging
+import time
+from collections import defaultdict
+from uuid import uuid4
+from weakref import WeakSet
+
+import msgspec
+from nats.aio.msg import Msg
+
+from libs.common.bus.connection import Bus
+from libs.common.bus.subjects import wakeup
+from libs.common.errors import Unavailable
+from libs.common.jobs import wait_for_event
+
+log = logging.getLogger(__name__)
+
+BEAT, PAUSE = 1.0, 0.2
+"""Maximum and minimum seconds between two messages of a process."""
+SILENCE = 2.5
+"""Seconds without a message after which a process counts as silent."""
+
+
+class Changes(msgspec.Struct):
+    """How often a process has changed each topic."""
+
+    process: str
+    topics: dict[str, int]
+
+
+class Wakeups:
+    """Topics of a service, and the events of this process that wait for them."""
+
+    def __init__(self, bus: Bus, service: str) -> None:
+        self._bus = bus
+        self._subject = wakeup(service)
+        self._own = Changes(uuid4().hex, {})
+        self._others: dict[str, dict[str, int]] = {}
+        self._silent_at: dict[str, float] = {}
+        """Monotonic time at which a process counts as silent."""
+        self._events: dict[str, WeakSet[asyncio.Event]] = defaultdict(WeakSet)
+        self._changed = asyncio.Event()
+
+    def event(self, topic: str) -> asyncio.Event:
+        """Return a new event, which is set whenever the topic changes."""
+        self._events[topic].add(event := asyncio.Event())
+        return event
+
+    def notify(self, topic: str) -> None:
+        """Wake the loops of a topic; call it less than `turns.LINGER` seconds before the commit."""
+        self._own.topics[topic] = self._own.topics.get(topic, 0) + 1
+        self._changed.set()
+        self._wake(topic)
+
+    async def run(self) -> None:
+        """Publish the changes of this process and receive those of others, for ever."""
+        self._silent_at[self._own.process] = time.monotonic() + SILENCE
+        await self._bus.client.subscribe(self._subject, cb=self._receive)
+        await self.publish()
+
+    async def publish(self) -> None:
+        """Publish the changes of this process, for ever."""
+        while True:
+            self._changed.clear()
+            try:
+                await self._bus.publish_core(self._subject, msgspec.json.encode(self._own))
+            except Unavailable as error:
+                log.info("wakeups: %s", error)
+            self.wake_after_silence(time.monotonic())
+            await asyncio.sleep(PAUSE)
+            await wait_for_event(self._changed, BEAT)
+
+    async def _receive(self, message: Msg) -> None:
+        self.receive(message.data)
+
+    def receive(self, payload: bytes) -> None:
+        """Wake the loops of topics that a process has changed since its last message."""
+        changes = msgspec.json.decode(payload, type=Changes)
+        self._silent_at[changes.process] = time.monotonic() + SILENCE
+        if changes.process != self._own.process:
+            known = self._others.get(changes.process, {})
+            self._others[changes.process] = changes.topics
+            for topic, number in changes.topics.items():
+                if number != known.get(topic):
+                    self._wake(topic)
+
+    def wake_after_silence(self, now: float) -> None:
+        """Wake all loops when a process is silent at `now`; forget it, unless it is this one.
+
+        This process receives its own messages, and is silent while it is disconnected.
+        """
+        for process in [one for one, at in self._silent_at.items() if at <= now]:
+            self._others.pop(process, None)
+            del self._silent_at[process]
+            if process == self._own.process:
+                self._silent_at[process] = now + SILENCE
+            for topic in self._events:
+                self._wake(topic)
+
+    def _wake(self, topic: str) -> None:
+        for event in self._events.get(topic, ()):
+            event.set()
