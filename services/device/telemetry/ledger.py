@@ -24,7 +24,6 @@ from itertools import accumulate, pairwise
 from typing import Any
 from uuid import uuid4
 
-from nats.js.api import StreamState
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
 
@@ -32,6 +31,7 @@ from libs.common.bus import Bus
 from libs.common.errors import Unavailable
 from libs.common.scheduling.turns import repeat
 from libs.common.store.mongo import Mongo, Session
+from libs.common.store_metrics import Held, read_stream
 from services.device.telemetry.uplink import PARTITION_BITS, Uplink, global_sequence
 
 log = logging.getLogger(__name__)
@@ -212,7 +212,7 @@ class UplinkMetrics:
         self._streams = streams
         self._ledger = ledger
         self._last = Reading()
-        self._states: dict[str, StreamState] = {}
+        self._states: dict[str, Held] = {}
         """The states of the streams at the last reading."""
         self._readings = 0
         self._read_at = self._stored_at = self._moved_at = time.monotonic()
@@ -284,11 +284,11 @@ async def read_uplink(bus: Bus, streams: Sequence[str], ledger: Ledger) -> Readi
     return await _count(await _read_states(bus, streams), ledger)
 
 
-async def _read_states(bus: Bus, streams: Sequence[str]) -> dict[str, StreamState]:
-    return {name: (await bus.js.stream_info(name)).state for name in streams}
+async def _read_states(bus: Bus, streams: Sequence[str]) -> dict[str, Held]:
+    return {name: (await read_stream(bus, name)).state for name in streams}
 
 
-async def _count(states: dict[str, StreamState], ledger: Ledger) -> Reading:
+async def _count(states: dict[str, Held], ledger: Ledger) -> Reading:
     ledger.waiting = [
         range(global_sequence(name, state.first_seq), global_sequence(name, 2**PARTITION_BITS - 1))
         for name, state in states.items()
