@@ -3,17 +3,21 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from typing import Any
 
 from litestar import Litestar
 
+from services.device.telemetry.direct_ingest import DirectIngest
+
 
 @contextlib.asynccontextmanager
-async def running(app: Litestar) -> AsyncIterator[None]:
+async def running(app: Litestar | DirectIngest) -> AsyncIterator[None]:
     """Run the lifespan of `app` around the block; raise what its start raises."""
     started, stop = asyncio.Event(), asyncio.Event()
+    inner: Any = app.app if isinstance(app, DirectIngest) else app
 
     async def live() -> None:
-        async with app.lifespan():
+        async with inner.lifespan():
             started.set()
             await stop.wait()
 

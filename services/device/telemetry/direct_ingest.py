@@ -39,7 +39,7 @@ class DirectIngest:
     """Answers small messages of devices, and passes other requests to `app`."""
 
     def __init__(self, app: ASGIApp, edge: EdgeService, verifier: HeaderVerifier) -> None:
-        self._app = app
+        self.app = app
         self._edge = edge
         self._verifier = verifier
 
@@ -47,7 +47,7 @@ class DirectIngest:
         """Answer a request, or run the lifespan of the process."""
         message = self._read_head(scope) if scope["type"] == ScopeType.HTTP else None
         if message is None:
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         request_id = assign_request_id(scope)
         name_lines(tenant=message.principal.tenant)
