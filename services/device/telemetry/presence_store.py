@@ -89,6 +89,10 @@ class PresenceStore:
         await self._outbox.relay(written)
         return ids
 
+    async def is_silence_due(self, seconds: float) -> bool:
+        """Return whether the HTTP lifetime of a device ends within `seconds`."""
+        return await self._devices.has_silent(datetime.now(UTC) + timedelta(seconds=seconds))
+
     async def sweep_http(self) -> int:
         """Update up to `CHUNK` devices whose HTTP lifetime ended; return their number.
 

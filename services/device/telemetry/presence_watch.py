@@ -25,6 +25,7 @@ from libs.common.decoding import INVALID_JSON
 from libs.common.errors import Unavailable
 from libs.common.jobs import cancel_and_wait, wait_for_event
 from libs.common.lru_cache import LruCache
+from libs.common.scheduling.turns import REST
 from libs.common.store.mongo import StoreError
 from services.device.telemetry.ports import ReconnectListener
 from services.device.telemetry.presence_store import CHUNK, PresenceStore
@@ -108,11 +109,14 @@ class PresenceWatch:
         store: PresenceStore,
         account: SystemAccount,
         reconnects: ReconnectListener,
+        rest: float = REST,
     ) -> None:
+        """`rest` is the pause of the sweep in seconds, shorter than any HTTP lifetime."""
         self._system = system
         self._store = store
         self._account = account
         self._reconnects = reconnects
+        self._rest = rest
         self._writing = asyncio.Lock()
         self._reset()
 
@@ -246,7 +250,10 @@ class PresenceWatch:
                 await self._write((), rows)
 
     async def _sweep(self) -> None:
-        """Make devices OFFLINE whose HTTP lifetime ended."""
+        """Make devices OFFLINE whose HTTP lifetime ended; rest if none ends soon."""
+        if not await self._store.is_silence_due(self._rest):
+            await asyncio.sleep(self._rest)
+            return
         async with self._writing:
             number = await self._store.sweep_http()
         if number < CHUNK:

@@ -8,6 +8,7 @@ from libs.common.bus import STREAMS, BatchConsumer, Bus, RpcServer
 from libs.common.bus.streams import uplink_streams
 from libs.common.limits.meter import MessageMeter
 from libs.common.process import PackageParts, create_routers, start_and_stop
+from libs.common.scheduling.turns import REST
 from libs.common.store_metrics import DiskMetrics, StreamMetrics
 from services.device.members.shapes import ShapeStore, ShapeUpdater
 from services.device.settings import Clients
@@ -121,7 +122,13 @@ def wire_telemetry(
     store = PresenceStore(mongo, clients.outbox, things.devices)
     account = SystemAccount(system)
     presence = HttpPresence(store, settings.http_offline_after, OfflineTimeouts(things.products))
-    watch = PresenceWatch(system=system, store=store, account=account, reconnects=reconnects)
+    watch = PresenceWatch(
+        system=system,
+        store=store,
+        account=account,
+        reconnects=reconnects,
+        rest=min(REST, settings.http_offline_after / 2),
+    )
     offer_connections(rpc, store, account)
     key_ranges = KeyRangeResolver(things.directory, granted)
     events = EventStore(mongo.direct)

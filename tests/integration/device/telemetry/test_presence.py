@@ -454,6 +454,7 @@ async def watching(world: World, store: PresenceStore, monkeypatch: pytest.Monke
         store=store,
         account=account,  # type: ignore[arg-type]
         reconnects=world.commands,
+        rest=0.05,
     )
     job = asyncio.ensure_future(watch.run())
     yield watch, account
