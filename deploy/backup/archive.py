@@ -99,6 +99,8 @@ class Writer:
 
     def __init__(self, out: BinaryIO, key: Key) -> None:
         self._sum = hashlib.sha256()
+        self.size = 0
+        """Bytes written so far, before encryption."""
         self._pipe: _PipeThread | None = None
         self._out = out
         if key.passphrase or key.recipients:
@@ -121,6 +123,7 @@ class Writer:
 
     def _put(self, data: bytes) -> None:
         self._sum.update(data)
+        self.size += len(data)
         try:
             self._out.write(data)
         except BrokenPipeError:

@@ -31,6 +31,8 @@ from libs.common.store.mongo import create_missing
 
 COMMANDS, OUTBOX = "thingway_device.commands", "thingway_device.outbox"
 OPENAPI_COMMANDS = "thingway_management.openapi_commands"
+STREAM_RECORDS = ("thingway_device", "streams")
+"""When each stream was created; a restore creates the streams again."""
 WITH_SECRETS = frozenset({COMMANDS, OUTBOX, OPENAPI_COMMANDS})
 
 
@@ -229,6 +231,8 @@ async def list_collections(client: Client, databases: Sequence[str]) -> Collecti
     found: Collections = {}
     for database in databases:
         async for listed in await client[database].list_collections():
+            if (database, listed["name"]) == STREAM_RECORDS:
+                continue
             if listed["type"] == "collection" and not listed["name"].startswith("system."):
                 found[database, listed["name"]] = dict(listed["options"])
     return found

@@ -211,6 +211,8 @@ _INSTALLATION = "belongs to the installation"
 EXCLUDED = {
     "auth.integration_logins": _INSTALLATION,
     "auth.revocations": _SHORT_LIVED,
+    "device.backups": _INSTALLATION,
+    "device.streams": _INSTALLATION,
     "device.connections": "connections do not move",
     "device.presence_turn": _INSTALLATION,
     "device.alarm_steps": _SHORT_LIVED,

@@ -8,18 +8,15 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from cryptography import x509
-
 from deploy.checkup.bus import Login, check_servers, check_streams
 from deploy.checkup.findings import Finding, assess, check_failed
 from deploy.checkup.processes import check_processes
 from deploy.checkup.stores import check_mongo, check_redis
 from libs.common.settings import PREFIX
+from libs.common.tls import CERTIFICATES, expiry
 
 MIN_OPEN_FILES = 10_000
 EXPIRES_SOON = timedelta(days=14)
-CERTIFICATES = ("THINGWAY_TLS_CERTIFICATE", "THINGWAY_CA_FILE", "THINGWAY_DEVICE_CA_FILE")
-"""Settings that name certificate files."""
 
 
 def check_files() -> Finding:
@@ -33,18 +30,16 @@ def check_files() -> Finding:
 def check_certificates(environment: Mapping[str, str]) -> Iterator[Finding]:
     """Check the expiry of the certificates that a service's settings name."""
     for name in CERTIFICATES:
-        path = environment.get(name)
-        if path:
+        if path := environment.get(PREFIX + name.upper()):
             yield _certificate(Path(path))
 
 
 def _certificate(path: Path) -> Finding:
     subject = f"certificate {path.name}"
     try:
-        certificates = x509.load_pem_x509_certificates(path.read_bytes())
+        ends = expiry(path)
     except (OSError, ValueError) as error:
         return check_failed(subject, error, "certificates")
-    ends = min(each.not_valid_after_utc for each in certificates)
     text = f"valid until {ends:%Y-%m-%d %H:%M} UTC"
     left = ends - datetime.now(UTC)
     problem = f"expired: {text}" if left < timedelta() else text
@@ -76,13 +71,15 @@ async def run_checks(services: Collection[Settings], addresses: Mapping[str, str
     for settings in services:
         for key, check in _checks(settings):
             checks.setdefault(key, check)
-    results = await asyncio.gather(*(check() for check in checks.values()))
     ca_file = next((each[CA_FILE] for each in services if each.get(CA_FILE)), "")
+    processes, *results = await asyncio.gather(
+        check_processes(addresses, ca_file), *(check() for check in checks.values())
+    )
     findings = [
         check_files(),
         *chain.from_iterable(map(check_certificates, services)),
         *chain.from_iterable(results),
-        *await check_processes(addresses, ca_file),
+        *processes,
     ]
     return list(dict.fromkeys(findings))
 

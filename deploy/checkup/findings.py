@@ -12,6 +12,7 @@ Section = Literal[
     "migrations",
     "open-files",
     "stores",
+    "thingwaybackupold",
     "thingwaydependencydown",
     "thingwaydiskfilling",
     "thingwayingestlag",
@@ -20,12 +21,13 @@ Section = Literal[
     "thingwayoutboxstuck",
     "thingwayservicemissing",
     "thingwaystreamfilling",
+    "thingwaystreamrecreated",
     "thingwaystreamreplicasmissing",
     "thingwayversionsdiffer",
 ]
 """Headings in the runbook."""
-CHECK_SECONDS = 8.0
-"""Timeout of a check."""
+CHECK_SECONDS = 4.0
+"""Timeout of a check; all checks run at the same time."""
 MAX_ERROR_CHARACTERS = 300
 """MongoDB's driver writes long error messages."""
 

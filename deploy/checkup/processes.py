@@ -2,7 +2,9 @@
 
 import asyncio
 import socket
+import time
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -10,17 +12,22 @@ import aiohttp
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from deploy.checkup.findings import Finding, assess, check_failed
+from deploy.checkup.findings import CHECK_SECONDS, Finding, assess, check_failed
 from deploy.platform.ports import LOOPBACK
 from libs.common.settings import SettingsInvalid
 from libs.common.tls import client_context
 
-_TIMEOUT = aiohttp.ClientTimeout(total=5)
+_TIMEOUT = aiohttp.ClientTimeout(total=CHECK_SECONDS)
 _OK = 200
 MAX_OUTBOX_WAIT = 60.0
 """Seconds that an outbox entry may wait."""
 MAX_OPEN_SHARE = 0.8
 """Share of the open-file limit."""
+DAY = 86_400.0
+MAX_BACKUP_AGE = 2 * DAY
+"""Age of the last backup, s."""
+RECREATED_FOR = 7 * DAY
+"""Seconds for which a stream that was created again is reported."""
 
 
 class Process(NamedTuple):
@@ -76,14 +83,19 @@ async def _replicas(base: str) -> list[str]:
 async def _read_state(session: aiohttp.ClientSession, name: str, base: str) -> Process | Finding:
     verified = urlsplit(base).hostname != LOOPBACK
     try:
-        async with session.get(f"{base}/readyz", ssl=verified) as answer:
-            body = await answer.read()
-            states = {} if answer.status == _OK else msgspec.json.decode(body, type=dict[str, str])
-        async with session.get(f"{base}/metrics", ssl=verified) as answer:
-            metrics, version = read_metrics(await answer.text())
+        (status, body), (_, text) = await asyncio.gather(
+            *(_get(session, f"{base}/{page}", ssl=verified) for page in ("readyz", "metrics"))
+        )
+        states = {} if status == _OK else msgspec.json.decode(body, type=dict[str, str])
+        metrics, version = read_metrics(text)
     except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError, ValueError) as error:
         return check_failed(f"service {name}", error, "thingwayservicemissing")
     return Process(name, states, metrics, version)
+
+
+async def _get(session: aiohttp.ClientSession, url: str, *, ssl: bool) -> tuple[int, str]:
+    async with session.get(url, ssl=ssl) as answer:
+        return answer.status, await answer.text()
 
 
 def read_metrics(text: str) -> tuple[dict[str, float], str]:
@@ -113,6 +125,22 @@ def assess_process(process: Process) -> Iterator[Finding]:
         number = process.metrics.get("thingway_outbox_depth", 0.0)
         text = f"{number:.0f} entries, the oldest has waited for {waits:.0f} s"
         yield assess(f"{subject} outbox", text, "", "thingwayoutboxstuck")
+    yield from _assess_backup(process.metrics.get("thingway_backup_finished_timestamp_seconds"))
+    recreated = process.metrics.get("thingway_stream_recreated_timestamp_seconds", 0.0)
+    if time.time() - recreated < RECREATED_FOR:
+        text = f"a stream was deleted and created again at {datetime.fromtimestamp(recreated, UTC)}"
+        yield assess("streams", text, "", "thingwaystreamrecreated")
+
+
+def _assess_backup(finished: float | None) -> Iterator[Finding]:
+    """Yield a finding about the last backup, if a process shows its time."""
+    if finished is None:
+        return
+    text = f"the last has the state of {datetime.fromtimestamp(finished, UTC):%Y-%m-%d %H:%M} UTC"
+    old = text if time.time() - finished > MAX_BACKUP_AGE else ""
+    yield assess(
+        "backup", old if finished else "none exists yet", text, "thingwaybackupold", minor=True
+    )
 
 
 def compare_versions(processes: list[Process]) -> Iterator[Finding]:

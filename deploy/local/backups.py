@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import errno
 import os
+import shutil
 import sys
 from argparse import Namespace
 from collections.abc import AsyncIterator, Iterator
@@ -34,12 +36,18 @@ from deploy.platform import ports
 from deploy.platform import state as states
 from deploy.platform.errors import CommandError
 from deploy.platform.files import create_private_directory, writing_private
+from deploy.platform.nats_grants import BACKUP
 from deploy.platform.state import Addresses, State
+from libs.common.bus import RpcClient
 from libs.common.clock import from_ms, now_ms
+from libs.common.contracts.auth import Done
+from libs.common.contracts.backups import RECORD_BACKUP, FinishedBackup
+from libs.common.errors import ThingwayError
 
 _LISTENERS = ("nats", "mqtt")
 STREAM = "-"
 """File name for standard output or input."""
+FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT})
 RESTORING = "restoring"
 """Marker file of a restore in progress; `up` does not start while it exists."""
 
@@ -50,20 +58,41 @@ async def backup(given: Namespace) -> None:
     with errors_as_one_line():
         if given.to == STREAM:
             out = _require_redirected(sys.stdout.buffer)
-            await _write(open_stores(given), out, key, given.tenant)
+            stores = open_stores(given)
+            await _report(stores, given.tenant, await _write(stores, out, key, given.tenant))
             return
         directory = create_private_directory(Path(given.to))
         what = "" if given.tenant is None else f"-{given.tenant}"
         path = directory / f"thingway{what}-{from_ms(now_ms()):%Y%m%dT%H%M%SZ}.backup"
+        stores = open_stores(given)
         with writing_private(path) as (out, written):
-            await _write(open_stores(given), out, key, given.tenant)
+            finished = await _write(stores, out, key, given.tenant)
             if given.verify:
                 with written.open("rb") as source:
                     await _verify(source, key)
+        disk = shutil.disk_usage(directory)
+        size = path.stat().st_size
+        await _report(
+            stores,
+            given.tenant,
+            FinishedBackup(finished.at, size, given.verify, disk.used, disk.total),
+        )
         print(path)
 
 
-async def _write(stores: Stores, out: BinaryIO, key: Key, tenant: str | None) -> None:
+async def _report(stores: Stores, tenant: str | None, backup: FinishedBackup) -> None:
+    """Report a backup of all tenants to `device`, which shows its age as a metric."""
+    if tenant is not None:
+        return
+    async with stores.bus(BACKUP) as bus:
+        try:
+            await RpcClient(bus).call(RECORD_BACKUP, backup, Done)
+        except ThingwayError as error:
+            _log(f"the backup is complete, but its age is not shown as a metric: {error}")
+
+
+async def _write(stores: Stores, out: BinaryIO, key: Key, tenant: str | None) -> FinishedBackup:
+    """Write a backup of all tenants or of one; return its time and size."""
     writer = Writer(out, key)
 
     async def put(record: Record) -> None:
@@ -75,6 +104,7 @@ async def _write(stores: Stores, out: BinaryIO, key: Key, tenant: str | None) ->
         moment = await back_up_tenant(stores, tenant, put, _log)
     await asyncio.to_thread(writer.close)
     _log(f"the backup has the state of {from_ms(moment.at):%Y-%m-%d %H:%M:%S} UTC")
+    return FinishedBackup(moment.at, writer.size)
 
 
 async def _verify(source: BinaryIO, key: Key) -> VerifiedArchive:
@@ -225,5 +255,12 @@ def errors_as_one_line() -> Iterator[None]:
     """Turn errors of stores and files into a `CommandError` of one line."""
     try:
         yield
-    except (PyMongoError, NatsError, OSError, TimeoutError) as error:
+    except OSError as error:
+        if error.errno not in FULL_DISK:
+            raise CommandError(f"{type(error).__name__}: {error}") from error
+        raise CommandError(
+            f"the disk is full, and the incomplete file was deleted: {error}. Free space, or "
+            "choose another directory"
+        ) from error
+    except (PyMongoError, NatsError, TimeoutError) as error:
         raise CommandError(f"{type(error).__name__}: {error}") from error

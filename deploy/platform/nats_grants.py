@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from libs.common.bus.accounts import ACCOUNTS, OUTSIDE_INBOXES, RELAYED, relay_subject
 from libs.common.bus.streams import PARTITIONS, STREAMS, UPLINKS
 from libs.common.bus.subjects import OUTSIDE_TOPICS, partitioned, wakeup
+from libs.common.contracts.backups import RECORD_BACKUP
 from libs.common.contracts.integrations import BUILT_IN
 
 ADMIN = "admin"
@@ -242,6 +243,7 @@ GRANTS: Mapping[str, Grant] = {
     # Reads whole streams, and manages only its own consumers.
     BACKUP: Grant(
         publish=(
+            RECORD_BACKUP,
             "$JS.API.STREAM.INFO.*",
             "$JS.API.STREAM.SNAPSHOT.*",
             "$JS.SNAPSHOT.ACK.>",
@@ -254,6 +256,7 @@ GRANTS: Mapping[str, Grant] = {
         publish=(
             "$SYS.REQ.SERVER.PING.CONNZ",
             "$SYS.REQ.SERVER.PING.HEALTHZ",
+            "$SYS.REQ.SERVER.PING.JSZ",
             "$SYS.REQ.SERVER.*.CONNZ",
             "$SYS.REQ.SERVER.*.KICK",
         ),

@@ -64,14 +64,14 @@ def render_acl(users: list[KeyUser], cluster: ClusterLogins | None = None) -> st
     """Return the ACL file: only named users, with hashed passwords.
 
     Administrative and dangerous commands (`FLUSHALL`, `KEYS`, `CONFIG`) are forbidden, except those
-    that replicas and Sentinels need.
+    that replicas, Sentinels and metrics (`INFO`) need.
     """
     lines = [_DISABLED_DEFAULT_USER]
     for user in users:
         permissions = (
             f"%R~{user.pattern} +@read +@connection -@dangerous"
             if user.reads
-            else f"~{user.pattern} &{user.pattern} +@all -@admin -@dangerous"
+            else f"~{user.pattern} &{user.pattern} +@all -@admin -@dangerous +info"
         )
         lines.append(_user(user.name, user.password, permissions))
     if cluster is not None:

@@ -126,7 +126,7 @@ async def connect_process(
     """Connect a process of `service`, migrate its database, and close all at the end."""
     settings, process = load(kind), process or service
     async with AsyncExitStack() as stack:
-        telemetry = start_telemetry(process)
+        telemetry = start_telemetry(process, settings.replicas)
         stack.callback(telemetry.shutdown)
         mongo = Mongo(settings.mongo_url, settings.mongo_database or f"thingway_{service}")
         stack.push_async_callback(mongo.close)

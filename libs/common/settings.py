@@ -60,6 +60,8 @@ class ServiceSettings:
     stream_replicas: Annotated[int, msgspec.Meta(ge=1, le=5)] = 1
     """Number of NATS servers that store each stream, including those of MQTT: 3 in a cluster of
     three."""
+    replicas: Count = 1
+    """Number of processes of this service that should run. An alert fires when fewer do."""
     shutdown_grace: Annotated[float, msgspec.Meta(ge=0, le=3600)] = 10.0
     """Seconds for which current requests may continue after SIGTERM."""
 

@@ -1,4 +1,4 @@
-"""Metrics of streams and of MongoDB's disk, measured periodically for `/metrics`."""
+"""Metrics of streams and of the stores' disks and memory, measured for `/metrics`."""
 
 import logging
 import time
@@ -7,16 +7,24 @@ from datetime import UTC, datetime
 
 import msgspec
 from nats.errors import Error as NatsError
+from nats.errors import TimeoutError as NatsTimeout
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
 
 from libs.common.bus.connection import Bus
 from libs.common.scheduling.turns import repeat
 from libs.common.store.mongo import Database
+from libs.common.store.redis import Redis
 
 log = logging.getLogger(__name__)
 
-PERIOD = 5.0
+_gauge = metrics.get_meter("thingway").create_gauge
+_recreated = _gauge(
+    "thingway_stream_recreated_timestamp_seconds",
+    description="Time at which a stream that the platform had used was created again",
+)
+
+PERIOD = 15.0
 """Seconds between two measurements."""
 FORGOTTEN = 60.0
 """Seconds after which an outdated measurement is no longer shown."""
@@ -67,6 +75,7 @@ class StreamReading(msgspec.Struct):
     config: Bounds = msgspec.field(default_factory=Bounds)
     cluster: Cluster | None = None
     """None on a single server."""
+    created: datetime = datetime.fromtimestamp(0, UTC)
     ts: datetime | None = None
     error: _Fault | None = None
 
@@ -100,11 +109,14 @@ async def read_stream(bus: Bus, name: str) -> StreamReading:
 
 
 class StreamMetrics:
-    """Measures streams in the background, in one process of the platform."""
+    """Measures streams in the background, and notices streams that were created again."""
 
-    def __init__(self, bus: Bus, streams: Collection[str]) -> None:
+    def __init__(self, bus: Bus, streams: Collection[str], database: Database) -> None:
+        """`database` stores when each stream was created."""
         self._bus = bus
         self._streams = streams
+        self._records = database["streams"]
+        self._known: dict[str, datetime] = {}
         self._last: dict[str, StreamReading] = {}
         self._read_at = float("-inf")
         meter = metrics.get_meter("thingway")
@@ -137,16 +149,91 @@ class StreamMetrics:
     async def _read(self) -> None:
         self._last = {name: await read_stream(self._bus, name) for name in self._streams}
         self._read_at = time.monotonic()
+        for name, reading in self._last.items():
+            if self._known.get(name) != reading.created:
+                await self._compare(name, reading.created)
+                self._known[name] = reading.created
+
+    async def _compare(self, name: str, created: datetime) -> None:
+        """Compare a stream's creation with the stored one; record and log a new creation."""
+        text = created.isoformat()
+        stored = await self._records.find_one({"_id": name}) or {"created": text}
+        if stored["created"] != text:
+            log.error(
+                "stream %s was deleted and created again at %s: messages that waited in it are "
+                "lost",
+                name,
+                text,
+            )
+            stored["recreated"] = created.timestamp()
+        new = {"_id": name, **stored, "created": text}
+        await self._records.replace_one({"_id": name}, new, upsert=True)
+        if stored.get("recreated"):
+            _recreated.set(stored["recreated"], {"stream": name})
 
 
 DISK_PERIOD = 30.0
 """Seconds between two measurements."""
 
-_meter = metrics.get_meter("thingway")
-_used = _meter.create_gauge(
-    "thingway_mongo_disk_used_bytes", description="Used bytes of MongoDB's volume"
+
+class _JetStreamBounds(msgspec.Struct):
+    max_storage: int = 0
+
+
+class _JetStream(msgspec.Struct):
+    storage: int = 0
+    config: _JetStreamBounds = msgspec.field(default_factory=_JetStreamBounds)
+
+
+class _Server(msgspec.Struct):
+    name: str = ""
+
+
+class _JetStreamAnswer(msgspec.Struct):
+    """The answer of a server to `$SYS.REQ.SERVER.PING.JSZ`."""
+
+    server: _Server = msgspec.field(default_factory=_Server)
+    data: _JetStream = msgspec.field(default_factory=_JetStream)
+
+
+_jetstream_answer = msgspec.json.Decoder(_JetStreamAnswer).decode
+_storage_used = _gauge(
+    "thingway_jetstream_used_bytes", description="Bytes that the streams of a nats-server use"
 )
-_size = _meter.create_gauge("thingway_mongo_disk_bytes", description="Size of MongoDB's volume")
+_storage_size = _gauge(
+    "thingway_jetstream_limit_bytes", description="Bytes that its streams may use"
+)
+
+
+class JetStreamMetrics:
+    """Measures the storage of each nats-server, as user of the system account."""
+
+    def __init__(self, system: Bus) -> None:
+        self._system = system
+
+    async def run(self) -> None:
+        """Measure for ever."""
+        await repeat(self._read, DISK_PERIOD, "metrics of JetStream's storage")
+
+    async def _read(self) -> None:
+        client = self._system.client
+        inbox = client.new_inbox()
+        answers = await client.subscribe(inbox)
+        try:
+            await client.publish("$SYS.REQ.SERVER.PING.JSZ", b"", inbox)
+            while True:
+                answer = _jetstream_answer((await answers.next_msg(timeout=TIMEOUT)).data)
+                server = {"server": answer.server.name}
+                _storage_used.set(answer.data.storage, server)
+                _storage_size.set(answer.data.config.max_storage, server)
+        except NatsTimeout:
+            return  # every server has answered
+        finally:
+            await answers.unsubscribe()
+
+
+_used = _gauge("thingway_mongo_disk_used_bytes", description="Used bytes of MongoDB's volume")
+_size = _gauge("thingway_mongo_disk_bytes", description="Size of MongoDB's volume")
 
 
 async def read_disk(database: Database) -> tuple[float, float]:
@@ -169,3 +256,23 @@ class DiskMetrics:
         used, size = await read_disk(self._database)
         _used.set(used)
         _size.set(size)
+
+
+_memory_used = _gauge("thingway_redis_memory_used_bytes", description="Bytes that Redis uses")
+_memory_size = _gauge("thingway_redis_memory_limit_bytes", description="Bytes that Redis may use")
+
+
+class RedisMetrics:
+    """Measures Redis' memory in the background."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def run(self) -> None:
+        """Measure for ever."""
+        await repeat(self._read, DISK_PERIOD, "metrics of Redis' memory")
+
+    async def _read(self) -> None:
+        found = await self._redis.info("memory")
+        _memory_used.set(found["used_memory"])
+        _memory_size.set(found["maxmemory"] or found["total_system_memory"])

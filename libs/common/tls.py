@@ -3,10 +3,15 @@
 import asyncio
 import logging
 import ssl
+from collections.abc import Iterator, Mapping
+from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
+
+from opentelemetry import metrics
+from opentelemetry.metrics import Observation
 
 from libs.common.settings import ServiceSettings, SettingsInvalid
 
@@ -50,6 +55,38 @@ def mqtt_addresses(urls: str, ca_file: str) -> list[dict[str, Any]]:
         for url in urls.split(",")
         for address in [urlsplit(url)]
     ]
+
+
+CERTIFICATES = ("tls_certificate", "ca_file", "device_ca_file")
+"""Settings that name files with certificates."""
+
+
+def expiry(path: Path) -> datetime:
+    """Return when the first certificate of a PEM file expires; raise `OSError` or `ValueError`."""
+    from cryptography import x509  # noqa: PLC0415 - only processes with certificates load it
+
+    certificates = x509.load_pem_x509_certificates(path.read_bytes())
+    return min(each.not_valid_after_utc for each in certificates)
+
+
+def observe_expiry(settings: ServiceSettings) -> None:
+    """Show the expiry of the certificates that `settings` name as metrics."""
+    files = {name: Path(file) for name in CERTIFICATES if (file := getattr(settings, name, ""))}
+    if files:
+        metrics.get_meter("thingway").create_observable_gauge(
+            "thingway_certificate_expires_timestamp_seconds",
+            [lambda _: list(_observe(files))],
+            description="Expiry of the certificates in a file, s since 1970; 0 if it is unreadable",
+        )
+
+
+def _observe(files: Mapping[str, Path]) -> Iterator[Observation]:
+    for name, path in files.items():
+        try:
+            seconds = expiry(path).timestamp()
+        except (OSError, ValueError):
+            seconds = 0.0
+        yield Observation(seconds, {"setting": name})
 
 
 class PeerCertificate(NamedTuple):

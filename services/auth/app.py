@@ -16,6 +16,7 @@ from libs.common.process import connect_process
 from libs.common.store.lease import Job, Leader
 from libs.common.store.mongo import Mongo, set_retention
 from libs.common.store.redis import Redis, check_redis, connect_redis
+from libs.common.store_metrics import RedisMetrics
 from libs.common.telemetry import Telemetry
 from services.auth import live, menus
 from services.auth.applications import console as applications
@@ -101,6 +102,7 @@ def build_app(
             core.refused.run(),
             callout.refused_devices.run(),
             granting.deletions.run(),
+            RedisMetrics(redis).run(),
         ):
             await rpc.start()
             await callout.callout.start()

@@ -11,7 +11,7 @@ from services.gateway.settings import GatewaySettings
 async def main() -> None:
     """Serve until SIGTERM."""
     settings = load(GatewaySettings)
-    telemetry = start_telemetry("gateway")
+    telemetry = start_telemetry("gateway", settings.replicas)
     tls = ServerTls.from_settings(settings, settings.device_ca_file)
     wanted = settings.certificate_port or settings.certificate_nats_port
     if wanted and not (tls and settings.device_ca_file):

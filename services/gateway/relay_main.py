@@ -22,7 +22,7 @@ from services.gateway.settings import RelaySettings
 async def main() -> None:
     """Relay messages until SIGTERM, and serve probes and metrics."""
     settings = load(RelaySettings)
-    telemetry = start_telemetry("gateway-bus")
+    telemetry = start_telemetry("gateway-bus", settings.replicas)
     redis = connect_redis(settings.redis_url)
     async with AsyncExitStack() as stack:
         stack.callback(telemetry.shutdown)

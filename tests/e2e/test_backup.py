@@ -2,8 +2,10 @@
 
 import json
 import subprocess
+import time
 from pathlib import Path
 
+import aiohttp
 import msgspec
 import pyrage
 import pytest
@@ -12,6 +14,7 @@ from pymongo import MongoClient
 from deploy.backup.archive import Key, Reader
 from deploy.backup.stores import DATABASES
 from deploy.backup.tenant_collections import EXCLUDED, TENANT_COLLECTIONS, find_collection
+from deploy.checkup.processes import read_metrics
 from deploy.local.process import PROJECT_ROOT
 from tests.e2e.callers import Application
 from tests.e2e.devices import Device
@@ -35,7 +38,7 @@ def thingway(*words: object) -> subprocess.CompletedProcess[str]:
 async def test_a_backup_is_written_while_the_platform_runs_and_read_with_its_key(
     platform: Platform, device: Device, tmp_path: Path
 ) -> None:
-    """It is one file of mode 0600; without the key it is unreadable."""
+    """It is one file of mode 0600, unreadable without the key; metrics show its age and size."""
     await device.http("POST", "report", {"properties": {"counter": 1}}, wait="stored")
     identity = pyrage.x25519.Identity.generate()
     key = tmp_path / "key.txt"
@@ -45,12 +48,20 @@ async def test_a_backup_is_written_while_the_platform_runs_and_read_with_its_key
     written = thingway("backup", tmp_path / "out", "--data", platform.directory, *to)
     assert written.returncode == 0, written.stderr
     (file,) = (tmp_path / "out").iterdir()
+    url = f"http://127.0.0.1:{platform.state.ports['device']}/metrics"
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        shown, _ = read_metrics(await answer.text())
     read = thingway("restore", file, "--dry-run", "--identity-file", key)
     refused = thingway("restore", file, "--dry-run")
 
     assert file.stat().st_mode & 0o777 == 0o600
     assert written.stdout.strip() == str(file)
     assert "streams with" in read.stderr
+    finished = shown["thingway_backup_finished_timestamp_seconds"]
+    assert time.time() - finished < 60
+    assert shown["thingway_backup_verified_timestamp_seconds"] == finished
+    assert shown["thingway_backup_bytes"] == file.stat().st_size
+    assert shown["thingway_backup_disk_bytes"] > 0
     assert (refused.returncode, "--identity-file" in refused.stderr) == (1, True)
 
 

@@ -36,7 +36,13 @@ def _queries() -> Iterator[str]:
             yield from panel.lines.values()
 
 
-WANTED = {name for query in _queries() for name in re.findall(r"\b(?:thingway|process)_\w+", query)}
+RARE = {
+    "thingway_stream_recreated_timestamp_seconds",  # after a stream was lost
+    "thingway_certificate_expires_timestamp_seconds",  # with TLS
+}
+WANTED = {
+    name for query in _queries() for name in re.findall(r"\b(?:thingway|process)_\w+", query)
+} - RARE
 
 
 async def shown(platform: Platform) -> set[str]:

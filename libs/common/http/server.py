@@ -21,7 +21,7 @@ import uvloop
 from libs.common.http.protocol import BoundedProtocol
 from libs.common.settings import ServiceSettings, SettingsInvalid, load
 from libs.common.telemetry.logs import log_to_stderr
-from libs.common.tls import ServerTls
+from libs.common.tls import ServerTls, observe_expiry
 
 log = logging.getLogger(__name__)
 
@@ -93,6 +93,7 @@ async def serve(
     examines them.
     """
     tls = tls or ServerTls.from_settings(settings)
+    observe_expiry(settings)
     config = uvicorn.Config(
         app,
         log_config=None,

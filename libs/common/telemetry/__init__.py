@@ -50,8 +50,10 @@ def _exports(signal: str) -> bool:
     return bool(os.environ.get(ENDPOINT) or os.environ.get(specific))
 
 
-def start_telemetry(service: str) -> Telemetry:
+def start_telemetry(service: str, replicas: int = 1) -> Telemetry:
     """Install the global providers of this process; call once.
+
+    `replicas` is the number of processes of the service that should run.
 
     Raises `SettingsInvalid` for invalid sampling variables.
     """
@@ -64,6 +66,10 @@ def start_telemetry(service: str) -> Telemetry:
     meter = metrics.get_meter("thingway")
     version = meter.create_gauge("thingway_build_info", description="1, with service and version")
     version.set(1, {"service": service, "version": VERSION})
+    expected = meter.create_gauge(
+        "thingway_replicas_expected", description="Processes of the service that should run"
+    )
+    expected.set(replicas, {"service": service})
     tracing = None
     if _exports("TRACES"):
         record_share()

@@ -9,9 +9,10 @@ from libs.common.bus.streams import uplink_streams
 from libs.common.limits.meter import MessageMeter
 from libs.common.process import PackageParts, create_routers, start_and_stop
 from libs.common.scheduling.turns import REST
-from libs.common.store_metrics import DiskMetrics, StreamMetrics
+from libs.common.store_metrics import DiskMetrics, JetStreamMetrics, StreamMetrics
 from services.device.members.shapes import ShapeStore, ShapeUpdater
 from services.device.settings import Clients
+from services.device.telemetry.backup_metrics import BackupMetrics
 from services.device.telemetry.batch_store import ReportStore
 from services.device.telemetry.console import CONNECTION_ROUTER as CONNECTIONS
 from services.device.telemetry.console import LEDGER_ROUTER as LEDGER
@@ -130,6 +131,8 @@ def wire_telemetry(
         rest=min(REST, settings.http_offline_after / 2),
     )
     offer_connections(rpc, store, account)
+    backups = BackupMetrics(mongo.database)
+    backups.offer(rpc)
     key_ranges = KeyRangeResolver(things.directory, granted)
     events = EventStore(mongo.direct)
     history = HistoryStore(
@@ -151,6 +154,7 @@ def wire_telemetry(
         streams=Streams(bus, settings.uplink_partitions),
         ledger_reader=LedgerReader(bus, uplink_streams(settings.uplink_partitions), stores.ledger),
     )
+    measured = {*STREAMS, *uplink_streams(settings.uplink_partitions)}
     return TelemetryPackage(
         values=values,
         partitions=stores.partitions,
@@ -168,6 +172,12 @@ def wire_telemetry(
                 others=[EDGE, REFUSALS, EVENTS, CONNECTIONS, LEDGER, STREAM_STATES],
             ),
             resources=[start_and_stop(stop=presence.stop)],
+            tasks=[
+                backups.run,
+                StreamMetrics(bus, measured, mongo.database).run,
+                DiskMetrics(mongo.database).run,
+                JetStreamMetrics(system).run,
+            ],
             jobs={"presence": watch.run},
         ),
     )
@@ -249,7 +259,7 @@ def wire_ingest(
                 ingest.slow.run,
                 clients.wakeups.publish,
                 metrics.run,
-                StreamMetrics(bus, {*STREAMS, *streams}).run,
+                StreamMetrics(bus, {*STREAMS, *streams}, database).run,
                 DiskMetrics(database).run,
             ],
             jobs={"retention": sweeps.run, "shapes": partial(shapes.sweep, things.devices)},

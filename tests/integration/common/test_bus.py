@@ -41,6 +41,7 @@ from libs.common.errors import (
     UpstreamFailed,
 )
 from libs.common.store.mongo import Mongo, Session, StoreUnavailable
+from libs.common.store_metrics import StreamMetrics
 from tests.servers import Servers, _wait_for_nats
 
 
@@ -668,3 +669,32 @@ async def test_one_subject_that_is_full_refuses_its_own_messages_only(bus):
     finally:
         await bus.js.update_stream(held)
         await bus.js.purge_stream(UPLINK)
+
+
+async def test_a_stream_that_was_created_again_is_logged_and_recorded(
+    bus: Bus, database: str, mongo_of, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also by a process that starts later; a new stream is only recorded."""
+    records = mongo_of(database).database
+    config = StreamConfig(name="AGAIN", subjects=["again.>"])
+
+    async def measure() -> dict[str, Any] | None:
+        await StreamMetrics(bus, ["AGAIN"], records)._read()
+        return await records["streams"].find_one({"_id": "AGAIN"})
+
+    try:
+        await bus.js.add_stream(config)
+        first = await measure()
+        assert first is not None
+        assert "recreated" not in first
+        await bus.js.delete_stream("AGAIN")
+        await bus.js.add_stream(config)
+        second = await measure()
+        assert second is not None
+        assert second["recreated"] > 0
+        assert await measure() == second
+    finally:
+        await bus.js.delete_stream("AGAIN")
+    assert [line.levelname for line in caplog.records if "AGAIN was deleted" in line.message] == [
+        "ERROR"
+    ]

@@ -1,5 +1,6 @@
 """How `thingway doctor` assesses streams, processes, certificates and stores."""
 
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +10,7 @@ import pytest
 
 from deploy.checkup import bus, check_certificates, processes, service_addresses, stores
 from deploy.checkup.findings import Finding, Section, check_failed
-from deploy.checkup.processes import Process, read_metrics
+from deploy.checkup.processes import DAY, Process, read_metrics
 from deploy.platform.certificates import Authority, new_authority
 from libs.common.store_metrics import Bounds, Cluster, Held, Peer, StreamReading
 from tests.unit.docs.test_links import ROOT
@@ -68,6 +69,25 @@ def test_a_process_is_assessed() -> None:
     waiting = {"thingway_outbox_oldest_seconds": 90.0, "thingway_outbox_depth": 7.0}
     stuck = READY._replace(metrics=READY.metrics | waiting)
     assert "7 entries" in bad_findings(processes.assess_process(stuck))["service auth outbox"].text
+
+
+@pytest.mark.parametrize(
+    ("age", "wrong"), [(DAY, ""), (3 * DAY, "the last has the state of"), (None, "none exists")]
+)
+def test_an_old_backup_is_a_warning(age: float | None, wrong: str) -> None:
+    """A backup is old after two days."""
+    at = 0.0 if age is None else time.time() - age
+    process = READY._replace(metrics={"thingway_backup_finished_timestamp_seconds": at})
+    found = bad_findings(processes.assess_process(process)).get("backup")
+    assert (found.text.startswith(wrong) and found.minor) if found else not wrong
+
+
+def test_a_stream_that_was_created_again_is_reported_for_a_week() -> None:
+    """Messages that waited in it are lost."""
+    name = "thingway_stream_recreated_timestamp_seconds"
+    for days, reported in ((1, True), (8, False)):
+        process = READY._replace(metrics={name: time.time() - days * DAY})
+        assert ("streams" in bad_findings(processes.assess_process(process))) == reported
 
 
 def test_versions_that_differ_are_a_warning() -> None:

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from deploy.observability.dashboards import DASHBOARDS, FOLDER, render_dashboard
+from deploy.platform.services import SERVICES
 
 ROOT = Path(__file__).parents[4]
 RULES = ROOT / "deploy/observability/alerts.yaml"
@@ -42,8 +43,60 @@ INFO = 'thingway_build_info{job="t",instance="a",service="auth",version="1"}'
 STREAM = 'thingway_stream_{}{{stream="{}"}}'
 REQUESTS = 'thingway_gateway_requests_total{{route="device",upstream="device",status="{}"}}'
 BUCKET = 'thingway_gateway_latency_seconds_bucket{{route="device",le="{}"}}'
+EXPECTED = 'thingway_replicas_expected{service="auth"}'
+NAMES = [service.name for service in SERVICES]
+MEASURED = [
+    *(STREAM.format("bytes", name) for name in ("UPLINK", "EVENTS")),
+    "thingway_mongo_disk_bytes",
+    "thingway_redis_memory_used_bytes",
+    "thingway_jetstream_used_bytes",
+    "thingway_backup_finished_timestamp_seconds",
+]
+DAY = 86_400
+
+
+def _filling(what: str, labels: str, limit: str) -> Case:
+    """Return a case in which `what` is filled by 85 or 40 %."""
+    used, most = (
+        f"thingway_{what}_{kind}bytes{{{labels}}}"
+        for kind in ("used_", f"{limit}_" if limit else "")
+    )
+    return Case(
+        {used: f"85x{LONG}", most: f"100x{LONG}"}, {used: f"40x{LONG}", most: f"100x{LONG}"}
+    )
+
+
 CASES = {
-    "ThingwayServiceMissing": Case({INFO: "1x60 _x20"}, {INFO: f"1x{LONG}"}),
+    "ThingwayServiceMissing": Case(
+        {INFO.replace("auth", name): f"1x{LONG}" for name in NAMES[1:]},
+        {INFO.replace("auth", name): f"1x{LONG}" for name in NAMES},
+    ),
+    "ThingwayReplicaMissing": Case(
+        {INFO: f"1x{LONG}", EXPECTED: f"2x{LONG}"},
+        {INFO: f"1x{LONG}", INFO.replace('"a"', '"b"'): f"1x{LONG}", EXPECTED: f"2x{LONG}"},
+    ),
+    "ThingwayMeasurementMissing": Case(
+        dict.fromkeys(MEASURED[1:], f"1x{LONG}"), dict.fromkeys(MEASURED, f"1x{LONG}")
+    ),
+    "ThingwayStreamStorageFilling": _filling("jetstream", 'server="n1"', "limit"),
+    "ThingwayRedisFilling": _filling("redis_memory", "", "limit"),
+    "ThingwayBackupDiskFilling": _filling("backup_disk", "", ""),
+    "ThingwayStreamRecreated": Case(
+        {'thingway_stream_recreated_timestamp_seconds{stream="UPLINK"}': f"100x{LONG}"},
+        {'thingway_stream_recreated_timestamp_seconds{stream="UPLINK"}': f"{-8 * DAY}x{LONG}"},
+    ),
+    "ThingwayBackupOld": Case(
+        {"thingway_backup_finished_timestamp_seconds": f"{-2 * DAY}x{LONG}"},
+        {"thingway_backup_finished_timestamp_seconds": f"0x{LONG}"},
+    ),
+    "ThingwayBackupUnverified": Case(
+        {"thingway_backup_verified_timestamp_seconds": f"{-8 * DAY}x{LONG}"},
+        {"thingway_backup_verified_timestamp_seconds": f"0x{LONG}"},
+    ),
+    "ThingwayCertificateExpires": Case(
+        {'thingway_certificate_expires_timestamp_seconds{setting="ca_file"}': f"{13 * DAY}x{LONG}"},
+        {'thingway_certificate_expires_timestamp_seconds{setting="ca_file"}': f"{15 * DAY}x{LONG}"},
+    ),
     "ThingwayDependencyDown": Case(
         {'thingway_dependency_up{service="auth",dependency="mongo"}': f"0x{LONG}"},
         {'thingway_dependency_up{service="auth",dependency="mongo"}': f"1x{LONG}"},
@@ -149,17 +202,24 @@ def test_each_alert_has_a_case() -> None:
     assert set(CASES) == set(ALERTS)
 
 
-def _promtool_test(alert: str, series: dict[str, str], *, fires: bool) -> dict[str, Any]:
-    """Return a test for promtool that evaluates the alert after 75 minutes."""
+def _promtool_test(
+    alert: str,
+    series: dict[str, str],
+    *,
+    fires: bool,
+    at: str = "75m",
+    interval: str = "1m",
+) -> dict[str, Any]:
+    """Return a test for promtool that evaluates the alert at the time `at`."""
     wanted = {"labels": "{}", "value": 1}
     return {
         "name": alert,
-        "interval": "1m",
+        "interval": interval,
         "input_series": [{"series": name, "values": values} for name, values in series.items()],
         "promql_expr_test": [
             {
-                "expr": f'count(ALERTS{{alertname="{alert}",alertstate="firing"}})',
-                "eval_time": "75m",
+                "expr": f'count(ALERTS{{alertname="{alert}",alertstate="firing"}}) > bool 0',
+                "eval_time": at,
                 "exp_samples": [wanted] if fires else [],
             }
         ],
@@ -175,8 +235,37 @@ def test_alerts_fire_and_stay_quiet(tmp_path: Path) -> None:
         tests.append(_promtool_test(alert, case.quiet, fires=False))
     file = tmp_path / "tests.yaml"
     file.write_text(
-        yaml.safe_dump({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests})
+        yaml.safe_dump({"rule_files": [str(RULES)], "evaluation_interval": "5m", "tests": tests})
     )
+    _promtool("test", "rules", str(file))
+
+
+OUTAGE = {
+    "ThingwayServiceMissing": {INFO: "1x2 _x120"},
+    "ThingwayMeasurementMissing": {STREAM.format("bytes", "UPLINK"): "1x2 _x120"},
+    "ThingwayReplicaMissing": {INFO: "1x122", EXPECTED: "2x122"},
+    "ThingwayBackupOld": {"thingway_backup_finished_timestamp_seconds": "0x122"},
+    "ThingwayDependencyDown": {
+        'thingway_dependency_up{service="auth",dependency="mongo"}': "1x2 0x120"
+    },
+}
+"""Series of an outage of thirty days, a value every six hours."""
+
+
+@needs_promtool
+def test_alerts_of_an_outage_stay_for_thirty_days(tmp_path: Path) -> None:
+    """They fire at the end of the outage, and with an empty Prometheus without any series."""
+    tests = [
+        _promtool_test(alert, series, fires=True, at="30d", interval="6h")
+        for alert, series in OUTAGE.items()
+    ]
+    empty = ("ThingwayServiceMissing", "ThingwayMeasurementMissing")
+    tests += [
+        _promtool_test(alert, {"up": "_x4"}, fires=True, at="12h", interval="6h") for alert in empty
+    ]
+    file = tmp_path / "outage.yaml"
+    document = {"rule_files": [str(RULES)], "evaluation_interval": "6h", "tests": tests}
+    file.write_text(yaml.safe_dump(document))
     _promtool("test", "rules", str(file))
 
 
@@ -202,9 +291,9 @@ def _promtool(*words: str) -> None:
 
 @pytest.mark.parametrize("alert", ALERTS)
 def test_an_alert_links_to_its_runbook_section(alert: str) -> None:
-    """`runbook_url` is a heading of the runbook with text below it."""
-    page, _, anchor = ALERTS[alert]["annotations"]["runbook_url"].partition("#")
-    sections = re.split(r"^#+ (.+)$", (ROOT / page).read_text(), flags=re.MULTILINE)
+    """`runbook` is a heading of the runbook with text below it."""
+    page, _, anchor = ALERTS[alert]["annotations"]["runbook"].partition("#")
+    sections = re.split(r"^#+ (.+)$", (ROOT / "docs" / page).read_text(), flags=re.MULTILINE)
     texts = {
         title.lower(): text for title, text in zip(sections[1::2], sections[2::2], strict=True)
     }

@@ -95,7 +95,9 @@ def test_the_redis_acl_contains_only_services(state: State) -> None:
     }
     for line, user in zip(lines[1:], users, strict=True):
         assert user.password not in line
-        rights = "+@read +@connection -@dangerous" if user.reads else "+@all -@admin -@dangerous"
+        rights = (
+            "+@read +@connection -@dangerous" if user.reads else "+@all -@admin -@dangerous +info"
+        )
         assert line.endswith(rights)
 
 

@@ -1,0 +1,63 @@
+"""The last backup of the installation, stored for all replicas and shown as metrics."""
+
+import msgspec
+from opentelemetry import metrics
+
+from libs.common.bus import RpcServer
+from libs.common.contracts.auth import Done
+from libs.common.contracts.backups import FinishedBackup
+from libs.common.scheduling.turns import repeat
+from libs.common.store.mongo import Database
+
+PERIOD = 60.0
+"""Seconds between two readings."""
+LAST, VERIFIED = "last", "verified"
+_gauge = metrics.get_meter("thingway").create_gauge
+_times = {
+    LAST: _gauge(
+        "thingway_backup_finished_timestamp_seconds",
+        description="Time of the state in the last backup, s since 1970; 0 without a backup",
+    ),
+    VERIFIED: _gauge(
+        "thingway_backup_verified_timestamp_seconds",
+        description="Time of the state in the last verified backup; 0 without one",
+    ),
+}
+_sizes = {
+    "bytes": _gauge("thingway_backup_bytes", description="Size of the last backup"),
+    "disk_used": _gauge(
+        "thingway_backup_disk_used_bytes", description="Used bytes of the backups' volume"
+    ),
+    "disk_size": _gauge("thingway_backup_disk_bytes", description="Size of the backups' volume"),
+}
+
+
+class BackupMetrics:
+    """Stores the last backup and the last verified one, and measures their age and size."""
+
+    def __init__(self, database: Database) -> None:
+        self._records = database["backups"]
+
+    def offer(self, rpc: RpcServer) -> None:
+        """Offer the operation that records a backup."""
+        rpc.offer("record_backup", FinishedBackup, self.record)
+
+    async def record(self, backup: FinishedBackup) -> Done:
+        """Store a finished backup."""
+        for key in (LAST, VERIFIED) if backup.verified else (LAST,):
+            document = {"_id": key, **msgspec.to_builtins(backup)}
+            await self._records.replace_one({"_id": key}, document, upsert=True)
+        await self._read()
+        return Done()
+
+    async def run(self) -> None:
+        """Read the records for ever; another replica may have stored them."""
+        await repeat(self._read, PERIOD, "metrics of backups")
+
+    async def _read(self) -> None:
+        found = {one["_id"]: one async for one in self._records.find({})}
+        for key, gauge in _times.items():
+            gauge.set(found.get(key, {"at": 0})["at"] / 1000)
+        for field, gauge in _sizes.items():
+            if size := found.get(LAST, {}).get(field):
+                gauge.set(size)
