@@ -1,11 +1,13 @@
 """The outbox: events are written in the transaction that causes them.
 
 `add` runs inside the transaction. `relay` runs after it and publishes the entries of this process.
-The lease holder sweeps entries that remain after a crash. An entry is deleted only when the bus has
-acknowledged it. JetStream or the reader drops duplicates by message id.
-Entries that are written together for one stream form one document per tenant: `{_id, at, tenant?,
-entries: [{subject, payload, stream, headers, key?, withdrawn?}]}`, with the fields of `UNREADABLE`.
-Commands to devices have no `tenant` here.
+The lease holder sweeps entries that remain after a crash. A document is deleted only when the bus
+has acknowledged its entries. JetStream or the reader drops duplicates by message id.
+The entries of a transaction form one document per tenant: `{_id, at, tenant?, entries: [{subject,
+payload, stream, headers, id?, key?, withdrawn?}]}`, with the fields of `UNREADABLE`. If one stream
+accepts its entries and another does not, the accepted ones become `withdrawn`.
+`send` publishes entries first, and stores those that the bus does not accept. It is for changes
+whose own repetition publishes the entries again after a crash.
 """
 
 import asyncio
@@ -30,8 +32,10 @@ log = logging.getLogger(__name__)
 
 EVENTS = "event"
 """The first word of the subjects of the stream `EVENTS`, which accepts atomic batches."""
-SWEEP = 2.0
-"""Seconds between sweeps, and the age at which a sweep publishes an entry."""
+SWEEP = 10.0
+"""Seconds between sweeps while no document remains."""
+AGE = 2.0
+"""Seconds after which a sweep publishes an entry, and between sweeps while documents remain."""
 CHUNK, LARGEST = 500, 4 * 1024**2
 """Maximum entries and bytes of a document; a single larger entry is allowed."""
 UNREADABLE = {"subject": "outbox.entries", "payload": b"", "stream": True, "headers": {}}
@@ -58,6 +62,8 @@ class OutboxEntry:
     headers: dict[str, str] = field(default_factory=dict)
     key: str = ""
     """Identifies entries that can be withdrawn until they are published."""
+    id: str = ""
+    """The message id of an entry that several processes may publish."""
 
 
 class Outbox:
@@ -66,29 +72,40 @@ class Outbox:
     def __init__(self, database: Database, bus: Bus) -> None:
         self._entries = database["outbox"]
         self._bus = bus
+        self._wake = asyncio.Event()
+        self._removing = asyncio.Lock()
+        self._gone: list[ObjectId] = []
 
     async def add(self, entries: Sequence[OutboxEntry], session: Session) -> list[dict[str, Any]]:
         """Write entries in the caller's transaction; return the documents for `relay`.
 
         Raises `TooLarge` for an entry above the limit of the bus.
         """
-        headers = trace_header()
+        if documents := self.build(entries):
+            await self._entries.insert_many(documents, session=session)
+        return documents
+
+    def build(self, entries: Sequence[OutboxEntry]) -> list[dict[str, Any]]:
+        """Return the documents of entries for `send`.
+
+        An entry without a tenant, such as a command to a device, belongs to that of the entry
+        before. Raises `TooLarge` for an entry above the limit of the bus.
+        """
+        headers, tenant = trace_header(), ""
+        groups: dict[str, list[OutboxEntry]] = defaultdict(list)
         for entry in entries:
             self._bus.measure(entry.subject, entry.payload, _all_headers(headers | entry.headers))
-        groups: dict[tuple[str, str], list[OutboxEntry]] = defaultdict(list)
-        for entry in entries:
-            groups[_stream(entry.subject), _tenant(entry.subject)].append(entry)
+            tenant = _tenant(entry.subject) or tenant
+            groups[tenant].append(entry)
         now = datetime.now(UTC)
-        documents = [
+        return [
             {"_id": ObjectId(), "at": now, "entries": [_stored(entry, headers) for entry in some]}
             | ({"tenant": tenant} if tenant else {})
             | UNREADABLE
-            for (_, tenant), group in groups.items()
-            for some in chunks(group, CHUNK, LARGEST)
+            for tenant, group in groups.items()
+            # events last: the version before publishes all entries as it does the first
+            for some in chunks(sorted(group, key=_is_event), CHUNK, LARGEST)
         ]
-        if documents:
-            await self._entries.insert_many(documents, session=session)
-        return documents
 
     async def withdraw(self, key: str, session: Session) -> None:
         """Withdraw the unpublished entries with a key: they are never published."""
@@ -105,11 +122,19 @@ class Outbox:
             await self._publish(list(documents))
         except (Unavailable, StoreError) as error:
             log.warning("outbox: %s; the sweep will publish it", error)
+            self._sweep_soon()
+
+    async def send(self, documents: Sequence[dict[str, Any]]) -> None:
+        """Publish documents that are not stored; after a failure, store them for the sweep."""
+        if failure := await self._publish_groups(documents):
+            log.warning("outbox: %s; the sweep will publish it", failure)
+            await self._entries.insert_many(documents)
+            self._sweep_soon()
 
     async def sweep(self) -> None:
         """Publish remaining documents for ever, tenants in turn; run by the lease holder."""
         try:
-            await take_turns("outbox", WORKERS, self._tenants, self._steps, SWEEP)
+            await take_turns("outbox", WORKERS, self._tenants, self._steps, SWEEP, self._wake)
         finally:  # the new lease holder reports these metrics from now on
             _depth.set(0)
             _age.set(0)
@@ -120,9 +145,14 @@ class Outbox:
         waits = (datetime.now(UTC) - oldest[0]["at"]).total_seconds() if oldest else 0
         _age.set(waits)
         _depth.set(await self._entries.estimated_document_count() if oldest else 0)
-        if waits < SWEEP:
+        if oldest:
+            self._sweep_soon()
+        if waits < AGE:
             return []
         return ["", *await self._entries.distinct("tenant", _left_behind())]
+
+    def _sweep_soon(self) -> None:
+        asyncio.get_running_loop().call_later(AGE, self._wake.set)
 
     async def _steps(self, tenant: str) -> Steps:
         """Publish a tenant's remaining documents; raise a failure after all were tried."""
@@ -139,16 +169,52 @@ class Outbox:
             raise failure
 
     async def _publish(self, documents: list[dict[str, Any]]) -> None:
-        """Publish stream by stream, so that a full stream does not delay the others."""
-        groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        """Publish and delete documents; raise a failure after all were tried."""
+        failure = await self._publish_groups(documents)
+        gone = []
         for document in documents:
-            groups[_stream(_entries_of(document)[0]["subject"])].append(document)
+            entries = _entries_of(document)
+            done = {f"entries.{n}.withdrawn": True for n, one in enumerate(entries) if _is_done(one)}
+            if len(done) == len(entries):
+                gone.append(document["_id"])
+            elif done:
+                await self._entries.update_one({"_id": document["_id"]}, {"$set": done})
+        await self._delete(gone)
+        if failure is not None:
+            raise failure
+
+    async def _publish_groups(self, documents: Iterable[dict[str, Any]]) -> Unavailable | None:
+        """Publish stream by stream, so that a full stream does not delay the others.
+
+        Published entries become `withdrawn`. Returns a failure.
+        """
+        groups: dict[str, list[tuple[str, dict[str, Any]]]] = defaultdict(list)
+        for document in documents:
+            for number, entry in enumerate(_entries_of(document)):
+                own = f"{document['_id']}-{number}" if number else str(document["_id"])
+                if not _is_done(entry):
+                    groups[_stream(entry["subject"])].append((entry.get("id", own), entry))
         outcomes = await asyncio.gather(
             *map(self._publish_group, groups, groups.values()), return_exceptions=True
         )
-        for outcome in outcomes:
-            if outcome is not None:
+        failure = None
+        for group, outcome in zip(groups.values(), outcomes, strict=True):
+            if outcome is None:
+                for _, entry in group:
+                    entry["withdrawn"] = True
+            elif isinstance(outcome, Unavailable):
+                failure = outcome
+            else:
                 raise outcome
+        return failure
+
+    async def _delete(self, published: Sequence[ObjectId]) -> None:
+        """Delete documents, together with those of calls that wait meanwhile."""
+        self._gone += published
+        async with self._removing:
+            gone, self._gone = self._gone, []
+            if gone:
+                await self._entries.delete_many({"_id": {"$in": gone}})
 
     async def _publish_one(self, message: OutgoingMessage) -> None:
         """Publish a command, unless too many wait for its device: it is sent again later."""
@@ -166,27 +232,20 @@ class Outbox:
             return False
         return True
 
-    async def _publish_group(self, name: str, documents: list[dict[str, Any]]) -> None:
-        entries = [
-            (f"{document['_id']}-{number}" if number else str(document["_id"]), entry)
-            for document in documents
-            for number, entry in enumerate(_entries_of(document))
-            if not entry.get("withdrawn") and self._fits(entry)
-        ]
+    async def _publish_group(self, name: str, entries: list[tuple[str, dict[str, Any]]]) -> None:
+        fitting = [(key, entry) for key, entry in entries if self._fits(entry)]
         streamed = [
             OutgoingMessage(entry["subject"], entry["payload"], key, entry["headers"])
-            for key, entry in entries
+            for key, entry in fitting
             if entry["stream"]
         ]
         if name == EVENTS:
             await publish_each(self._bus, streamed)
         else:
             await asyncio.gather(*map(self._publish_one, streamed))
-        for _, entry in entries:
+        for _, entry in fitting:
             if not entry["stream"]:
                 await self._bus.publish_core(entry["subject"], entry["payload"], entry["headers"])
-        gone = [document["_id"] for document in documents]
-        await self._entries.delete_many({"_id": {"$in": gone}})
 
 
 def _stream(subject: str) -> str:
@@ -200,9 +259,17 @@ def _tenant(subject: str) -> str:
     return rest.partition(".")[0] if stream == EVENTS else ""
 
 
+def _is_event(entry: OutboxEntry) -> bool:
+    return _stream(entry.subject) == EVENTS
+
+
+def _is_done(entry: dict[str, Any]) -> bool:
+    return bool(entry.get("withdrawn"))
+
+
 def _left_behind() -> dict[str, Any]:
     """Return the condition for documents that are old enough for the sweep."""
-    return {"at": {"$lt": datetime.now(UTC) - timedelta(seconds=SWEEP)}}
+    return {"at": {"$lt": datetime.now(UTC) - timedelta(seconds=AGE)}}
 
 
 def _stored(entry: OutboxEntry, headers: dict[str, str]) -> dict[str, Any]:
@@ -212,6 +279,7 @@ def _stored(entry: OutboxEntry, headers: dict[str, str]) -> dict[str, Any]:
         "stream": entry.stream,
         "headers": {**headers, **entry.headers},
         **({"key": entry.key} if entry.key else {}),
+        **({"id": entry.id} if entry.id else {}),
     }
 
 

@@ -246,7 +246,8 @@ async def test_a_stream_that_does_not_take_its_entries_holds_up_no_other(mongo: 
             await sweep(outbox)
     assert (await bus.js.stream_info(EVENTS)).state.messages == 600
     left = await mongo.database["outbox"].find().to_list(None)
-    assert [one["payload"] for entry in left for one in entry["entries"]] == [b"stuck"]
+    waiting = [one for entry in left for one in entry["entries"] if "withdrawn" not in one]
+    assert [one["payload"] for one in waiting] == [b"stuck"]
 
 
 async def test_what_an_earlier_version_left_behind_is_published_too(mongo: Mongo, bus: Bus):
@@ -265,7 +266,7 @@ async def test_entries_of_a_stream_are_written_as_one(mongo: Mongo, bus: Bus):
     plain = OutboxEntry("thing.1.down.command", b"x", stream=False)
     events = [OutboxEntry(f"event.t.{n}", b"%d " % n + large) for n in range(6)]
     written = await write(mongo, outbox, *events, plain)
-    assert [len(one["entries"]) for one in written] == [4, 2, 1]
+    assert [len(one["entries"]) for one in written] == [5, 2]
     with pytest.raises(Unavailable):  # an earlier version, rolled back to, leaves it alone
         await bus.publish([OutgoingMessage(written[0]["subject"], written[0]["payload"])])
     await outbox.relay(written)
