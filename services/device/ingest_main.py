@@ -30,9 +30,7 @@ def build_ingest(
     frames = wire_frames(clients, things=things, retention=stores.retention)
     reports = ReportStore(clients.mongo, stores.partitions, stores.ledger, frames.decoder)
     alarms = wire_trigger(clients, things=things)
-    completion = wire_completion(
-        clients, things=things, values=values, store=commands, reports=reports, alarms=alarms
-    )
+    completion = wire_completion(things=things, values=values, store=commands, reports=reports)
     ingest = wire_ingest(
         clients,
         things=things,

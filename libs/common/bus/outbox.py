@@ -6,7 +6,7 @@ has acknowledged its entries. JetStream or the reader drops duplicates by messag
 The entries of a transaction form one document per tenant: `{_id, at, tenant?, entries: [{subject,
 payload, stream, headers, id?, key?, withdrawn?}]}`, with the fields of `UNREADABLE`. If one stream
 accepts its entries and another does not, the accepted ones become `withdrawn`.
-`send` publishes entries first, and stores those that the bus does not accept. It is for changes
+`send` publishes entries, and stores only events that the bus does not accept. It is for changes
 whose own repetition publishes the entries again after a crash.
 """
 
@@ -73,8 +73,6 @@ class Outbox:
         self._entries = database["outbox"]
         self._bus = bus
         self._wake = asyncio.Event()
-        self._removing = asyncio.Lock()
-        self._gone: list[ObjectId] = []
 
     async def add(self, entries: Sequence[OutboxEntry], session: Session) -> list[dict[str, Any]]:
         """Write entries in the caller's transaction; return the documents for `relay`.
@@ -125,11 +123,25 @@ class Outbox:
             self._sweep_soon()
 
     async def send(self, documents: Sequence[dict[str, Any]]) -> None:
-        """Publish documents that are not stored; after a failure, store them for the sweep."""
-        if failure := await self._publish_groups(documents):
-            log.warning("outbox: %s; the sweep will publish it", failure)
-            await self._entries.insert_many(documents)
-            self._sweep_soon()
+        """Publish documents that are not stored; after a failure, store their events.
+
+        The caller sends other messages again.
+        """
+        failure = await self._publish_groups(documents)
+        if failure is None:
+            return
+        log.warning("outbox: %s; the sweep will publish it", failure)
+        for document in documents:
+            document["entries"] = [
+                one
+                for one in document["entries"]
+                if _stream(one["subject"]) == EVENTS and not _is_done(one)
+            ]
+        try:
+            await self._entries.insert_many([one for one in documents if one["entries"]])
+        except StoreError as error:
+            log.warning("outbox: %s; the caller will publish it", error)
+        self._sweep_soon()
 
     async def sweep(self) -> None:
         """Publish remaining documents for ever, tenants in turn; run by the lease holder."""
@@ -174,12 +186,15 @@ class Outbox:
         gone = []
         for document in documents:
             entries = _entries_of(document)
-            done = {f"entries.{n}.withdrawn": True for n, one in enumerate(entries) if _is_done(one)}
+            done = {
+                f"entries.{n}.withdrawn": True for n, one in enumerate(entries) if _is_done(one)
+            }
             if len(done) == len(entries):
                 gone.append(document["_id"])
             elif done:
                 await self._entries.update_one({"_id": document["_id"]}, {"$set": done})
-        await self._delete(gone)
+        if gone:
+            await self._entries.delete_many({"_id": {"$in": gone}})
         if failure is not None:
             raise failure
 
@@ -194,6 +209,7 @@ class Outbox:
                 own = f"{document['_id']}-{number}" if number else str(document["_id"])
                 if not _is_done(entry):
                     groups[_stream(entry["subject"])].append((entry.get("id", own), entry))
+        groups = dict(sorted(groups.items(), key=lambda group: group[0] != EVENTS))
         outcomes = await asyncio.gather(
             *map(self._publish_group, groups, groups.values()), return_exceptions=True
         )
@@ -207,14 +223,6 @@ class Outbox:
             else:
                 raise outcome
         return failure
-
-    async def _delete(self, published: Sequence[ObjectId]) -> None:
-        """Delete documents, together with those of calls that wait meanwhile."""
-        self._gone += published
-        async with self._removing:
-            gone, self._gone = self._gone, []
-            if gone:
-                await self._entries.delete_many({"_id": {"$in": gone}})
 
     async def _publish_one(self, message: OutgoingMessage) -> None:
         """Publish a command, unless too many wait for its device: it is sent again later."""

@@ -13,9 +13,8 @@ streams ingest lost a third of its throughput. So the index may be `PERIOD` old.
 import asyncio
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any
 
-from libs.common.bus import OutboxEntry, OutgoingMessage
+from libs.common.bus import OutgoingMessage
 from libs.common.clock import now_ms
 from libs.common.telemetry.tracing import trace_header
 from services.device.alarms.condition_checks import bounded
@@ -84,20 +83,12 @@ class RuleAlarmTrigger(AlarmTrigger):
     async def messages_for_batch(self, batch: Batch) -> list[OutgoingMessage]:
         """Return requests for a stored batch; raise `StoreError`."""
         index = await self._rule_index.index()
-        return list(_batch_messages(index, batch)) if batch.reports or batch.events else []
-
-    async def entries_for_values(
-        self, uplink: Uplink, thing: Thing, values: dict[str, Any]
-    ) -> list[OutboxEntry]:
-        """Return requests for values that a device had when the uplink was received."""
-        index = await self._rule_index.index()
-        found = index.match_report(_subject(thing), values, uplink.received)
-        messages = _request_messages(index, uplink, thing, uplink.received, found)
-        return [OutboxEntry(one.subject, one.payload, headers=one.headers) for one in messages]
+        has_values = batch.reports or batch.events or batch.confirmed
+        return list(_batch_messages(index, batch)) if has_values else []
 
 
 def _batch_messages(index: RuleIndex, batch: Batch) -> Iterator[OutgoingMessage]:
-    for report in batch.reports:
+    for report in (*batch.reports, *batch.confirmed):
         thing = report.thing
         if thing.device and index.has_rules(thing.tenant):
             found = index.match_report(_subject(thing), report.properties, report.ts)

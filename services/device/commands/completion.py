@@ -1,34 +1,38 @@
 """Completion of commands: by replies, by reports that confirm values, by cancelling.
 
-The end of an answered command, its event, the history record of confirmed properties and the
-ledger's count are one transaction, keyed by the uplink. A repeated reply changes nothing.
+The ends of answered commands, the history records of confirmed properties and the ledger's count
+are one transaction, keyed by the uplinks. The batch that carries the replies publishes their events
+before it is acknowledged. A repeated reply changes nothing and publishes its events again.
 """
 
 import logging
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
 
 import msgspec
 from nats.errors import Error as NatsError
 from nats.js.errors import APIError
+from opentelemetry.trace import SpanKind
 
-from libs.common.bus import Bus, Outbox
+from libs.common.bus import Bus, OutgoingMessage
 from libs.common.bus.streams import MQTT
 from libs.common.bus.subjects import down_command
 from libs.common.clock import from_ms, to_ms
 from libs.common.errors import InvalidInput
-from libs.common.store.mongo import Mongo, Session
+from libs.common.store.mongo import Session
+from libs.common.telemetry.tracing import continue_trace, trace_header
 from libs.common.tsl import InvalidValues, UnknownService
-from services.device.commands.events import confirmed_entry, finished_entry
-from services.device.commands.model import OPEN, Command, FailureReason, TaskType
+from services.device.commands.events import confirmed_message, created_entry, finished_entry
+from services.device.commands.model import Command, FailureReason, TaskType
 from services.device.commands.store import CommandStore
-from services.device.telemetry.batch import ValidReport
-from services.device.telemetry.batch_store import ReportStore
+from services.device.telemetry.batch import Batch, RefusedUplink, ValidReport
+from services.device.telemetry.batch_store import ClosingReply, ReportStore
 from services.device.telemetry.folded_values import BEYOND
 from services.device.telemetry.latest_values import LatestValues
-from services.device.telemetry.ports import AlarmTrigger, CommandCloser
+from services.device.telemetry.ports import CommandCloser
 from services.device.telemetry.uplink import Reply, Uplink, read_reply
 from services.device.things.device_store import DeviceStore
 from services.device.things.model import Device, Thing
@@ -38,85 +42,142 @@ log = logging.getLogger(__name__)
 LONGEST_ERROR = 1000
 
 
+class _Answer(NamedTuple):
+    """A reply that is read."""
+
+    uplink: Uplink
+    thing: Thing
+    reply: Reply
+    command_id: int
+
+    def refuse(self, reason: str) -> RefusedUplink:
+        return RefusedUplink(self.uplink, reason, self.thing)
+
+
+class _ReplyRefusedError(Exception):
+    """The device may not answer its command like this."""
+
+    def __init__(self, answer: _Answer, reason: str) -> None:
+        super().__init__(reason)
+        self.answer, self.reason = answer, reason
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """What became of the replies of a transaction."""
+
+    closed: list[tuple[_Answer, Command]] = field(default_factory=list)
+    """Replies and the commands that they have closed, now or at an earlier delivery."""
+    duplicates: list[Uplink] = field(default_factory=list)
+    refused: list[RefusedUplink] = field(default_factory=list)
+
+    def clear(self) -> None:
+        for each in (self.closed, self.duplicates, self.refused):
+            each.clear()
+
+    def add_closed_before(self, answer: _Answer, command: Command | None) -> None:
+        """Add a reply whose command is not open; None if it does not exist."""
+        command_id = answer.command_id
+        if command is None:
+            self.refused.append(answer.refuse(f"the device has no command {command_id}"))
+        elif command.closed_by is None:
+            self.refused.append(answer.refuse(f"command {command_id} expired before this reply"))
+        elif command.closed_by == answer.uplink.key:
+            self.closed.append((answer, command.readable_by(answer.thing.tsl)))
+        else:
+            self.duplicates.append(answer.uplink)
+
+
 @dataclass(frozen=True, kw_only=True)
 class CommandCompletion(CommandCloser):
     """Closes commands by the replies and reports of their devices."""
 
-    mongo: Mongo
     devices: DeviceStore
     commands: CommandStore
-    outbox: Outbox
     latest: LatestValues
     reports: ReportStore
-    alarms: AlarmTrigger
 
-    async def close_by_reply(self, uplink: Uplink, thing: Thing) -> str | None:
-        """Close the command that `uplink` answers; return why a reply is rejected."""
-        try:
-            reply, command_id = read_reply(uplink.payload)
-        except InvalidInput as error:
-            return f"invalid reply: {error.text}"
-        command = await self.commands.find_for_thing(command_id, thing.id)
-        if command is not None and command.status in OPEN:
-            command = command.readable_by(thing.tsl)
-            if refusal := await self._refusal(command, reply, thing, uplink.received):
-                return f"command {command_id}: {refusal}"
-            properties = _confirmed(command, thing)
-            if properties is not None:  # the values must be readable before the command is closed
-                await self.latest.apply([(thing.id, uplink.received, properties)])
-            if await self._close(command, thing, uplink):
-                return None
-            command = await self.mongo.transaction(
-                lambda session: self.commands.find_for_thing(command_id, thing.id, session)
-            )  # in a transaction: a plain majority read may lag behind the failed attempt
-        if command is None:
-            return f"the device has no command {command_id}"
-        if command.closed_by is None:
-            return f"command {command_id} expired before this reply"
-        if command.closed_by != uplink.key:
+    async def close_by_replies(self, replies: Sequence[tuple[Uplink, Thing]], batch: Batch) -> None:
+        """Close the commands that replies answer, in one transaction.
+
+        A refused reply aborts the transaction, which then runs again without it.
+        """
+        answers: list[_Answer] = []
+        for uplink, thing in replies:
+            try:
+                answers.append(_Answer(uplink, thing, *read_reply(uplink.payload)))
+            except InvalidInput as error:
+                reason = f"invalid reply: {error.text}"
+                batch.refused.append(RefusedUplink(uplink, reason, thing))
+        outcome = _Outcome()
+        while answers:
+            received = [answer.uplink.received for answer in answers]
+            close = partial(self._close, answers, outcome)
+            try:
+                await self.reports.store_replies(received, close)
+            except _ReplyRefusedError as error:
+                reason = f"command {error.answer.command_id}: {error.reason}"
+                batch.refused.append(error.answer.refuse(reason))
+                answers.remove(error.answer)
+            else:
+                break
+        batch.refused += outcome.refused
+        for uplink in outcome.duplicates:
             await self.reports.count_duplicate(uplink)
-        return None
+        for answer, command in outcome.closed:
+            with continue_trace("close command", SpanKind.INTERNAL, answer.uplink.trace):
+                _announce(answer, command, batch)
 
-    async def _refusal(
-        self, command: Command, reply: Reply, thing: Thing, received: int
-    ) -> str | None:
-        try:
-            _apply_reply(command, reply, thing, received)
-        except InvalidValues as error:
-            return str(error)
-        properties = _confirmed(command, thing) or {}
-        names = (await self.latest.find_oversized([(thing.id, received, properties)])).get(thing.id)
-        return f"{', '.join(sorted(names))} {BEYOND}" if names else None
+    async def _close(
+        self, answers: Sequence[_Answer], outcome: _Outcome, session: Session
+    ) -> list[ClosingReply]:
+        """Close the commands of `answers`, and store the values that they confirm.
 
-    async def _close(self, command: Command, thing: Thing, uplink: Uplink) -> bool:
-        properties = _confirmed(command, thing)
-        pointers = (
-            await self.alarms.entries_for_values(uplink, thing, properties) if properties else []
-        )
-        written: list[dict[str, Any]] = []
-
-        async def close_command(session: Session) -> bool:
-            written.clear()
-            if not await self.commands.close(command, session, closed_by=uplink.key):
-                return False
-            entries = [finished_entry(command)]
-            if properties is not None:
-                entries.append(
-                    confirmed_entry(command, properties, uplink.received, f"r-{uplink.key}")
-                )
-                entries += pointers
-            elif command.kind == "SET_PROFILE" and command.status == "SUCCESS":
-                settings = thing.tsl.readable(dict(command.settings()))
-                await self.commands.confirm_profile(thing.id, list(settings.items()), session)
+        The values must be readable before the commands are closed. Raises `_ReplyRefusedError`.
+        """
+        outcome.clear()
+        closing: list[ClosingReply] = []
+        for answer in answers:
+            uplink, thing, reply, command_id = answer
+            command = await self.commands.close_answered(
+                command_id, thing.id, reply.status, from_ms(uplink.received), uplink.key, session
+            )
+            if command is None:
+                command = await self.commands.find_for_thing(command_id, thing.id, session)
+                outcome.add_closed_before(answer, command)
+                continue
+            command = command.readable_by(thing.tsl)
+            properties = await self._apply(command, answer)
+            await self.commands.add_result(command, session)
             if command.type is TaskType.CONFIG and command.status == "SUCCESS":
-                await self.devices.reported_state.mark_provisioned(thing.id, session)
-            written.extend(await self.outbox.add(entries, session))
-            return True
+                if command.kind == "SET_PROFILE":
+                    settings = thing.tsl.readable(dict(command.settings()))
+                    await self.commands.confirm_profile(thing.id, list(settings.items()), session)
+                if command.provisions:
+                    await self.devices.reported_state.mark_provisioned(thing.id, session)
+            outcome.closed.append((answer, command))
+            closing.append(ClosingReply(uplink, thing, properties))
+        await self.latest.apply(
+            (one.thing.id, one.uplink.received, one.properties) for one in closing if one.properties
+        )
+        return closing
 
-        closed = await self.reports.store_reply(uplink, thing, properties, close_command)
-        if closed:
-            await self.outbox.relay(written)
-        return closed
+    async def _apply(self, command: Command, answer: _Answer) -> dict[str, Any] | None:
+        """Apply a reply to its command; return the properties that it confirms.
+
+        Raises `_ReplyRefusedError`.
+        """
+        uplink, thing, reply, _ = answer
+        try:
+            _apply_reply(command, reply, thing, uplink.received)
+        except InvalidValues as error:
+            raise _ReplyRefusedError(answer, str(error)) from error
+        command.closed_by = uplink.key
+        properties = _confirmed(command, thing)
+        reports = [(thing.id, uplink.received, properties)] if properties else []
+        if names := (await self.latest.find_oversized(reports)).get(thing.id):
+            raise _ReplyRefusedError(answer, f"{', '.join(sorted(names))} {BEYOND}")
+        return properties
 
     async def confirm_by_reports(self, reports: Sequence[ValidReport]) -> None:
         """Close property updates whose values stored reports show.
@@ -152,6 +213,24 @@ class CommandCompletion(CommandCloser):
                 None,
                 also=lambda session: provisioned(command.thing_id, session),
             )
+
+
+def _announce(answer: _Answer, command: Command, batch: Batch) -> None:
+    """Add the events of a closed command, and the properties that it confirms, to the batch."""
+    uplink, thing, _, _ = answer
+    entries = [finished_entry(command)]
+    if command.unpublished and command.polled_at is not None:
+        entries.insert(0, created_entry(command))  # a polled command may be answered at once
+    for entry in entries:
+        batch.closing_events.append(
+            OutgoingMessage(entry.subject, entry.payload, entry.id, trace_header())
+        )
+    properties = _confirmed(command, thing)
+    if properties is not None:
+        batch.confirmed.append(ValidReport(uplink, thing, uplink.received, properties, []))
+        batch.closing_events.append(
+            confirmed_message(command, properties, uplink.received, f"r-{uplink.key}")
+        )
 
 
 def _confirmed(command: Command, thing: Thing) -> dict[str, Any] | None:

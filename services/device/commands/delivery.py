@@ -207,6 +207,7 @@ class Delivery:
             elif command.application_id not in {None, devices[command.thing_id].application_id}:
                 await self.commands.end(command, "FAILED", REMOVED.text, REMOVED.code)
         waiting = [command for command in waiting if command.status in OPEN]
+        await self.commands.publish_created(waiting)
         online = {one for one, device in devices.items() if device.connect_status == "ONLINE"}
         here = [one for one in waiting if one.carrier or one.thing_id in online]
         away = [one for one in waiting if not one.carrier and one.thing_id not in online]

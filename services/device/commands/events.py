@@ -1,11 +1,12 @@
 """Events of commands and messages to devices."""
 
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
 import msgspec
 
-from libs.common.bus import OutboxEntry
+from libs.common.bus import OutboxEntry, OutgoingMessage
 from libs.common.bus.fitting import fitted
 from libs.common.bus.hops import hops_header
 from libs.common.bus.subjects import device_event, down_command, service_event, task_event
@@ -18,6 +19,7 @@ from libs.common.contracts.events import (
     TaskCreated,
     TaskFinished,
 )
+from libs.common.telemetry.tracing import trace_header
 from services.device.commands.model import Command
 
 QOS_1 = {"Nmqtt-Pub": "1"}
@@ -36,10 +38,10 @@ def subcommands(command: Command) -> list[Subcommand]:
     return [Subcommand(key, command.status, value) for key, value in command.shown_settings()]
 
 
-def _header(command: Command) -> dict[str, Any]:
+def _header(command: Command, event_id: str, at: datetime) -> dict[str, Any]:
     return {
-        "event_id": uuid4().hex,
-        "created_at": to_ms(command.finished_at or command.created_at),
+        "event_id": event_id,
+        "created_at": to_ms(at),
         "tenant": command.tenant,
         "device": command.profile,
         "task_id": command.id,
@@ -47,12 +49,21 @@ def _header(command: Command) -> dict[str, Any]:
 
 
 def created_entries(command: Command, payload: bytes | None = None) -> list[OutboxEntry]:
-    """Return the outbox entries of a new command: its event and its MQTT messages.
+    """Return the entries of a new command: its event and its MQTT messages.
 
-    The event is `task.{id}.created` or `service.{deviceId}.called`. Integrations deliver carried
-    commands, which have no messages. `payload` is the encoded payload, if the caller has it.
+    Integrations deliver carried commands, which have no messages. `payload` is the encoded payload,
+    if the caller has it.
     """
-    header = _header(command)
+    messages = [] if command.carrier else command_messages(command, payload)
+    if command.write_only and command.status == "PENDING":
+        messages = messages[1:]  # nats-server must not store secrets until the device connects
+    return [created_entry(command), *messages]
+
+
+def created_entry(command: Command) -> OutboxEntry:
+    """Return the event `task.{id}.created` or `service.{deviceId}.called`."""
+    event_id = f"c-{to_ms(command.created_at):x}-{command.id:x}"
+    header = _header(command, event_id, command.created_at)
     body: ServiceCalled | TaskCreated
     if command.kind == "CALL_SERVICE":
         subject = service_event(command.tenant, command.thing_id, "called")
@@ -61,10 +72,7 @@ def created_entries(command: Command, payload: bytes | None = None) -> list[Outb
     else:
         subject = task_event(command.tenant, command.id, "created")
         body = TaskCreated(**header, type=command.type)
-    messages = [] if command.carrier else command_messages(command, payload)
-    if command.write_only and command.status == "PENDING":
-        messages = messages[1:]  # nats-server must not store secrets until the device connects
-    return [OutboxEntry(subject, fitted(body)), *messages]
+    return OutboxEntry(subject, fitted(body), id=event_id)
 
 
 def stored_subject(sn: str) -> str:
@@ -102,7 +110,9 @@ def _wire(command: Command, payload: bytes) -> bytes:
 
 def finished_entry(command: Command) -> OutboxEntry:
     """Return the event `task.{id}.finished` or `service.{deviceId}.replied`."""
-    header = _header(command) | {"status": command.status}
+    event_id = f"f-{command.closed_by}" if command.closed_by else uuid4().hex
+    header = _header(command, event_id, command.finished_at or command.created_at)
+    header["status"] = command.status
     body: ServiceReplied | TaskFinished
     if command.kind == "CALL_SERVICE":
         subject = service_event(command.tenant, command.thing_id, "replied")
@@ -121,12 +131,12 @@ def finished_entry(command: Command) -> OutboxEntry:
             err_msg=command.error or "",
             subcommand=subcommands(command),
         )
-    return OutboxEntry(subject, fitted(body))
+    return OutboxEntry(subject, fitted(body), id=event_id)
 
 
-def confirmed_entry(
+def confirmed_message(
     command: Command, properties: dict[str, Any], ts: int, event_id: str
-) -> OutboxEntry:
+) -> OutgoingMessage:
     """Return the event `device.{id}.reported` of properties that a device confirmed."""
     body = PropertiesReported(
         event_id=event_id,
@@ -137,5 +147,5 @@ def confirmed_entry(
         properties=properties,
     )
     subject = device_event(command.tenant, command.thing_id, "reported")
-    headers = hops_header(command.hops)
-    return OutboxEntry(subject, fitted(body), headers=headers)
+    headers = trace_header() | hops_header(command.hops)
+    return OutgoingMessage(subject, fitted(body), event_id, headers)

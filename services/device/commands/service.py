@@ -298,6 +298,7 @@ class CommandService:
                 status="SENT" if draft.thing.online and not coded else "PENDING",
                 carrier=draft.thing.integration if carries else None,
                 coded=coded,
+                provisions=draft.thing.needs_configuration,
             )
 
         commands = [

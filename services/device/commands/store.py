@@ -1,10 +1,12 @@
 """Commands in MongoDB: collections `commands`, `profiles` and `command_turns`.
 
-Events of a command are stored in the outbox by the same transaction and relayed afterwards.
+The event of a new command and its messages are published after it is stored. If the process ends
+in between, delivery publishes them when it sends the command again. Events of other ends are
+stored in the outbox by the same transaction and relayed afterwards.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -26,7 +28,7 @@ from libs.common.store.mongo import (
     read_rows,
 )
 from services.device.commands.coded_commands import OLDEST_FIRST, CodedCommands
-from services.device.commands.events import finished_entry, withdrawal_key
+from services.device.commands.events import created_entry, finished_entry, withdrawal_key
 from services.device.commands.model import (
     DELETED,
     OPEN,
@@ -62,10 +64,24 @@ CommandsWithEvents = tuple[Sequence[Command], Sequence[OutboxEntry]]
 """New commands and their outbox entries."""
 
 
+_RESULT = (
+    "finishedAt",
+    "outputs",
+    "error",
+    "errorCode",
+    "closedBy",
+    "downlinks",
+    "shown",
+    "polledAt",
+)
+_CLOSED = {"nextSendAt": "", "awaited": "", "sealed": "", "unpublished": ""}
+"""Fields that only open commands have."""
+
+
 def to_document(command: Command) -> Document:
     """Return the document of a new command, without the fields of its result."""
     fields: Document = msgspec.to_builtins(command, builtin_types=(datetime,))
-    for later in ("finishedAt", "outputs", "error", "errorCode", "closedBy", "downlinks", "shown"):
+    for later in _RESULT:
         del fields[later]
     for seldom in ("sealed", "writeOnly"):
         if not fields[seldom]:
@@ -73,7 +89,8 @@ def to_document(command: Command) -> Document:
     if command.coded:
         fields["awaited"] = command.thing_id
     again = command.created_at + timedelta(seconds=RESEND[FIRST_ATTEMPT])
-    return fields | {"attempts": FIRST_ATTEMPT, "nextSendAt": min(again, command.expires_at)}
+    due = min(again, command.expires_at)
+    return fields | {"attempts": FIRST_ATTEMPT, "nextSendAt": due, "unpublished": True}
 
 
 def from_document(document: Document | None) -> Command | None:
@@ -96,15 +113,21 @@ class CommandStore(ReconnectListener, ThingDataStore):
         self._in_turn: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
     async def write(self, made: CommandsWithEvents) -> Sequence[Command]:
-        """Insert new commands and relay their events."""
-        written = await self._mongo.transaction(partial(self._insert, made))
-        await self._outbox.relay(written)
-        return made[0]
+        """Insert new commands, all or none, and publish their events and messages."""
+        commands, entries = made
+        self.wakeups.notify(DELIVERY)
+        documents, outgoing = [to_document(one) for one in commands], self._outbox.build(entries)
+        if len(documents) == 1:
+            await self._commands.insert_one(documents[0])
+        else:
+            await self._mongo.transaction(partial(self._insert, documents))
+        await self._outbox.send(outgoing)
+        return commands
 
     async def insert_serialized(
         self, thing_ids: Sequence[int], make: Callable[[Session], Awaitable[CommandsWithEvents]]
     ) -> Sequence[Command]:
-        """Insert the commands that `make` returns and relay their events.
+        """Insert the commands that `make` returns and publish their events and messages.
 
         Calls for the same thing run one after the other, so that values which `make` reads in its
         session are current. `make` runs again after a write conflict.
@@ -113,22 +136,27 @@ class CommandStore(ReconnectListener, ThingDataStore):
 
         async def insert_in_turn(session: Session) -> tuple[Sequence[Command], list[Document]]:
             await self._lock_things(things, session)
-            made = await make(session)
-            return made[0], await self._insert(made, session)
+            self.wakeups.notify(DELIVERY)
+            commands, entries = await make(session)
+            outgoing = self._outbox.build(entries)
+            await self._insert([to_document(one) for one in commands], session)
+            return commands, outgoing
 
         async with AsyncExitStack() as turns:  # only other processes cause write conflicts
             for thing in things:
                 lock = self._in_turn.setdefault(thing, asyncio.Lock())
                 await turns.enter_async_context(lock)
-            commands, written = await self._mongo.transaction(insert_in_turn)
-        await self._outbox.relay(written)
+            commands, outgoing = await self._mongo.transaction(insert_in_turn)
+        await self._outbox.send(outgoing)
         return commands
 
-    async def _insert(self, made: CommandsWithEvents, session: Session) -> list[Document]:
-        commands, entries = made
-        self.wakeups.notify(DELIVERY)
-        await self._commands.insert_many([to_document(one) for one in commands], session=session)
-        return await self._outbox.add(entries, session)
+    async def publish_created(self, commands: Iterable[Command]) -> None:
+        """Publish the events of new commands whose process may have ended before it did so."""
+        entries = [created_entry(command) for command in commands if command.unpublished]
+        await self._outbox.send(self._outbox.build(entries))
+
+    async def _insert(self, documents: Sequence[Document], session: Session) -> None:
+        await self._commands.insert_many(documents, session=session)
 
     async def _lock_things(self, thing_ids: Sequence[int], session: Session) -> None:
         """Write the lock document of each thing, so that concurrent writers conflict."""
@@ -156,7 +184,8 @@ class CommandStore(ReconnectListener, ThingDataStore):
                 return []
             if also is not None:
                 await also(session)
-            return await self._outbox.add([finished_entry(command)], session)
+            entries = [created_entry(command)] if command.unpublished else []
+            return await self._outbox.add([*entries, finished_entry(command)], session)
 
         await self._outbox.relay(await self._mongo.transaction(close_command))
 
@@ -233,38 +262,58 @@ class CommandStore(ReconnectListener, ThingDataStore):
             )
         return taken
 
-    async def close(
-        self, command: Command, session: Session, *, closed_by: str | None = None
-    ) -> bool:
-        """Store the end of a command; return False when it is closed already.
-
-        Its write-only values are deleted, because only delivery reads them.
-        """
+    async def close(self, command: Command, session: Session) -> bool:
+        """Store the end of a command; return False when it is closed already."""
         command.error = command.error and command.mask(command.error)
-        changes = {
-            "status": command.status,
-            "finishedAt": command.finished_at,
-            "outputs": command.outputs,
-            "error": command.error,
-            "errorCode": command.error_code,
-            "closedBy": closed_by,
-        }
-        if command.write_only:
-            changes["wipeAt"] = utc_now()
-            self.wakeups.notify(WIPING)
         result = await self._commands.update_one(
             {"_id": command.id, "status": {"$in": OPEN}},
-            {"$set": changes, "$unset": {"nextSendAt": "", "awaited": "", "sealed": ""}},
+            {"$set": _ended(command), "$unset": _CLOSED},
             session=session,
         )
-        if command.write_only and result.modified_count:
-            await self._commands.update_one(
-                {"_id": command.id, "downlinks": {"$exists": True}},
-                {"$set": {"downlinks.$[].data": b""}},
-                session=session,
-            )
-            await self._outbox.withdraw(withdrawal_key(command), session)
+        if result.modified_count:
+            await self._hide(command, session)
         return bool(result.modified_count)
+
+    async def close_answered(
+        self,
+        command_id: int,
+        thing_id: int,
+        status: str,
+        at: datetime,
+        key: str,
+        session: Session,
+    ) -> Command | None:
+        """Close the open command that the reply `key` answers; return it as it was, or None."""
+        answered: Document = {"status": status, "finishedAt": at, "closedBy": key}
+        answered |= dict.fromkeys(("outputs", "error", "errorCode"))
+        before = await self._commands.find_one_and_update(
+            {"_id": command_id, "thingId": thing_id, "status": {"$in": OPEN}},
+            {"$set": answered, "$unset": _CLOSED},
+            session=session,
+        )
+        return from_document(before)
+
+    async def add_result(self, command: Command, session: Session) -> None:
+        """Store outputs and error of a command that `close_answered` has closed."""
+        if command.outputs is not None or command.error:
+            command.error = command.error and command.mask(command.error)
+            ended = {"$set": _ended(command)}
+            await self._commands.update_one({"_id": command.id}, ended, session=session)
+        await self._hide(command, session)
+
+    async def _hide(self, command: Command, session: Session) -> None:
+        """Delete the write-only values of a closed command, because only delivery reads them."""
+        if not command.write_only:
+            return
+        self.wakeups.notify(WIPING)
+        identity: Document = {"_id": command.id}
+        await self._commands.update_one(identity, {"$set": {"wipeAt": utc_now()}}, session=session)
+        await self._commands.update_one(
+            identity | {"downlinks": {"$exists": True}},
+            {"$set": {"downlinks.$[].data": b""}},
+            session=session,
+        )
+        await self._outbox.withdraw(withdrawal_key(command), session)
 
     async def tenants_due(self, within: float = 0) -> list[str]:
         """Return the tenants whose commands are due within some seconds."""
@@ -325,6 +374,7 @@ class CommandStore(ReconnectListener, ThingDataStore):
                         {
                             "$set": {**changes, "nextSendAt": min(when(one), one.expires_at)},
                             "$inc": {"attempts": 1},
+                            "$unset": {"unpublished": ""},
                         },
                     )
                     for one in commands
@@ -367,6 +417,18 @@ class CommandStore(ReconnectListener, ThingDataStore):
         """
         await self.forget(thing_id, session)
         await self.fail_all(thing_id, DELETED)
+
+
+def _ended(command: Command) -> Document:
+    """Return the fields of the end of a command."""
+    return {
+        "status": command.status,
+        "finishedAt": command.finished_at,
+        "outputs": command.outputs,
+        "error": command.error,
+        "errorCode": command.error_code,
+        "closedBy": command.closed_by,
+    }
 
 
 def _due(moment: datetime) -> Document:

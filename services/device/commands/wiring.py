@@ -18,7 +18,7 @@ from services.device.commands.write_only import CommandWiper
 from services.device.settings import Clients
 from services.device.telemetry.batch_store import ReportStore
 from services.device.telemetry.latest_values import LatestValues
-from services.device.telemetry.ports import AlarmTrigger, CommandCloser
+from services.device.telemetry.ports import CommandCloser
 from services.device.telemetry.wiring import TelemetryPackage
 from services.device.things.wiring import ThingsPackage
 
@@ -87,21 +87,11 @@ def wire_commands(
 
 
 def wire_completion(
-    clients: Clients,
     *,
     things: ThingsPackage,
     values: LatestValues,
     store: CommandStore,
     reports: ReportStore,
-    alarms: AlarmTrigger,
 ) -> CommandCloser:
     """Construct the component that closes commands by replies and reports."""
-    return CommandCompletion(
-        mongo=clients.mongo,
-        devices=things.devices,
-        commands=store,
-        outbox=clients.outbox,
-        latest=values,
-        reports=reports,
-        alarms=alarms,
-    )
+    return CommandCompletion(devices=things.devices, commands=store, latest=values, reports=reports)

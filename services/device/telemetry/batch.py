@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from libs.common.bus import OutgoingMessage
 from libs.common.contracts.frames import Frame
 from libs.common.limits.meter import Excess
 from libs.common.tsl import Fault, InvalidValues, Refusal
@@ -118,6 +119,10 @@ class Batch:
     duplicates: list[Uplink] = field(default_factory=list)
     """Frames that were stored before; they are counted only."""
     refused: list[RefusedUplink] = field(default_factory=list)
+    confirmed: list[ValidReport] = field(default_factory=list)
+    """The stored properties that replies have confirmed."""
+    closing_events: list[OutgoingMessage] = field(default_factory=list)
+    """The events of commands that replies have closed."""
 
     def uplinks(self) -> Iterator[Uplink]:
         """Yield the uplinks that the store writes something for."""

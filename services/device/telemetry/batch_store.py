@@ -5,7 +5,7 @@ exist already, the uplink is not counted again, and only its event is published 
 """
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -43,6 +43,15 @@ TRIES = 5
 def seen_key(uplink: Uplink) -> bytes:
     """Return the key of an uplink that leaves no other document."""
     return KEY.pack(0, uplink.received, uplink.sequence)
+
+
+class ClosingReply(NamedTuple):
+    """A reply that closes a command."""
+
+    uplink: Uplink
+    thing: Thing
+    properties: dict[str, Any] | None
+    """The properties that it confirms."""
 
 
 class _Row(NamedTuple):
@@ -100,31 +109,32 @@ class ReportStore:
                 return
         raise Conflict("other processes are storing frames of this batch")
 
-    async def store_reply(
+    async def store_replies(
         self,
-        uplink: Uplink,
-        thing: Thing,
-        properties: dict[str, Any] | None,
-        write: Callable[[Session], Awaitable[bool]],
-    ) -> bool:
-        """Run `write` and count the reply that caused it, unless `write` returns False.
+        received: Iterable[int],
+        close: Callable[[Session], Awaitable[Sequence[ClosingReply]]],
+    ) -> None:
+        """Run `close` and count the replies that it returns, in one transaction.
 
-        The properties that the reply confirms are stored like a report; None if it confirms none.
+        Confirmed properties are stored like a report. `received` are the times of all replies.
         """
-        partition = partition_of(uplink.received)
-        if properties is not None:
-            await self._partitions.ensure({partition})
+        await self._partitions.ensure({partition_of(one) for one in received})
+        closing: list[Uplink] = []
 
-        async def write_with_values(session: Session) -> bool:
-            if not await write(session):
-                return False
-            if properties is not None and thing.data_storage:
-                key = history_key(thing.id, uplink.received, uplink.sequence)
-                history = self._partitions.collection(partition)
-                await history.insert_one({"_id": key, "p": properties}, session=session)
-            return True
+        async def close_and_store(session: Session) -> bool:
+            closed = await close(session)
+            closing[:] = [uplink for uplink, _, _ in closed]
+            documents: dict[str, list[dict[str, Any]]] = defaultdict(list)
+            for uplink, thing, properties in closed:
+                if properties is not None and thing.data_storage:
+                    key = history_key(thing.id, uplink.received, uplink.sequence)
+                    name = collection_name(partition_of(uplink.received))
+                    documents[name].append({"_id": key, "p": properties})
+            for name, new_documents in documents.items():
+                await self._database[name].insert_many(new_documents, session=session)
+            return bool(closed)
 
-        return await self._ledger.write_and_count(write_with_values, stored=[uplink])
+        await self._ledger.write_and_count(close_and_store, stored=closing)
 
     async def count_duplicate(self, uplink: Uplink) -> None:
         """Count an accepted uplink that has no effect; idempotent."""

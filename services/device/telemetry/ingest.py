@@ -7,7 +7,7 @@ from the messages, so the repetition changes nothing.
 import asyncio
 import logging
 import time
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,7 +24,6 @@ from libs.common.bus import DEAD, EVENTS, Bus, acknowledge, publish_each
 from libs.common.limits.meter import Excess
 from libs.common.store.mongo import StoreError
 from libs.common.telemetry.tracing import (
-    continue_trace,
     is_sampled,
     mark_failed,
     read_trace,
@@ -110,8 +109,9 @@ class ReportSpans:
                 mark_failed(self._spans[uplink.sequence], "refused")
 
 
-REPLIES = 16
-"""Things of a batch whose replies are processed concurrently."""
+REPLIES, TOGETHER = 16, 8
+"""Maximum transactions in which the replies of a batch are processed concurrently, and replies from
+which on there are several."""
 
 _meter = metrics.get_meter("thingway")
 _duration = _meter.create_histogram(
@@ -297,27 +297,17 @@ class Ingest:
 
         The order decides which value is the latest if replies arrive in the same ms.
         """
-        by_thing: dict[int, list[tuple[Uplink, Thing]]] = {}
+        number = min(1 + len(batch.replies) // TOGETHER, REPLIES)
+        groups: dict[int, list[tuple[Uplink, Thing]]] = defaultdict(list)
         for uplink, thing in batch.replies:
-            by_thing.setdefault(thing.id, []).append((uplink, thing))
-        answers = list(by_thing.values())
-        for first in range(0, len(answers), REPLIES):
-            refused = await asyncio.gather(*map(self._close, answers[first : first + REPLIES]))
-            batch.refused += [one for some in refused for one in some]
-
-    async def _close(self, replies: list[tuple[Uplink, Thing]]) -> list[RefusedUplink]:
-        """Process replies one after another; return the refused ones."""
-        refused = []
-        for uplink, thing in replies:
-            with continue_trace("close command", SpanKind.INTERNAL, uplink.trace):
-                reason = await self.commands.close_by_reply(uplink, thing)
-            if reason is not None:
-                refused.append(RefusedUplink(uplink, reason, thing))
-        return refused
+            groups[thing.id % number].append((uplink, thing))
+        await asyncio.gather(
+            *(self.commands.close_by_replies(each, batch) for each in groups.values())
+        )
 
     async def _announce(self, batch: Batch) -> None:
         pointers = await self.alarms.messages_for_batch(batch)
-        await publish_each(self.bus, [*build_events(batch), *pointers])
+        await publish_each(self.bus, [*build_events(batch), *batch.closing_events, *pointers])
         await publish_each(self.bus, self.refusals.build(batch))
 
 

@@ -3,9 +3,9 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Protocol
 
-from libs.common.bus import OutboxEntry, OutgoingMessage
+from libs.common.bus import OutgoingMessage
 from libs.common.store.mongo import Document
 from services.device.telemetry.batch import Batch, KeptFrame, ValidReport
 from services.device.telemetry.uplink import Uplink
@@ -36,8 +36,11 @@ class CommandCloser(Protocol):
     """Closes commands when devices reply or report."""
 
     @abstractmethod
-    async def close_by_reply(self, uplink: Uplink, thing: Thing) -> str | None:
-        """Close the command that a reply answers; return the reason when the reply is refused."""
+    async def close_by_replies(self, replies: Sequence[tuple[Uplink, Thing]], batch: Batch) -> None:
+        """Close the commands that replies answer, in order.
+
+        The reasons of refused replies, confirmed properties and events join the batch.
+        """
 
     @abstractmethod
     async def confirm_by_reports(self, reports: Sequence[ValidReport]) -> None:
@@ -53,12 +56,6 @@ class AlarmTrigger(Protocol):
 
         Raises `StoreError` when the rules cannot be read.
         """
-
-    @abstractmethod
-    async def entries_for_values(
-        self, uplink: Uplink, thing: Thing, values: dict[str, Any]
-    ) -> list[OutboxEntry]:
-        """Return such messages for values at the time when the uplink was received."""
 
 
 class ReconnectListener(Protocol):

@@ -83,6 +83,22 @@ class DeviceStore:
         """Return the device of the tenant or, if given, of the application."""
         return await self._find(owner_condition(tenant, device_id, application_id))
 
+    async def find_with_tsl(
+        self, tenant: str, device_id: int, application_id: int | None = None
+    ) -> tuple[Device, str | None] | None:
+        """Return a device like `find`, with the content hash of its TSL if it has one."""
+        version = {"tenant": "$tenant", "model": "$model", "version": "$tslVersion"}
+        hashes = {"from": "tsls", "localField": "tsl", "foreignField": "_id", "as": "tsl"}
+        stages: list[Document] = [
+            {"$match": owner_condition(tenant, device_id, application_id)},
+            {"$project": DEVICE_FIELDS},
+            {"$set": {"tsl": version}},
+            {"$lookup": hashes | {"pipeline": [{"$project": {"hash": 1}}]}},
+        ]
+        async for document in await self._devices.aggregate(stages):
+            return device_of(document), next((one["hash"] for one in document["tsl"]), None)
+        return None
+
     async def find_all(
         self, tenant: str, ids: Sequence[int], application_id: int | None = None
     ) -> list[Device]:

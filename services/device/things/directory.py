@@ -126,7 +126,13 @@ class ThingDirectory:
 
     async def get_thing(self, principal: Principal, device_id: int) -> Thing:
         """Return the thing with its TSL; raise `NotFound` unless `principal` may see it."""
-        return await self.build_thing(await self.get_device(principal, device_id))
+        application = application_of(principal)
+        found = await self._devices.find_with_tsl(principal.tenant, device_id, application)
+        if found is None:
+            raise device_not_found(device_id)
+        device, content_hash = found
+        tsl = self._tsls.find_compiled(content_hash) if content_hash else None
+        return await self.build_thing(device) if tsl is None else _thing(device, tsl)
 
     async def find_all_visible(self, principal: Principal, ids: Sequence[int]) -> dict[int, Thing]:
         """Return the things of `ids` that `principal` may see, by id."""
@@ -165,6 +171,7 @@ def _thing(device: Device, tsl: Tsl) -> Thing:
         integration=device.integration,
         additional=device.additional,
         owned_since=device.owned_since,
+        needs_configuration=device.rps_status == "WAITING",
     )
 
 

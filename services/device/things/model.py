@@ -264,6 +264,8 @@ class Thing:
     """Data that its integration stores with the device."""
     owned_since: int = 0
     """ms; older reports are not part of its latest values."""
+    needs_configuration: bool = False
+    """Whether it waited for its first configuration when this was read."""
 
 
 def stored_fields(form: type[msgspec.Struct]) -> dict[str, int]:

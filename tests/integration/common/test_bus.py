@@ -273,6 +273,27 @@ async def test_entries_of_a_stream_are_written_as_one(mongo: Mongo, bus: Bus):
     assert [text[:1] for text in await texts(bus)] == [b"%d" % n for n in range(6)]
 
 
+async def test_entries_that_are_sent_are_stored_only_if_the_bus_refuses_them(
+    mongo: Mongo, bus: Bus, servers: Servers
+):
+    """Only events are stored; the caller sends other messages again."""
+    entries = [
+        OutboxEntry("event.t.a", b"x", id="a"),
+        OutboxEntry("thing.1.down.command", b"x", stream=False),
+    ]
+    gone = await Bus.connect(servers.nats_url, name="gone")
+    await gone.drain()
+    for number, one in enumerate((bus, gone)):
+        outbox = Outbox(mongo.database, one)
+        await outbox.send(outbox.build(entries))
+        stored = await mongo.database["outbox"].find().to_list(None)
+        subjects = [entry["subject"] for document in stored for entry in document["entries"]]
+        assert subjects == ["event.t.a"] * number
+    await age(mongo)
+    await sweep(Outbox(mongo.database, bus))
+    assert await texts(bus) == [b"x"]
+
+
 async def test_an_aborted_transaction_says_nothing(mongo: Mongo, bus: Bus):
     """No event without the change that it tells of."""
     outbox = Outbox(mongo.database, bus)

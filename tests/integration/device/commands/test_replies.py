@@ -1,7 +1,7 @@
 """The end of commands: by one reply, or by expiry."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from typing import Any
 from unittest.mock import AsyncMock
@@ -13,12 +13,15 @@ from nats.js.errors import NotFoundError
 from libs.common.bus import OutboxEntry
 from libs.common.bus.streams import MQTT
 from libs.common.contracts.events import DeviceProfile
+from libs.common.errors import Unavailable
 from services.device.commands.completion import CommandCanceller, CommandCompletion
 from services.device.commands.delivery import Delivery
 from services.device.commands.events import command_messages, created_entries
 from services.device.commands.model import DELETED, REMOVED, Command, SentDownlink, utc_now
 from services.device.commands.service import describe
 from services.device.commands.write_only import LATE, CommandWiper
+from services.device.telemetry import ingest
+from services.device.telemetry.batch import Batch
 from services.device.telemetry.ledger import Totals
 from services.device.telemetry.uplink import Uplink
 from services.device.things.model import Thing
@@ -82,16 +85,18 @@ async def test_a_confirmed_update_is_in_history_latest_values_and_event_once(wor
 async def test_the_last_of_simultaneous_replies_wins(world: World, sn: str, monkeypatch):
     """Replies of a device apply in order, also within a batch and a millisecond."""
     last, busy, overlaps = 10, set(), []
-    close = CommandCompletion.close_by_reply
+    close = CommandCompletion.close_by_replies
 
-    async def alone(self: CommandCompletion, uplink: Uplink, thing: Thing) -> str | None:
-        overlaps.extend({thing.id} & busy)
-        busy.add(thing.id)
-        reason = await close(self, uplink, thing)
-        busy.discard(thing.id)
-        return reason
+    async def alone(
+        self: CommandCompletion, replies: Sequence[tuple[Uplink, Thing]], batch: Batch
+    ) -> None:
+        things = {thing.id for _, thing in replies}
+        overlaps.extend(things & busy)
+        busy.update(things)
+        await close(self, replies, batch)
+        busy.difference_update(things)
 
-    monkeypatch.setattr(CommandCompletion, "close_by_reply", alone)
+    monkeypatch.setattr(CommandCompletion, "close_by_replies", alone)
     for number in range(1, last + 1):
         profile = {"values": [{"key": "level", "value": number}]}
         await issue(world, command(number))
@@ -333,10 +338,9 @@ async def test_the_outbox_does_not_publish_write_only_values_of_a_closed_command
 ):
     """Entries of other commands in the same document are published."""
     closed, still_open = secret_command(5), secret_command(6)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(world.outbox, "relay", AsyncMock())
-        await issue_all(world, closed, still_open)
-        await world.commands.end(closed, "TIMEOUT", None)
+    await issue(world, closed, still_open)
+    await added(world, [*command_messages(closed), *command_messages(still_open)])
+    await world.commands.end(closed, "TIMEOUT", None)
     assert "s3cret-5" not in await everything(world)
 
     await world.outbox.relay(await world.database["outbox"].find().to_list(None))
@@ -404,7 +408,7 @@ async def test_an_unanswered_command_ends_as_timeout(world: World, sn: str):
     for _ in range(2):
         await delivery(world).deliver("default")
     assert (await state(world, 5)).status == "TIMEOUT"
-    ((subject, body),) = await world.said()
+    _, (subject, body) = await world.said()
     assert (subject, body["status"]) == ("event.default.task.5.finished", "TIMEOUT")
     await world.say(sn, {"commandId": 5, "status": "SUCCESS"}, "reply")
     await world.deal(1)
@@ -538,8 +542,61 @@ async def test_a_command_with_a_short_lifetime_expires_in_time(world: World, sn:
     assert row["nextSendAt"] == row["expiresAt"]
 
 
-async def test_a_new_command_empties_the_outbox(world: World, sn: str):
-    """A new command publishes its event and messages, and empties the outbox."""
+async def test_delivery_publishes_the_event_of_a_command_whose_process_ended(world: World, sn: str):
+    """The event is published once, with the first repetition."""
+    await issue(world, command(5), command(6))
+    for _ in range(2):
+        await world.database["commands"].update_many({}, {"$set": {"nextSendAt": utc_now()}})
+        await delivery(world).deliver("default")
+    assert sorted(subjects(await world.said())) == ["task.5.created", "task.6.created"]
+    assert await world.database["commands"].find_one({"unpublished": True}) is None
+
+
+async def test_a_polled_command_publishes_both_events_when_it_is_answered(world: World, sn: str):
+    """The process that stored it may have ended before it published the first event."""
+    await issue(world, command(5))
+    assert [one.id for one in await world.commands.fetch_for_poll(7, utc_now())] == [5]
+    await world.say(sn, {"commandId": 5, "status": "SUCCESS"}, "reply")
+    await world.deal(1)
+    said = subjects(await world.said())
+    assert said == ["task.5.created", "task.5.finished", "device.7.reported"]
+
+
+async def test_the_events_of_a_reply_are_published_after_a_failure(
+    world: World, sn: str, monkeypatch: pytest.MonkeyPatch
+):
+    """The reply is stored and counted once."""
+    await issue(world, command(5))
+    await world.say(sn, {"commandId": 5, "status": "SUCCESS"}, "reply")
+    messages = await world.fetch(1)
+    with monkeypatch.context() as patched:
+        patched.setattr(ingest, "publish_each", AsyncMock(side_effect=Unavailable("away")))
+        patched.setattr(world.first.ingest, "_is_healthy", AsyncMock(return_value=False))
+        with pytest.raises(Unavailable):
+            await world.first.ingest.handle(messages)
+    assert (await state(world, 5)).status == "SUCCESS"
+    assert await world.said() == []
+    await world.first.ingest.handle(messages)
+    assert subjects(await world.said()) == ["task.5.finished", "device.7.reported"]
+    assert [row["p"] for row in await world.stored()] == [{"interval": 5}]
+    assert await world.totals() == Totals(stored=1, rejected=0)
+
+
+async def test_a_refused_reply_does_not_affect_others_of_its_transaction(world: World, sn: str):
+    call = {"serviceId": "reboot", "inputs": {}}
+    await issue(world, command(5), command(6, kind="CALL_SERVICE", payload=call), command(7))
+    for number, outputs in ((5, None), (6, {"unknown": 1}), (7, None)):
+        body = {"commandId": number, "status": "SUCCESS", "outputs": outputs}
+        await world.say(sn, body, "reply")
+    await world.deal(3)
+    states = [(await state(world, number)).status for number in (5, 6, 7)]
+    assert states == ["SUCCESS", "PENDING", "SUCCESS"]
+    assert len(await world.reasons()) == 1
+    assert await world.totals() == Totals(stored=2, rejected=1)
+
+
+async def test_a_new_command_is_not_written_to_the_outbox(world: World, sn: str):
+    """A new command publishes its event and messages."""
     subscription = await world.bus.client.subscribe("thing.SN7.down.command")
     one = command(5)
     await world.write([one], created_entries(one))

@@ -156,13 +156,7 @@ class World:
         states = AlarmStore(self.mongo, self.outbox, devices, self.commands.wakeups)
         alarms = RuleAlarmTrigger(RuleIndexCache(rules, states))
         commands = CommandCompletion(
-            mongo=self.mongo,
-            devices=devices,
-            commands=self.commands,
-            outbox=self.outbox,
-            latest=self.latest,
-            reports=store,
-            alarms=alarms,
+            devices=devices, commands=self.commands, latest=self.latest, reports=store
         )
         ingest = Ingest(
             bus=bus or self.bus,

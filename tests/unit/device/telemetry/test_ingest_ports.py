@@ -54,9 +54,8 @@ class Fake(FrameDecoder, CommandCloser, AlarmTrigger):
     def document(self, frame: KeptFrame) -> tuple[str, dict[str, Any]]:
         raise AssertionError
 
-    async def close_by_reply(self, uplink: Uplink, thing: Thing) -> str | None:
-        self.asked.append(f"reply of {thing.sn}")
-        return None
+    async def close_by_replies(self, replies: Sequence[tuple[Uplink, Thing]], batch: Batch) -> None:
+        self.asked += [f"reply of {thing.sn}" for _, thing in replies]
 
     async def confirm_by_reports(self, reports: Sequence[Any]) -> None:
         self.asked.append(f"confirm by {len(reports)}")
@@ -64,9 +63,6 @@ class Fake(FrameDecoder, CommandCloser, AlarmTrigger):
     async def messages_for_batch(self, batch: Batch) -> list[Any]:
         self.asked.append("alarms")
         return []
-
-    async def entries_for_values(self, *_: Any) -> list[Any]:
-        raise AssertionError
 
 
 def message(sequence: int, sn: str, channel: str, payload: bytes) -> Msg:
