@@ -27,7 +27,7 @@ from libs.common.bus.subjects import up
 DEVICES, REPORTS, HTTP_REPORTS, COMMANDS = 10, 30_000, 4_000, 1_000
 WINDOW = 20
 """Unacknowledged MQTT reports per device."""
-IDLE = 10
+IDLE = 60
 """Seconds of the idle measurement."""
 PRODUCT: dict[str, Any] = {
     "name": "Cost",
@@ -71,9 +71,15 @@ async def _cost(
 
     total, seconds = await _during(platform, whole())
     spent = {name: (took - idle[name] * seconds) / number * 1e6 for name, took in total.items()}
-    shares = sorted(spent.items(), key=lambda share: -share[1])
-    summary = ", ".join(f"{name} {cost:.0f}" for name, cost in shares if cost >= 1)
-    return Row(f"{title}, processor time", f"{sum(spent.values()):,.0f} µs", summary)
+    return Row(
+        f"{title}, processor time", f"{sum(spent.values()):,.0f} µs", _shares(spent, ".0f", 1)
+    )
+
+
+def _shares(costs: dict[str, float], form: str, least: float) -> str:
+    """Return the processes that cost at least `least`; `form` is the format of a number."""
+    shares = sorted(costs.items(), key=lambda share: -share[1])
+    return ", ".join(f"{name} {cost:{form}}" for name, cost in shares if cost >= least)
 
 
 async def _drained(bus: Bus) -> None:
@@ -160,7 +166,9 @@ async def measure(platform: Platform) -> list[Row]:
         idle = {name: took / seconds for name, took in rest.items()}
         rows = [await _cost(platform, idle, *kind) for kind in kinds]
         summary = f"{sum(idle.values()):.1%} of a processor"
-        rows.append(Row("the platform at rest, processor time", summary))
+        rows.append(
+            Row("the platform at rest, processor time", summary, _shares(idle, ".2%", 0.0001))
+        )
     await bus.drain()
     return rows
 
