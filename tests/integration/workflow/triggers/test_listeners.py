@@ -3,7 +3,9 @@
 import asyncio
 
 import msgspec
+import pytest
 
+from libs.common.scheduling.turns import REST
 from tests.integration.workflow.conftest import Workflow
 from tests.integration.workflow.designs import design, edge, node
 from tests.integration.workflow.triggers.world import (
@@ -115,3 +117,27 @@ async def test_two_replicas_share_events_and_record_each_once(workflow: Workflow
             workflow.core.engine.replicas.own,
             second.engine.replicas.own,
         }
+
+
+async def test_a_lost_wakeup_does_not_delay_a_flow_until_the_next_query(
+    workflow: Workflow, servers, monkeypatch: pytest.MonkeyPatch
+):
+    """Another replica notices the change by the next message, which arrives within 1.2 s."""
+    async with replica(workflow, servers) as second:
+        await following(workflow.core, second)
+        wakeups, lost = second.clients.wakeups, list[bytes]()
+        receive = wakeups.receive
+
+        def lose_first(payload: bytes) -> None:
+            (receive if lost else lost.append)(payload)
+
+        index = second.triggers.index
+        index._wake.clear()
+        monkeypatch.setattr(wakeups, "receive", lambda _: None)
+        flow_id = await enabled(workflow.admin(), design([listener(f"{device()}.*")]))
+        assert flow_id not in index.index.flow_ids()
+        monkeypatch.setattr(wakeups, "receive", lose_first)
+        async with asyncio.timeout(REST / 2):
+            while flow_id not in index.index.flow_ids():
+                await asyncio.sleep(0.02)
+        assert lost
