@@ -18,7 +18,9 @@ import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+import anyio
 import msgspec
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from litestar import Litestar
 
 from deploy.local.process import (
@@ -148,7 +150,7 @@ def main(modules: Sequence[str]) -> None:
     gc.disable()
     for name in modules:
         _import_program(name)
-    Litestar(logging_config=None)  # forked processes share what the first application imports
+    _warm()
     if len(list(Path("/proc/self/task").iterdir())) > 1:
         raise AssertionError("a module starts threads when it is imported")
     gc.freeze()
@@ -164,6 +166,13 @@ def _import_program(name: str) -> None:
         name = f"{name}.__main__"
         importlib.import_module(name)
     del sys.modules[name]  # `runpy` warns of a program that is imported already
+
+
+def _warm() -> None:
+    """Use libraries that import and allocate at their first use, to share it."""
+    Litestar(logging_config=None)
+    AESGCM(bytes(32))
+    anyio.run(anyio.sleep, 0)
 
 
 def _serve(requests: socket.socket) -> _Program | None:

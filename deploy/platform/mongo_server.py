@@ -1,6 +1,7 @@
 """MongoDB servers: a replica set of one or three members, with a user per service."""
 
 import asyncio
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +29,11 @@ _DIRTY = "eviction_dirty_target=20,eviction_dirty_trigger=50"
 
 MongoDB's defaults of 5 and 20 suit large caches. In a small one, the growing leaf pages (one per
 device) exceed them and are written and read again constantly. Same as in `docker-compose.yml`.
+"""
+_SESSIONS = "session_max=8000"
+"""Maximum number of concurrent operations and open transactions.
+
+MongoDB's default of 33,000 needs 30 MiB more. A container keeps the default.
 """
 _OPLOG_MB = "1024"
 _TRANSACTION_SECONDS = 10
@@ -100,7 +106,7 @@ def bare_command(
         "--port": str(port),
         "--replSet": REPLICA_SET,
         "--wiredTigerCacheSizeGB": cache,
-        "--wiredTigerEngineConfigString": _DIRTY,
+        "--wiredTigerEngineConfigString": f"{_DIRTY},{_SESSIONS}",
     }
     parameters = {
         "diagnosticDataCollectionEnabled": "false",
@@ -136,8 +142,7 @@ async def _set_up(members: Sequence[str], admin_password: str, users: list[Datab
     login = f"{ADMIN}:{admin_password}@"
     async with _client(f"{login}{','.join(members)}/?replicaSet={REPLICA_SET}") as client:
         await _add_members(client, members)
-        for user in users:
-            await _put_user(client, user)
+        await _put_users(client, users)
 
 
 async def set_up_members(
@@ -160,8 +165,7 @@ async def _set_up_members(
     async with _connect_member(",".join(members), key, replicaSet=REPLICA_SET) as client:
         await _add_members(client, members)
         await _put_user(client, DatabaseUser(ADMIN, admin_password, "admin"), role="root")
-        for user in users:
-            await _put_user(client, user)
+        await _put_users(client, users)
 
 
 def _connect_member(hosts: str, key: str, **options: Any) -> Client:
@@ -279,18 +283,34 @@ async def wait_ready(member: str) -> None:
     await retry(ping, ConnectionFailure)
 
 
+async def _put_users(client: Client, users: list[DatabaseUser]) -> None:
+    """Create or update the users that differ; MongoDB hashes a password for 50 ms."""
+    found = await client.admin.command("usersInfo", {"forAllDBs": True})
+    known = {user["_id"]: user.get("customData") for user in found["users"]}
+    changed = [
+        user for user in users if known.get(f"{user.database}.{user.name}") != _mark_user(user)
+    ]
+    await asyncio.gather(*(_put_user(client, user) for user in changed))
+
+
+def _mark_user(user: DatabaseUser) -> dict[str, str]:
+    """Return data that differ if a property of the user differs."""
+    return {"digest": hashlib.sha256(repr(user).encode()).hexdigest()}
+
+
 async def _put_user(client: Client, user: DatabaseUser, role: str = "readWrite") -> None:
     database = client[user.database]
     roles = [{"role": role, "db": user.database}]
     if user.reads:
         await _put_role(database, user)
         roles = [{"role": READER_ROLE, "db": user.database}]
+    options: dict[str, Any] = {"pwd": user.password, "roles": roles, "customData": _mark_user(user)}
     try:
-        await database.command("updateUser", user.name, pwd=user.password, roles=roles)
+        await database.command("updateUser", user.name, **options)
     except OperationFailure as error:
         if error.code != _USER_NOT_FOUND:
             raise
-        await database.command("createUser", user.name, pwd=user.password, roles=roles)
+        await database.command("createUser", user.name, **options)
 
 
 async def _put_role(database: AsyncDatabase[dict[str, Any]], user: DatabaseUser) -> None:

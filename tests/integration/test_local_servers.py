@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import nats
@@ -22,7 +23,7 @@ from deploy.local.jetstream import adopt_streams
 from deploy.local.process import base_environment
 from deploy.local.servers import NatsListeners, Programs
 from deploy.local.supervisor import Supervisor, run_concurrently, wait_ready
-from deploy.platform import admin, ports, redis_server, services
+from deploy.platform import admin, mongo_server, ports, redis_server, services
 from deploy.platform import state as states
 from deploy.platform.errors import CommandError
 from deploy.platform.mongo_server import DatabaseUser
@@ -152,6 +153,24 @@ async def test_mongodb_refuses_strangers(platform: Running) -> None:
     ) as client:
         with pytest.raises(OperationFailure):
             await client.thingway_device.trial.find_one()
+
+
+async def test_a_start_updates_only_users_that_changed(platform: Running) -> None:
+    """A new password replaces the old one; MongoDB hashes no password that is unchanged."""
+    members, password = platform.state.members("mongod"), platform.state.secrets["mongo.admin"]
+    device = platform.database_user("device")
+    trial = DatabaseUser("trial", "first", "thingway_trial")
+    await mongo_server.set_up(members, password, [device, trial])
+    url = DatabaseUser("admin", password, "admin").url(*members)
+    async with AsyncMongoClient(url) as client:
+        users = client.admin["system.users"]
+        before = [await users.find_one({"user": name}) for name in ("device", "trial")]
+        await mongo_server.set_up(members, password, [device, replace(trial, password="second")])
+        after = [await users.find_one({"user": name}) for name in ("device", "trial")]
+    assert after[0] == before[0]
+    assert after[1] != before[1]
+    async with AsyncMongoClient(replace(trial, password="second").url(*members)) as client:
+        await client.thingway_trial.trial.insert_one({"x": 1})
 
 
 async def test_redis_users_keep_to_their_keys(platform: Running) -> None:

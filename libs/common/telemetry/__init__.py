@@ -10,8 +10,6 @@ import os
 from dataclasses import dataclass
 
 from opentelemetry import metrics, trace
-from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
@@ -60,6 +58,10 @@ def start_telemetry(service: str, replicas: int = 1) -> Telemetry:
     resource = Resource.create({"service.name": f"thingway-{service}"})
     readers: list[MetricReader] = [PrometheusMetricReader(scope_info_enabled=False)]
     if _exports("METRICS"):
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import (  # noqa: PLC0415 - rare
+            OTLPMetricExporter,
+        )
+
         readers.append(PeriodicExportingMetricReader(OTLPMetricExporter()))
     metering = MeterProvider(resource=resource, metric_readers=readers)
     metrics.set_meter_provider(metering)
@@ -72,6 +74,10 @@ def start_telemetry(service: str, replicas: int = 1) -> Telemetry:
     expected.set(replicas, {"service": service})
     tracing = None
     if _exports("TRACES"):
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415 - rare
+            OTLPSpanExporter,
+        )
+
         record_share()
         tracing = TracerProvider(ALWAYS_ON, resource)  # unsampled traces start no span
         tracing.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
