@@ -64,7 +64,8 @@ def _show(findings: Iterable[Finding]) -> None:
 async def _check_container(settings: Settings) -> list[Finding]:
     """Check from a service's container, with its settings."""
     scheme = "https" if settings.get(f"{PREFIX}TLS_CERTIFICATE") else "http"
-    own = f"{scheme}://{ports.LOOPBACK}:{settings.get(f'{PREFIX}PORT', '8000')}"
+    port = settings.get(f"{PREFIX}OPERATIONS_PORT") or settings.get(f"{PREFIX}PORT", "8000")
+    own = f"{scheme}://{ports.LOOPBACK}:{port}"
     name = settings.get(f"{PREFIX}NATS_USER", "here")
     return await run_checks([settings], {name: own} | service_addresses(settings))
 

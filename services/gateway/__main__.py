@@ -26,6 +26,7 @@ async def main() -> None:
         http=door.connections.protocol,
         websocket=door.tunnels.protocol,
         tls=tls,
+        more_ports=[settings.operations_port] if settings.operations_port else [],
     )
     telemetry.shutdown()
 

@@ -132,6 +132,7 @@ async def create_gateway(
             telemetry,
             lifespan,
             ConsoleFiles() if settings.console == "on" else None,
+            operations_port=settings.operations_port,
         ),
         metrics=metrics,
         traced=traced,

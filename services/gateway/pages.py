@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -12,13 +13,15 @@ from pathlib import Path
 from aiohttp import ClientError, ClientSession, ClientTimeout
 from litestar import Litestar, Response, get
 from litestar.params import FromPath
-from litestar.types import ControllerRouterHandler
+from litestar.types import ControllerRouterHandler, HTTPScope
 from yarl import URL
 
 from libs.common.contracts.mqtt import WS_PATH
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.http.app import (
     CHECK_TIMEOUT,
+    NOT_READY,
+    OK,
     VERSION_HEADER,
     Application,
     Check,
@@ -42,6 +45,8 @@ _MEDIA_TYPES = {
     ".svg": "image/svg+xml",
     ".woff2": "font/woff2",
 }
+log = logging.getLogger(__name__)
+
 CACHED = 1.0
 """Seconds for which states are cached."""
 
@@ -70,10 +75,13 @@ class Readiness:
         self._lock = asyncio.Lock()
 
     async def states(self) -> dict[str, str]:
-        """Return the state of every dependency, cached for a second."""
+        """Return the state of every dependency, cached for a second; log new failures."""
         async with self._lock:
             if time.monotonic() - self._at > CACHED:
-                self._states = await check_all("gateway", self._checks)
+                before, self._states = self._states, await check_all("gateway", self._checks)
+                for name, state in self._states.items():
+                    if not is_ready(state) and is_ready(before.get(name, OK)):
+                        log.warning("%s: %s", name, state)
                 self._at = time.monotonic()
             return self._states
 
@@ -130,14 +138,17 @@ def create_pages(
     telemetry: Telemetry,
     lifespan: Callable[[Litestar], AbstractAsyncContextManager[None]],
     console: ConsoleFiles | None = None,
+    *,
+    operations_port: int = 0,
 ) -> Litestar:
     """Return the application; `lifespan` opens and closes the process's resources.
 
-    If the console was not built, `/` is a page of links.
+    If the console was not built, `/` is a page of links. With `operations_port`, only this port
+    answers `/metrics`.
     """
     return Application(
         route_handlers=[
-            *_probes(readiness, telemetry),
+            *_probes(readiness, telemetry, operations_port),
             *_console(console),
             *_documentation(catalogue),
             upgrade_needed,
@@ -155,19 +166,33 @@ async def upgrade_needed() -> None:
     raise InvalidInput("must be websocket: this path accepts only WebSockets", field="Upgrade")
 
 
-def _probes(readiness: Readiness, telemetry: Telemetry) -> list[ControllerRouterHandler]:
+def local_port(scope: HTTPScope) -> int:
+    """Return the port at which a request arrived."""
+    _, port = scope["server"] or ("", 0)
+    return port or 0
+
+
+def _probes(
+    readiness: Readiness, telemetry: Telemetry, operations_port: int
+) -> list[ControllerRouterHandler]:
     @get("/healthz", sync_to_thread=False)
     def healthz() -> dict[str, str]:
         return {"status": "ok", "version": VERSION}
 
     @get("/readyz")
-    async def readyz() -> Response[dict[str, str]]:
+    async def readyz(request: HttpRequest) -> Response[dict[str, str]]:
         states = await readiness.states()
         ready = all(map(is_ready, states.values()))
+        if local_port(request.scope) != operations_port:  # reasons may contain addresses
+            states = {
+                name: state if is_ready(state) else NOT_READY for name, state in states.items()
+            }
         return Response(states, status_code=200 if ready else 503)
 
     @get("/metrics", media_type="text/plain")
-    async def metrics() -> bytes:
+    async def metrics(request: HttpRequest) -> bytes:
+        if operations_port and local_port(request.scope) != operations_port:
+            raise NotFound("only the port for operators answers /metrics")
         await readiness.states()
         return await asyncio.to_thread(telemetry.exposition)
 

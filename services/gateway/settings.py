@@ -23,6 +23,9 @@ class GatewaySettings(ServiceSettings):
     """Services by name: `auth=http://127.0.0.1:8001,device=http://device:8000`."""
     watched: str = ""
     """Services that get no requests, but must be ready: `device-ingest=http://…`."""
+    operations_port: Port = 0
+    """Port for operators on the same address: only it answers `/metrics`, and its `/readyz` has
+    reasons. With 0, the public port answers `/metrics`."""
     max_body: Count = 8 * MIB
     """Maximum bytes of a request body."""
     max_header: Count = 32 * 1024

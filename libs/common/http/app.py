@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 Check = Callable[[], Awaitable[str | None]]
 """Raises an error if a dependency is not ready; may return details if it is."""
 
-OK = "ok"
+OK, NOT_READY = "ok", "not ready"
 VERSION_HEADER = "X-Thingway-Version"
 """Header of `/readyz`: the version of the process."""
 CHECK_TIMEOUT = 2.0
@@ -164,7 +164,7 @@ async def run_check(check: Check) -> str:
         async with asyncio.timeout(CHECK_TIMEOUT):
             more = await check()
     except Exception as error:  # noqa: BLE001 - after any error, the service is not ready
-        return f"not ready: {type(error).__name__}: {error}"
+        return f"{NOT_READY}: {type(error).__name__}: {error}"
     return f"{OK}: {more}" if more else OK
 
 

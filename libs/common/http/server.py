@@ -10,7 +10,7 @@ import logging
 import resource
 import socket
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -85,12 +85,13 @@ async def serve(
     websocket: Any = "none",
     tls: ServerTls | None = None,
     young: int = YOUNG,
+    more_ports: Sequence[int] = (),
 ) -> None:
     """Serve `app` until SIGTERM or SIGINT; raise OSError if the port is in use.
 
     `http` creates the protocol of a connection; `websocket` is uvicorn's `ws`, for WebSocket
     upgrades. `tls` defaults to the settings. After `young` new objects, the garbage collector
-    examines them.
+    examines them. `more_ports` of the same address are served, too.
     """
     tls = tls or ServerTls.from_settings(settings)
     observe_expiry(settings)
@@ -113,7 +114,8 @@ async def serve(
     _spare_what_stays(young)
     following = None if tls is None else asyncio.create_task(tls.reload_forever())
     try:
-        await server.serve(sockets=[listen(settings.host, settings.port)])
+        sockets = [listen(settings.host, port) for port in (settings.port, *more_ports)]
+        await server.serve(sockets=sockets)
     finally:
         if following is not None:
             following.cancel()

@@ -27,11 +27,12 @@ async def started(environment: dict[str, str]) -> asyncio.subprocess.Process:
 async def test_process_serves_and_finishes_what_is_in_flight(
     servers: Servers, redis: Redis, device: Recorder
 ) -> None:
-    """SIGTERM lets a running request end well; metrics tell what was done."""
-    port, (private, public) = ports.choose_free(), generate_keys()
+    """SIGTERM lets a running request end well; the port for operators tells what was done."""
+    port, operations, (private, public) = ports.choose_free(), ports.choose_free(), generate_keys()
     process = await started(
         {
             "THINGWAY_PORT": str(port),
+            "THINGWAY_OPERATIONS_PORT": str(operations),
             "THINGWAY_REDIS_URL": servers.redis_url,
             "THINGWAY_NATS_URL": servers.nats_url,
             "THINGWAY_INTERNAL_PRIVATE_KEY": private,
@@ -53,7 +54,10 @@ async def test_process_serves_and_finishes_what_is_in_flight(
         headers = await gateway.bearer()
         assert (await http.get(f"{DEVICES}/5", headers=headers)).status_code == 200
         assert (await http.get(f"{DEVICES}/5")).status_code == 401
-        metrics = (await http.get("/metrics")).text
+        assert (await http.get("/metrics")).status_code == 404
+        metrics = (await http.get(f"http://127.0.0.1:{operations}/metrics")).text
+        ready = (await http.get(f"http://127.0.0.1:{operations}/readyz")).json()
+        assert ready["redis"] == "ok"
         device.respond = slowly
         request = asyncio.ensure_future(http.get(f"{DEVICES}/5", headers=headers))
         await asyncio.wait_for(entered.wait(), 5)
