@@ -39,24 +39,32 @@ class DeviceFieldUpdater:
         self._read = -LIFE
         self._written: LruCache[int, float] = LruCache(KEPT)
 
+    async def update_times(self, reports: Iterable[ValidReport]) -> None:
+        """Write `lastUpdateTime` of devices that did not get it recently.
+
+        It does not depend on the latest values, so both are written concurrently.
+        """
+        now = time.monotonic()
+        newest: dict[int, int] = {}
+        for report in reports:
+            thing = report.thing
+            if (self._written.get(thing.id) or 0.0) + FRESH < now:
+                newest[thing.id] = max(report.as_of, newest.get(thing.id, 0))
+        if newest:
+            await self._devices.reported_state.write_report_times(newest)
+            for key in newest:
+                self._written.put(key, now)
+
     async def update(self, reports: Iterable[ValidReport]) -> None:
         """Write changed fields of a batch whose latest values are stored."""
-        now = time.monotonic()
         await self._read_location_properties()
         changed: dict[int, Thing] = {}
-        newest: dict[int, int] = {}
         for report in reports:
             thing, properties = report.thing, report.properties
             place = self._places.get((thing.tenant, thing.model)) if self._places else None
             if not _read_fields(properties, place).items() <= thing.reported_fields.items():
                 changed[thing.id] = thing
-            if (self._written.get(thing.id) or 0.0) + FRESH < now:
-                newest[thing.id] = max(report.as_of, newest.get(thing.id, 0))
         await self._write_fields(changed)
-        if newest:
-            await self._devices.reported_state.write_report_times(newest)
-            for key in newest:
-                self._written.put(key, now)
 
     async def rewrite(
         self, things: dict[int, Thing], rewritten: Mapping[int, Container[int]]

@@ -289,8 +289,11 @@ class Ingest:
                 report.uplink.received, arrivals.get(report.thing.id, 0)
             )
         latest = ((one.thing.id, one.as_of, _with_entities(one, shapes)) for one in current)
-        await self.latest.apply(latest, arrivals)
-        await self.device_fields.update([report for report in current if report.thing.device])
+        of_devices = [report for report in current if report.thing.device]
+        await asyncio.gather(
+            self.latest.apply(latest, arrivals), self.device_fields.update_times(of_devices)
+        )
+        await self.device_fields.update(of_devices)
 
     async def _close_commands(self, batch: Batch) -> None:
         """Process the replies: in order for each thing, concurrently for several.

@@ -99,6 +99,7 @@ def ingest(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> Ingest:
 
     class Values:
         apply, update = fake._note("values"), fake._note("facts")
+        update_times = fake._note("times")
         find_oversized = fake._note("limits", {})
 
         def may_exceed(self, thing_id: int, size: int) -> bool:
@@ -146,8 +147,8 @@ async def test_a_batch_is_stored_then_announced_then_acknowledged(ingest: Ingest
     reply = message(2, "SN1", "reply", b"{}")
     await ingest.handle([report(1, "SN1"), reply])
     assert fake.asked[0] == "reply of SN1"
-    assert {"store", "shapes", "values", "facts"} == set(fake.asked[1:5])
-    assert fake.asked[5:] == ["alarms", "publish", "publish", "acknowledge 2", "notify"]
+    assert {"store", "shapes", "values", "times", "facts"} == set(fake.asked[1:6])
+    assert fake.asked[6:] == ["alarms", "publish", "publish", "acknowledge 2", "notify"]
 
 
 async def test_reports_confirm_commands_after_the_alarms_of_a_batch_with_frames(
@@ -155,7 +156,7 @@ async def test_reports_confirm_commands_after_the_alarms_of_a_batch_with_frames(
 ):
     await ingest.handle([report(1, "SN1"), message(2, "SN2", "frame", b"{}")])
     assert fake.asked == [
-        *("decode", "store", "shapes", "values", "facts"),
+        *("decode", "store", "shapes", "values", "times", "facts"),
         *("alarms", "publish", "publish", "confirm by 1", "acknowledge 2", "notify"),
     ]
 
