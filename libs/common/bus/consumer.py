@@ -198,8 +198,8 @@ class BatchConsumer:
     ack_wait: float = 30.0
     subject: str = ""
     """Filters messages by subject; empty accepts every message of the stream."""
-    subjects: tuple[str, ...] = ()
-    """Several such filters."""
+    subjects: tuple[str, ...] | Callable[[], tuple[str, ...]] = ()
+    """Several such filters. Those that a function returns may change; `update` applies them."""
     from_now: bool = False
     """Skip messages that the stream received before the consumer was created."""
     fleeting: bool = False
@@ -251,12 +251,14 @@ class BatchConsumer:
                 _waiting.set((info.num_pending or 0) + (info.num_ack_pending or 0), told)
 
     async def _consume(self, work: _Overlapping | LanedMessages) -> None:
-        await self._ensure()
+        subjects = await self._ensure()
         messages: list[Msg] = []
         async with _Inbox(self.bus.client) as inbox:
             while True:
                 _heed_cancellation()
                 await work.ready()
+                if self._wanted() != subjects:
+                    subjects = await self._ensure()
                 messages = []
                 try:
                     messages = await self._ask(inbox, self.batch, IDLE)
@@ -298,7 +300,22 @@ class BatchConsumer:
         except (NatsError, OSError) as error:
             log.warning("consumer %s cannot return messages to the stream: %r", self.durable, error)
 
-    async def _ensure(self) -> None:
+    async def update(self) -> None:
+        """Apply changed subjects now; after a failure, they are applied before the next request.
+
+        Events since the last request for messages may be delivered too.
+        """
+        try:
+            await self._ensure()
+        except (NatsError, APIError, OSError, TimeoutError) as error:
+            log.warning("consumer %s cannot change its subjects yet: %r", self.durable, error)
+
+    def _wanted(self) -> tuple[str, ...]:
+        return self.subjects() if callable(self.subjects) else self.subjects
+
+    async def _ensure(self) -> tuple[str, ...]:
+        """Create or update the consumer; return its subjects."""
+        subjects = self._wanted()
         new = self.fleeting or self.from_now
         config = ConsumerConfig(
             name=self.durable,
@@ -307,7 +324,7 @@ class BatchConsumer:
             ack_wait=self.ack_wait,
             max_ack_pending=200_000,
             filter_subject=self.subject or None,
-            filter_subjects=list(self.subjects) or None,
+            filter_subjects=list(subjects) or None,
             deliver_policy=DeliverPolicy.NEW if new else DeliverPolicy.ALL,
             inactive_threshold=FLEETING if self.fleeting else None,
         )
@@ -320,3 +337,4 @@ class BatchConsumer:
             # `wait_for`, on which nats-py waits, swallows a cancellation that comes with the
             # answer (Python 3.11, https://github.com/python/cpython/issues/86296).
             raise asyncio.CancelledError
+        return subjects

@@ -1,5 +1,7 @@
 """The subjects of the bus; no other module spells a subject."""
 
+from collections.abc import Collection, Sequence
+
 
 def is_token(text: str) -> bool:
     """Return whether `text` is a single token of a subject and of an MQTT topic level.
@@ -93,3 +95,22 @@ def outside_topic(subject: str) -> tuple[str, str]:
     _, access_key, rest = subject.split(".", 2)
     levels = ("" if one == "/" else one.replace("//", ".") for one in rest.split("."))
     return access_key, "/".join(levels)
+
+
+MOST_LISTED = 16
+"""Tenants whose events a consumer can select; nats-server compares each filter with all others."""
+NO_EVENT = "event.none"
+"""A subject of the stream `EVENTS` that no message has."""
+
+
+def event_filters(tenants: Collection[str], patterns: Sequence[str]) -> tuple[str, ...]:
+    """Return filters for the events of tenants, or of all tenants if there are many.
+
+    `patterns` begin with `event.*.`.
+    """
+    if len(tenants) > MOST_LISTED:
+        return tuple(patterns)
+    return (
+        *(pattern.replace("*", tenant, 1) for tenant in sorted(tenants) for pattern in patterns),
+        NO_EVENT,
+    )

@@ -21,6 +21,7 @@ from libs.common.identity.grants import GrantReader
 from libs.common.identity.tokens import access_token_key
 from libs.common.mqtt import Connect, PacketError
 from services.management.live.access import Admission
+from services.management.live.events import LiveEvents
 from services.management.live.exchange import MqttListener
 from services.management.live.frames import BadFrame, Follow, read_frame
 from services.management.live.hub import Hub
@@ -54,7 +55,7 @@ GRACE = 1.5
 @websocket("/websocket", guards=[users])
 async def live(
     socket: WebSocket[Any, Any, Any],
-    hub: NamedDependency[Hub],
+    events: NamedDependency[LiveEvents],
     subscriptions: NamedDependency[Subscriptions],
     grants: NamedDependency[GrantReader],
     turns: NamedDependency[Turns],
@@ -68,9 +69,10 @@ async def live(
         await grants.read(principal),
         closer,
     )
-    await socket.accept()
-    hub.enter(subscriber)
+    events.hub.enter(subscriber)
     try:
+        await events.listen(principal.tenant)
+        await socket.accept()
         await _read(closer, subscriber, subscriptions)
     finally:
         subscriptions.leave(subscriber)
@@ -101,7 +103,7 @@ async def _read(closer: Closer, subscriber: Subscriber, subscriptions: Subscript
 @websocket("/mqtt")
 async def mqtt(
     socket: WebSocket[Any, Any, Any],
-    hub: NamedDependency[Hub],
+    events: NamedDependency[LiveEvents],
     admission: NamedDependency[Admission],
     turns: NamedDependency[Turns],
 ) -> None:
@@ -115,7 +117,7 @@ async def mqtt(
         async with asyncio.timeout(CONNECT_WAIT):
             first = await anext(packets, None)
         if isinstance(first, Connect):
-            await _listen(closer, packets, first, hub, admission)
+            await _listen(closer, packets, first, events, admission)
         elif isinstance(first, OtherVersion):
             await closer.send(connack(Answer.VERSION))
             closer.close(POLICY, "the protocol must be MQTT 3.1.1")
@@ -132,7 +134,7 @@ async def _listen(
     closer: Closer,
     packets: AsyncIterator[Packet],
     connect: Connect,
-    hub: Hub,
+    events: LiveEvents,
     admission: Admission,
 ) -> None:
     """Admit a client and process its packets; raise `TimeoutError` if it is silent."""
@@ -144,8 +146,10 @@ async def _listen(
         await closer.send(connack(code))
         closer.close(POLICY, error.text)
         return
+    hub = events.hub
     hub.enter(listener)
     try:
+        await events.listen(listener.principal.tenant)
         await closer.send(connack(Answer.ACCEPTED))
         await _obey(closer, packets, connect, listener, hub)
     finally:
@@ -203,7 +207,7 @@ async def _packets(socket: WebSocket[Any, Any, Any]) -> AsyncIterator[Packet]:
 class LiveHandlers:
     """Dependencies of the handlers."""
 
-    hub: Hub
+    events: LiveEvents
     subscriptions: Subscriptions
     grants: GrantReader
     turns: Turns

@@ -1,5 +1,6 @@
 """Changes on the bus for live updates."""
 
+import asyncio
 import logging
 from uuid import uuid4
 
@@ -7,6 +8,7 @@ from nats.aio.msg import Msg
 
 from libs.common.bus import BatchConsumer, Bus, event_tenant
 from libs.common.bus.publishing import acknowledge
+from libs.common.bus.subjects import event_filters
 from libs.common.changes import (
     KNOWN_SUBJECTS,
     SUBJECTS,
@@ -26,26 +28,58 @@ TENANTS = 16
 """Tenants whose changes are distributed concurrently, in slices of the event loop's time."""
 
 
-def create_consumer(bus: Bus, hub: Hub) -> BatchConsumer:
-    """Return the consumer that pushes every new change to sockets of this replica."""
+class LiveEvents:
+    """The consumer that pushes every new change to sockets of this replica.
 
-    async def push(messages: list[Msg]) -> None:
+    The bus delivers only the events of tenants with a socket, because reading an event costs more
+    than ignoring it.
+    """
+
+    def __init__(self, bus: Bus, hub: Hub) -> None:
+        self._bus = bus
+        self.hub = hub
+        self._delivered: frozenset[str] = frozenset()
+        """Tenants whose events are delivered."""
+        self._updating: asyncio.Task[None] | None = None
+        self.consumer = BatchConsumer(
+            bus=bus,
+            stream="EVENTS",
+            durable=f"live-{uuid4().hex}",
+            handle=self.push,
+            batch=500,
+            concurrency=TENANTS,
+            lane=event_tenant,
+            subjects=self._subjects,
+            fleeting=True,
+        )
+
+    async def listen(self, tenant: str) -> None:
+        """Return when the events of a tenant that has a socket are delivered."""
+        while tenant not in self._delivered:
+            if self._updating is None:
+                self._updating = asyncio.ensure_future(self._update())
+            await asyncio.shield(self._updating)
+
+    async def push(self, messages: list[Msg]) -> None:
+        """Push and acknowledge events of a tenant."""
         with trace_batch("live batch", [read_trace(message.headers) for message in messages]):
-            if hub.listens(event_tenant(messages[0])):
-                await _push(hub, messages)
-            await acknowledge(bus.client, messages)
+            if self.hub.listens(event_tenant(messages[0])):
+                await _push(self.hub, messages)
+            await acknowledge(self._bus.client, messages)
 
-    return BatchConsumer(
-        bus=bus,
-        stream="EVENTS",
-        durable=f"live-{uuid4().hex}",
-        handle=push,
-        batch=500,
-        concurrency=TENANTS,
-        lane=event_tenant,
-        subjects=(*SUBJECTS, *KNOWN_SUBJECTS),
-        fleeting=True,
-    )
+    def _subjects(self) -> tuple[str, ...]:
+        tenants = self.hub.tenants()
+        self._delivered &= tenants
+        return event_filters(tenants, (*SUBJECTS, *KNOWN_SUBJECTS))
+
+    async def _update(self) -> None:
+        tenants = self.hub.tenants()
+        try:
+            if self._bus.connected:
+                await self.consumer.update()
+        finally:
+            self._delivered |= tenants
+            self._updating = None
 
 
 async def _push(hub: Hub, messages: list[Msg]) -> None:

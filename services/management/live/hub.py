@@ -91,6 +91,10 @@ class Hub:
         if not sockets.number:
             del self._tenants[listener.principal.tenant]
 
+    def tenants(self) -> frozenset[str]:
+        """Return the tenants that have a socket."""
+        return frozenset(self._tenants)
+
     def listens(self, tenant: str) -> bool:
         """Return whether a tenant has a socket."""
         return tenant in self._tenants

@@ -15,7 +15,7 @@ from libs.common.limits.usage import report_usage
 from libs.common.store.redis import Redis
 from services.management.live.access import Admission, Credentials, UserAccess
 from services.management.live.console import LiveHandlers, create_router
-from services.management.live.events import create_consumer
+from services.management.live.events import LiveEvents
 from services.management.live.exchange import Exchange
 from services.management.live.hub import Hub
 from services.management.live.numbers import Numbers
@@ -30,6 +30,7 @@ class Live:
     router: Router
     bus: Bus
     hub: Hub
+    events: LiveEvents
     admission: Admission
     watch: Watch
 
@@ -38,9 +39,7 @@ class Live:
         """Push changes and check sockets while the block runs."""
         await report_usage(self.bus, self.admission.use)
         try:
-            async with run_in_background(
-                create_consumer(self.bus, self.hub).run(), self.watch.run()
-            ):
+            async with run_in_background(self.events.consumer.run(), self.watch.run()):
                 yield
         finally:
             await self.hub.exchange.stop()
@@ -58,13 +57,15 @@ def wire(
     """Return the hub of this process with its endpoints and jobs."""
     turns = Turns()
     hub = Hub(Exchange(Numbers(devices), turns))
+    events = LiveEvents(bus, hub)
     credentials, user_access = Credentials(redis), UserAccess(rpc_client, grants)
     admission = Admission(credentials, user_access, limits)
     subscriptions = Subscriptions(hub, devices, admission, turns)
     return Live(
-        router=create_router(LiveHandlers(hub, subscriptions, grants, turns, admission)),
+        router=create_router(LiveHandlers(events, subscriptions, grants, turns, admission)),
         bus=bus,
         hub=hub,
+        events=events,
         admission=admission,
         watch=Watch(hub, credentials, user_access, subscriptions),
     )

@@ -85,8 +85,11 @@ class EventConsumer:
         self._delayed = DelayedEvents(time.monotonic)
 
     async def handle(self, messages: list[Msg]) -> None:
-        """Record the runs of events; then acknowledge or delay each event."""
+        """Record the runs of a tenant's events; then acknowledge or delay each event."""
         await self._followed.ready.wait()
+        if not self._followed.index.listens(event_tenant(messages[0])):
+            await acknowledge(self._bus.client, messages)
+            return
         with trace_batch("workflow batch", [read_trace(message.headers) for message in messages]):
             events: list[Event] = []
             number = 0

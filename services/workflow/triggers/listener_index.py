@@ -122,6 +122,10 @@ class ListenerIndex:
         """Return the ids of all flows in the index."""
         return set(self._tenant_of)
 
+    def listens(self, tenant: str) -> bool:
+        """Return whether a tenant has a listening flow."""
+        return tenant in self._tenants
+
     def put(self, flow: Deployed, keys: Iterable[str]) -> None:
         """Add or replace a flow."""
         self.remove(flow.flow_id)

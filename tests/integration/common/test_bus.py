@@ -564,6 +564,41 @@ async def test_a_batch_is_bounded_by_bytes(bus: Bus):
     assert len(sizes) < number
 
 
+async def test_a_consumer_applies_changed_subjects(bus: Bus):
+    """Events that it did not want at the time of an earlier request are not delivered."""
+    wanted = ["event.none"]
+    received: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def take(messages: list[Msg]) -> None:
+        await acknowledge(bus.client, messages)
+        for message in messages:
+            received.put_nowait(message.data)
+
+    consumer = BatchConsumer(
+        bus=bus,
+        stream=EVENTS,
+        durable="changes",
+        handle=take,
+        subjects=lambda: tuple(wanted),
+        from_now=True,
+    )
+    job = asyncio.ensure_future(consumer.run())
+    async with asyncio.timeout(20):
+        await consumer.update()
+        wanted[:] = ["event.a.>"]
+        await consumer.update()
+        await bus.publish([OutgoingMessage(f"event.{one}.x", one.encode()) for one in "ab"])
+        assert await received.get() == b"a"
+        wanted[:] = ["event.b.>"]
+        await bus.publish([OutgoingMessage("event.a.x", b"a2")])
+        assert await received.get() == b"a2"  # ends a request; the next one applies the change
+        await bus.publish([OutgoingMessage(f"event.{one}.x", one.encode()) for one in "ab"])
+        assert await received.get() == b"b"
+    job.cancel()
+    await asyncio.wait({job})
+    await bus.js.delete_consumer(EVENTS, "changes")
+
+
 @pytest.mark.parametrize(("lingers", "sizes"), [(True, [2]), (False, [1, 1])])
 async def test_a_batch_that_may_linger_includes_later_messages(
     bus: Bus, monkeypatch: pytest.MonkeyPatch, lingers: bool, sizes: list[int]

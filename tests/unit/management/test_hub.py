@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from libs.common.bus import BatchConsumer
 from libs.common.changes import ChangedThing, EntityChange
 from libs.common.contracts.access import GrantedResources
 from libs.common.contracts.limits import Limits, UsageRequest
@@ -17,7 +18,7 @@ from libs.common.identity import Kind, Principal
 from libs.common.identity.grants import ALL, Grants
 from services.management.live import frames, sockets
 from services.management.live.access import Admission
-from services.management.live.events import create_consumer
+from services.management.live.events import LiveEvents
 from services.management.live.exchange import Exchange
 from services.management.live.frames import EncodedChange, Pattern
 from services.management.live.hub import TENANT_BYTES, Hub
@@ -341,7 +342,7 @@ async def test_events_of_a_tenant_without_sockets_are_not_read(hub: Hub) -> None
         pass
 
     client = SimpleNamespace(_send_command=write, _flush_pending=flush)
-    handle = create_consumer(SimpleNamespace(client=client), hub).handle  # type: ignore[arg-type]
+    handle = LiveEvents(SimpleNamespace(client=client), hub).push  # type: ignore[arg-type]
     message = SimpleNamespace(subject="event.t.device.7.reported", reply="ack", headers=None)
     await handle([message])  # type: ignore[list-item]
     one = Socket(hub)
@@ -351,6 +352,31 @@ async def test_events_of_a_tenant_without_sockets_are_not_read(hub: Hub) -> None
     await handle([broken, fine])  # type: ignore[list-item]
     assert [told["values"][KEY]["value"] for told in await one.read()] == [21.5]
     assert written == [b"PUB ack 0\r\n\r\n", b"PUB ack 0\r\n\r\n" * 2]
+
+
+async def test_a_socket_waits_until_the_bus_delivers_events_of_its_tenant(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One update of the consumer serves all sockets that wait, and later ones of the tenant."""
+    updates: list[tuple[str, ...]] = []
+    events = LiveEvents(SimpleNamespace(connected=True), hub)  # type: ignore[arg-type]
+
+    async def ensure(consumer: BatchConsumer) -> tuple[str, ...]:
+        updates.append(consumer._wanted())
+        await asyncio.sleep(0)
+        return updates[-1]
+
+    monkeypatch.setattr(BatchConsumer, "_ensure", ensure)
+    one = Socket(hub)
+    await asyncio.gather(events.listen("t"), events.listen("t"))
+    await events.listen("t")
+    assert len(updates) == 1
+    assert "event.t.*.*.reported" in updates[0]
+    hub.leave(one.subscriber)
+    assert not [subject for subject in events.consumer._wanted() if ".t." in subject]
+    Socket(hub)
+    await events.listen("t")
+    assert len(updates) == 2
 
 
 async def test_changes_that_come_too_fast_are_merged(hub: Hub) -> None:

@@ -1,6 +1,10 @@
 """Events that have to come again."""
 
-from services.workflow.triggers.events import MAX_DELAY, DelayedEvents
+import asyncio
+from types import SimpleNamespace
+
+from services.workflow.triggers.events import MAX_DELAY, DelayedEvents, EventConsumer
+from services.workflow.triggers.listener_index import ListenerIndex
 
 
 class Clock:
@@ -27,3 +31,31 @@ def test_a_tenant_has_no_more_held_back_than_are_left_to_others():
     assert delayed.delay("new", 1) == 1
     clock.now = 1.0
     assert delayed.delay("busy", 2) == 2
+
+
+class Bus:
+    """Collects what is written to the bus."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+        self.client = self
+
+    async def _send_command(self, frames: bytes) -> None:
+        self.written.append(frames)
+
+    async def _flush_pending(self) -> None:
+        pass
+
+
+def followed(index: ListenerIndex) -> SimpleNamespace:
+    ready = asyncio.Event()
+    ready.set()
+    return SimpleNamespace(index=index, ready=ready)
+
+
+async def test_an_event_of_a_tenant_without_flows_is_not_decoded() -> None:
+    """It is acknowledged, although its content is not readable."""
+    bus = Bus()
+    consumer = EventConsumer(bus, followed(ListenerIndex()), None)  # type: ignore[arg-type]
+    await consumer.handle([SimpleNamespace(subject="event.t.device.7.reported", reply="ack")])  # type: ignore[list-item]
+    assert bus.written == [b"PUB ack 0\r\n\r\n"]
