@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import cache
+from typing import cast
 
 from litestar import Litestar
 from nats.aio.client import Client
@@ -49,7 +50,7 @@ def device(public_key: str) -> Litestar:
     mongo, bus = Mongo(NOWHERE, "device"), _bus()
     settings = DeviceSettings(internal_public_key=public_key)
     foundation = wire_foundation(DeviceClients(settings, silent(), mongo, bus))
-    return build_device(foundation, _bus())
+    return cast("Litestar", build_device(foundation, _bus()).app)
 
 
 def management(public_key: str) -> Litestar:
