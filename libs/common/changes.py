@@ -1,5 +1,6 @@
 """Changes of entities, read from events of the bus."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -90,6 +91,7 @@ class _Event(msgspec.Struct, rename="camel"):
     outputs: dict[str, Any] = {}
 
 
+_ARRIVAL = re.compile("[er]-([0-9a-f]{1,12})-[0-9a-f]+").fullmatch
 _decoder = msgspec.json.Decoder(_Event)
 _COMMON = ("eventId", "createdAt", "tenant", "device")
 """Fields of an alarm event that are not part of the alarm."""
@@ -112,6 +114,15 @@ def read_change(payload: bytes) -> EntityChange:
     return EntityChange(
         event.event_id, event.tenant, _thing(event.device), event.ts, values, is_event
     )
+
+
+def read_arrival(event_id: str) -> int:
+    """Return when the bus received the message that caused an event, in Unix ms.
+
+    The ids of reports and device events contain it (`Uplink.key` in `device`); 0 for other ids.
+    """
+    found = _ARRIVAL(event_id)
+    return int(found[1], 16) if found else 0
 
 
 def read_alarm(payload: bytes) -> EntityChange:

@@ -44,11 +44,16 @@ class Batches(Generic[T, R]):
         write: Callable[[Sequence[T]], Awaitable[Sequence[R]]],
         tenant: Callable[[T], str] = attrgetter("tenant"),
         size: Callable[[T], int] = lambda _: 0,
+        linger: float = 0.0,
     ) -> None:
-        """Use `name` in metrics and `size` as the characters of a large entry."""
+        """Use `name` in metrics and `size` as the characters of a large entry.
+
+        Fewer than `MAX_ENTRIES` entries of a tenant wait `linger` seconds for more.
+        """
         self._write = write
         self._tenant = tenant
         self._size = size
+        self._linger = linger
         self._waiting: dict[str, deque[tuple[T, asyncio.Future[R]]]] = {}
         self._scheduler = FairScheduler(
             name, WRITERS, caps=lambda _: Caps(WRITERS_PER_TENANT, sub=WRITERS_PER_TENANT)
@@ -68,8 +73,11 @@ class Batches(Generic[T, R]):
         loop = asyncio.get_running_loop()
         done: asyncio.Future[R] = loop.create_future()
         tenant = self._tenant(entry)
-        self._waiting.setdefault(tenant, deque()).append((entry, done))
-        if self._writers[tenant] < WRITERS_PER_TENANT:
+        entries = self._waiting.setdefault(tenant, deque())
+        entries.append((entry, done))
+        writers = self._writers[tenant]
+        lingers = self._linger and writers and len(entries) < MAX_ENTRIES
+        if writers < WRITERS_PER_TENANT and not lingers:
             self._writers[tenant] += 1
             # A new context, because it also writes for other requests and traces.
             writer = loop.create_task(self._write_waiting(tenant), context=Context())
@@ -80,7 +88,9 @@ class Batches(Generic[T, R]):
     async def _write_waiting(self, tenant: str) -> None:
         """Write until no entry of the tenant waits."""
         name_lines(tenant=tenant)
-        while tenant in self._waiting:
+        while entries := self._waiting.get(tenant):
+            if self._linger and len(entries) < MAX_ENTRIES:
+                await asyncio.sleep(self._linger)
             async with self._scheduler.slot(tenant):
                 if batch := self._next_batch(tenant):
                     await self._write_batch(batch)

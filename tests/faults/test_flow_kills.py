@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import httpx
 import pytest
 
 from libs.common.bus import Bus
+from libs.common.clock import now_ms
 from libs.common.identity import HeaderSigner, Kind, Principal, generate_keys
 from libs.common.store.mongo import Mongo
 from tests.console import Grants, User
@@ -25,7 +25,8 @@ from tests.servers import Servers
 BATCH, PAUSE = 10, 0.1
 """Events that are published at a time, and seconds between."""
 TIMERS = 40
-TARGET = "direct.device.SN1.alarm"
+TARGETS = ("direct.device.SN1.alarm", "system.integration.heat")
+"""Flows that set a device are recorded before they start; quick flows only at their end."""
 
 
 @dataclass
@@ -60,7 +61,8 @@ async def world(servers: Servers, database: str, tmp_path: Path) -> AsyncIterato
     bus = await Bus.connect(servers.nats_url, name="others", streams=1)
     mongo = Mongo(servers.mongo_url, database)
     played = PlayedDevice(bus)
-    played.has(TARGET)
+    for target in TARGETS:
+        played.has(target)
     await played.start()
     try:
         await replicas[0].start()
@@ -88,7 +90,10 @@ async def load(world: World, key: str) -> AsyncIterator[list[str]]:
 
     async def publish() -> None:
         while not over.is_set():
-            events = [(uuid4().hex, len(ids) + number) for number in range(BATCH)]
+            events = [
+                (f"r-{now_ms():x}-{len(ids) + number:x}", len(ids) + number)
+                for number in range(BATCH)
+            ]
             await world.bus.publish([reported(key, one, t=value) for one, value in events])
             ids.extend(one for one, _ in events)
             await asyncio.sleep(PAUSE)
@@ -102,9 +107,9 @@ async def load(world: World, key: str) -> AsyncIterator[list[str]]:
         await task
 
 
-async def check(world: World, events: int, ids: list[str], timers: dict[int, int]) -> None:
-    """Check that each event and each timer has exactly one successful run."""
-    expected = {(events, f"e-{one}") for one in ids}
+async def check(world: World, flows: list[int], ids: list[str], timers: dict[int, int]) -> None:
+    """Check that each timer, and each event and flow, has exactly one successful run."""
+    expected = {(flow_id, f"e-{one}") for flow_id in flows for one in ids}
     expected |= {(flow_id, f"t-{due * 1000}") for flow_id, due in timers.items()}
     async with asyncio.timeout(120):
         while True:
@@ -123,9 +128,11 @@ async def test_killed_replicas_lose_no_event_and_no_timer(world: World, deaths: 
     """One of two replicas is killed repeatedly, soon after each restart."""
     key = device()
     value = f"#{{properties.start['{key}.t']}}"
-    assign = node("set", "entityAssigner", exchangePayload={TARGET: value})
-    text = design([listener(f"{key}.t"), assign], edge("start", "set"))
-    events = await enabled(world.user, text)
+    flows = []
+    for target in TARGETS:
+        assign = node("set", "entityAssigner", exchangePayload={target: value})
+        text = design([listener(f"{key}.t"), assign], edge("start", "set"))
+        flows.append(await enabled(world.user, text))
     begin, timers = int(time.time()) + 15, {}
     for number in range(TIMERS):
         due = begin + number * deaths * 3 // TIMERS
@@ -141,4 +148,4 @@ async def test_killed_replicas_lose_no_event_and_no_timer(world: World, deaths: 
             async with asyncio.timeout(60):
                 while len(await world.runs()) < known + BATCH:
                     await asyncio.sleep(0.1)
-    await check(world, events, ids, timers)
+    await check(world, flows, ids, timers)

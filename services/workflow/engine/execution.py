@@ -11,13 +11,13 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from libs.common.clock import now_ms
 from libs.common.errors import ThingwayError
-from libs.common.telemetry.tracing import trace_step
+from libs.common.telemetry.tracing import current_trace, trace_step
 from services.workflow.engine.queue import Limits
 from services.workflow.engine.trace import Trace
 from services.workflow.errors import NodeFailed, NotKnown
@@ -154,6 +154,7 @@ class Execution:
         self._clock = asyncio.get_running_loop().time
         self._deadline = 0.0
         self._sealed = False
+        self._is_traced = bool(current_trace())
         self._answered = False
 
     async def execute(self, outputs: Mapping[str, Any] | None = None) -> None:
@@ -184,7 +185,10 @@ class Execution:
         done: _Result | None = None
         error: str | None = None
         try:
-            with trace_step(f"node {node.type.name}", attributes={"thingway.node": node.id}):
+            if self._is_traced:
+                with trace_step(f"node {node.type.name}", attributes={"thingway.node": node.id}):
+                    done = await self._run_step(ready)
+            else:
                 done = await self._run_step(ready)
         except NotKnown:  # the node and its followers cannot be validated
             return self._edges.close(node.followers)
@@ -231,8 +235,7 @@ class Execution:
         run, now = self.run, self._clock()
         if now >= self._deadline:
             raise NodeFailed(SPENT.format(self.limits.run_seconds))
-        step = node.type
-        assert isinstance(step, Step)  # noqa: S101 - a plan has only one entry
+        step = cast("Step[Any]", node.type)  # a plan has only one entry
         if not (step.repeatable or self._sealed or self.dry_run):
             await self.seal(run)
             self._sealed = True
@@ -264,7 +267,7 @@ class Execution:
 
     def _set_output(self, node: PlanNode, output: Any) -> None:
         """Store the output of the last node; outputs of response nodes have priority."""
-        answers = isinstance(node.type, Step) and node.type.answers
+        answers = cast("Step[Any]", node.type).answers
         if answers or not self._answered:
             self.run.output = output
         self._answered = self._answered or answers

@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
+from contextvars import Context
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice, zip_longest
@@ -11,12 +13,14 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from opentelemetry import metrics
+from opentelemetry.metrics import Observation
 from opentelemetry.trace import SpanKind
 
 from libs.common.clock import now_ms
 from libs.common.errors import Conflict, ThingwayError
 from libs.common.limits.tenants import count_limited
 from libs.common.store.ids import IdAllocator
+from libs.common.store.mongo import StoreError
 from libs.common.telemetry.logs import name_lines
 from libs.common.telemetry.tracing import continue_trace, mark_failed
 from services.workflow.engine.execution import Execution
@@ -26,14 +30,17 @@ from services.workflow.engine.queue import Limits, NoRoom, Place, RunQueue, buil
 from services.workflow.graph.design import DesignInvalid
 from services.workflow.graph.plan import Plan
 from services.workflow.runs.log import ReplicaLog
-from services.workflow.runs.model import MOST_HOPS, Cause, Deployed, Owner, Run
+from services.workflow.runs.model import MOST_HOPS, Cause, Deployed, Identity, Owner, Run
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_ended = metrics.get_meter("thingway").create_counter(
-    "thingway_flow_runs", description="Ended runs of flows, by status"
+_ended: Counter[str] = Counter()
+metrics.get_meter("thingway").create_observable_counter(
+    "thingway_flow_runs",
+    [lambda _: [Observation(number, {"status": status}) for status, number in _ended.items()]],
+    description="Ended runs of flows, by status",
 )
 
 TEST_SECONDS = 25.0
@@ -55,6 +62,13 @@ class Start:
     entered: Any
     """The output of the entry."""
     cause: Cause
+    is_held: bool = False
+    """Whether the cause is new, and is repeated until the caller confirms it after the run."""
+
+    @property
+    def identity(self) -> Identity:
+        """Return the identity of the run."""
+        return self.flow.flow_id, self.cause.key
 
 
 class Admitted(NamedTuple):
@@ -78,6 +92,8 @@ class Engine:
     refused: RefusedRuns
     ids: IdAllocator
     _active: dict[int, Place] = field(default_factory=dict, init=False)
+    _deferred: set[Identity] = field(default_factory=set, init=False)
+    """Runs that are executed before they are recorded."""
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set, init=False)
 
     async def start(self, flow: Deployed, entered: Any, cause: Cause) -> Run:
@@ -88,7 +104,7 @@ class Engine:
         """
         # Shielded from the start, because a recorded run must be executed.
         return await asyncio.shield(
-            self._run_in_background(self._start(Start(flow, entered, cause)))
+            self.run_in_background(self._start(Start(flow, entered, cause)))
         )
 
     async def _start(self, start: Start) -> Run:
@@ -117,19 +133,23 @@ class Engine:
     async def admit(self, starts: Sequence[Start]) -> Admitted:
         """Record runs in one write, except those that have no room to wait.
 
-        The caller acknowledges the causes, and then executes each run. `recovery` handles a crash
-        in between.
+        Quick runs of held causes are deferred: they are recorded at their end. The caller executes
+        each run, and acknowledges its cause when it is recorded. `recovery` handles a crash in
+        between.
         """
         entered: list[tuple[Start, Place]] = []
         refused: list[Start] = []
+        flows = {start.flow.flow_id: start.flow for start in starts if start.is_held}
+        quick = {flow_id for flow_id, flow in flows.items() if await self._is_quick(flow)}
         for start in starts:
             place = _place(start.flow, start.entered)
-            try:
-                self.queue.enter(place)
-            except NoRoom:
+            if start.identity in self._deferred or self.queue.find_reached_limit(place):
                 refused.append(start)
-            else:
-                entered.append((start, place))
+                continue
+            self.queue.put(place)
+            entered.append((start, place))
+            if start.is_held and start.flow.flow_id in quick:
+                self._deferred.add(start.identity)
         return Admitted(await self._record(entered) if entered else [], refused)
 
     def refuse(self, start: Start) -> None:
@@ -162,32 +182,44 @@ class Engine:
                     cause=start.cause,
                     entered=start.entered,
                     started_at=now,
+                    recorded=start.identity not in self._deferred,
                 )
                 runs.append(run)
                 self._active[run.id] = place
             begun = {run.id for run in await self.log.begin(runs)}
         finally:
             ids = [run.id for run in runs]
-            for run_id, (_, place) in zip_longest(ids, entered):
+            for run_id, (start, place) in zip_longest(ids, entered):
                 if run_id not in begun:
                     self.queue.leave(place)
+                    self._deferred.discard(start.identity)
                     self._active.pop(run_id, None)
         return [run for run in runs if run.id in begun]
+
+    async def _is_quick(self, flow: Deployed) -> bool:
+        """Return whether the flow has only quick nodes, which may all be repeated."""
+        try:
+            return (await self.plans.find(flow.tenant, flow.flow_id, flow.version)).quick
+        except (DesignInvalid, ThingwayError, StoreError):
+            return False
 
     def execute(self, run: Run) -> "asyncio.Task[None]":
         """Execute a recorded run in the background."""
         if run.id not in self._active:
             place = self._active[run.id] = _place(run, run.entered)
             self.queue.put(place)
-        return self._run_in_background(self._run(run))
+        # A run of an event continues the trace of the event, and not that of its batch.
+        return self.run_in_background(self._run(run), None if run.recorded else Context())
 
     def active_run_ids(self) -> frozenset[int]:
         """Return the ids of runs that are being recorded or executed."""
         return frozenset(self._active)
 
-    def _run_in_background(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+    def run_in_background(
+        self, work: Coroutine[Any, Any, T], context: Context | None = None
+    ) -> "asyncio.Task[T]":
         """Run `work` in the background; `drain` waits for it."""
-        task = asyncio.ensure_future(work)
+        task = asyncio.get_running_loop().create_task(work, context=context)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
@@ -229,9 +261,10 @@ class Engine:
                 if run.status == "ERROR":
                     mark_failed(span, "run")
                 await self.log.finish(run)
-            _ended.add(1, {"status": run.status})
+            _ended[run.status] += 1
         finally:
             self.queue.leave(self._active.pop(run.id))
+            self._deferred.discard(run.identity)
         await self.breaker.note(run)
 
     async def _execute(self, run: Run) -> None:
@@ -246,22 +279,32 @@ class Engine:
         await self.queue.run(place, execution.execute, quick=plan.quick)
 
 
-async def record_and_execute(engine: Engine, starts: Iterable[Start]) -> list[Start]:
-    """Record runs of events or timers and execute them; return those without room.
+class Executed(NamedTuple):
+    """Runs without room, and the tasks of deferred runs."""
+
+    refused: list[Start]
+    deferred: "dict[asyncio.Task[None], Run]"
+
+
+async def record_and_execute(engine: Engine, starts: Iterable[Start]) -> Executed:
+    """Record runs of events or timers and execute them.
 
     It never waits for room. After an exception, all recorded runs are executed. It can be repeated,
     because a cause starts one run.
     """
     refused: list[Start] = []
+    deferred: dict[asyncio.Task[None], Run] = {}
     left = iter(starts)
     while chunk := list(islice(left, AT_ONCE)):
         runs, more = await engine.admit(chunk)
         refused += more
         for begin in range(0, len(runs) or 1, PACE):
             for run in runs[begin : begin + PACE]:
-                engine.execute(run)
+                task = engine.execute(run)
+                if not run.recorded:
+                    deferred[task] = run
             await asyncio.sleep(0)
-    return refused
+    return Executed(refused, deferred)
 
 
 def _place(flow: Deployed | Run, entered: Any) -> Place:

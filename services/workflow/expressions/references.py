@@ -60,7 +60,7 @@ class Reference:
         return found
 
     def _into(self, found: Any, step: str | int) -> Any:
-        if isinstance(found, Mapping):
+        if isinstance(found, dict):
             for key in (step, str(step)):
                 if key in found:
                     return found[key]
@@ -121,7 +121,7 @@ def resolve(value: Any, properties: Mapping[str, Any]) -> Any:
     """Return `value` with all references replaced, in lists and in values of maps."""
     if isinstance(value, str):
         return _text(value, properties) if "#{" in value else value
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {key: resolve(item, properties) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [resolve(item, properties) for item in value]

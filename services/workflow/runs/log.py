@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 
 PAUSE = 0.5
 """Seconds between attempts while the store is unavailable."""
+LINGER = 0.05
+"""Seconds for which ends of deferred runs are collected, as nobody waits for them."""
 RETENTION_PERIOD = 60.0
 """Seconds between two cleanups."""
 FRESH = timedelta(minutes=10)
@@ -36,12 +38,26 @@ class ReplicaLog:
         self._begins: Batches[Run, bool] = Batches("flow run begins", self._begin)
         self._seals: Batches[Run, bool] = Batches("flow run seals", self._seal)
         self._ends: Batches[Run, None] = Batches("flow run ends", self._end, size=_size)
+        self._deferred_ends: Batches[Run, None] = Batches(
+            "deferred flow run ends", self._end, size=_size, linger=LINGER
+        )
         self._grown: set[int] = set()
 
     async def begin(self, runs: Sequence[Run]) -> list[Run]:
-        """Record starting runs; return those that no replica has recorded before."""
+        """Record starting runs; return those that no replica has recorded before.
+
+        Deferred runs are recorded at their end.
+        """
+        begun = {run.id for run in await self.record([run for run in runs if run.recorded])}
+        return [run for run in runs if run.id in begun or not run.recorded]
+
+    async def record(self, runs: Sequence[Run]) -> list[Run]:
+        """Record the start of runs; return those that no replica has recorded before."""
         new = await self._begins.put_all(runs)
-        return [run for run, fresh in zip(runs, new, strict=True) if fresh]
+        begun = [run for run, fresh in zip(runs, new, strict=True) if fresh]
+        for run in begun:
+            run.recorded = True
+        return begun
 
     async def seal(self, run: Run) -> None:
         """Record that a run must not be restarted.
@@ -57,7 +73,7 @@ class ReplicaLog:
         """Record the end of a run; return after it is stored."""
         while True:
             try:
-                await self._ends.put(run)
+                await (self._ends if run.recorded else self._deferred_ends).put(run)
                 self._grown.add(run.flow_id)
             except StoreError as error:
                 log.warning("the end of run %d was not recorded; retrying: %s", run.id, error)

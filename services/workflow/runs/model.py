@@ -10,6 +10,10 @@ MOST_HOPS = 8
 """Maximum flows that start one another; the next one is recorded as an error."""
 
 
+Identity = tuple[int, str]
+"""Flow and key of the cause, which are unique together."""
+
+
 class Owner(NamedTuple):
     """Tenant and flow: lane and sub-lane of `libs.common.scheduling`."""
 
@@ -79,6 +83,13 @@ class Run(msgspec.Struct, kw_only=True, rename="camel"):
     """Number of attempts; more than 1 after a crash."""
     sealed: bool = False
     """Whether an unrepeatable step was started."""
+    recorded: bool = True
+    """Whether its start is stored. A deferred run is stored only at its end."""
+
+    @property
+    def identity(self) -> Identity:
+        """Return flow and key, which are unique together."""
+        return self.flow_id, self.cause.key
 
 
 class Deployed(msgspec.Struct, frozen=True, rename="camel", kw_only=True):

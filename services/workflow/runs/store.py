@@ -1,4 +1,4 @@
-"""Runs in MongoDB: one document each, written at the start and at the end.
+"""Runs in MongoDB: one document each; deferred runs are written only at their end.
 
 `runs`: `{_id, tenant, flow, version, key, cause, entered, status, startedAt, timeCost, error,
 trace, replica, sealed, tries}`. `entered` and `trace` are JSON. `flow` and `key` are unique
@@ -6,11 +6,11 @@ together, so that one cause starts one run. `replica` executes the run while it 
 that is `sealed` has started an unrepeatable step.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 import msgspec
-from pymongo import UpdateOne
+from pymongo import InsertOne, ReplaceOne
 
 from libs.common.bus import Outbox, OutboxEntry
 from libs.common.clock import from_ms, to_ms
@@ -25,7 +25,7 @@ from libs.common.store.mongo import (
     drop_present,
     ids_in_turns,
 )
-from services.workflow.runs.model import Run, TraceItem
+from services.workflow.runs.model import Identity, Run, TraceItem
 
 COLUMNS = {"id": "_id", "start_time": "startedAt", "time_cost": "timeCost", "status": "status"}
 """Sortable columns."""
@@ -36,7 +36,7 @@ _traces = msgspec.json.Decoder(list[TraceItem]).decode
 
 
 class _RunsTakenOver(Exception):
-    """Another replica has taken over a run, or its flow was deleted."""
+    """Another replica has a run, or its flow was deleted."""
 
 
 class RunStore:
@@ -53,12 +53,17 @@ class RunStore:
         try:
             await self._runs.insert_many(documents, ordered=False)
         except BulkFailed as error:
-            faults = (error.details or {})["writeErrors"]
-            if any(fault["code"] != DUPLICATE_KEY for fault in faults):
-                raise
-            known = {fault["index"] for fault in faults}
+            known = _duplicates(error)
             return [place not in known for place in range(len(runs))]
         return [True] * len(runs)
+
+    async def _find_known(self, runs: Sequence[Run], session: Session) -> set[Identity]:
+        """Return the identities of those `runs` whose causes have started a run before."""
+        query = [{"flow": run.flow_id, "key": run.cause.key} for run in runs]
+        if not query:
+            return set()
+        found = self._runs.find({"$or": query}, {"flow": 1, "key": 1}, session=session)
+        return {(row["flow"], row["key"]) async for row in found}
 
     async def seal(self, ids: Sequence[int], replica: str) -> list[bool]:
         """Mark runs as not restartable; return for each whether the replica has it."""
@@ -72,32 +77,49 @@ class RunStore:
     async def finish(self, runs: Sequence[tuple[Run, OutboxEntry]], replica: str) -> None:
         """Store results and events of runs of this replica.
 
-        Documents are replaced, as updates are twice as expensive in MongoDB, unless another replica
-        has taken over one of the runs.
+        Recorded runs are replaced, as updates are twice as expensive in MongoDB. Runs that another
+        replica has are left out.
         """
-        ended, entries = [run for run, _ in runs], [entry for _, entry in runs]
-        documents = [_start_document(run, replica) | _end_fields(run) for run in ended]
+        documents = {run.id: _start_document(run, replica) | _end_fields(run) for run, _ in runs}
+        begun = [run.id for run, _ in runs if run.recorded]
 
-        async def replace_runs(session: Session) -> list[Document]:
-            mine = _owned_filter({"$in": [run.id for run in ended]}, replica)
-            removed = await self._runs.delete_many(mine, session=session, hint="_id_")
-            if removed.deleted_count < len(ended):
-                raise _RunsTakenOver
-            await self._runs.insert_many(documents, session=session)
-            return await self._outbox.add(entries, session)
+        async def write_all(session: Session) -> list[Document]:
+            if begun:
+                mine = _owned_filter({"$in": begun}, replica)
+                removed = await self._runs.delete_many(mine, session=session, hint="_id_")
+                if removed.deleted_count < len(begun):
+                    raise _RunsTakenOver
+            try:
+                await self._runs.insert_many(documents.values(), session=session)
+            except BulkFailed as error:
+                _duplicates(error)
+                raise _RunsTakenOver from error
+            return await self._outbox.add([entry for _, entry in runs], session)
 
-        async def update(session: Session) -> list[Document]:
-            updates = [
-                UpdateOne(_owned_filter(run.id, replica), {"$set": _end_fields(run)})
-                for run in ended
-            ]
-            await self._runs.bulk_write(updates, ordered=False, session=session)
+        async def write_own(session: Session) -> list[Document]:
+            mine = self._runs.find(
+                _owned_filter({"$in": list(documents)}, replica), session=session
+            )
+            owned = {row["_id"] async for row in mine}
+            deferred = [run for run, _ in runs if not run.recorded]
+            known = await self._find_known(deferred, session)
+            new = {run.id for run in deferred if run.identity not in known}
+            if not owned | new:
+                return []
+            await self._runs.bulk_write(
+                [
+                    *(InsertOne(documents[run_id]) for run_id in new),
+                    *(ReplaceOne({"_id": run_id}, documents[run_id]) for run_id in owned),
+                ],
+                session=session,
+            )
+            entries = [entry for run, entry in runs if run.id in owned | new]
             return await self._outbox.add(entries, session)
 
         try:
-            outgoing = await self._mongo.transaction(replace_runs)
+            outgoing = await self._mongo.transaction(write_all)
         except _RunsTakenOver:
-            outgoing = await self._mongo.transaction(update)
+            outgoing = await self._mongo.transaction(write_own)
         await self._outbox.relay(outgoing)
 
     async def list_orphans(
@@ -111,7 +133,7 @@ class RunStore:
         return await self._find_fairly(query, most)
 
     async def list_pending(
-        self, replica: str, held: Collection[int], most: int, without: Iterable[str] = ()
+        self, replica: str, held: Iterable[int], most: int, without: Iterable[str] = ()
     ) -> list[Run]:
         """Return a replica's runs, except those in `held` or of the tenants `without`."""
         query: Document = {"status": "RUNNING", "replica": replica, **_except_tenants(without)}
@@ -204,6 +226,14 @@ async def drop_whole(database: Database) -> None:
         await drop_present(database["runs"], name)
 
 
+def _duplicates(error: BulkFailed) -> set[int]:
+    """Return the places of documents that exist already; raise other errors."""
+    faults = (error.details or {})["writeErrors"]
+    if any(fault["code"] != DUPLICATE_KEY for fault in faults):
+        raise error
+    return {fault["index"] for fault in faults}
+
+
 def _except_tenants(tenants: Iterable[str]) -> Document:
     return {"tenant": {"$nin": list(tenants)}}
 
@@ -225,7 +255,7 @@ def _start_document(run: Run, replica: str) -> Document:
         "key": run.cause.key,
         "cause": msgspec.to_builtins(run.cause),
         "entered": msgspec.json.encode(run.entered, enc_hook=str),
-        "status": run.status,
+        "status": "RUNNING",
         "startedAt": from_ms(run.started_at),
         "replica": replica,
         "tries": run.tries,

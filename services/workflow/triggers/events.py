@@ -5,22 +5,27 @@ bus limits pending events of the consumer as a whole, so a tenant may delay at m
 as remain for the others.
 """
 
+import asyncio
 import heapq
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
+from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from libs.common.bus import BatchConsumer, Bus, event_tenant
 from libs.common.bus.hops import read_hops
-from libs.common.bus.publishing import acknowledge, hand_back
-from libs.common.changes import ALARMS, SUBJECTS, read_alarm, read_change
+from libs.common.bus.publishing import acknowledge, extend, hand_back
+from libs.common.changes import ALARMS, SUBJECTS, read_alarm, read_arrival, read_change
+from libs.common.clock import now_ms
 from libs.common.decoding import INVALID_JSON
+from libs.common.store.mongo import StoreError
 from libs.common.telemetry.tracing import read_trace, trace_batch
 from services.workflow.engine.runner import AT_ONCE, Engine, Start, record_and_execute
+from services.workflow.runs.model import Run
 from services.workflow.triggers.deployed_flows import DeployedFlowIndex
 from services.workflow.triggers.listener_index import build_starts
 
@@ -37,10 +42,45 @@ BATCH = 200
 """Events per batch of a tenant."""
 TENANTS = 16
 """Maximum tenants whose events are handled concurrently."""
-ACK_WAIT = 60.0
+ACK_WAIT = 20.0
 """Seconds after which the bus redelivers an unacknowledged event."""
+SKEW = 5_000
+"""Maximum difference between clocks in ms."""
+FRESH = 60_000
+"""Maximum ms from a report to its event; JetStream drops copies of an event for 120 s."""
+HOLD = 2.0
+"""Seconds for which an event is held until its runs end; then their starts are recorded."""
+SHORT_REPLY = 9
+"""Tokens of the short form of a message's reply subject; the long form begins with two more."""
 Event = tuple[Msg, list[Start]]
 """A message, and the runs that it starts."""
+
+
+class Novelty:
+    """Recognizes events that were certainly never handled before."""
+
+    def __init__(self, client: Client, now: Callable[[], int] = now_ms) -> None:
+        """Use `now` as a clock in ms."""
+        self._client = client
+        self._now = now
+        self._reconnects = client.stats["reconnects"]
+        self._since = now() + SKEW
+
+    def is_new(self, reply: str, event_id: str) -> bool:
+        """Return whether an event was never handled, from its message's reply subject.
+
+        The bus must deliver the message for the first time. It must have stored it after this
+        process connected, because a killed server forgets its latest deliveries. As the bus drops
+        copies of a message only for two minutes, the report must have arrived shortly before.
+        nats-py's `metadata` costs 20 times as much.
+        """
+        if (reconnects := self._client.stats["reconnects"]) != self._reconnects:
+            self._reconnects, self._since = reconnects, self._now() + SKEW
+        tokens = reply.split(".")
+        first = 4 if len(tokens) == SHORT_REPLY else 6
+        stored = int(tokens[first + 3]) // 1_000_000
+        is_recent = stored - FRESH < read_arrival(event_id) <= stored + SKEW
+        return tokens[first] == "1" and stored > self._since and is_recent
 
 
 class DelayedEvents:
@@ -83,6 +123,7 @@ class EventConsumer:
         self._followed = followed
         self._engine = engine
         self._delayed = DelayedEvents(time.monotonic)
+        self._novelty = Novelty(bus.client)
 
     async def handle(self, messages: list[Msg]) -> None:
         """Record the runs of a tenant's events; then acknowledge or delay each event."""
@@ -106,14 +147,53 @@ class EventConsumer:
         wanted: list[Start] = []
         refused: list[Start] = []
         for _, starts in events:
-            fits = not starts or self._engine.fits(starts[0].flow.tenant, len(wanted + starts))
+            fits = not starts or self._engine.fits(starts[0].flow.tenant, len(wanted) + len(starts))
             (wanted if fits else refused).extend(starts)
-        refused += await record_and_execute(self._engine, wanted)
+        executed = await record_and_execute(self._engine, wanted)
+        refused += executed.refused
         again = self._delay(events, refused) if refused else {}
-        done = [message for message, _ in events if message.reply not in again]
-        await acknowledge(self._bus.client, done)
-        if again:
-            await hand_back(self._bus.client, again)
+        running = {run.cause.key for run in executed.deferred.values()}
+        now, later = list[Msg](), list[Msg]()
+        for message, starts in events:
+            (later if starts and starts[0].cause.key in running else now).append(message)
+        await self._settle(now, again)
+        if later:
+            self._engine.run_in_background(self._settle_later(later, again, executed.deferred))
+
+    async def _settle_later(
+        self,
+        messages: Sequence[Msg],
+        again: Mapping[str, float],
+        runs: "dict[asyncio.Task[None], Run]",
+    ) -> None:
+        """Settle messages when their deferred runs have ended or were recorded."""
+        try:
+            await asyncio.wait(runs, timeout=HOLD)
+            while running := [run for task, run in runs.items() if not task.done()]:
+                await extend(self._bus.client, messages)
+                try:
+                    await self._engine.log.record([run for run in running if not run.recorded])
+                except StoreError as error:
+                    log.warning("the start of %d runs was not recorded: %s", len(running), error)
+                    await asyncio.sleep(HOLD)
+                else:
+                    break
+            for task in runs:
+                if task.done():
+                    task.result()
+        except BaseException:
+            await hand_back(self._bus.client, {message.reply: 0 for message in messages})
+            raise
+        await self._settle(messages, again)
+
+    async def _settle(self, messages: Iterable[Msg], again: Mapping[str, float]) -> None:
+        """Acknowledge messages; hand back those in `again` with their delays."""
+        done = [message for message in messages if message.reply not in again]
+        if done:
+            await acknowledge(self._bus.client, done)
+        late = {one.reply: again[one.reply] for one in messages if one.reply in again}
+        if late:
+            await hand_back(self._bus.client, late)
 
     def _starts(self, message: Msg) -> list[Start]:
         try:
@@ -123,7 +203,8 @@ class EventConsumer:
             log.warning("a message on %s cannot be decoded: %s", message.subject, error)
             return []
         hops, trace = read_hops(message.headers), read_trace(message.headers)
-        return list(build_starts(self._followed.index, change, hops, trace))
+        is_new = self._novelty.is_new(message.reply, change.event_id)
+        return list(build_starts(self._followed.index, change, hops, trace, is_held=is_new))
 
     def _delay(self, events: Sequence[Event], refused: list[Start]) -> dict[str, float]:
         """Return the messages to delay, with their delays in seconds."""

@@ -168,7 +168,7 @@ class ListenerIndex:
 
 
 def build_starts(
-    index: ListenerIndex, change: EntityChange, hops: int, trace: str = ""
+    index: ListenerIndex, change: EntityChange, hops: int, trace: str = "", *, is_held: bool = False
 ) -> Iterator[Start]:
     """Yield a run of each flow that listens to one of the new values.
 
@@ -176,4 +176,4 @@ def build_starts(
     """
     cause = Cause(kind="EVENT", key=f"e-{change.event_id}", hops=hops, trace=trace)
     for flow, values in index.match(change.tenant, change.values):
-        yield Start(flow, values, cause)
+        yield Start(flow, values, cause, is_held)

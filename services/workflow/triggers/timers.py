@@ -262,7 +262,8 @@ class TimerRunner:
         timers = await self._store.claim(self._now(), AT_ONCE)
         if timers:
             starts = [_start(timer) for timer in timers]
-            late = {start.flow.flow_id for start in await record_and_execute(self._engine, starts)}
+            executed = await record_and_execute(self._engine, starts)
+            late = {start.flow.flow_id for start in executed.refused}
             begun = [timer for timer in timers if timer.flow.flow_id not in late]
             now = self._now()
             if begun:

@@ -139,7 +139,8 @@ class TopicListener:
     async def _begin(self, tenant: str, message: Msg) -> None:
         await self._ready.wait()
         try:
-            for start in await record_and_execute(self._engine, self._starts(tenant, message)):
+            executed = await record_and_execute(self._engine, self._starts(tenant, message))
+            for start in executed.refused:
                 self._engine.refuse(start)
         except (ThingwayError, StoreError) as error:
             log.warning("an MQTT message of tenant %s started no flow: %s", tenant, error)

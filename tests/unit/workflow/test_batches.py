@@ -63,3 +63,22 @@ async def test_few_entries_of_many_tenants_go_in_one_write():
     store.set()
     assert await found == [*range(100)]
     assert sorted(map(len, written)) == [100]
+
+
+async def test_lingering_entries_share_a_write(monkeypatch):
+    """A full write does not linger."""
+    monkeypatch.setattr(batches, "MAX_ENTRIES", 3)
+    written: list[list[int]] = []
+
+    async def write(entries):
+        written.append([*entries])
+        return entries
+
+    several = Batches("test", write, lambda _: "t", linger=0.05)
+    first = asyncio.ensure_future(several.put(0))
+    await asyncio.sleep(0)
+    assert await several.put(1) == 1
+    assert await first == 0
+    assert written == [[0, 1]]
+    full = Batches("test", write, lambda _: "t", linger=60.0)
+    assert await full.put_all([2, 3, 4]) == [2, 3, 4]

@@ -1,30 +1,46 @@
 """What becomes of runs when a replica dies, pauses, or loses the store at a bad moment."""
 
 import asyncio
+import json
+from dataclasses import replace
 
 import pytest
 
 from libs.common.bus import Outbox
+from libs.common.clock import now_ms
 from libs.common.errors import Conflict
 from libs.common.store.mongo import StoreUnavailable
-from services.workflow.engine.runner import Start
+from services.workflow.engine.runner import Start, record_and_execute
+from services.workflow.entities import Entities
 from services.workflow.runs.log import ReplicaLog
-from services.workflow.runs.model import Cause, Deployed
+from services.workflow.runs.model import Cause, Deployed, Run
 from services.workflow.runs.store import RunStore
+from services.workflow.triggers import events
 from tests.integration.workflow.conftest import Workflow
 from tests.integration.workflow.designs import HOT, design, edge, node, trigger
-from tests.integration.workflow.triggers.world import enabled, ended, replica, runs_of
+from tests.integration.workflow.triggers.world import (
+    device,
+    enabled,
+    ended,
+    following,
+    listener,
+    replica,
+    reported,
+    runs_of,
+)
+
+HEAT = "system.integration.heat"
 
 
-async def start_of(workflow: Workflow, key: str) -> Start:
+async def start_of(workflow: Workflow, key: str, target: str = HOT) -> Start:
     """A flow that sets a property, and why it shall run."""
-    workflow.device.has(HOT)
-    assign = node("set", "entityAssigner", exchangePayload={HOT: 1})
+    workflow.device.has(target)
+    assign = node("set", "entityAssigner", exchangePayload={target: 1})
     text = design([trigger(), assign], edge("start", "set"))
     flow_id = await enabled(workflow.admin(), text)
     flow = await workflow.core.triggers.deployed.find("default", flow_id)
     assert isinstance(flow, Deployed)
-    return Start(flow, {}, Cause(kind="EVENT", key=key))
+    return Start(flow, {}, Cause(kind="EVENT", key=key), is_held=True)
 
 
 async def test_runs_that_a_replica_leaves_behind_begin_in_another(workflow: Workflow, servers):
@@ -88,3 +104,72 @@ async def test_a_replica_that_was_taken_for_dead_does_nothing_a_second_time(work
     await core.engine.runner.execute(run)
     (found,) = await runs_of(core, [start.flow.flow_id])
     assert (found["status"], found["replica"], found["sealed"]) == ("RUNNING", "other", True)
+
+
+async def test_a_quick_run_of_a_held_event_is_recorded_at_its_end(workflow: Workflow):
+    """Until then its cause has no room for a second run."""
+    start = await start_of(workflow, "e-5", HEAT)
+    engine = workflow.core.engine.runner
+    (task,) = (await record_and_execute(engine, [start])).deferred
+    assert await engine.admit([start]) == ([], [start])
+    assert await runs_of(workflow.core, [start.flow.flow_id]) == []
+    await task
+    (run,) = await runs_of(workflow.core, [start.flow.flow_id])
+    assert (run["status"], run["tries"], len(workflow.device.updates)) == ("SUCCESS", 1, 1)
+    assert await engine.admit([replace(start, is_held=False)]) == ([], [])
+
+
+async def test_a_deferred_run_that_another_replica_has_is_dropped(workflow: Workflow):
+    """It neither replaces the other run nor publishes an event."""
+    start = await start_of(workflow, "e-6", HEAT)
+    core = workflow.core
+    finished = await workflow.bus.client.subscribe(
+        f"event.default.workflow.{start.flow.flow_id}.finished"
+    )
+    (task,) = (await record_and_execute(core.engine.runner, [start])).deferred
+    other = ReplicaLog(RunStore(core.clients.mongo, core.clients.outbox), "other")
+    own = Run(
+        id=77,
+        tenant="default",
+        flow_id=start.flow.flow_id,
+        version=1,
+        cause=start.cause,
+        entered={},
+        started_at=0,
+    )
+    assert await other.begin([own]) == [own]
+    await task
+    (found,) = await runs_of(core, [start.flow.flow_id])
+    assert (found["_id"], found["status"]) == (77, "RUNNING")
+    await other.finish(own)
+    assert json.loads((await finished.next_msg(timeout=10)).data)["runId"] == 77
+    assert finished.pending_msgs == 0
+
+
+async def test_a_deferred_run_that_takes_long_is_recorded(workflow: Workflow, monkeypatch):
+    """Its event is acknowledged after that, and its end replaces the record."""
+    monkeypatch.setattr(events, "HOLD", 0.01)
+    key, core = device(), workflow.core
+    workflow.device.has(HEAT)
+    assign = node("set", "entityAssigner", exchangePayload={HEAT: 1})
+    text = design([listener(f"{key}.t"), assign], edge("start", "set"))
+    flow_id = await enabled(workflow.admin(), text)
+    await following(core)
+    slow, update = asyncio.Event(), Entities.update
+
+    async def wait(*arguments, **options):
+        await slow.wait()
+        return await update(*arguments, **options)
+
+    monkeypatch.setattr(Entities, "update", wait)
+    core.triggers.events.handle.__self__._novelty._since = 0
+    await workflow.bus.publish([reported(key, f"r-{now_ms():x}-1", t=1)])
+    async with asyncio.timeout(20):
+        while not (runs := await runs_of(core, [flow_id])):
+            await asyncio.sleep(0.02)
+        assert runs[0]["status"] == "RUNNING"
+        while (await core.clients.bus.js.consumer_info("EVENTS", "workflow")).num_ack_pending:
+            await asyncio.sleep(0.02)
+    slow.set()
+    (run,) = await ended(core, [flow_id], 1)
+    assert (run["status"], run["_id"]) == ("SUCCESS", runs[0]["_id"])

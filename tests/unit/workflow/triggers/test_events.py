@@ -3,8 +3,21 @@
 import asyncio
 from types import SimpleNamespace
 
-from services.workflow.triggers.events import MAX_DELAY, DelayedEvents, EventConsumer
+import pytest
+
+from libs.common.changes import read_arrival
+from services.device.telemetry.uplink import Uplink
+from services.workflow.triggers.events import (
+    FRESH,
+    MAX_DELAY,
+    SKEW,
+    DelayedEvents,
+    EventConsumer,
+    Novelty,
+)
 from services.workflow.triggers.listener_index import ListenerIndex
+
+NOW = 1_800_000_000_000
 
 
 class Clock:
@@ -37,6 +50,7 @@ class Bus:
     """Collects what is written to the bus."""
 
     def __init__(self) -> None:
+        self.stats = {"reconnects": 0}
         self.written: list[bytes] = []
         self.client = self
 
@@ -59,3 +73,60 @@ async def test_an_event_of_a_tenant_without_flows_is_not_decoded() -> None:
     consumer = EventConsumer(bus, followed(ListenerIndex()), None)  # type: ignore[arg-type]
     await consumer.handle([SimpleNamespace(subject="event.t.device.7.reported", reply="ack")])  # type: ignore[list-item]
     assert bus.written == [b"PUB ack 0\r\n\r\n"]
+
+
+def event(received: int = NOW, prefix: str = "r") -> str:
+    """Return the id of an event of a report that the bus received at a time."""
+    uplink = Uplink(
+        sn="S",
+        channel="report",
+        payload=b"",
+        sequence=7,
+        received=received,
+        delivered=1,
+        message=None,
+    )
+    return f"{prefix}-{uplink.key}"
+
+
+def reply(stored: int = NOW, delivered: int = 1, domain: str = "") -> str:
+    """Return the reply subject of a message that the bus stored at a time."""
+    return f"$JS.ACK.{domain}EVENTS.workflow.{delivered}.9.8.{stored * 1_000_000 + 5}.0"
+
+
+def test_ids_of_reports_contain_their_arrival():
+    """Other ids have no time."""
+    assert read_arrival(event()) == NOW
+    assert read_arrival(event(prefix="c")) == read_arrival("4f1c") == 0
+
+
+@pytest.mark.parametrize(
+    ("expected", "subject", "event_id"),
+    [
+        (True, reply(), event()),
+        (True, reply(), event(prefix="e")),
+        (True, reply(domain="_.HASH."), event()),
+        (True, reply(), event(NOW - FRESH + 1)),
+        (False, reply(), event(NOW - FRESH)),
+        (False, reply(), event(NOW + SKEW + 1)),
+        (False, reply(delivered=2), event()),
+        (False, reply(delivered=2, domain="_.HASH."), event()),
+        (False, reply(), "4f1c"),
+    ],
+)
+def test_only_first_deliveries_of_recent_reports_are_new(expected, subject, event_id):
+    """A repeated or late event may have run before."""
+    novelty = Novelty(SimpleNamespace(stats={"reconnects": 0}), lambda: NOW - SKEW - 1)
+    assert novelty.is_new(subject, event_id) is expected
+
+
+def test_events_before_a_connection_are_not_new():
+    """A server that was killed may have forgotten its deliveries."""
+    client, clock = SimpleNamespace(stats={"reconnects": 0}), Clock()
+    clock.now = NOW - SKEW
+    novelty = Novelty(client, lambda: int(clock.now))
+    assert not novelty.is_new(reply(), event())
+    assert novelty.is_new(reply(NOW + 1), event())
+    client.stats["reconnects"], clock.now = 1, NOW
+    assert not novelty.is_new(reply(NOW + 1), event())
+    assert novelty.is_new(reply(NOW + SKEW + 1), event())

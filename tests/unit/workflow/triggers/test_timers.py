@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -79,7 +80,7 @@ class Played:
         new = [one for one in new if one not in refused]
         self.keys += [(one.flow.flow_id, one.cause.key) for one in new]
         self.entered += [one.entered for one in new]
-        return Admitted(new, refused)
+        return Admitted([SimpleNamespace(recorded=True) for _ in new], refused)
 
     def execute(self, run):
         pass
