@@ -1,7 +1,7 @@
 """Wakeups: messages after which the loops of a service query MongoDB for new work.
 
 Loops query MongoDB rarely (`turns.REST`), and at once when their topic has changed. Each process
-publishes how often it has changed each topic: after a change, and every `BEAT` seconds. Receivers
+publishes how often it has changed each topic: after a change, and at least every second. Receivers
 compare these numbers, so a lost message delays a loop only until the next one. When a process is
 silent, it may have ended between a commit and its message, so all loops query MongoDB.
 """
@@ -23,8 +23,8 @@ from libs.common.jobs import wait_for_event
 
 log = logging.getLogger(__name__)
 
-BEAT, PAUSE = 1.0, 0.2
-"""Maximum and minimum seconds between two messages of a process."""
+BEAT, PAUSE = 0.8, 0.2
+"""Seconds between two messages of a process: `PAUSE` after a change, their sum without one."""
 SILENCE = 2.5
 """Seconds without a message after which a process counts as silent."""
 

@@ -122,7 +122,7 @@ async def test_two_replicas_share_events_and_record_each_once(workflow: Workflow
 async def test_a_lost_wakeup_does_not_delay_a_flow_until_the_next_query(
     workflow: Workflow, servers, monkeypatch: pytest.MonkeyPatch
 ):
-    """Another replica notices the change by the next message, which arrives within 1.2 s."""
+    """Another replica notices the change by the next message, which arrives within a second."""
     async with replica(workflow, servers) as second:
         await following(workflow.core, second)
         wakeups, lost = second.clients.wakeups, list[bytes]()
