@@ -108,7 +108,11 @@ async def _write_snapshots(
 
 async def _positions(bus: Bus, snapshots: dict[str, StreamHead]) -> dict[str, StreamPosition]:
     """Return the stream positions after MongoDB's snapshot time was chosen."""
-    found = {name: await streams.read_position(bus, name) for name in snapshots}
+    found = {
+        name: await streams.read_position(bus, name)
+        for name, head in snapshots.items()
+        if not streams.is_copy(head)
+    }
     return {name: at for name, at in found.items() if at is not None}
 
 

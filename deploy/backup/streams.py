@@ -1,6 +1,6 @@
 """Backup of NATS: stream snapshots, and the messages stored after each snapshot.
 
-A snapshot keeps sequences, times and consumers. The snapshots of `EVENTS` and `DEAD` precede the
+A snapshot keeps sequences, times and consumers. The snapshots of events and `DEAD` precede the
 moment of the backup; the messages up to the moment complete them. The snapshot of `UPLINK` comes
 last and needs no completion (decision 0026): it determines the moment. It leaves out the consumer,
 so all its messages are delivered again; the history ignores keys that already exist.
@@ -26,17 +26,29 @@ from deploy.platform.admin import JetStreamReply, call_jetstream
 from deploy.platform.errors import CommandError
 from libs.common.bus import Bus, OutgoingMessage
 from libs.common.bus.retained_messages import delete_messages
-from libs.common.bus.streams import DEAD, EVENTS, MQTT, RETAINED, STREAMS, UPLINK
+from libs.common.bus.streams import (
+    ANY_EVENT,
+    DEAD,
+    EVENT_PARTITIONS,
+    EVENTS,
+    MQTT,
+    RETAINED,
+    STREAMS,
+    UPLINK,
+    restored_event,
+)
 from libs.common.bus.subjects import down_command
 
 _MQTT_ONLY = ("$MQTT_out", "$MQTT_qos2in")
 """Streams that nats-server creates for the first MQTT client."""
-SNAPSHOTS = (EVENTS, DEAD, *(name for name in STREAMS if name.startswith("$")), *_MQTT_ONLY, UPLINK)
+COMPLETED = (EVENTS, *EVENT_PARTITIONS, DEAD)
+_MQTT = (*(name for name in STREAMS if name.startswith("$")), *_MQTT_ONLY)
+SNAPSHOTS = (*COMPLETED, *_MQTT, UPLINK)
 """Streams in the order of their snapshots."""
 COPIED = tuple(name for name in SNAPSHOTS if name != RETAINED)
 """Streams that a backup copies: without retained messages, which no service reads."""
-COMPLETED = (EVENTS, DEAD)
 FILLERS = {
+    **{name: restored_event(name) for name in EVENT_PARTITIONS},
     UPLINK: "thing.0.up.restored",
     EVENTS: "event.restored",
     DEAD: "dead.restored",
@@ -162,6 +174,11 @@ async def read_position(bus: Bus, name: str) -> StreamPosition | None:
     return StreamPosition(state.last_seq, state.first_seq, state.messages)
 
 
+def is_copy(head: StreamHead) -> bool:
+    """Return whether a stream only copies partitions, also after a restore."""
+    return head.name == EVENTS and ANY_EVENT not in head.config["subjects"]
+
+
 async def read_messages(bus: Bus, name: str, after: int, last: int) -> AsyncIterator[list[Message]]:
     """Yield the messages of a stream after sequence `after` up to `last`, in batches."""
     if after >= last:
@@ -230,6 +247,8 @@ class StreamRestore:
 
 async def replay(bus: Bus, name: str, messages: Sequence[Message]) -> None:
     """Publish messages that are missing from the snapshot, under their old sequences."""
+    transform = (await bus.js.stream_info(name)).config.subject_transform
+    prefix = transform.src.removesuffix(ANY_EVENT) if transform else ""
     last = (await require_position(bus, name)).last
     batch: list[OutgoingMessage] = []
     for message in messages:
@@ -241,7 +260,7 @@ async def replay(bus: Bus, name: str, messages: Sequence[Message]) -> None:
             await advance(bus, name, message.sequence - 1)
         batch.append(
             OutgoingMessage(
-                message.subject, message.payload, headers=_message_headers(message.headers)
+                prefix + message.subject, message.payload, headers=_message_headers(message.headers)
             )
         )
         last = message.sequence

@@ -14,7 +14,7 @@ from nats.js.errors import APIError
 from deploy.checkup.findings import CHECK_SECONDS, Finding, assess, check_failed
 from deploy.checkup.stores import MAX_SKEW, clock_skew
 from libs.common.bus import DEAD, UPLINK, Bus
-from libs.common.bus.streams import EVENTS, STREAMS
+from libs.common.bus.streams import EVENT_PARTITIONS, EVENTS, STREAMS
 from libs.common.settings import SettingsInvalid
 from libs.common.store_metrics import StreamReading, read_stream
 
@@ -28,7 +28,7 @@ FULL = 0.7
 HEALTH = "$SYS.REQ.SERVER.PING.HEALTHZ"
 FAILURES = (NatsError, APIError, OSError, TimeoutError, ValueError, SettingsInvalid)
 """Errors of a connection and its requests."""
-DROPPING = frozenset({EVENTS, DEAD})
+DROPPING = frozenset({EVENTS, *EVENT_PARTITIONS, DEAD})
 """Streams that delete their oldest messages when full."""
 
 
@@ -85,7 +85,8 @@ async def check_streams(login: Login) -> list[Finding]:
     """Check all streams as the user of a service."""
     try:
         async with login.connected() as bus, asyncio.timeout(CHECK_SECONDS):
-            readings = {name: await read_stream(bus, name) for name in STREAMS}
+            names = dict.fromkeys([*STREAMS, *(await bus.read_partitions()).streams])
+            readings = {name: await read_stream(bus, name) for name in names}
     except FAILURES as error:
         return [check_failed("nats", error, "stores")]
     return [each for name, reading in readings.items() for each in assess_stream(name, reading)]

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from libs.common.bus.accounts import ACCOUNTS, OUTSIDE_INBOXES, RELAYED, relay_subject
-from libs.common.bus.streams import PARTITIONS, STREAMS, UPLINKS
-from libs.common.bus.subjects import OUTSIDE_TOPICS, partitioned, wakeup
+from libs.common.bus.streams import EVENT_PARTITIONS, EVENTS, PARTITIONS, STREAMS, UPLINKS
+from libs.common.bus.subjects import EVENT, OUTSIDE_TOPICS, partitioned, wakeup
 from libs.common.contracts.backups import RECORD_BACKUP
 from libs.common.contracts.integrations import BUILT_IN
 
@@ -45,10 +45,12 @@ def _service(
     may_reply: bool = True,
 ) -> Grant:
     """Return the grant of a service; `calls` are RPC operations of other services."""
-    common = (f"$JS.API.STREAM.{verb}.{name}" for name in STREAMS for verb in ("INFO", "CREATE"))
+    common = [f"$JS.API.STREAM.{verb}.{name}" for name in STREAMS for verb in ("INFO", "CREATE")]
+    common += [f"$JS.API.STREAM.INFO.{name}" for name in EVENT_PARTITIONS]
+    events = (f"events.*.*.{one}" for one in publish if one.startswith(EVENT))
     discovery = ("$SRV.>",) if may_reply else ()
     return Grant(
-        (*publish, *calls, "use.answer.*", "$JS.API.INFO", *common),
+        (*publish, *events, *calls, "use.answer.*", "$JS.API.INFO", *common),
         (*subscribe, "use.ask", f"_INBOX.{name}.>", *discovery),
         may_reply,
     )
@@ -64,7 +66,8 @@ def _consumer(stream: str) -> tuple[str, ...]:
     )
 
 
-_EVENTS = _consumer("EVENTS")
+_EVENT_STREAMS = (EVENTS, *EVENT_PARTITIONS)
+_EVENTS = tuple(subject for stream in _EVENT_STREAMS for subject in _consumer(stream))
 _CHANGES = tuple(f"event.*.device.*.{change}" for change in ("added", "updated", "deleted"))
 
 _SHARING = ("rpc.auth.get_grants", "rpc.auth.share_with_roles", "rpc.auth.forget_resources")
@@ -79,8 +82,18 @@ _SERVICES = {
             *_EVENTS,
             "$JS.API.CONSUMER.NAMES.EVENTS",
             "$JS.API.CONSUMER.DELETE.EVENTS.*",
-            "$JS.API.STREAM.MSG.GET.EVENTS",
-            "$JS.API.STREAM.PURGE.EVENTS",
+            "$JS.API.STREAM.UPDATE.EVENTS",
+            *(
+                f"$JS.API.STREAM.{verb}.{stream}"
+                for verb in ("MSG.GET", "PURGE")
+                for stream in _EVENT_STREAMS
+            ),
+            *(
+                f"$JS.API.STREAM.{verb}.{stream}"
+                for verb in ("CREATE", "UPDATE")
+                for stream in EVENT_PARTITIONS
+            ),
+            *(f"$JS.API.CONSUMER.DELETE.{stream}.*" for stream in EVENT_PARTITIONS),
         ),
         subscribe=("$SYS.REQ.USER.AUTH", "rpc.auth.>", "use.answer.*"),
         calls=(
@@ -118,12 +131,12 @@ _SERVICES = {
             *(
                 f"$JS.API.STREAM.MSG.{verb}.{stream}"
                 for verb in ("GET", "DELETE")
-                for stream in ("$MQTT_msgs", "EVENTS", "DEAD")
+                for stream in ("$MQTT_msgs", *_EVENT_STREAMS, "DEAD")
             ),
             *(f"$JS.API.STREAM.MSG.GET.{stream}" for stream in UPLINKS),
             *(f"$JS.API.STREAM.INFO.{stream}" for stream in PARTITIONS),
             *_consumer("DEAD"),
-            *(f"$JS.API.CONSUMER.DELETE.{stream}.*" for stream in ("EVENTS", "DEAD")),
+            *(f"$JS.API.CONSUMER.DELETE.{stream}.*" for stream in (*_EVENT_STREAMS, "DEAD")),
         ),
         subscribe=(
             "rpc.device.>",
@@ -247,8 +260,11 @@ GRANTS: Mapping[str, Grant] = {
             "$JS.API.STREAM.INFO.*",
             "$JS.API.STREAM.SNAPSHOT.*",
             "$JS.SNAPSHOT.ACK.>",
-            *(f"$JS.API.CONSUMER.{verb}" for verb in ("CREATE.EVENTS.>", "CREATE.DEAD.>")),
-            *(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.*" for stream in ("EVENTS", "DEAD")),
+            *(
+                f"$JS.API.CONSUMER.{one}"
+                for stream in (*_EVENT_STREAMS, "DEAD")
+                for one in (f"CREATE.{stream}.>", f"MSG.NEXT.{stream}.*")
+            ),
         ),
         subscribe=(f"_INBOX.{BACKUP}.>",),
     ),

@@ -147,7 +147,9 @@ class StreamMetrics:
         await repeat(self._read, PERIOD, "metrics of streams")
 
     async def _read(self) -> None:
-        self._last = {name: await read_stream(self._bus, name) for name in self._streams}
+        events = (await self._bus.read_partitions(PERIOD)).streams
+        names = {*self._streams, *events}
+        self._last = {name: await read_stream(self._bus, name) for name in names}
         self._read_at = time.monotonic()
         for name, reading in self._last.items():
             if self._known.get(name) != reading.created:

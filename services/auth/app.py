@@ -21,6 +21,7 @@ from libs.common.telemetry import Telemetry
 from services.auth import live, menus
 from services.auth.applications import console as applications
 from services.auth.applications.event_consumers import EventConsumers
+from services.auth.applications.event_partitions import EventDistributor
 from services.auth.applications.service import ApplicationService, offer_applications
 from services.auth.audit import AuditHandlers, search_audit
 from services.auth.core import Core
@@ -90,6 +91,7 @@ def build_app(
         "grants": granting.sweep.run,
         "access": partial(accounts.tenants.settle_versions, core.versions),
         "events": EventShares(bus, accounts.tenants).run,
+        "partitions": EventDistributor(bus, core.applications, settings.events_partitions).run,
     }
 
     @asynccontextmanager

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from libs.common.bus.streams import Partitions
 from libs.common.contracts.limits import Limits
 from libs.common.settings import Count, SettingsInvalid, StoreSettings
 from libs.common.store.mongo import MOST_DAYS
@@ -39,6 +40,8 @@ class AuthSettings(StoreSettings):
     tenant_limits: str = ""
     """Default limits of tenants, as a JSON object of those that differ from the platform's:
     `{"requests": 512, "eachPolls": 2}`."""
+    events_partitions: Partitions = 1
+    """Streams that events are spread over by device (`auth` only)."""
     audit_retention_days: Annotated[int, msgspec.Meta(ge=0, le=MOST_DAYS)] = 365
     """Retention of audit log entries in days. 0 keeps them forever."""
 

@@ -21,6 +21,7 @@ from nats.aio.client import Client as NatsClient
 from nats.errors import Error as NatsError
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
+from libs.common.bus.streams import read_event_partitions
 from tests.e2e.callers import Application
 from tests.e2e.devices import Device
 from tests.e2e.platform import Platform
@@ -242,7 +243,9 @@ class Load:
         async with self._platform.admin() as client:
             for device in self.devices:
                 records = await stored(device)
-                events = await _read(client, "EVENTS", f"event.*.device.{device.id}.reported")
+                subject = f"event.*.device.{device.id}.reported"
+                streams = await event_streams(client)
+                events = [one for stream in streams for one in await _read(client, stream, subject)]
                 published = {_attempt(json.loads(one)["properties"]) for one in events}
                 dead = await refused(client, device)
                 sn, lost = device.sn, verdict.lost
@@ -253,6 +256,11 @@ class Load:
                 self.stored += records.total()
                 self.rejected += dead.total()
         return verdict
+
+
+async def event_streams(client: NatsClient) -> list[str]:
+    """Return the streams with events."""
+    return (await read_event_partitions(client.jetstream())).streams
 
 
 async def stored(device: Device) -> Counter[Attempt]:
@@ -299,8 +307,11 @@ async def settled(platform: Platform) -> dict[str, int]:
 async def _own_reports(client: NatsClient) -> int:
     """Return how many stored reports are of things that are not devices."""
     subjects = "event.*.thing.*.reported"
-    found = await client.jetstream().stream_info("EVENTS", subjects_filter=subjects)
-    return sum((found.state.subjects or {}).values())
+    states = [
+        (await client.jetstream().stream_info(stream, subjects_filter=subjects)).state
+        for stream in await event_streams(client)
+    ]
+    return sum(sum((state.subjects or {}).values()) for state in states)
 
 
 def _attempt(properties: dict[str, int]) -> Attempt:

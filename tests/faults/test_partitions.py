@@ -25,6 +25,7 @@ async def test_partitions_become_more_and_fewer_under_load(
             for number in (3, 2, 1):
                 platform.stop()
                 monkeypatch.setenv("THINGWAY_UPLINK_PARTITIONS", str(number))
+                monkeypatch.setenv("THINGWAY_EVENTS_PARTITIONS", str(number))
                 platform.start()
                 await load.goes_on(60)
         await load.check(before)

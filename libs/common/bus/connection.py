@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
+from msgspec.structs import replace
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import AuthorizationError, MaxPayloadError
@@ -34,7 +35,8 @@ from libs.common.bus.publishing import (
     publish_frame,
     write_frames,
 )
-from libs.common.bus.streams import ensure_streams
+from libs.common.bus.streams import EventPartitions, ensure_streams, read_event_partitions
+from libs.common.bus.subjects import EVENT, partition_prefix, partitioned_event
 from libs.common.errors import Unavailable
 from libs.common.jobs import end_process, run_with_timeout
 from libs.common.tls import client_context_for
@@ -141,6 +143,8 @@ class Bus:
         """Number of servers that store each stream that is created here."""
         self._publisher = Publisher(client)
         self._leaving = False
+        self._partitions: EventPartitions | None = None
+        self._read_at = 0.0
 
     @classmethod
     async def connect(
@@ -233,6 +237,40 @@ class Bus:
         except NatsError as error:
             raise Unavailable(f"the bus does not accept messages: {error!r}") from error
 
+    async def read_partitions(self, age: float = 0.0) -> EventPartitions:
+        """Return the partitions of events; read them again if they were read `age` s ago.
+
+        Raises the errors of nats-py.
+        """
+        now = asyncio.get_running_loop().time()
+        if self._partitions is None or now >= self._read_at + age:
+            self._partitions, self._read_at = await read_event_partitions(self.js), now
+        return self._partitions
+
+    async def place(self, messages: Sequence[OutgoingMessage]) -> Sequence[OutgoingMessage]:
+        """Return messages with the subjects of the partitions that store them.
+
+        Raises `Unavailable` if the bus does not answer.
+        """
+        if self._partitions is None and any(one.subject.startswith(EVENT) for one in messages):
+            try:
+                await self.read_partitions()
+            except (NatsError, APIError, TimeoutError) as error:
+                raise Unavailable(f"the bus does not report its streams: {error!r}") from error
+        number = 1 if self._partitions is None else self._partitions.used
+        if number == 1:
+            return messages
+        return [
+            replace(one, subject=partitioned_event(one.subject, number))
+            if one.subject.startswith(EVENT)
+            else one
+            for one in messages
+        ]
+
+    def forget_partitions(self) -> None:
+        """Read the partitions again before the next publish: they may have changed."""
+        self._partitions = None
+
     async def publish(self, messages: Sequence[OutgoingMessage]) -> None:
         """Publish to JetStream, pipelined; return when every message is acknowledged.
 
@@ -241,11 +279,15 @@ class Bus:
         stored a part of the messages, and the caller publishes all messages again.
         Raises `TooLarge` for a message above the limit of the bus.
         """
-        for some in chunks(messages, IN_FLIGHT):
+        for some in chunks(await self.place(messages), IN_FLIGHT):
             try:
                 await self._publisher.publish(some)
             except (NatsError, TimeoutError) as error:
+                self.forget_partitions()
                 raise Unavailable(f"the bus does not accept messages: {error!r}") from error
+            except Unavailable:
+                self.forget_partitions()
+                raise
 
     async def close(self) -> None:
         """Close immediately."""
@@ -293,7 +335,7 @@ ms of server and client either way; 64 take 2.0 ms as a batch and 0.9 ms singly 
 
 
 async def publish_all(bus: Bus, messages: Sequence[OutgoingMessage]) -> None:
-    """Publish messages of one stream atomically; return when all are stored.
+    """Publish messages of one stream, or its partitions, atomically; return when all are stored.
 
     Raises `Unavailable` when the stream does not accept them, and `TooManyRequests` when it holds
     too many messages of a subject; then a part may be stored. Raises `TooLarge`, and publishes
@@ -303,7 +345,10 @@ async def publish_all(bus: Bus, messages: Sequence[OutgoingMessage]) -> None:
         await bus.publish(messages)
         return
     most = bus.client.max_payload
-    batches = [_Batch(chunk, most) for chunk in chunks(messages, MOST)]
+    streams: dict[str, list[OutgoingMessage]] = {}
+    for message in await bus.place(messages):
+        streams.setdefault(partition_prefix(message.subject), []).append(message)
+    batches = [_Batch(chunk, most) for some in streams.values() for chunk in chunks(some, MOST)]
     await asyncio.gather(*(one.publish(bus) for one in batches))
 
 
@@ -346,9 +391,13 @@ class _Batch:
                 last.subject, last.payload, PUBLISH_TIMEOUT, headers=headers
             )
         except (NatsError, TimeoutError) as error:
+            bus.forget_partitions()
             raise Unavailable(f"the bus does not accept messages: {error!r}") from error
         try:
             check_ack(answer.data)
         except DuplicateInBatch:
             return False
+        except Unavailable:
+            bus.forget_partitions()
+            raise
         return True

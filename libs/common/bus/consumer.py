@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Self
 
 import msgspec
@@ -21,10 +22,10 @@ from opentelemetry import metrics
 
 from libs.common.bus.connection import Bus
 from libs.common.bus.laned import LanedMessages
-from libs.common.bus.publishing import hand_back
-from libs.common.bus.streams import STREAMS, ensure_streams
+from libs.common.bus.publishing import acknowledge, hand_back
+from libs.common.bus.streams import COPIED_FROM, EVENT_PARTITIONS, EVENTS, STREAMS, ensure_streams
+from libs.common.jobs import cancel_and_wait, wait_for_event
 from libs.common.jobs import run_in_background as beside
-from libs.common.jobs import wait_for_event
 
 log = logging.getLogger(__name__)
 
@@ -170,10 +171,17 @@ class _Overlapping:
         self._slots.release()
 
 
+def _is_copy(message: Msg) -> bool:
+    """Return whether `EVENTS` has copied an event from a partition, which is read too."""
+    return message.headers is not None and COPIED_FROM in message.headers
+
+
 @dataclass(frozen=True, kw_only=True)
 class BatchConsumer:
     """Passes batches of a stream to `handle`, up to `concurrency` at a time.
 
+    For `EVENTS`, it reads the partitions of events as well, in each of which it has a consumer of
+    the same name. `EVENTS` also has copies of their events for external readers, which it skips.
     A batch has at most `batch` messages and `MOST_BYTES` bytes. `handle` acknowledges the messages
     that it has processed. When it raises, the batch is returned to the stream and delivered again.
     """
@@ -217,20 +225,44 @@ class BatchConsumer:
         else:
             name, handle = f"consumer {self._name}", self._handled
             work = LanedMessages(self.bus, name, self.lane, handle, self.batch, self.concurrency)
-        async with beside(self._watch(work)):
-            await self._run(work)
-
-    async def _run(self, work: _Overlapping | LanedMessages) -> None:
         try:
-            while True:
-                try:
-                    await self._consume(work)
-                except (NatsError, APIError, OSError, TimeoutError, RequestLostError) as error:
-                    log.warning("consumer %s starts again: %r", self.durable, error)
-                _heed_cancellation()
-                await asyncio.sleep(BACKOFF)
+            async with beside(self._watch(work)):
+                await self._run_streams(work)
         finally:
             await work.finish(self.ack_wait)
+
+    async def _run_streams(self, work: _Overlapping | LanedMessages) -> None:
+        """Read all streams, also partitions that are created later."""
+        running: dict[str, asyncio.Task[None]] = {}
+        try:
+            while True:
+                for stream in await self._streams():
+                    if stream not in running:
+                        running[stream] = asyncio.ensure_future(self._run(work, stream))
+                ended, _ = await asyncio.wait(running.values(), timeout=WATCHED)
+                for one in ended:
+                    one.result()
+        finally:
+            await cancel_and_wait(*running.values())
+
+    async def _streams(self) -> list[str]:
+        """Return the streams to read: several only for events."""
+        if self.stream != EVENTS:
+            return [self.stream]
+        try:
+            return (await self.bus.read_partitions(WATCHED)).streams
+        except (NatsError, APIError, OSError, TimeoutError) as error:
+            log.info("the partitions of events are unknown: %r", error)
+            return [EVENTS]
+
+    async def _run(self, work: _Overlapping | LanedMessages, stream: str) -> None:
+        while True:
+            try:
+                await self._consume(work, stream)
+            except (NatsError, APIError, OSError, TimeoutError, RequestLostError) as error:
+                log.warning("consumer %s of %s starts again: %r", self.durable, stream, error)
+            _heed_cancellation()
+            await asyncio.sleep(BACKOFF)
 
     @property
     def _name(self) -> str:
@@ -239,47 +271,49 @@ class BatchConsumer:
 
     async def _watch(self, work: _Overlapping | LanedMessages) -> None:
         """Measure the backlog, for ever."""
-        told = {"stream": self.stream, "consumer": self._name}
         while True:
             await asyncio.sleep(min(WATCHED, self.ack_wait / 3))
             try:
                 await work.extend()
-                info = await self.bus.js.consumer_info(self.stream, self.durable)
+                for stream in await self._streams():
+                    info = await self.bus.js.consumer_info(stream, self.durable)
+                    waiting = (info.num_pending or 0) + (info.num_ack_pending or 0)
+                    _waiting.set(waiting, {"stream": stream, "consumer": self._name})
             except (NatsError, APIError, OSError, TimeoutError) as error:
                 log.info("consumer %s cannot be looked at: %r", self.durable, error)
-            else:
-                _waiting.set((info.num_pending or 0) + (info.num_ack_pending or 0), told)
 
-    async def _consume(self, work: _Overlapping | LanedMessages) -> None:
-        subjects = await self._ensure()
+    async def _consume(self, work: _Overlapping | LanedMessages, stream: str) -> None:
+        subjects = await self._ensure(stream)
         messages: list[Msg] = []
         async with _Inbox(self.bus.client) as inbox:
             while True:
                 _heed_cancellation()
                 await work.ready()
                 if self._wanted() != subjects:
-                    subjects = await self._ensure()
+                    subjects = await self._ensure(stream)
                 messages = []
                 try:
-                    messages = await self._ask(inbox, self.batch, IDLE)
+                    messages = await self._ask(inbox, stream, self.batch, IDLE)
                     if messages and self.may_linger is not None and self.may_linger(messages):
                         await asyncio.sleep(LINGER)
-                        messages += await self._ask(inbox, self.batch - len(messages))
+                        messages += await self._ask(inbox, stream, self.batch - len(messages))
+                    copies = [one for one in messages if _is_copy(one)]
+                    if copies:
+                        messages = [one for one in messages if not _is_copy(one)]
+                        await acknowledge(self.bus.client, copies)
                 finally:
                     await work.put(messages)
 
-    async def _ask(self, inbox: _Inbox, number: int, seconds: float = 0.0) -> list[Msg]:
+    async def _ask(
+        self, inbox: _Inbox, stream: str, number: int, seconds: float = 0.0
+    ) -> list[Msg]:
         """Return up to `number` waiting messages, or else the next within `seconds`."""
         most = max(MOST_BYTES, 2 * self.bus.client.max_payload)  # any single message fits
         request = {"batch": number, "no_wait": True, "max_bytes": most}
         if seconds:
             request["expires"] = int(seconds * 1e9)
             request["idle_heartbeat"] = int(HEARTBEAT * 1e9)
-        return await inbox.ask(self._subject, request)
-
-    @property
-    def _subject(self) -> str:
-        return f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{self.durable}"
+        return await inbox.ask(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{self.durable}", request)
 
     async def _handled(self, messages: list[Msg]) -> bool:
         """Handle a batch; return whether that succeeded."""
@@ -306,15 +340,16 @@ class BatchConsumer:
         Events since the last request for messages may be delivered too.
         """
         try:
-            await self._ensure()
+            for stream in await self._streams():
+                await self._ensure(stream)
         except (NatsError, APIError, OSError, TimeoutError) as error:
             log.warning("consumer %s cannot change its subjects yet: %r", self.durable, error)
 
     def _wanted(self) -> tuple[str, ...]:
         return self.subjects() if callable(self.subjects) else self.subjects
 
-    async def _ensure(self) -> tuple[str, ...]:
-        """Create or update the consumer; return its subjects."""
+    async def _ensure(self, stream: str) -> tuple[str, ...]:
+        """Create or update the consumer of a stream; return its subjects."""
         subjects = self._wanted()
         new = self.fleeting or self.from_now
         config = ConsumerConfig(
@@ -328,13 +363,34 @@ class BatchConsumer:
             deliver_policy=DeliverPolicy.NEW if new else DeliverPolicy.ALL,
             inactive_threshold=FLEETING if self.fleeting else None,
         )
+        if stream in EVENT_PARTITIONS:
+            config = await self._with_start(stream, config)
         try:
-            await self.bus.js.add_consumer(self.stream, config)
+            await self.bus.js.add_consumer(stream, config)
         except NotFoundError:
-            await ensure_streams(self.bus.js, self.bus.replicas, {*STREAMS, self.stream})
-            await self.bus.js.add_consumer(self.stream, config)
+            await ensure_streams(self.bus.js, self.bus.replicas, {*STREAMS, stream})
+            await self.bus.js.add_consumer(stream, config)
         if (task := asyncio.current_task()) is not None and task.cancelling():
             # `wait_for`, on which nats-py waits, swallows a cancellation that comes with the
             # answer (Python 3.11, https://github.com/python/cpython/issues/86296).
             raise asyncio.CancelledError
         return subjects
+
+    async def _with_start(self, stream: str, config: ConsumerConfig) -> ConsumerConfig:
+        """Return `config` with the start of the consumer in a partition.
+
+        A partition may be found some seconds after its first event, which must not be skipped. A
+        durable consumer therefore starts at the time when the consumer of `EVENTS` was created, and
+        a fleeting one shortly before now.
+        """
+        js = self.bus.js
+        try:
+            held = (await js.consumer_info(stream, self.durable)).config
+        except NotFoundError:
+            if config.deliver_policy == DeliverPolicy.ALL:
+                return config
+            start = datetime.now(UTC) - timedelta(seconds=2 * WATCHED)
+            if not self.fleeting:
+                start = (await js.consumer_info(EVENTS, self.durable)).created or start
+            return config.evolve(deliver_policy=DeliverPolicy.BY_START_TIME, opt_start_time=start)
+        return config.evolve(deliver_policy=held.deliver_policy, opt_start_time=held.opt_start_time)

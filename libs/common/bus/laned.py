@@ -45,10 +45,11 @@ STALE = 60.0
 class _Deferred:
     """The returned messages of a lane."""
 
-    sequences: set[int] = field(default_factory=set)
+    sequences: set[tuple[str, int]] = field(default_factory=set)
+    """By stream, as their sequence in it."""
     parked: list[Msg] = field(default_factory=list)
     """Later messages, which wait in this process."""
-    after: set[int] = field(default_factory=set)
+    after: set[tuple[str, int]] = field(default_factory=set)
     """Sequences of messages after the parked ones, which were returned to the stream too."""
     parked_size: int = 0
     moved: float = 0.0
@@ -137,7 +138,7 @@ class LanedMessages:
 
     def _is_later(self, deferred: _Deferred, message: Msg) -> bool:
         """Return whether a message must wait for returned messages of its lane."""
-        sequence, now = message.metadata.sequence.stream, time.monotonic()
+        sequence, now = _position(message), time.monotonic()
         if sequence not in deferred.sequences and deferred.moved + STALE > now:
             return True
         if sequence in deferred.sequences:
@@ -170,12 +171,12 @@ class LanedMessages:
         lanes.put(lane, message, size=size)
         return True
 
-    def _defer(self, lane: str, message: Msg, sequences: set[int] | None = None) -> float:
+    def _defer(
+        self, lane: str, message: Msg, sequences: set[tuple[str, int]] | None = None
+    ) -> float:
         """Record that a message is returned; return the delay (s) of its next delivery."""
         deferred = self._deferred.setdefault(lane, _Deferred())
-        (deferred.sequences if sequences is None else sequences).add(
-            message.metadata.sequence.stream
-        )
+        (deferred.sequences if sequences is None else sequences).add(_position(message))
         deferred.moved = time.monotonic()
         self._lanes.note_overflow(lane)
         return 1 + (len(deferred.sequences) + len(deferred.after)) / deferred.pace
@@ -222,6 +223,11 @@ class LanedMessages:
             await hand_back(self._bus.client, replies)
         except (NatsError, OSError) as error:  # they are delivered again
             log.warning("%s cannot return messages to the stream: %r", self._lanes.name, error)
+
+
+def _position(message: Msg) -> tuple[str, int]:
+    """Return the stream of a message and its sequence in it."""
+    return message.metadata.stream, message.metadata.sequence.stream
 
 
 def event_tenant(message: Msg) -> str:

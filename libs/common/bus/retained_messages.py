@@ -18,6 +18,8 @@ from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo, DeliverPolicy
 from nats.js.errors import APIError, NotFoundError
 
 from libs.common.bus.connection import Bus
+from libs.common.bus.streams import COPIED_FROM
+from libs.common.bus.subjects import partition_of_event
 from libs.common.errors import Unavailable
 
 LOOK = "look-"
@@ -54,6 +56,47 @@ async def read_newest(
         return (await look.read(await look.start(state.first_seq, most)))[-most:][::-1]
     except (NatsError, APIError, TimeoutError) as error:
         raise Unavailable(f"{stream} cannot be read: {error!r}") from error
+
+
+KNOWN = 10.0
+"""Seconds that the number of partitions is cached."""
+STREAM_BITS = 44
+"""The bits of a sequence in its stream; those above contain the number of the stream."""
+
+
+async def read_newest_events(
+    bus: Bus, subjects: Sequence[str], most: int, before: int | None = None
+) -> list[RetainedMessage]:
+    """Return up to `most` events of a device before a sequence, the newest first.
+
+    With partitions, the sequence also contains the stream. The partition that stores the device's
+    events now is read first. Raises `Unavailable` when the bus does not answer.
+    """
+    try:
+        partitions = await bus.read_partitions(KNOWN)
+    except (NatsError, APIError, TimeoutError) as error:
+        raise Unavailable(f"the partitions of events are unknown: {error!r}") from error
+    streams = partitions.streams
+    current = 1 + partition_of_event(subjects[0], partitions.used) if partitions.used > 1 else 0
+    order = sorted(range(len(streams)), key=lambda number: (number != current, -number))
+    end: int | None = None
+    if before is not None:
+        order = order[order.index(min(before >> STREAM_BITS, len(streams) - 1)) :]
+        end = before % 2**STREAM_BITS
+    found: list[RetainedMessage] = []
+    for number in order:
+        while len(found) < most:
+            newest = await read_newest(bus, streams[number], subjects, most, end)
+            if not newest:
+                break
+            end = newest[-1].sequence
+            found += [
+                one._replace(sequence=(number << STREAM_BITS) + one.sequence)
+                for one in newest
+                if COPIED_FROM not in (one.message.headers or {})
+            ]
+        end = None
+    return found[:most]
 
 
 async def count_messages(bus: Bus, stream: str, subject: str) -> int:

@@ -7,15 +7,26 @@ PUBACK means "stored in UPLINK" (docs/decisions/0003). The other MQTT streams of
 created here too, because nats-server creates them without limits.
 With partitions, nats-server maps messages of devices to `uplink.{partition}.{sn}.{channel}` by the
 SN. Each partition has its own stream in addition to `UPLINK` (docs/explanation/scale.md).
+With partitions of events, the platform publishes `events.{partitions}.{partition}.event.…` instead
+of `event.…`. The stream `EVENTS_{partition}` stores the message under its usual subject and
+repeats it there for current subscribers. `EVENTS` then copies what external readers need
+(docs/decisions/0070).
 """
 
 import logging
 from collections.abc import Collection
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 from nats.js import JetStreamContext
-from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig
+from nats.js.api import (
+    DiscardPolicy,
+    RePublish,
+    RetentionPolicy,
+    StorageType,
+    StreamConfig,
+    SubjectTransform,
+)
 from nats.js.errors import BadRequestError, NotFoundError
 
 from libs.common.bus.subjects import OUTSIDE_TOPICS, partitioned
@@ -27,6 +38,8 @@ NAME_IN_USE = 10058
 """JetStream's error code for a stream that already exists."""
 UPLINK, EVENTS, DEAD, MQTT = "UPLINK", "EVENTS", "DEAD", "$MQTT_msgs"
 RETAINED, SESSIONS = "$MQTT_rmsgs", "$MQTT_sess"
+
+ANY_EVENT = "event.>"
 
 UNSTORED = 10_000
 """Messages per device and channel that may wait in `UPLINK`; more are rejected."""
@@ -100,7 +113,7 @@ STREAMS: dict[str, StreamConfig] = {
         discard_new_per_subject=True,
         duplicate_window=120,
     ),
-    EVENTS: _kept(EVENTS, "Events; a public contract", "event.>", days=7, gib=8, window=120),
+    EVENTS: _kept(EVENTS, "Events; a public contract", ANY_EVENT, days=7, gib=8, window=120),
     DEAD: _kept(DEAD, "Rejected messages, with the reason", "dead.>", days=30, gib=1, window=3600),
 }
 
@@ -116,12 +129,90 @@ PARTITIONS: dict[str, StreamConfig] = {
     for number in range(MOST_PARTITIONS)
 }
 UPLINKS = (UPLINK, *PARTITIONS)
+
+
+def restored_event(stream: str) -> str:
+    """Return the subject of messages that fill the gaps of a restored stream of events."""
+    return f"events.restored.{stream}"
+
+
+def event_partition(number: int, partitions: int) -> StreamConfig:
+    """Return the configuration of one of several partitions of events.
+
+    One that is not used any more (`number` >= `partitions`) accepts no events.
+    """
+    name = f"{EVENTS}_{number}"
+    config = STREAMS[EVENTS].evolve(
+        name=name, description=f"Events; partition {number}", subjects=[restored_event(name)]
+    )
+    if number >= partitions:
+        return config
+    accepted = f"events.{partitions}.{number}.{ANY_EVENT}"
+    return config.evolve(
+        subjects=[accepted, restored_event(name)],
+        subject_transform=SubjectTransform(accepted, ANY_EVENT),
+        republish=RePublish(ANY_EVENT, ANY_EVENT),
+    )
+
+
+EVENT_PARTITIONS = tuple(f"{EVENTS}_{number}" for number in range(MOST_PARTITIONS))
+COPIED_FROM = "Nats-Stream-Source"
+"""The header of an event that `EVENTS` has copied from a partition."""
+_USED, _CREATED = "partitions", "created-partitions"
+"""Metadata of `EVENTS`: the partitions in use, and those that were ever created."""
 _KNOWN = STREAMS | PARTITIONS
 
 
 def uplink_streams(partitions: int) -> list[str]:
     """Return the streams of device messages: `UPLINK`, and one per partition if several."""
     return [UPLINK, *list(PARTITIONS)[: partitions if partitions > 1 else 0]]
+
+
+class EventPartitions(NamedTuple):
+    """The partitions of events; 1 means only `EVENTS`."""
+
+    used: int
+    created: int
+    """The number of partitions that were ever created, 0 for none."""
+
+    @property
+    def streams(self) -> list[str]:
+        """Return the streams with events."""
+        return [EVENTS, *EVENT_PARTITIONS[: self.created]]
+
+
+async def read_event_partitions(js: JetStreamContext) -> EventPartitions:
+    """Return the partitions of events, which the metadata of `EVENTS` has."""
+    metadata = (await js.stream_info(EVENTS)).config.metadata or {}
+    return EventPartitions(int(metadata.get(_USED, 1)), int(metadata.get(_CREATED, 0)))
+
+
+async def set_event_partitions(js: JetStreamContext, replicas: int, wanted: int) -> None:
+    """Change the number of partitions of events.
+
+    While it changes, no stream accepts events that are published for another number. Publishers
+    then read the metadata of `EVENTS` and publish again.
+    """
+    used, created = await read_event_partitions(js)
+    if used == wanted:
+        return
+    active = wanted if wanted > 1 else 0
+    for number in range(max(active, created)):
+        config = event_partition(number, active).evolve(num_replicas=replicas)
+        if await _is_there(js, EVENT_PARTITIONS[number]):
+            held = (await js.stream_info(EVENT_PARTITIONS[number])).config
+            await js.update_stream(config.evolve(num_replicas=held.num_replicas))
+        else:
+            await js.add_stream(config)
+    held = (await js.stream_info(EVENTS)).config
+    counts = {_USED: str(wanted), _CREATED: str(max(active, created))}
+    await js.update_stream(
+        held.evolve(
+            subjects=[restored_event(EVENTS) if active else ANY_EVENT],
+            metadata={**(held.metadata or {}), **counts},
+        )
+    )
+    log.info("events are stored in %d partitions instead of %d", wanted, used)
 
 
 _BOUNDS = ("max_age", "max_msgs", "max_bytes")
@@ -140,7 +231,8 @@ async def complete_streams(js: JetStreamContext, replicas: int) -> None:
         lacking = {one for one in _BOUNDS if (getattr(held, one) or 0) <= 0}
         lacking |= {one for one in _PER_SUBJECT if not held.discard_new_per_subject}
         changes = {one: value for one in lacking if (value := getattr(wanted, one))}
-        if missing := set(wanted.subjects or ()) - set(held.subjects or ()):
+        missing = set(wanted.subjects or ()) - set(held.subjects or ())
+        if missing and not (name == EVENTS and held.metadata and _USED in held.metadata):
             changes["subjects"] = [*(held.subjects or ()), *sorted(missing)]
         if (held.num_replicas or 1) < replicas:
             changes["num_replicas"] = replicas

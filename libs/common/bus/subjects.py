@@ -1,6 +1,10 @@
 """The subjects of the bus; no other module spells a subject."""
 
 from collections.abc import Collection, Sequence
+from zlib import crc32
+
+EVENT = "event."
+"""The beginning of the subject of each event."""
 
 
 def is_token(text: str) -> bool:
@@ -20,6 +24,24 @@ def up(sn: str, channel: str) -> str:
 def partitioned(sn: str, channel: str, partition: object) -> str:
     """Return `uplink.{partition}.{sn}.{channel}`, to which nats-server maps `thing.{sn}.up`."""
     return f"uplink.{partition}.{sn}.{channel}"
+
+
+def partition_of_event(subject: str, partitions: int) -> int:
+    """Return the partition of an event, a number from 0.
+
+    It depends on the fourth token of the subject: the id of the device, if it has one.
+    """
+    return crc32("".join(subject.split(".", 4)[3:4]).encode()) % partitions
+
+
+def partitioned_event(subject: str, partitions: int) -> str:
+    """Return `events.{partitions}.{partition}.{subject}`, on which a partition stores an event."""
+    return f"events.{partitions}.{partition_of_event(subject, partitions)}.{subject}"
+
+
+def partition_prefix(subject: str) -> str:
+    """Return `events.{partitions}.{partition}` of such a subject; empty for others."""
+    return ".".join(subject.split(".", 3)[:3]) if subject.startswith("events.") else ""
 
 
 def down_command(sn: str) -> str:

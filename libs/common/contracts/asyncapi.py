@@ -28,6 +28,16 @@ from libs.common.contracts import events
 VERSION = "1.0.0"
 """Version of the contract; the first number rises with each incompatible change."""
 
+_DESCRIPTION = (
+    "Events on NATS; docs/reference/nats.md explains how to subscribe. "
+    "Redelivery: a durable consumer receives each event at least once, and again until it is "
+    "acknowledged; `eventId` identifies an event. A subscription without a consumer receives the "
+    "events that are stored while it is connected, usually once. "
+    "Order: the events of one device are stored in order, in one partition. Events of several "
+    "devices have no order. Under load, and while the operator changes the number of partitions, "
+    "events may arrive later than newer ones of the same device: use `ts`."
+)
+
 _PARAMETERS = {
     "tenant": "The tenant; `default` on a platform with one tenant",
     "deviceId": "The device's id, a number",
@@ -128,7 +138,7 @@ def document() -> dict[str, Any]:
         "info": {
             "title": "Thingway events",
             "version": VERSION,
-            "description": "Events on NATS; docs/reference/nats.md explains how to subscribe.",
+            "description": _DESCRIPTION,
             "license": {"name": "MIT"},
         },
         "defaultContentType": "application/json",

@@ -64,6 +64,10 @@ class ApplicationStore:
         found = await self._applications.find({"tenant": tenant}).sort("name", 1).to_list(None)
         return msgspec.convert(found, list[StoredApplication])
 
+    async def list_reading_tenants(self) -> list[str]:
+        """Return the tenants with applications that may read events."""
+        return sorted(await self._applications.distinct("tenant", {"events": True}))
+
     async def search(
         self, tenant: str, wanted: ApplicationSearch
     ) -> tuple[list[StoredApplication], int]:

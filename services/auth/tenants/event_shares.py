@@ -1,4 +1,4 @@
-"""Shares of tenants in `EVENTS`: events beyond a tenant's share are purged.
+"""Shares of tenants in streams of events: events beyond a share are purged.
 
 The oldest events are purged first. One process measures and purges (decision 0058). nats-server
 returns the number of messages per tenant; their mean size is estimated from samples. While the
@@ -17,6 +17,7 @@ from nats.js.errors import NotFoundError
 from opentelemetry import metrics
 
 from libs.common.bus import EVENTS, Bus
+from libs.common.bus.consumer import WATCHED
 from libs.common.bus.fitting import LARGEST_EVENT
 from libs.common.bus.retained_messages import count_messages
 from libs.common.scheduling.turns import REST, repeat
@@ -74,18 +75,28 @@ class EventShares:
             self._known = held, now + REST
 
     async def enforce(self) -> None:
-        """Measure tenants once, and purge those that exceed their share."""
-        stream = await read_stream(self.bus, EVENTS)
+        """Measure tenants once, and purge those that exceed their share.
+
+        Each partition has an equal part of a tenant's limit.
+        """
+        partitions = await self.bus.read_partitions(WATCHED)
+        for name in partitions.streams:
+            await self._enforce(name, 1 if name == EVENTS else partitions.used)
+
+    async def _enforce(self, name: str, parts: int) -> None:
+        stream = await read_stream(self.bus, name)
         held, room = stream.state, LOW * stream.config.max_bytes
         is_full = 0 < HIGH * stream.config.max_bytes < held.bytes
-        limits = await self.tenants.event_limits(below=math.inf if is_full else held.bytes)
+        below = math.inf if is_full else held.bytes * parts
+        found = await self.tenants.event_limits(below=below)
+        limits = {tenant: limit / parts for tenant, limit in found.items()}
         share = room / len(limits) if is_full else math.inf
         numbers, volumes = {}, {}
         for tenant, limit in limits.items():
-            number = await count_messages(self.bus, EVENTS, f"event.{tenant}.>")
+            number = await count_messages(self.bus, name, f"event.{tenant}.>")
             if number * LARGEST > min(limit, share):  # otherwise it is surely within its share
                 numbers[tenant] = number
-                volumes[tenant] = number * await self._mean_size(tenant, number, held)
+                volumes[tenant] = number * await self._mean_size(name, tenant, number, held)
         if is_full:
             scale = held.bytes / max(1.0, sum(volumes.values()))
             volumes = {tenant: volume * scale for tenant, volume in volumes.items()}
@@ -94,9 +105,9 @@ class EventShares:
             most = min(limits[tenant], share)
             if volumes[tenant] > most:
                 enough = room if share < limits[tenant] else 0.0
-                await self._purge(tenant, numbers[tenant], volumes[tenant], most, enough)
+                await self._purge(name, tenant, numbers[tenant], volumes[tenant], most, enough)
 
-    async def _mean_size(self, tenant: str, number: int, held: Held) -> float:
+    async def _mean_size(self, name: str, tenant: str, number: int, held: Held) -> float:
         """Return the mean size of a tenant's messages in random windows of sequences."""
         span = held.last_seq - held.first_seq + 1
         found = size = 0
@@ -106,7 +117,7 @@ class EventShares:
             for _ in range(MOST_OF_WINDOW):
                 try:
                     message = await self.bus.js.get_msg(
-                        EVENTS, sequence, f"event.{tenant}.>", next=True
+                        name, sequence, f"event.{tenant}.>", next=True
                     )
                 except NotFoundError:
                     break
@@ -119,7 +130,7 @@ class EventShares:
         return size / found if found else held.bytes / held.messages
 
     async def _purge(
-        self, tenant: str, number: int, volume: float, most: float, enough: float
+        self, name: str, tenant: str, number: int, volume: float, most: float, enough: float
     ) -> None:
         """Purge a tenant's oldest messages.
 
@@ -127,9 +138,9 @@ class EventShares:
         """
         part = max(1, min(SLICE, int(SLICE_BYTES * number / volume)))
         left, goal = number, max(1, int(number * most / volume))
-        while left > goal and (await read_stream(self.bus, EVENTS)).state.bytes > enough:
+        while left > goal and (await read_stream(self.bus, name)).state.bytes > enough:
             left, started = max(goal, left - part), time.monotonic()
-            await self.bus.js.purge_stream(EVENTS, subject=f"event.{tenant}.>", keep=left)
+            await self.bus.js.purge_stream(name, subject=f"event.{tenant}.>", keep=left)
             await asyncio.sleep(time.monotonic() - started)
         _purged.add(number - left, {"tenant": tenant})
         log.info(

@@ -13,9 +13,10 @@ from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 from nats.errors import Error as NatsError
+from nats.js.errors import APIError
 
-from libs.common.bus import DEAD, EVENTS, UPLINK, Bus
-from libs.common.bus.retained_messages import read_newest
+from libs.common.bus import DEAD, UPLINK, Bus
+from libs.common.bus.retained_messages import read_newest_events
 from libs.common.bus.streams import PARTITIONS
 from libs.common.bus.subjects import device_event
 from libs.common.clock import now_ms, to_ms
@@ -75,7 +76,7 @@ class Connections:
         subjects = [device_event(device.tenant, device.id, one) for one in ("online", "offline")]
         before = None if wanted.next_key is None else int(wanted.next_key)
         size = wanted.page_size
-        found = await read_newest(self._bus, EVENTS, subjects, size + 1, before)
+        found = await read_newest_events(self._bus, subjects, size + 1, before)
         events = [(to_ms(one.at), _decode(one.message.data)) for one in found[:size]]
         return ConnectionEvents(
             content=[
@@ -119,18 +120,24 @@ class StreamState(msgspec.Struct):
     """Replicas that are offline or behind."""
 
 
+STATE_LIFE = 10.0
+"""Seconds that the number of partitions is cached."""
+
+
 class Streams:
     """Reads the states of streams; `UPLINK` may have several `partitions`."""
 
     def __init__(self, bus: Bus, partitions: int) -> None:
         self._bus = bus
-        self._names: Sequence[str] = [UPLINK, *_partitions(partitions), EVENTS, DEAD]
+        self._uplinks: Sequence[str] = [UPLINK, *_partitions(partitions)]
 
     async def read(self) -> list[StreamState]:
         """Return the state of each stream; raise `Unavailable` if the bus does not answer."""
         try:
-            return [_state(name, await read_stream(self._bus, name)) for name in self._names]
-        except (NatsError, TimeoutError) as error:
+            events = (await self._bus.read_partitions(STATE_LIFE)).streams
+            names = [*self._uplinks, *events, DEAD]
+            return [_state(name, await read_stream(self._bus, name)) for name in names]
+        except (NatsError, APIError, TimeoutError) as error:
             raise Unavailable(f"NATS does not report its streams: {error!r}") from error
 
 

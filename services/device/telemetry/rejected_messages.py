@@ -14,7 +14,7 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
 from libs.common.bus import DEAD, EVENTS, Bus
-from libs.common.bus.retained_messages import RetainedMessage, read_newest
+from libs.common.bus.retained_messages import RetainedMessage, read_newest, read_newest_events
 from libs.common.bus.subjects import dead_uplink, device_event
 from libs.common.clock import to_ms
 from libs.common.contracts.events import Dead, Fault, PropertiesRejected
@@ -94,7 +94,7 @@ class RefusalReader:
         subject = device_event(device.tenant, device.id, "rejected")
         dead, events = await asyncio.gather(
             read_newest(self._bus, DEAD, [dead_uplink(device.sn)], most, dead_before),
-            read_newest(self._bus, EVENTS, [subject], most, event_before),
+            read_newest_events(self._bus, [subject], most, event_before),
         )
         return _page(device, wanted, dead, events, most)
 

@@ -10,12 +10,14 @@ from nats.js.api import AckPolicy, ConsumerConfig
 
 from libs.common.bus import EVENTS, Bus, OutgoingMessage, publish_all
 from libs.common.bus.retained_messages import count_messages
+from libs.common.bus.streams import EVENT_PARTITIONS, set_event_partitions
 from libs.common.bus.subjects import device_event
 from libs.common.contracts.limits import SetLimits, TenantLimits
 from services.auth.accounts.tenants import TenantStore
 from services.auth.tenants import event_shares
 from services.auth.tenants.event_shares import HIGH, LOW, EventShares
 
+PARTITIONS = EVENT_PARTITIONS[:2]
 MOST = 4 * 1024**2
 """Bytes of the stream here."""
 
@@ -137,6 +139,28 @@ async def test_a_noisy_tenant_loses_its_own_oldest_events(auth, bus: Bus, size: 
     assert purge is not None
     assert purge["events"] - (number - len(left)) in (0, 1)  # the event of the tenant itself
     assert await store.last_purge("quiet") is None
+
+
+async def test_a_partition_keeps_its_part_of_the_permitted_bytes(auth, bus: Bus):
+    """Of two partitions, each retains at most half of a tenant's limit."""
+    await auth.call(
+        "set_limits", SetLimits("default", {"retainedEventBytes": 300_000}), TenantLimits
+    )
+    await set_event_partitions(bus.js, 1, 2)
+    auth.bus.forget_partitions()
+    try:
+        await publish(auth, "default", 1000, 1000)
+
+        await shares_of(auth, bus).enforce()
+
+        for name in PARTITIONS:
+            state = (await auth.bus.js.stream_info(name)).state
+            assert 0 < state.bytes < 200_000
+    finally:
+        await set_event_partitions(bus.js, 1, 1)
+        for name in PARTITIONS:
+            await auth.bus.js.delete_stream(name)
+        auth.bus.forget_partitions()
 
 
 async def test_a_tenant_keeps_the_bytes_that_the_operator_permits(auth, bus: Bus):

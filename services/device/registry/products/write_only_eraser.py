@@ -16,7 +16,7 @@ from nats.errors import Error as NatsError
 from nats.js.errors import APIError
 from pymongo import DeleteOne, UpdateOne
 
-from libs.common.bus import DEAD, EVENTS, Bus
+from libs.common.bus import DEAD, Bus
 from libs.common.bus.retained_messages import delete_messages
 from libs.common.bus.subjects import (
     alarm_event,
@@ -120,14 +120,14 @@ class WriteOnlyEraser:
         log.info("thing %d: deleted stored values of write-only properties", thing_id)
         try:
             for subject in subjects:
-                await self._erase_messages(EVENTS, subject, lambda raw: _reports(raw, tsl))
+                await self._erase_events(subject, lambda raw: _reports(raw, tsl))
             await self._erase_messages(DEAD, dead_uplink(sn), lambda raw: _refuses(raw, tsl))
             for change in ALARM_CHANGES if alarms else ():
                 subject = alarm_event(tenant, thing_id, change)
-                await self._erase_messages(EVENTS, subject, _has_value)
+                await self._erase_events(subject, _has_value)
             for command_id in changed:
                 subject = task_event(tenant, command_id, "finished")
-                await self._erase_messages(EVENTS, subject, lambda raw: True)
+                await self._erase_events(subject, lambda raw: True)
         except (NatsError, APIError, TimeoutError) as error:
             log.warning(
                 "thing %d: messages of streams remain until they expire: %r", thing_id, error
@@ -153,6 +153,10 @@ class WriteOnlyEraser:
             await week.bulk_write([_change(row, tsl.readable(row["p"])) for row in rows])
             await self.frames.drop_bytes([bytes(row["_id"]) for row in rows])
             after = bytes(rows[-1]["_id"]) + b"\0"
+
+    async def _erase_events(self, subject: str, holds: Callable[[bytes], bool]) -> None:
+        for stream in (await self.bus.read_partitions()).streams:
+            await self._erase_messages(stream, subject, holds)
 
     async def _erase_messages(
         self, stream: str, subject: str, holds: Callable[[bytes], bool]

@@ -31,7 +31,7 @@ async def test_a_consumer_ends_when_its_cancellation_meets_an_answer() -> None:
     server = Server()
     batches = BatchConsumer(
         bus=SimpleNamespace(js=server, client=None),  # type: ignore[arg-type]
-        stream="EVENTS",
+        stream="UPLINK",
         durable="auth",
         handle=lambda _: asyncio.sleep(0),
     )

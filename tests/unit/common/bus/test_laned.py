@@ -43,7 +43,7 @@ class Handler:
 
 
 def message(tenant: str, sequence: int, data: bytes = b"{}") -> Any:
-    metadata = SimpleNamespace(sequence=SimpleNamespace(stream=sequence))
+    metadata = SimpleNamespace(stream="S", sequence=SimpleNamespace(stream=sequence))
     return SimpleNamespace(
         subject=f"event.{tenant}.device.1.reported",
         data=data,

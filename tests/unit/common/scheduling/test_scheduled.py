@@ -27,6 +27,7 @@ SIMULATOR = "services/management/builtin/simulator.py"
 REASONS: dict[str, list[str]] = {
     "The platform's own work or a measurement; no tenant can make it longer, none waits for it.": [
         "libs/common/bus/consumer.py BatchConsumer._run: endless loop",
+        "libs/common/bus/consumer.py BatchConsumer._run_streams: endless loop",
         "libs/common/bus/consumer.py BatchConsumer._watch: endless loop",
         "libs/common/bus/wakeups.py Wakeups.publish: endless loop",
         "libs/common/bus/wakeups.py Wakeups.run: subscription",
@@ -137,6 +138,7 @@ REASONS: dict[str, list[str]] = {
         "services/auth/grants/deleted_resources.py GrantSweep.run: repeat",
         "services/auth/accounts/tenants.py TenantStore.settle_versions: repeat",
         "services/auth/applications/event_consumers.py EventConsumers.sweep: repeat",
+        "services/auth/applications/event_partitions.py EventDistributor.run: repeat",
         "services/auth/tenants/event_shares.py EventShares.run: repeat",
         "services/device/members/shapes.py ShapeStore.sweep: repeat",
         "services/device/telemetry/retention.py RetentionSweeper.run: repeat",

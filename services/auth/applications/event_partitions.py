@@ -1,0 +1,54 @@
+"""Distributes events over partitions; `EVENTS` copies those that are needed.
+
+An application has one durable consumer, on `EVENTS`. With partitions, `EVENTS` therefore sources
+the events of tenants with such applications from all partitions (decision 0070). A source starts at
+the oldest event, and again after its last copy if the tenant has had applications before.
+"""
+
+import logging
+from dataclasses import dataclass
+
+from nats.js.api import StreamSource
+
+from libs.common.bus import EVENTS, Bus
+from libs.common.bus.streams import EVENT_PARTITIONS, read_event_partitions, set_event_partitions
+from libs.common.scheduling.turns import repeat
+from services.auth.applications.store import ApplicationStore
+
+log = logging.getLogger(__name__)
+
+PERIOD = 2.0
+"""Seconds until a new application receives events."""
+
+
+@dataclass(frozen=True)
+class EventDistributor:
+    """Maintains the partitions of events and the sources of `EVENTS`."""
+
+    bus: Bus
+    applications: ApplicationStore
+    partitions: int
+
+    async def run(self) -> None:
+        """Apply the configuration periodically; runs in the lease holder."""
+        await repeat(self.apply, PERIOD, "events were not distributed; retrying")
+
+    async def apply(self) -> None:
+        """Set the number of partitions and the tenants whose events are copied."""
+        await set_event_partitions(self.bus.js, self.bus.replicas, self.partitions)
+        created = (await read_event_partitions(self.bus.js)).created
+        if not created:
+            return
+        wanted = [
+            StreamSource(name=stream, filter_subject=f"event.{tenant}.>")
+            for tenant in await self.applications.list_reading_tenants()
+            for stream in EVENT_PARTITIONS[:created]
+        ]
+        config = (await self.bus.js.stream_info(EVENTS)).config
+        if _filters(config.sources or []) != _filters(wanted):
+            await self.bus.js.update_stream(config.evolve(sources=wanted or None))
+            log.info("EVENTS copies the events of %d tenants", len(wanted) // created)
+
+
+def _filters(sources: list[StreamSource]) -> set[tuple[str, str | None]]:
+    return {(source.name, source.filter_subject) for source in sources}

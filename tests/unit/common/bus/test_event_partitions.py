@@ -1,0 +1,102 @@
+"""Where events are stored: the partition of a subject, and what a publisher does."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from nats.js.api import StreamConfig
+from nats.js.errors import NotFoundError
+
+from libs.common.bus import Bus, OutgoingMessage
+from libs.common.bus.streams import EVENTS, EventPartitions, event_partition, set_event_partitions
+from libs.common.bus.subjects import partition_of_event, partition_prefix, partitioned_event
+
+DEVICE = ("device.5.reported", "device.5.online", "service.5.called", "alarm.5.raised", "look.5")
+
+
+class FakeStreams:
+    """The streams of JetStream."""
+
+    def __init__(self, *configs: StreamConfig) -> None:
+        self.configs = {config.name: config for config in configs}
+        self.changes: list[str | None] = []
+
+    async def stream_info(self, name: str) -> Any:
+        """Return the configuration of a stream."""
+        if name not in self.configs:
+            raise NotFoundError
+        return SimpleNamespace(config=self.configs[name])
+
+    async def update_stream(self, config: StreamConfig) -> None:
+        """Replace the configuration of a stream."""
+        self.configs[config.name] = config
+        self.changes.append(config.name)
+
+    add_stream = update_stream
+
+
+@pytest.mark.parametrize("partitions", [2, 3, 16])
+def test_all_events_of_a_device_have_one_partition(partitions: int) -> None:
+    found = {partition_of_event(f"event.t1.{one}", partitions) for one in DEVICE}
+
+    assert len(found) == 1
+    assert found < set(range(partitions))
+
+
+def test_devices_are_spread_over_all_partitions() -> None:
+    numbers = [partition_of_event(f"event.t1.device.{one}.reported", 4) for one in range(4000)]
+
+    assert all(900 < numbers.count(partition) < 1100 for partition in range(4))
+
+
+@pytest.mark.parametrize("subject", ["event.t1.auth.user.deleted", "event.t1.x", "event.restored"])
+def test_other_events_have_a_partition_too(subject: str) -> None:
+    placed = partitioned_event(subject, 2)
+
+    assert placed == f"events.2.{partition_of_event(subject, 2)}.{subject}"
+    assert partition_prefix(placed) == placed.removesuffix(f".{subject}")
+
+
+def test_an_unused_partition_accepts_and_repeats_no_events() -> None:
+    config = event_partition(2, 2)
+
+    assert config.subjects == ["events.restored.EVENTS_2"]
+    assert (config.republish, config.subject_transform) == (None, None)
+
+
+async def test_only_events_are_published_in_partitions() -> None:
+    bus = Bus(cast("Any", SimpleNamespace()), cast("Any", None))
+    bus._partitions = EventPartitions(2, 2)
+    subjects = ["event.t1.device.5.reported", "thing.S.up.report", "dead.uplink.S"]
+
+    placed = await bus.place([OutgoingMessage(one, b"") for one in subjects])
+
+    assert [one.subject for one in placed] == [partitioned_event(subjects[0], 2), *subjects[1:]]
+    assert await bus.place(placed) == placed
+
+
+async def test_partitions_exist_before_publishers_use_them_and_close_before_events_return() -> None:
+    streams = FakeStreams(StreamConfig(name=EVENTS, subjects=["event.>"]))
+    js: Any = streams
+
+    await set_event_partitions(js, 1, 2)
+    await set_event_partitions(js, 1, 2)
+    assert streams.changes == ["EVENTS_0", "EVENTS_1", EVENTS]
+    assert streams.configs[EVENTS].subjects == ["events.restored.EVENTS"]
+
+    await set_event_partitions(js, 1, 1)
+    assert streams.changes[3:] == ["EVENTS_0", "EVENTS_1", EVENTS]
+    assert streams.configs[EVENTS].subjects == ["event.>"]
+    assert streams.configs["EVENTS_1"].republish is None
+
+
+async def test_partitions_are_read_again_only_when_they_are_old() -> None:
+    metadata = {"partitions": "3", "created-partitions": "4"}
+    js: Any = FakeStreams(StreamConfig(name=EVENTS, metadata=metadata))
+    bus = Bus(cast("Any", None), js)
+
+    first = await bus.read_partitions(10)
+    js.configs.clear()
+
+    assert await bus.read_partitions(10) is first
+    assert first.streams == [EVENTS, "EVENTS_0", "EVENTS_1", "EVENTS_2", "EVENTS_3"]
