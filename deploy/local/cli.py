@@ -279,7 +279,7 @@ COMMANDS = (
         *STORES,
         flag("--contract", "also remove data that only older versions need; prevents a downgrade"),
     ),
-    define_command("version", "print all versions", "programs:show_versions", JSON),
+    define_command("version", "print all versions", "programs:show_versions", *SHARED),
     define_command(
         "doctor",
         "check this machine and the running platform; in a container, what its service can reach",

@@ -12,7 +12,7 @@ from deploy.local.backups import errors_as_one_line, open_stores
 from deploy.platform.errors import CommandError
 from deploy.platform.migrations import MIGRATIONS
 from deploy.platform.nats_grants import ADMIN
-from libs.common.store.migrations import due, migrate
+from libs.common.store.migrations import DatabaseTooNew, due, migrate
 from libs.common.store.mongo import Mongo
 from libs.common.version import VERSION
 
@@ -29,7 +29,8 @@ class _Pong(msgspec.Struct):
 async def run(given: Namespace) -> None:
     """Run due migrations.
 
-    With `--contract`, raises `CommandError` while processes of another version run.
+    Raises `CommandError` if a newer version contracted a database, and with `--contract` while
+    processes of another version run.
     """
     with errors_as_one_line():
         stores = open_stores(given)
@@ -47,7 +48,10 @@ async def _migrate(mongo: Mongo, name: str, *, contract: bool) -> None:
     wanted = MIGRATIONS[name]
     for migration in await due(mongo.database, wanted, contract=contract):
         print(f"{name} {migration.number}: {migration.title}")
-    await migrate(mongo.database, wanted, contract=contract)
+    try:
+        await migrate(mongo.database, wanted, contract=contract)
+    except DatabaseTooNew as error:
+        raise CommandError(str(error)) from error
     left = await due(mongo.database, wanted, contract=True)
     if left:
         print(f"{name}: {len(left)} more with --contract, once no older version will run again")

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from libs.common.errors import ThingwayError
 from libs.common.settings import SettingsInvalid, StoreSettings, load
-from libs.common.store.migrations import Migration, migrate
+from libs.common.store.migrations import DatabaseTooNew, Migration, migrate
 from libs.common.store.mongo import Mongo, StoreError
 from services.auth.migrations import MIGRATIONS as AUTH
 from services.device.migrations import MIGRATIONS as DEVICE
@@ -39,5 +39,5 @@ async def run() -> None:
 if __name__ == "__main__":
     try:
         asyncio.run(run())
-    except (SettingsInvalid, StoreError, ThingwayError) as error:
+    except (SettingsInvalid, StoreError, ThingwayError, DatabaseTooNew) as error:
         sys.exit(f"migrate: {error}")

@@ -20,6 +20,7 @@ import uvloop
 
 from libs.common.http.protocol import BoundedProtocol
 from libs.common.settings import ServiceSettings, SettingsInvalid, load
+from libs.common.store.migrations import DatabaseTooNew
 from libs.common.telemetry.logs import log_to_stderr
 from libs.common.tls import ServerTls, observe_expiry
 
@@ -147,7 +148,10 @@ def _raise_open_files() -> None:
 
 
 def run_service(name: str, main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run the main coroutine of `name`; exit with one line if settings are invalid."""
+    """Run the main coroutine of `name`; exit with one line if it cannot run.
+
+    It cannot run with invalid settings, or with a database of a newer version.
+    """
     try:
         settings = load(ServiceSettings)
         log_to_stderr(settings.log_level, settings.log_format, name)
@@ -155,5 +159,7 @@ def run_service(name: str, main: Callable[[], Coroutine[Any, Any, None]]) -> Non
         uvloop.run(main())
     except SettingsInvalid as error:
         sys.exit(f"settings: {error}")
+    except DatabaseTooNew as error:
+        sys.exit(str(error))
     except (KeyboardInterrupt, asyncio.CancelledError):
         log.info("interrupted")

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 
 from libs.common.store.lease import Lease
 from libs.common.store.mongo import Database, StoreError
+from libs.common.version import VERSION
 
 log = logging.getLogger(__name__)
 _pause = asyncio.sleep
@@ -43,14 +44,20 @@ class Migration:
     """Whether the step breaks processes of the previous version."""
 
 
+class DatabaseTooNew(Exception):
+    """A newer version contracted the database; the message says what to do."""
+
+
 async def migrate(
     database: Database, migrations: Sequence[Migration], *, contract: bool = False
 ) -> None:
     """Migrate `database` to the newest version; return when this or another process has.
 
-    Contracting steps are skipped unless they are requested, or the database is new.
+    Contracting steps are skipped unless they are requested, or the database is new. Raises
+    `DatabaseTooNew` if a newer version has run such a step.
     """
     await _restored(database)
+    await _require_known_contracts(database, migrations)
     lease = Lease(database, MIGRATIONS, life=LIFE)
     while await due(database, migrations, contract=contract):
         if await lease.acquire():
@@ -65,7 +72,14 @@ async def migrate(
             await migration.run(database)
             await database[MIGRATIONS].update_one(
                 {"_id": migration.number},
-                {"$set": {"title": migration.title, "at": datetime.now(UTC)}},
+                {
+                    "$set": {
+                        "title": migration.title,
+                        "at": datetime.now(UTC),
+                        "contract": migration.contract,
+                        "version": VERSION,
+                    }
+                },
                 upsert=True,
             )
     finally:
@@ -80,6 +94,18 @@ async def _restored(database: Database) -> None:
             "%s is being restored, or its restoration was interrupted: waiting", database.name
         )
         await _pause(_LOOK)
+
+
+async def _require_known_contracts(database: Database, migrations: Sequence[Migration]) -> None:
+    known = {migration.number for migration in migrations}
+    async for entry in database[MIGRATIONS].find({"contract": True}):
+        if entry["_id"] not in known:
+            raise DatabaseTooNew(
+                f"version {VERSION} cannot use the database {database.name}, which version "
+                f"{entry['version']} changed for good (migration {entry['_id']}: "
+                f"{entry['title']}): start version {entry['version']} or a newer one, or restore "
+                "a backup from before the change"
+            )
 
 
 async def due(

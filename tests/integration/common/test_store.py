@@ -14,7 +14,7 @@ from pymongo.asynchronous.command_cursor import AsyncCommandCursor
 from libs.common.store import migrations
 from libs.common.store.ids import IdAllocator
 from libs.common.store.lease import Leader, Lease
-from libs.common.store.migrations import RESTORING, Migration, migrate
+from libs.common.store.migrations import RESTORING, DatabaseTooNew, Migration, migrate
 from libs.common.store.mongo import (
     LARGEST_BATCH,
     Mongo,
@@ -27,6 +27,7 @@ from libs.common.store.mongo import (
     read_page,
     read_rows,
 )
+from libs.common.version import VERSION
 
 
 async def test_a_lease_has_one_holder(mongo: Mongo):
@@ -278,6 +279,19 @@ async def test_what_contracts_waits_until_it_is_asked_for(mongo: Mongo):
     await migrate(mongo.database, steps, contract=True)
     await migrate(mongo.database, steps, contract=True)
     assert ran == [1, 3, 2]
+
+
+async def test_an_older_version_refuses_a_database_that_a_newer_one_contracted(mongo: Mongo):
+    """Steps that only expand do not matter; the message says what to do."""
+    first, second, third = counting([], set())
+    await migrate(mongo.database, [first])
+    newer = [first, second, replace(third, contract=True)]
+    await migrate(mongo.database, newer)
+    await migrate(mongo.database, [first])
+    await migrate(mongo.database, newer, contract=True)
+    with pytest.raises(DatabaseTooNew, match=f"start version {VERSION} or a newer one, or restore"):
+        await migrate(mongo.database, [first])
+    await migrate(mongo.database, newer)
 
 
 async def test_a_new_database_has_no_older_version_to_wait_for(mongo: Mongo):
