@@ -55,12 +55,12 @@ def equal_share(volumes: Collection[float], room: float) -> float:
 
 @dataclass
 class EventShares:
-    """Limits each tenant to its share of `EVENTS`."""
+    """Limits each tenant to its share of the streams with events."""
 
     bus: Bus
     tenants: TenantStore
-    _known: tuple[Held | None, float] = field(default=(None, 0.0), init=False)
-    """The content of the stream when it was last measured, and the monotonic time of the next
+    _known: tuple[list[Held], float] = field(default_factory=lambda: ([], 0.0), init=False)
+    """The content of the streams when they were last measured, and the monotonic time of the next
     measurement if the content does not change."""
 
     async def run(self) -> None:
@@ -68,8 +68,9 @@ class EventShares:
         await repeat(self._look, PERIOD, "shares of events were not enforced; retrying")
 
     async def _look(self) -> None:
-        """Enforce shares if the stream has changed; after `REST`, limits may have."""
-        held, now = (await read_stream(self.bus, EVENTS)).state, time.monotonic()
+        """Enforce shares if a stream has changed; after `REST`, limits may have."""
+        names, now = (await self.bus.read_partitions(WATCHED)).streams, time.monotonic()
+        held = [(await read_stream(self.bus, name)).state for name in names]
         if held != self._known[0] or now >= self._known[1]:
             await self.enforce()
             self._known = held, now + REST

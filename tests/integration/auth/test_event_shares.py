@@ -149,9 +149,11 @@ async def test_a_partition_keeps_its_part_of_the_permitted_bytes(auth, bus: Bus)
     await set_event_partitions(bus.js, 1, 2)
     auth.bus.forget_partitions()
     try:
+        shares = shares_of(auth, bus)
+        await shares._look()
         await publish(auth, "default", 1000, 1000)
 
-        await shares_of(auth, bus).enforce()
+        await shares._look()
 
         for name in PARTITIONS:
             state = (await auth.bus.js.stream_info(name)).state

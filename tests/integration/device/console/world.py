@@ -205,7 +205,7 @@ async def running(servers: Servers, mongo: Mongo) -> AsyncIterator[tuple[World, 
         Service(
             name="device",
             title="Device",
-            routes=collect_routers(wire_packages(foundation, rpc=rpc, system=bus)),
+            routes=collect_routers(wire_packages(foundation, rpc=rpc, system=bus)[0]),
             verifier=HeaderVerifier(public),
             telemetry=clients.telemetry,
         )
