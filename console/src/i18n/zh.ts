@@ -57,7 +57,7 @@ export const zh: Messages = {
   "status.ONLINE": "在线",
   "status.OFFLINE": "离线",
   "status.NEVER_SEEN": "从未上线",
-  "failure.title": "操作失败",
+  "failure.title": "出错了",
   "failure.request": "请求 {id}",
   "failure.retry": "重试",
   "page.unknown": "页面不存在",

@@ -52,7 +52,7 @@ await journey(async ({ page, given, look, signIn }) => {
   const line = (await page.getByRole("list", { name: "Problems" }).textContent()).trim();
   await look("connect-sensors");
   await typeInto(list, `DevEUI;Name\n${more};Cellar`);
-  await page.getByRole("button", { name: "Add sensors: 1" }).click();
+  await page.getByRole("button", { name: "Add 1 sensor" }).click();
   await page.getByText("1 of 1 rows").waitFor();
 
   await page.goto(`${baseUrl}/#/integrations/webhook`);

@@ -24,8 +24,8 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   await look("role-permissions");
   await page.getByRole("button", { name: "Save" }).click();
   await page.getByText("Permissions saved").waitFor();
-  await page.getByRole("tab", { name: "Access" }).click();
-  await typeInto(page.getByLabel("Add from Devices"), device);
+  await page.getByRole("tab", { name: "Grants" }).click();
+  await typeInto(page.getByLabel("Find in Devices"), device);
   await page.getByRole("option", { name: device }).click();
   await page.getByRole("button", { name: "Grant access", exact: true }).click();
   await page.getByRole("cell", { name: device, exact: true }).waitFor();

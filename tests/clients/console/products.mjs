@@ -22,7 +22,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   await typeInto(page.getByRole("searchbox", { name: "Model, name or vendor" }), given.template);
   await templates.getByRole("row", { name: /The odd/ }).waitFor({ state: "detached" });
   await page.getByRole("button", { name: "Select all shown" }).click();
-  await page.getByRole("button", { name: "Import: 1" }).click();
+  await page.getByRole("button", { name: "Import 1 template" }).click();
   const made = await page.getByRole("status").filter({ hasText: "failed: 0" }).textContent();
   await templates.getByRole("link", { name: `The ${given.template}` }).click();
   await page.getByRole("tab", { name: "Codec" }).click();

@@ -1,6 +1,6 @@
 export const en = {
   "applications.title": "Applications",
-  "applications.text": "Programs that call the device API. Each has its own client ID and secret. An application sees the devices that it added and the devices that are assigned to it.",
+  "applications.text": "Programs that call the device open API. Each has its own client ID and secret. An application sees the devices that it added and the devices that are assigned to it.",
   "applications.search": "Search by name",
   "applications.add": "Add application",
   "applications.client-id": "Client ID",

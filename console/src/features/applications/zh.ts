@@ -2,7 +2,7 @@ import type { en } from "./en";
 
 export const zh: Record<keyof typeof en, string> = {
   "applications.title": "应用",
-  "applications.text": "调用设备接口的程序，各有自己的客户端 ID 和密钥。应用可看到自己添加的设备和分配给它的设备。",
+  "applications.text": "调用设备开放 API 的程序，各有自己的客户端 ID 和密钥。应用可看到自己添加的设备和分配给它的设备。",
   "applications.search": "按名称搜索",
   "applications.add": "添加应用",
   "applications.client-id": "客户端 ID",

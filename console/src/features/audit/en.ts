@@ -1,7 +1,7 @@
 export const en = {
   "audit.title": "Audit log",
   "audit.keyword": "User or object",
-  "audit.address": "Address",
+  "audit.address": "IP address",
   "audit.request_id": "Request ID",
   "audit.action": "Action",
   "audit.object": "Object",

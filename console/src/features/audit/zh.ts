@@ -3,7 +3,7 @@ import type { en } from "./en";
 export const zh: Record<keyof typeof en, string> = {
   "audit.title": "审计日志",
   "audit.keyword": "操作者或对象",
-  "audit.address": "地址",
+  "audit.address": "IP 地址",
   "audit.request_id": "请求 ID",
   "audit.action": "操作",
   "audit.object": "对象",

@@ -101,7 +101,7 @@ export const en = {
   "flows.operator.IS_NOT_EMPTY": "is not empty",
   "flows.timer.type": "Runs",
   "flows.timer.INTERVAL": "at intervals",
-  "flows.timer.SCHEDULE": "on certain days at a time",
+  "flows.timer.SCHEDULE": "on selected weekdays",
   "flows.timer.ONCE": "once",
   "flows.timer.at": "At",
   "flows.timer.every": "Every",

@@ -27,7 +27,7 @@ export const en = {
   "credentials.type.SMTP": "Mail server",
   "credentials.type.MQTT": "MQTT clients",
   "credentials.type.HTTP": "HTTP clients",
-  "credentials.key": "Name or login",
+  "credentials.key": "Access key or name",
   "credentials.key.hint": "Leave empty to generate one",
   "credentials.secret": "Secret",
   "credentials.host": "Host",
