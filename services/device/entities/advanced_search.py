@@ -188,7 +188,7 @@ def _check(column: str, wanted: ColumnFilter) -> None:
         raise InvalidInput("must have a value", field=f"{place}.values")
     known = _KNOWN.get(column)
     if known is not None and not set(wanted.values) <= set(known):
-        raise InvalidInput(f"must be of {', '.join(known)}", field=f"{place}.values")
+        raise InvalidInput(f"must be one of {', '.join(known)}", field=f"{place}.values")
 
 
 def _member_test(column: str, wanted: ColumnFilter, text: str) -> MemberTest:

@@ -250,7 +250,7 @@ def _pop_rows(
             found += [(f"{key}[{at}]", row) for at, row in enumerate(given.pop(key))]
     if len(found) > MAX_READINGS:
         faults.append(
-            Fault(HISTORY_KEY, f"has {len(found)} readings, and a frame {MAX_READINGS} at most")
+            Fault(HISTORY_KEY, f"has {len(found)} readings; a frame has at most {MAX_READINGS}")
         )
         return []
     faults += [Fault(place, "must be an object") for place, row in found if type(row) is not dict]

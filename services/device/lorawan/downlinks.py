@@ -109,7 +109,7 @@ def split_downlinks(
 
 def _part(key: str, one: EncodedDownlink | CodecFailed, largest: int) -> SentDownlink:
     if isinstance(one, CodecFailed):
-        raise CodecFailed(f"{one} for {key} alone")
+        raise CodecFailed(f"{one} when it encodes only {key}")
     size = len(one.content)
     if size > largest:
         raise CodecFailed(f"returns {size} bytes for {key}, but the data rate carries {largest}")

@@ -85,7 +85,7 @@ def create_manifest(
             own_property("uplinks", "Uplinks", "R", "Number of accepted uplinks", dataType="LONG"),
             text_property(
                 "not_taken",
-                "Not taken",
+                "Rejected devices",
                 "R",
                 "Devices whose messages were rejected, the latest first, with the reasons. Unknown "
                 "devices can be added",

@@ -121,7 +121,7 @@ class Email(Step[EmailParameters]):
             )
         found = await self._credentials.find_mail_server(context.tenant)
         if found is None:
-            raise NodeFailed("the tenant has no mail server; add it in the settings")
+            raise NodeFailed("the tenant has no mail server; add its SMTP credential")
         return found
 
 

@@ -371,7 +371,7 @@ async def test_past_readings_are_limited(world: World, server: Server) -> None:
     await world.until(stored)
     second, first = await page(world, sensor.device, "frames")
     assert first["reason"].count("is outside the retention") == 2
-    assert second["reason"] == "history: has 300 readings, and a frame 255 at most"
+    assert second["reason"] == "history: has 300 readings; a frame has at most 255"
     assert await history(world, sensor.device, 0, now_ms()) == [
         (rows[2][0] * 1000, {"temperature": 3})
     ]
