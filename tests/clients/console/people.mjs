@@ -9,7 +9,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   const settings = { viewers_may_command: true, notice: true };
   await page.route("**/tenant/settings", (route) => route.fulfill({ json: { status: "Success", request_id: "1", data: settings } }), { times: 1 });
   await signIn();
-  await page.getByText("setting decides whether users with view functions").waitFor();
+  await page.getByText("setting controls whether users who may only view devices").waitFor();
   await look("command-notice");
   await page.getByRole("button", { name: "Dismiss" }).click();
 
