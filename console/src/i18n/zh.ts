@@ -98,7 +98,7 @@ export const zh: Messages = {
   "code.folded": "已折叠的行",
   "toasts.title": "消息",
   "chart.time": "时间",
-  "diff.unchanged": "{count} 行未更改",
+  "diff.unchanged": "{count} 行未修改",
   "entity.search": "搜索实体",
   "combobox.type": "输入以搜索",
   "combobox.none": "没有结果",

@@ -65,7 +65,7 @@ export const zh: Record<keyof typeof en, string> = {
   "members.none": "没有用户拥有此角色",
   "permission.view": "查看",
   "permission.add": "添加",
-  "permission.edit": "修改",
+  "permission.edit": "编辑",
   "permission.delete": "删除",
   "permission.group_manage": "管理分组",
   "permission.export": "导出",

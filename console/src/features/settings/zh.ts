@@ -5,7 +5,7 @@ export const zh: Record<keyof typeof en, string> = {
   "settings.commands": "命令",
   "settings.viewers": "只读用户可以向设备下发命令",
   "settings.viewers.text":
-    "开启后，只能查看设备、仪表板或集成的用户也可以设置值和调用服务。关闭后，用户需要以下任一权限：{permissions}。更改立即生效。",
+    "开启后，只能查看设备、仪表板或集成的用户也可以设置值和调用服务。关闭后，用户需要以下任一权限：{permissions}。修改立即生效。",
   "settings.saved": "设置已保存",
   "settings.notice": "新增了一项设置，控制只有查看权限的用户能否向设备下发命令。该设置在您的租户中已开启，与之前的行为一致。您可以在“设置”页面将其关闭。",
   "settings.notice.open": "打开设置",

@@ -83,7 +83,7 @@ export const zh: Record<keyof typeof en, string> = {
   "connect.interval": "上报间隔（秒）",
   "connect.sn.hint": "设备登录使用的序列号。此序列号为自动生成。",
   "connect.add": "添加设备",
-  "connect.no-key": "创建设备密钥需要设备的“查看”和“修改”权限。",
+  "connect.no-key": "创建设备密钥需要设备的“查看”和“编辑”权限。",
   "connect.added": "{name} 已添加。",
   "connect.key": "登录信息",
   "connect.key.text": "{name} 已添加。密钥只在此时显示。",
