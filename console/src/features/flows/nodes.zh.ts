@@ -13,7 +13,7 @@ export const nodes: Record<string, Words> = {
     description: "当流程的服务被调用时启动流程",
     parameters: { entityConfigs: ["输入", "调用服务时传入的参数，节点按标识引用"] },
   },
-  simpleTimer: { title: "定时器", description: "在指定时刻、按固定间隔或在指定日期的时间启动流程", parameters: { timerSettings: ["计划", "流程的启动时间"] } },
+  simpleTimer: { title: "定时器", description: "在指定时刻、按固定间隔或按星期定时启动流程", parameters: { timerSettings: ["计划", "流程的启动时间"] } },
   eventListener: {
     title: "事件监听",
     description: "当实体有新值时启动流程，例如设备上报",
@@ -59,7 +59,7 @@ export const nodes: Record<string, Words> = {
   },
   alarm: {
     title: "告警",
-    description: "触发或清除设备的告警",
+    description: "产生或清除设备的告警",
     parameters: {
       entity: ["设备", "告警所属设备的某个实体的键"],
       key: ["键", "流程中告警的标识。同一设备的同一键最多有一个未清除的告警"],
