@@ -15,5 +15,5 @@ export const en = {
   "welcome.used": "This link has already been used to set a password.",
   "sign-in.tenant": "Tenant",
   "sign-in.tenant.rule": "Letters, digits, _ and -.",
-  "sign-in.other-tenant": "Sign in to another tenant",
+  "sign-in.other-tenant": "Use another tenant",
 };
