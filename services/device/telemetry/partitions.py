@@ -18,6 +18,7 @@ from libs.common.store.mongo import (
     key_range,
     shard_empty,
 )
+from services.device.things.device_store import sample_device_ids
 
 DAY_MS = 86_400_000
 SPAN_MS = 7 * DAY_MS
@@ -70,9 +71,8 @@ class Partitions:
 
     async def _sample_keys(self) -> list[bytes]:
         """Return the first keys of a sample of the devices, in order."""
-        stages: list[Document] = [{"$sample": {"size": SAMPLE}}, {"$project": {"_id": 1}}]
-        devices = await self._database["devices"].aggregate(stages)
-        return sorted([history_key(device["_id"], 0, 0) async for device in devices])
+        devices = await sample_device_ids(self._database, SAMPLE)
+        return sorted(history_key(device, 0, 0) for device in devices)
 
     async def find_properties(self, keys: Iterable[bytes]) -> dict[bytes, Document]:
         """Return the properties at keys of a device; unknown keys are missing."""

@@ -18,7 +18,7 @@ from libs.common.bus import Outbox
 from libs.common.clock import now_ms
 from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import LimitsCache
-from libs.common.store.mongo import BulkFailed, Document, Mongo, Session
+from libs.common.store.mongo import BulkFailed, Database, Document, Mongo, Session
 from libs.common.things import DIRECT
 from services.device.things.deleted_things import DeletedThings, ThingDataStore
 from services.device.things.device_queries import DeviceQueries
@@ -50,6 +50,12 @@ CHUNK = 500
 InTransaction = Callable[[Session], Awaitable[None]]
 """A step that runs in the transaction which adds devices or puts them into a group."""
 _STORAGE_SETTINGS = stored_fields(StorageSettings)
+
+
+async def sample_device_ids(database: Database, number: int) -> list[int]:
+    """Return the ids of a random sample of `number` devices, or of fewer."""
+    stages: list[Document] = [{"$sample": {"size": number}}, {"$project": {"_id": 1}}]
+    return [device["_id"] async for device in await database["devices"].aggregate(stages)]
 
 
 class DeviceStore:

@@ -359,9 +359,15 @@ async def test_a_socket_waits_until_the_bus_delivers_events_of_its_tenant(
 ) -> None:
     """One update of the consumer serves all sockets that wait, and later ones of the tenant."""
     updates: list[tuple[str, ...]] = []
-    events = LiveEvents(SimpleNamespace(connected=True), hub)  # type: ignore[arg-type]
 
-    async def ensure(consumer: BatchConsumer) -> tuple[str, ...]:
+    async def read_partitions(_: float) -> SimpleNamespace:
+        return SimpleNamespace(streams=["EVENTS"])
+
+    bus = SimpleNamespace(connected=True, read_partitions=read_partitions)
+    events = LiveEvents(bus, hub)  # type: ignore[arg-type]
+
+    async def ensure(consumer: BatchConsumer, stream: str) -> tuple[str, ...]:
+        assert stream == "EVENTS"
         updates.append(consumer._wanted())
         await asyncio.sleep(0)
         return updates[-1]
