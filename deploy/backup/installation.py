@@ -129,6 +129,19 @@ async def _write_later_messages(
                 await write(Messages(name, messages))
 
 
+async def check_logins(stores: Stores) -> None:
+    """Raise an error of a store unless all stores accept the logins of a restore."""
+    async with (
+        stores.connect_writers() as clients,
+        stores.bus(ADMIN) as bus,
+        stores.redis() as redis,
+    ):
+        for name, client in clients.items():
+            await client[name].list_collection_names()
+        await streams.read_position(bus, UPLINK)
+        await redis.ping()
+
+
 async def require_empty(stores: Stores) -> None:
     """Raise `CommandError` unless MongoDB, NATS and Redis are empty."""
     async with (

@@ -15,7 +15,7 @@ from deploy.platform.ports import LOOPBACK
 from deploy.platform.services import SERVICES
 from deploy.platform.state import Addresses, State
 from libs.common.bus import Bus
-from libs.common.store.redis import Redis
+from libs.common.store.redis import Redis, connect_redis
 
 DATABASES = tuple(dict.fromkeys(s.database for s in SERVICES if s.database is not None))
 _REDIS_USER = "auth"
@@ -86,7 +86,7 @@ class Stores:
     async def redis(self) -> AsyncIterator[Redis]:
         """Connect to Redis as a user that may read all keys."""
         password = self.state.secrets.get(f"redis.{_REDIS_USER}", "")
-        async with Redis.from_url(_with_login(self.redis_url, _REDIS_USER, password)) as client:
+        async with connect_redis(_with_login(self.redis_url, _REDIS_USER, password)) as client:
             yield client
 
     def _mongo(self, user: str, password: str, source: str) -> str:

@@ -8,6 +8,7 @@ import shutil
 import sys
 from argparse import Namespace
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,7 +25,7 @@ from deploy.backup.archive import (
     read_key,
     read_records,
 )
-from deploy.backup.installation import back_up
+from deploy.backup.installation import back_up, check_logins
 from deploy.backup.installation import restore as restore_stores
 from deploy.backup.records import Head, Record, Secrets
 from deploy.backup.stores import Stores
@@ -43,8 +44,11 @@ from libs.common.clock import from_ms, now_ms
 from libs.common.contracts.auth import Done
 from libs.common.contracts.backups import RECORD_BACKUP, FinishedBackup
 from libs.common.errors import ThingwayError
+from libs.common.jobs import retry
+from libs.common.store.redis import RedisError
 
 _LISTENERS = ("nats", "mqtt")
+_START_SECONDS = 600.0
 STREAM = "-"
 """File name for standard output or input."""
 FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -147,6 +151,7 @@ async def _restore_whole(given: Namespace, secrets: Secrets, archive: VerifiedAr
     elif given.mongo_url:
         _save_secrets(given.data, state)
         stores = _stores_from_urls(given, state)
+        await _wait_for_stores(stores)
         await restore_stores(stores, archive, _log, given.replicas, compare=given.verify)
         _print_summary(archive)
     else:
@@ -170,13 +175,30 @@ def open_stores(given: Namespace) -> Stores:
 
 def _stores_from_urls(given: Namespace, state: State) -> Stores:
     if not given.nats_url or not given.redis_url:
-        raise CommandError("--mongo-url, --nats-url and --redis-url must be given together")
+        raise CommandError(
+            "--mongo-url, --nats-url and --redis-url (THINGWAY_MONGO_URL, THINGWAY_NATS_URL and "
+            "THINGWAY_REDIS_URL) must be given together"
+        )
     return Stores(
         state=state,
         mongo_url=given.mongo_url,
         nats=Addresses("", "", given.nats_url, os.environ.get("THINGWAY_CA_FILE", "")),
         redis_url=given.redis_url,
     )
+
+
+async def _wait_for_stores(stores: Stores) -> None:
+    """Wait up to 10 minutes until new stores accept the installation's logins."""
+    errors = CommandError, PyMongoError, RedisError, NatsError, TimeoutError
+    try:
+        await check_logins(stores)
+    except errors as error:
+        _log(f"waiting for the stores: {error}")
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                await retry(partial(check_logins, stores), *errors)
+        except TimeoutError:
+            raise CommandError(f"the stores were not ready in time: {error}") from error
 
 
 def _save_secrets(directory: Path, state: State) -> None:
@@ -262,5 +284,5 @@ def errors_as_one_line() -> Iterator[None]:
             f"the disk is full, and the incomplete file was deleted: {error}. Free space, or "
             "choose another directory"
         ) from error
-    except (PyMongoError, NatsError, TimeoutError) as error:
+    except (PyMongoError, NatsError, RedisError, TimeoutError) as error:
         raise CommandError(f"{type(error).__name__}: {error}") from error

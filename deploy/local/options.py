@@ -188,11 +188,23 @@ PLATFORM = (
     option("--client-id", metavar="ID", help="client id at that platform"),
     option("--client-secret", metavar="SECRET", help="client secret at that platform"),
 )
+
+
+def _store_url(store: str, text: str) -> Option:
+    variable = f"THINGWAY_{store.upper()}_URL"
+    return option(
+        f"--{store}-url",
+        metavar="URL",
+        default=lambda: os.environ.get(variable),
+        help=f"{text} (environment: {variable})",
+    )
+
+
 STORES = (
     DATA,
-    option("--mongo-url", metavar="URL", help="MongoDB elsewhere; needs the next two"),
-    option("--nats-url", metavar="URL", help="NATS; login from the URL or DIR/state.json"),
-    option("--redis-url", metavar="URL", help="Redis; login from the URL or DIR/state.json"),
+    _store_url("mongo", "MongoDB elsewhere; needs the next two"),
+    _store_url("nats", "NATS; login from the URL or DIR/state.json"),
+    _store_url("redis", "Redis; login from the URL or DIR/state.json"),
     option(
         "--bootstrap",
         type=Path,

@@ -152,6 +152,59 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 {{ include "thingway.commonVolumes" (list (index . 0) (or (eq (index . 1) "nats") (and (eq (index . 1) "gateway") (include "thingway.gatewayTls" (index . 0))))) }}
 {{- end -}}
 
+{{/* Environment of a job that uses all stores. The URLs of external stores contain passwords, so no
+argument contains them. Argument: (list $ "key of MongoDB's URL"). */}}
+{{- define "thingway.stores" -}}
+{{- $root := index . 0 -}}{{- $mongo := $root.Values.mongo -}}{{- $redis := $root.Values.redis -}}
+- {name: THINGWAY_DATA, value: /state}
+- {name: THINGWAY_NATS_URL, value: {{ include "thingway.natsUrl" $root | quote }}}
+- name: THINGWAY_MONGO_URL
+  {{- if $mongo.embedded }}
+  value: mongodb://{{ include "thingway.mongoHosts" $root }}/?replicaSet=rs0
+  {{- else }}
+  valueFrom: {secretKeyRef: {name: {{ required "mongo.external.secret" $mongo.external.secret }}, key: {{ index . 1 }}}}
+  {{- end }}
+- name: THINGWAY_REDIS_URL
+  {{- if $redis.embedded }}
+  value: redis://{{ include "thingway.name" $root }}-redis:6379/0
+  {{- else }}
+  valueFrom: {secretKeyRef: {name: {{ required "redis.external.secret" $redis.external.secret }}, key: auth}}
+  {{- end }}
+{{ include "thingway.trust" $root }}
+{{- end -}}
+
+{{/* The volume with all secrets, for jobs that use all stores. */}}
+{{- define "thingway.state" -}}
+- name: state
+  secret: {secretName: {{ include "thingway.name" . }}-setup, defaultMode: 0440}
+{{ include "thingway.commonVolumes" (list . "") }}
+{{- end -}}
+
+{{- define "thingway.backupClaim" -}}
+{{ .Values.backup.existingClaim | default (printf "%s-backup" (include "thingway.name" .)) }}
+{{- end -}}
+
+{{/* Optional init container that changes the owner of the volume of backups. */}}
+{{- define "thingway.backupPermissions" -}}
+{{- if .Values.volumePermissions -}}
+initContainers:
+  - name: volume-permissions
+    image: {{ include "thingway.image" . }}
+    imagePullPolicy: {{ .Values.image.pullPolicy }}
+    command: [chown, "10001:10001", /backups]
+    {{- include "thingway.chownSecurity" . | nindent 4 }}
+    volumeMounts: [{name: backups, mountPath: /backups}]
+{{- end -}}
+{{- end -}}
+
+{{/* The passphrase of backups. Argument: {secret, key}. */}}
+{{- define "thingway.passphrase" -}}
+{{- if .secret -}}
+- name: THINGWAY_BACKUP_PASSPHRASE
+  valueFrom: {secretKeyRef: {name: {{ .secret }}, key: {{ .key }}}}
+{{- end -}}
+{{- end -}}
+
 {{- define "thingway.smallResources" -}}
 resources:
   requests: {cpu: 20m, memory: 64Mi}

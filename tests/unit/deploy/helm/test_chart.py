@@ -38,6 +38,11 @@ VALUES: dict[str, str] = {
         "backup.enabled=true,backup.passphrase.secret=backups,"
         "networkPolicies.metricsFrom[0].namespaceSelector.matchLabels.team=monitoring"
     ),
+    "restore": (
+        "restore.enabled=true,restore.file=a.backup,restore.claim=old,volumePermissions=true,"
+        "restore.passphrase.secret=old,restore.identity.secret=keys,"
+        "defaults.autoscaling.enabled=true,nats.members=3"
+    ),
 }
 """Named sets of values as `helm --set` reads them; `production` is the file of that name."""
 Manifest = dict[str, Any]
@@ -129,6 +134,8 @@ def test_lint_reports_no_warning(name: str) -> None:
         ("backup.schedule=daily", "schedule"),
         ("backup.enabled=true", "backup.recipients or backup.passphrase.secret"),
         ("gatewayApi.enabled=true,tls.enabled=true,tls.secret=a", "tls.gateway"),
+        ("restore.enabled=true,restore.claim=old", "restore.file"),
+        ("restore.enabled=true,restore.file=a", "restore.claim"),
         ("nats.embedded=false", "nats.external"),
         ("mongo.embedded=false", "mongo.external.secret"),
     ],
@@ -163,7 +170,8 @@ def test_manifests_are_valid(name: str) -> None:
 def test_only_the_jobs_that_write_secrets_have_a_token(name: str) -> None:
     """Their roles name each Secret and grant nothing else."""
     holders = {pod for pod, spec in pods(name).items() if spec["automountServiceAccountToken"]}
-    assert holders == {"Job thingway-setup", "Job thingway-bootstrap"}
+    bootstrap = set() if name == "restore" else {"Job thingway-bootstrap"}
+    assert holders == {"Job thingway-setup"} | bootstrap
     for role in (one for one in rendered(name) if one["kind"] == "Role"):
         [rule] = role["rules"]
         assert rule["resources"] == ["secrets"]
@@ -190,7 +198,7 @@ def test_every_container_is_restricted(name: str) -> None:
 @needs_helm
 @every_set
 def test_each_part_mounts_its_own_secret_only(name: str) -> None:
-    """Exceptions: MongoDB's job with the key file, the toolbox, and backups."""
+    """Exceptions: MongoDB's job with the key file, the toolbox, and jobs that use all stores."""
     for pod, spec in pods(name).items():
         part = spec["containers"][0]["name"]
         mounted = {
@@ -203,6 +211,8 @@ def test_each_part_mounts_its_own_secret_only(name: str) -> None:
             allowed = {"thingway-credentials"}
         if part == "backup":
             allowed = {"thingway-setup", "thingway-bootstrap"}
+        if part in {"restore", "contract"}:
+            allowed = {"thingway-setup", "keys"}
         if "migrate" in pod:
             secrets = {one["name"]: one["secret"] for one in spec["volumes"] if "secret" in one}
             allowed = {f"thingway-{one['name']}" for one in spec["containers"]}
@@ -241,6 +251,54 @@ def test_external_stores_are_configured_by_secrets() -> None:
         for name in ("THINGWAY_MONGO_URL", "THINGWAY_REDIS_URL"):
             if name in variables:
                 assert "secretKeyRef" in variables[name]["valueFrom"]
+
+
+@needs_helm
+@every_set
+def test_no_argument_contains_a_password(name: str) -> None:
+    """URLs of external stores are variables, because every user of a node sees arguments."""
+    for pod, spec in pods(name).items():
+        for container in spec["containers"]:
+            words = [*container.get("command", ()), *container.get("args", ())]
+            assert not [word for word in words if "$(MONGO" in word or "$(REDIS" in word], pod
+
+
+@needs_helm
+def test_during_a_restore_no_service_runs() -> None:
+    """Nothing writes to the stores before the restore, and no backup runs during it."""
+    values = load_values("production") | {"restore": {"enabled": True, "file": "a/b.backup"}}
+    for manifests in (rendered("restore"), render(values)):
+        objects = {(one["kind"], one["metadata"]["name"]): one for one in manifests}
+        for service in SERVICES:
+            assert objects["Deployment", f"thingway-{service.name}"]["spec"]["replicas"] == 0
+        started = {name for kind, name in objects if kind == "Job" and "mongo-setup" not in name}
+        assert started == {"thingway-restore", "thingway-setup"}
+        assert "HorizontalPodAutoscaler" not in {kind for kind, _ in objects}
+        if backup := objects.get(("CronJob", "thingway-backup")):
+            assert backup["spec"]["suspend"]
+
+
+@needs_helm
+def test_the_restore_reads_the_file_and_the_keys() -> None:
+    """The job reads the passphrase of `restore`, else that of `backup`."""
+    [container] = pods("restore")["Job thingway-restore"]["containers"]
+    assert container["args"] == [
+        "/backups/a.backup",
+        "--verify",
+        "--replicas=3",
+        "--identity-file=/identity/identity",
+    ]
+    variables = {one["name"]: one for one in container["env"]}
+    passphrase = variables["THINGWAY_BACKUP_PASSPHRASE"]["valueFrom"]["secretKeyRef"]
+    assert passphrase == {"name": "old", "key": "passphrase"}
+    values = load_values("production") | {"restore": {"enabled": True, "file": "b.backup"}}
+    [job] = [one for one in render(values) if one["metadata"]["name"] == "thingway-restore"]
+    spec = job["spec"]["template"]["spec"]
+    claims = [one["persistentVolumeClaim"] for one in spec["volumes"] if one["name"] == "backups"]
+    assert claims == [{"claimName": "thingway-backup"}]
+    variables = {one["name"]: one.get("valueFrom") for one in spec["containers"][0]["env"]}
+    assert variables["THINGWAY_BACKUP_PASSPHRASE"]["secretKeyRef"]["name"] == "thingway-backup"
+    assert variables["THINGWAY_MONGO_URL"]["secretKeyRef"]["key"] == "restore"
 
 
 @needs_helm

@@ -45,6 +45,21 @@ def test_the_data_directory_comes_from_the_environment(
     assert create_parser().parse_args(["doctor"]).data == tmp_path
 
 
+@pytest.mark.parametrize("words", [["backup", "-"], ["restore", "-"], ["migrate"]])
+def test_addresses_of_stores_come_from_the_environment(
+    words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An option overrides a variable; passwords need no arguments."""
+    for store in ("MONGO", "NATS", "REDIS"):
+        monkeypatch.setenv(f"THINGWAY_{store}_URL", f"{store}://a:b@c")
+    given = create_parser().parse_args([*words, "--nats-url", "tls://d"])
+    assert (given.mongo_url, given.nats_url, given.redis_url) == (
+        "MONGO://a:b@c",
+        "tls://d",
+        "REDIS://a:b@c",
+    )
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
