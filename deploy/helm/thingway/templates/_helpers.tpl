@@ -75,19 +75,40 @@ labels:
 {{ eq (include "thingway.gatewayTls" .) "true" | ternary "https" "http" }}://{{ include "thingway.name" . }}-gateway:{{ include "thingway.gatewayPort" . }}
 {{- end -}}
 
+{{/* Settings of every pod. */}}
+{{- define "thingway.allPods" -}}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets: {{ toJson . }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- end -}}
+
+{{/* User and groups of a pod. Argument: user id; 0: the cluster assigns them. */}}
+{{- define "thingway.user" -}}
+{{- with int . -}}
+runAsUser: {{ . }}
+runAsGroup: {{ . }}
+fsGroup: {{ . }}
+{{- end -}}
+{{- end -}}
+
+{{/* Owner of a volume for chown. Argument: user id. */}}
+{{- define "thingway.owner" -}}
+{{- if not (int .) }}{{ fail "volumePermissions needs the user ids: userIds must not be 0" }}{{ end -}}
+{{ int . }}:{{ int . }}
+{{- end -}}
+
 {{/* Security of our pods: no privileges, and no access to the API server. */}}
 {{- define "thingway.podSecurity" -}}
 automountServiceAccountToken: false
 enableServiceLinks: false
 securityContext:
   runAsNonRoot: true
-  runAsUser: 10001
-  runAsGroup: 10001
-  fsGroup: 10001
+  {{- include "thingway.user" .Values.userIds.thingway | nindent 2 }}
   seccompProfile: {type: RuntimeDefault}
-{{- with .Values.imagePullSecrets }}
-imagePullSecrets: {{ toJson . }}
-{{- end }}
+{{- include "thingway.allPods" . }}
 {{- end -}}
 
 {{- define "thingway.containerSecurity" -}}
@@ -191,7 +212,7 @@ initContainers:
   - name: volume-permissions
     image: {{ include "thingway.image" . }}
     imagePullPolicy: {{ .Values.image.pullPolicy }}
-    command: [chown, "10001:10001", /backups]
+    command: [chown, "{{ include "thingway.owner" .Values.userIds.thingway }}", /backups]
     {{- include "thingway.chownSecurity" . | nindent 4 }}
     volumeMounts: [{name: backups, mountPath: /backups}]
 {{- end -}}
@@ -247,21 +268,17 @@ subjects:
   - {kind: ServiceAccount, name: {{ include "thingway.name" $root }}-{{ $job }}, namespace: {{ $root.Release.Namespace }}}
 {{- end -}}
 
-{{/* Common pod settings of all servers. Argument: (list $ "part" user). */}}
+{{/* Common pod settings of all servers. Argument: (list $ "part"). */}}
 {{- define "thingway.serverPod" -}}
 {{- $root := index . 0 -}}{{- $part := index . 1 -}}
 automountServiceAccountToken: false
 enableServiceLinks: false
 securityContext:
   runAsNonRoot: true
-  runAsUser: {{ index . 2 }}
-  runAsGroup: {{ index . 2 }}
-  fsGroup: {{ index . 2 }}
+  {{- include "thingway.user" (index $root.Values.userIds $part) | nindent 2 }}
   fsGroupChangePolicy: OnRootMismatch
   seccompProfile: {type: RuntimeDefault}
-{{- with $root.Values.imagePullSecrets }}
-imagePullSecrets: {{ toJson . }}
-{{- end }}
+{{- include "thingway.allPods" $root }}
 topologySpreadConstraints:
   - maxSkew: 1
     topologyKey: {{ $root.Values.defaults.topologySpread.topologyKey }}
@@ -281,14 +298,14 @@ securityContext:
   capabilities: {drop: [ALL], add: [CHOWN]}
 {{- end -}}
 
-{{/* Optional init container that changes the volume's owner. Argument: (list $ "part" user). */}}
+{{/* Optional init container that changes the volume's owner. Argument: (list $ "part"). */}}
 {{- define "thingway.volumePermissions" -}}
 {{- $root := index . 0 -}}
 {{- if $root.Values.volumePermissions -}}
 - name: volume-permissions
   image: {{ (index $root.Values (index . 1)).image }}
   imagePullPolicy: {{ $root.Values.image.pullPolicy }}
-  command: [chown, "{{ index . 2 }}:{{ index . 2 }}", /data]
+  command: [chown, "{{ include "thingway.owner" (index $root.Values.userIds (index . 1)) }}", /data]
   {{- include "thingway.chownSecurity" $root | nindent 2 }}
   volumeMounts: [{name: data, mountPath: /data}]
 {{- end -}}

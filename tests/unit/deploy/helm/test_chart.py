@@ -4,7 +4,9 @@ Wheels contain Helm's engine (for x86-64 only) and the schemas of Kubernetes.
 """
 
 import functools
+import itertools
 import json
+import random
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,13 +40,37 @@ VALUES: dict[str, str] = {
         "backup.enabled=true,backup.passphrase.secret=backups,"
         "networkPolicies.metricsFrom[0].namespaceSelector.matchLabels.team=monitoring"
     ),
+    "options": (
+        "priorityClassName=high,userIds.thingway=0,userIds.mongo=0,userIds.nats=0,userIds.redis=0,"
+        "defaults.envFrom[0].secretRef.name=smtp,defaults.extraVolumes[0].name=ca,"
+        "defaults.extraVolumes[0].configMap.name=ca,"
+        "defaults.extraVolumeMounts[0].name=ca,defaults.extraVolumeMounts[0].mountPath=/ca"
+    ),
+    "small": "",
+    "medium": "",
+    "large": "",
     "restore": (
         "restore.enabled=true,restore.file=a.backup,restore.claim=old,volumePermissions=true,"
         "restore.passphrase.secret=old,restore.identity.secret=keys,"
         "defaults.autoscaling.enabled=true,nats.members=3"
     ),
 }
-"""Named sets of values as `helm --set` reads them; `production` is the file of that name."""
+"""Named sets of values as `helm --set` reads them; `FILES` has those of files."""
+FILES = {
+    "production": [PRODUCTION],
+    "small": ["examples/small.yaml"],
+    "medium": ["examples/medium.yaml"],
+    "large": [PRODUCTION, "examples/large.yaml"],
+}
+COMPANIONS = (
+    "tls.secret=a,mongo.external.secret=a,redis.external.secret=a,nats.external.url=nats://a:1,"
+    "nats.external.mqttUrl=mqtt://a:2,backup.passphrase.secret=a,restore.file=a,restore.claim=a,"
+    "ingress.hosts={a.b},gatewayApi.hostnames={a.b},"
+    "networkPolicies.metricsFrom[0].namespaceSelector.matchLabels.team=monitoring"
+)
+"""Values that switches require."""
+REFUSALS = ("set tls.gateway to false",)
+"""Reasons why combinations of switches are refused."""
 Manifest = dict[str, Any]
 
 needs_helm = pytest.mark.skipif(
@@ -56,10 +82,40 @@ every_set = pytest.mark.parametrize("name", VALUES)
 
 def load_values(name: str) -> dict[str, Any]:
     """Return the set of values called `name`."""
-    if name == "production":
-        values: dict[str, Any] = yaml.safe_load((CHART / PRODUCTION).read_text())
-        return values
-    return parse_set(VALUES[name])
+    if name not in FILES:
+        return parse_set(VALUES[name])
+    return functools.reduce(
+        merge, (yaml.safe_load((CHART / file).read_text()) for file in FILES[name])
+    )
+
+
+def merge(values: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
+    """Merge values as Helm does with several files."""
+    merged = values | others
+    for key, value in values.items():
+        if isinstance(value, dict) and isinstance(others.get(key), dict):
+            merged[key] = merge(value, others[key])
+    return merged
+
+
+def nested(values: dict[str, Any]) -> dict[str, Any]:
+    """Return values by dotted name as objects."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        *parents, last = name.split(".")
+        functools.reduce(lambda at, key: at.setdefault(key, {}), parents, found)[last] = value
+    return found
+
+
+def switches(schema: Any, path: str = "") -> Iterator[tuple[str, list[Any]]]:
+    """Yield each boolean and each choice of the schema, except those of single services."""
+    if schema.get("type") == "boolean":
+        yield path, [False, True]
+    elif "enum" in schema:
+        yield path, schema["enum"]
+    for name, below in schema.get("properties", {}).items():
+        if name != "services":
+            yield from switches(below, f"{path}.{name}".strip("."))
 
 
 def parse_set(text: str) -> dict[str, Any]:
@@ -134,6 +190,7 @@ def test_lint_reports_no_warning(name: str) -> None:
         ("backup.schedule=daily", "schedule"),
         ("backup.enabled=true", "backup.recipients or backup.passphrase.secret"),
         ("gatewayApi.enabled=true,tls.enabled=true,tls.secret=a", "tls.gateway"),
+        ("volumePermissions=true,userIds.nats=0", "userIds"),
         ("restore.enabled=true,restore.claim=old", "restore.file"),
         ("restore.enabled=true,restore.file=a", "restore.claim"),
         ("nats.embedded=false", "nats.external"),
@@ -144,6 +201,36 @@ def test_invalid_values_are_rejected_by_name(values: str, message: str) -> None:
     """Misspelled, out-of-range and incomplete values are not ignored."""
     with pytest.raises(helm_python.HelmError, match=re.escape(message)):
         render(parse_set(values))
+
+
+@needs_helm
+def test_every_pair_of_switches_renders_or_is_refused_with_a_reason() -> None:
+    """With the values that switches require, only the reasons in `REFUSALS` occur."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    schema["properties"]["defaults"] = schema["$defs"]["service"]
+    choices = dict(switches(schema))
+    pairs = {
+        frozenset([(one, value), (other, chosen)])
+        for one, other in itertools.combinations(choices, 2)
+        for value, chosen in itertools.product(choices[one], choices[other])
+    }
+    chance = random.Random(1)
+    reasons = set()
+    with helm_python.Chart.load(CHART) as chart:
+        while pairs:
+            picked = {name: chance.choice(values) for name, values in choices.items()}
+            picked |= dict(min(pairs, key=lambda pair: sorted(map(str, pair))))
+            try:
+                files = chart.render(merge(parse_set(COMPANIONS), nested(picked)), name="thingway")
+            except helm_python.HelmError as error:
+                [reason] = re.findall("|".join(REFUSALS), str(error)) or [str(error)]
+                reasons.add(reason)
+                continue
+            pairs -= {frozenset(pair) for pair in itertools.combinations(picked.items(), 2)}
+            for path, text in files.items():
+                if path.endswith(".yaml"):
+                    list(yaml.load_all(text, Loader=yaml.CSafeLoader))
+    assert reasons <= set(REFUSALS)
 
 
 @pytest.fixture(scope="module")
