@@ -13,6 +13,7 @@ RUN := .venv/.installed-run
 DEV := .venv/.installed-dev
 NODE := .venv/.installed-node
 DOCS := .venv/.installed-docs
+RELEASE := .venv/.installed-release
 CONSOLE := console/dist/index.html
 ARGS ?=
 
@@ -21,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up console screenshots test test-all compiled test-faults test-kubernetes lint lint-python lint-console lint-language resolve docs bench compose image clean
+.PHONY: help up console screenshots test test-all compiled test-faults test-kubernetes lint lint-python lint-console lint-language resolve docs bench compose image bundle audit clean
 
 help: ## List the targets
 	@echo "Thingway: an event-driven IoT platform"
@@ -89,8 +90,15 @@ image: ## Build the image, tagged with its version and as thingway:local (ARGS: 
 	docker build -f deploy/docker/Dockerfile -t "thingway:$$version" -t thingway:local \
 	--build-arg THINGWAY_COMMIT=$$(git rev-parse --short HEAD) $(ARGS) .
 
+bundle: $(RELEASE) $(CONSOLE) ## Write images, chart, wheels, SBOM and checksums for machines without a network to dist/
+	@.ci/bundle
+
+audit: $(RELEASE) ## Report known vulnerabilities of all installed packages; requires PyPI (ARGS: e.g. --ignore-vuln ID)
+	@$(PIP) freeze --exclude-editable >.venv/installed.txt
+	@$(BIN)/pip-audit --strict --disable-pip --no-deps -r .venv/installed.txt $(ARGS)
+
 clean: ## Remove the environment and all caches; keeps .data
-	@rm -rf .venv tests/clients/node_modules console/node_modules console/dist console/src/api/generated site .cache .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis *.egg-info
+	@rm -rf .venv dist tests/clients/node_modules console/node_modules console/dist console/src/api/generated site .cache .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis *.egg-info
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -110,6 +118,10 @@ $(RUN): requirements.txt requirements-embedded.txt pyproject.toml | $(BIN)/pytho
 # After the other packages when both are wanted: two pips must not write to one environment.
 $(DOCS): requirements-docs.txt | $(BIN)/python $(if $(filter lint compiled,$(MAKECMDGOALS)),$(DEV))
 	@$(PIP) install -r requirements-docs.txt
+	@touch $@
+
+$(RELEASE): requirements-release.txt $(DEV)
+	@$(PIP) install -r requirements-release.txt
 	@touch $@
 
 $(NODE): requirements-node.txt $(RUN)

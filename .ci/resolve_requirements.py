@@ -9,8 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from packaging.requirements import Requirement
-
 ROOT = Path(__file__).parents[1]
 PROCESSORS = "x86_64", "aarch64"
 GLIBC_TAGS = "2014", "_2_28", "_2_34", "_2_39"
@@ -26,28 +24,13 @@ def image_options() -> list[str]:
     return [*options.split(), "--python-version", version]
 
 
-def requirements_for(processor: str) -> list[str]:
-    """Return the requirements of all files that apply to a processor.
-
-    pip evaluates environment markers for the machine it runs on, so they are evaluated here.
-    """
-    files = ROOT.glob("requirements*.txt")
-    lines = [line for file in files for line in file.read_text().splitlines()]
-    requirements = [Requirement(line) for line in lines if not line.startswith("#")]
-    environment = {"platform_machine": processor}
-    return [
-        f"{requirement.name}{requirement.specifier}"
-        for requirement in requirements
-        if requirement.marker is None or requirement.marker.evaluate(environment)
-    ]
-
-
 def resolve(processor: str) -> subprocess.Popen[bytes]:
     """Start pip, which resolves the requirements for a processor."""
     platforms = [f"--platform=manylinux{tag}_{processor}" for tag in GLIBC_TAGS]
     pip = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "-qq"]
     target = ["--target", "unused", *platforms]
-    return subprocess.Popen([*pip, *image_options(), *target, *requirements_for(processor)])
+    files = [f"--requirement={file}" for file in ROOT.glob("requirements*.txt")]
+    return subprocess.Popen([*pip, *image_options(), *target, *files])
 
 
 def main() -> int:

@@ -7,7 +7,7 @@
 {{- end -}}
 
 {{- define "thingway.image" -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ with .Values.image.digest }}@{{ . }}{{ end }}
 {{- end -}}
 
 {{/* Selector labels of a part's pods. Argument: (list $ "part"). */}}

@@ -1,6 +1,6 @@
 """The chart's values match its schema, and its manifests grant minimal rights.
 
-Wheels contain Helm's engine (for x86-64 only) and the schemas of Kubernetes.
+Wheels contain Helm's engine and the schemas of Kubernetes.
 """
 
 import functools
@@ -12,17 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import helm_python
 import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
 
 from deploy.platform.services import SERVICES
-
-try:
-    import helm_python
-except ImportError:
-    helm_python = None
 
 CHART = Path(__file__).parents[4] / "deploy/helm/thingway"
 PRODUCTION = "values-production.yaml"
@@ -73,10 +69,6 @@ REFUSALS = ("set tls.gateway to false",)
 """Reasons why combinations of switches are refused."""
 Manifest = dict[str, Any]
 
-needs_helm = pytest.mark.skipif(
-    helm_python is None,
-    reason="helm-python-sdk has no wheel for this processor",
-)
 every_set = pytest.mark.parametrize("name", VALUES)
 
 
@@ -169,7 +161,6 @@ def test_values_match_the_schema(name: str) -> None:
     jsonschema.validate(yaml.safe_load((CHART / name).read_text()), schema)
 
 
-@needs_helm
 @every_set
 def test_lint_reports_no_warning(name: str) -> None:
     """Helm's strict lint reports neither an error nor a warning."""
@@ -178,7 +169,6 @@ def test_lint_reports_no_warning(name: str) -> None:
     assert [one for one in report["messages"] if one["severity"] > 1] == []
 
 
-@needs_helm
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -195,6 +185,7 @@ def test_lint_reports_no_warning(name: str) -> None:
         ("restore.enabled=true,restore.file=a", "restore.claim"),
         ("nats.embedded=false", "nats.external"),
         ("mongo.embedded=false", "mongo.external.secret"),
+        ("image.digest=sha256:1", "digest"),
     ],
 )
 def test_invalid_values_are_rejected_by_name(values: str, message: str) -> None:
@@ -203,7 +194,6 @@ def test_invalid_values_are_rejected_by_name(values: str, message: str) -> None:
         render(parse_set(values))
 
 
-@needs_helm
 def test_every_pair_of_switches_renders_or_is_refused_with_a_reason() -> None:
     """With the values that switches require, only the reasons in `REFUSALS` occur."""
     schema = json.loads((CHART / "values.schema.json").read_text())
@@ -242,7 +232,6 @@ def _schemas() -> Iterator[None]:
         yield
 
 
-@needs_helm
 @every_set
 @pytest.mark.usefixtures("_schemas")
 def test_manifests_are_valid(name: str) -> None:
@@ -252,7 +241,6 @@ def test_manifests_are_valid(name: str) -> None:
             validate(json.dumps(manifest, sort_keys=True))
 
 
-@needs_helm
 @every_set
 def test_only_the_jobs_that_write_secrets_have_a_token(name: str) -> None:
     """Their roles name each Secret and grant nothing else."""
@@ -266,7 +254,6 @@ def test_only_the_jobs_that_write_secrets_have_a_token(name: str) -> None:
         assert set(rule["verbs"]) == {"get", "create", "patch"}
 
 
-@needs_helm
 @every_set
 def test_every_container_is_restricted(name: str) -> None:
     """No root, a read-only file system, no capabilities, the default seccomp profile."""
@@ -282,7 +269,6 @@ def test_every_container_is_restricted(name: str) -> None:
             assert context["capabilities"] == {"drop": ["ALL"]}, pod
 
 
-@needs_helm
 @every_set
 def test_each_part_mounts_its_own_secret_only(name: str) -> None:
     """Exceptions: MongoDB's job with the key file, the toolbox, and jobs that use all stores."""
@@ -309,7 +295,6 @@ def test_each_part_mounts_its_own_secret_only(name: str) -> None:
         assert mounted <= allowed, pod
 
 
-@needs_helm
 @every_set
 def test_every_service_is_observable_scalable_and_evictable(name: str) -> None:
     """Each has probes, a disruption budget, requests and limits, and a network policy."""
@@ -326,7 +311,6 @@ def test_every_service_is_observable_scalable_and_evictable(name: str) -> None:
         assert spec["topologySpreadConstraints"]
 
 
-@needs_helm
 def test_external_stores_are_configured_by_secrets() -> None:
     """The chart creates no StatefulSet, and no manifest contains an address."""
     assert not [one for one in rendered("production") if one["kind"] == "StatefulSet"]
@@ -340,7 +324,6 @@ def test_external_stores_are_configured_by_secrets() -> None:
                 assert "secretKeyRef" in variables[name]["valueFrom"]
 
 
-@needs_helm
 @every_set
 def test_no_argument_contains_a_password(name: str) -> None:
     """URLs of external stores are variables, because every user of a node sees arguments."""
@@ -350,7 +333,6 @@ def test_no_argument_contains_a_password(name: str) -> None:
             assert not [word for word in words if "$(MONGO" in word or "$(REDIS" in word], pod
 
 
-@needs_helm
 def test_during_a_restore_no_service_runs() -> None:
     """Nothing writes to the stores before the restore, and no backup runs during it."""
     values = load_values("production") | {"restore": {"enabled": True, "file": "a/b.backup"}}
@@ -365,7 +347,6 @@ def test_during_a_restore_no_service_runs() -> None:
             assert backup["spec"]["suspend"]
 
 
-@needs_helm
 def test_the_restore_reads_the_file_and_the_keys() -> None:
     """The job reads the passphrase of `restore`, else that of `backup`."""
     [container] = pods("restore")["Job thingway-restore"]["containers"]
@@ -388,7 +369,6 @@ def test_the_restore_reads_the_file_and_the_keys() -> None:
     assert variables["THINGWAY_MONGO_URL"]["secretKeyRef"]["key"] == "restore"
 
 
-@needs_helm
 def test_with_tls_every_public_port_uses_the_certificate() -> None:
     """Only TLS ports are open, and only their servers get the key."""
     objects = {(one["kind"], one["metadata"]["name"]): one for one in rendered("tls")}
@@ -409,7 +389,6 @@ def test_with_tls_every_public_port_uses_the_certificate() -> None:
     assert holders == {"Deployment thingway-gateway", "StatefulSet thingway-nats"}
 
 
-@needs_helm
 @every_set
 def test_network_policies_deny_by_default(name: str) -> None:
     """One policy closes every pod; all others name their allowed clients."""
@@ -429,7 +408,16 @@ def test_network_policies_deny_by_default(name: str) -> None:
             assert rule["ports"]
 
 
-@needs_helm
+def test_a_digest_selects_the_image() -> None:
+    """All containers of the platform run the image of this digest."""
+    digest = f"sha256:{'0' * 64}"
+    texts = json.dumps(
+        render(parse_set(f"image.digest={digest},backup.enabled=true,backup.passphrase.secret=b"))
+    )
+    images = set(re.findall(r'"image": "(thingway:[^"]+)"', texts))
+    assert {image.partition("@")[2] for image in images} == {digest}
+
+
 @pytest.mark.skipif(
     not (CHART / "files/alerts.yaml").exists(), reason="this chart comes without alert rules"
 )
