@@ -122,14 +122,14 @@ class Outbox:
             log.warning("outbox: %s; the sweep will publish it", error)
             self._sweep_soon()
 
-    async def send(self, documents: Sequence[dict[str, Any]]) -> None:
+    async def send(self, documents: Sequence[dict[str, Any]]) -> bool:
         """Publish documents that are not stored; after a failure, store their events.
 
-        The caller sends other messages again.
+        The caller sends other messages again, and the events if the result is False.
         """
         failure = await self._publish_groups(documents)
         if failure is None:
-            return
+            return True
         log.warning("outbox: %s; the sweep will publish it", failure)
         for document in documents:
             document["entries"] = [
@@ -138,10 +138,13 @@ class Outbox:
                 if _stream(one["subject"]) == EVENTS and not _is_done(one)
             ]
         try:
-            await self._entries.insert_many([one for one in documents if one["entries"]])
+            if left := [one for one in documents if one["entries"]]:
+                await self._entries.insert_many(left)
         except StoreError as error:
             log.warning("outbox: %s; the caller will publish it", error)
+            return False
         self._sweep_soon()
+        return True
 
     async def sweep(self) -> None:
         """Publish remaining documents for ever, tenants in turn; run by the lease holder."""

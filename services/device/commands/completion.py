@@ -40,6 +40,8 @@ from services.device.things.model import Device, Thing
 log = logging.getLogger(__name__)
 
 LONGEST_ERROR = 1000
+UNMARKED_MS = 2_000
+"""Age of an unmarked command from which on its process must have ended before it published it."""
 
 
 class _Answer(NamedTuple):
@@ -219,8 +221,8 @@ def _announce(answer: _Answer, command: Command, batch: Batch) -> None:
     """Add the events of a closed command, and the properties that it confirms, to the batch."""
     uplink, thing, _, _ = answer
     entries = [finished_entry(command)]
-    if command.unpublished and command.polled_at is not None:
-        entries.insert(0, created_entry(command))  # a polled command may be answered at once
+    if command.unpublished and to_ms(command.created_at) + UNMARKED_MS < uplink.received:
+        entries.insert(0, created_entry(command))
     for entry in entries:
         batch.closing_events.append(
             OutgoingMessage(entry.subject, entry.payload, entry.id, trace_header())

@@ -110,12 +110,10 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
     closed_by: str | None = None
     """The key of the reply that closed it."""
     attempts: int = 0
-    polled_at: datetime | None = None
-    """When it was last returned to a polling device."""
     provisions: bool = True
     """Whether the device may have waited for a configuration when it was created."""
     unpublished: bool = False
-    """Whether its first event is only published if the process that stored it continued."""
+    """Whether the process that stored it has not marked its first event as published."""
 
     @property
     def type(self) -> TaskType:

@@ -19,6 +19,7 @@ from pymongo import UpdateOne
 from libs.common.bus import Outbox, OutboxEntry, Wakeups
 from libs.common.contracts.events import TaskStatus
 from libs.common.contracts.frames import DownlinkState
+from libs.common.jobs import NamedTasks
 from libs.common.store.mongo import (
     Document,
     Mongo,
@@ -56,6 +57,8 @@ ENDED_AT_ONCE = 100
 """Commands that are read together when all commands of a thing end."""
 DELIVERY = "delivery"
 """Topic of `Wakeups`: commands are due, or will be."""
+MARKED = 0.5
+"""Seconds after which published commands are marked, all together."""
 NEWEST_FIRST = [("createdAt", -1), ("_id", -1)]
 DUE_INDEX = "due"
 """Name of an index whose first field is the tenant."""
@@ -64,16 +67,7 @@ CommandsWithEvents = tuple[Sequence[Command], Sequence[OutboxEntry]]
 """New commands and their outbox entries."""
 
 
-_RESULT = (
-    "finishedAt",
-    "outputs",
-    "error",
-    "errorCode",
-    "closedBy",
-    "downlinks",
-    "shown",
-    "polledAt",
-)
+_RESULT = ("finishedAt", "outputs", "error", "errorCode", "closedBy", "downlinks", "shown")
 _CLOSED = {"nextSendAt": "", "awaited": "", "sealed": "", "unpublished": ""}
 """Fields that only open commands have."""
 
@@ -111,6 +105,9 @@ class CommandStore(ReconnectListener, ThingDataStore):
         self.write_only = WriteOnlyCommands(self._commands, self._profiles, wakeups)
         self._turns = mongo.database["command_turns"]
         self._in_turn: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
+        self._published: list[int] = []
+        """Commands that are published but not marked yet."""
+        self._marking = NamedTasks()
 
     async def write(self, made: CommandsWithEvents) -> Sequence[Command]:
         """Insert new commands, all or none, and publish their events and messages."""
@@ -121,7 +118,7 @@ class CommandStore(ReconnectListener, ThingDataStore):
             await self._commands.insert_one(documents[0])
         else:
             await self._mongo.transaction(partial(self._insert, documents))
-        await self._outbox.send(outgoing)
+        await self._publish(commands, outgoing)
         return commands
 
     async def insert_serialized(
@@ -147,8 +144,22 @@ class CommandStore(ReconnectListener, ThingDataStore):
                 lock = self._in_turn.setdefault(thing, asyncio.Lock())
                 await turns.enter_async_context(lock)
             commands, outgoing = await self._mongo.transaction(insert_in_turn)
-        await self._outbox.send(outgoing)
+        await self._publish(commands, outgoing)
         return commands
+
+    async def _publish(self, commands: Sequence[Command], outgoing: Sequence[Document]) -> None:
+        """Publish events and messages of new commands, and soon mark open ones as published."""
+        if await self._outbox.send(outgoing):
+            self._published += [command.id for command in commands]
+            self._marking.start("marking of published commands", self._mark_published)
+
+    async def _mark_published(self) -> None:
+        while self._published:
+            await asyncio.sleep(MARKED)
+            ids, self._published = self._published, []
+            await self._commands.update_many(
+                {"_id": {"$in": ids}, "unpublished": True}, {"$unset": {"unpublished": ""}}
+            )
 
     async def publish_created(self, commands: Iterable[Command]) -> None:
         """Publish the events of new commands whose process may have ended before it did so."""

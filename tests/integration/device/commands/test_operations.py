@@ -8,6 +8,8 @@ from tests.integration.device.commands.test_tasks import ME, process
 from tests.integration.device.telemetry.world import World
 
 DEVICES, ROUNDS, MOST = 4, 10, 6
+PERIODIC = 0.2
+"""Operations by which published commands are marked together."""
 
 
 async def execute_commands(world: World, service: CommandService) -> None:
@@ -37,4 +39,4 @@ async def test_a_confirmed_command_costs_six_operations(world: World):
     for collection, name in list(counts):
         if collection.startswith("alarm_") or name in {"commitTransaction", "profile"}:
             del counts[collection, name]
-    assert counts.total() <= MOST * DEVICES * ROUNDS, counts
+    assert counts.total() / DEVICES / ROUNDS < MOST + PERIODIC, counts

@@ -14,6 +14,7 @@ from libs.common.bus import OutboxEntry
 from libs.common.bus.streams import MQTT
 from libs.common.contracts.events import DeviceProfile
 from libs.common.errors import Unavailable
+from services.device.commands import store
 from services.device.commands.completion import CommandCanceller, CommandCompletion
 from services.device.commands.delivery import Delivery
 from services.device.commands.events import command_messages, created_entries
@@ -542,9 +543,13 @@ async def test_a_command_with_a_short_lifetime_expires_in_time(world: World, sn:
     assert row["nextSendAt"] == row["expiresAt"]
 
 
-async def test_delivery_publishes_the_event_of_a_command_whose_process_ended(world: World, sn: str):
+async def test_delivery_publishes_the_event_of_a_command_whose_process_ended(
+    world: World, sn: str, monkeypatch: pytest.MonkeyPatch
+):
     """The event is published once, with the first repetition."""
+    monkeypatch.setattr(world.outbox, "send", AsyncMock(return_value=False))
     await issue(world, command(5), command(6))
+    monkeypatch.undo()
     for _ in range(2):
         await world.database["commands"].update_many({}, {"$set": {"nextSendAt": utc_now()}})
         await delivery(world).deliver("default")
@@ -552,10 +557,31 @@ async def test_delivery_publishes_the_event_of_a_command_whose_process_ended(wor
     assert await world.database["commands"].find_one({"unpublished": True}) is None
 
 
-async def test_a_polled_command_publishes_both_events_when_it_is_answered(world: World, sn: str):
-    """The process that stored it may have ended before it published the first event."""
-    await issue(world, command(5))
-    assert [one.id for one in await world.commands.fetch_for_poll(7, utc_now())] == [5]
+async def test_the_event_of_a_published_command_is_not_repeated(
+    world: World, sn: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Plain subscribers would receive the copy, which only the stream drops."""
+    monkeypatch.setattr(store, "MARKED", 0)
+    subscription = await world.bus.client.subscribe("event.>")
+    for number in (5, 6):
+        await world.write([command(number)], created_entries(command(number)))
+    async with asyncio.timeout(5):
+        while await world.database["commands"].find_one({"unpublished": True}):
+            await asyncio.sleep(0)
+    await world.database["commands"].update_many({}, {"$set": {"nextSendAt": utc_now()}})
+    await delivery(world).deliver("default")
+    await world.bus.client.flush()
+    assert subscription.pending_msgs == 2
+    await subscription.unsubscribe()
+
+
+async def test_a_late_reply_publishes_the_event_of_a_command_whose_process_ended(
+    world: World, sn: str
+):
+    """A polling device may answer before delivery repeats the command."""
+    before = utc_now() - timedelta(seconds=4)
+    await issue(world, command(5, created_at=before))
+    await world.database["commands"].update_many({}, {"$set": {"unpublished": True}})
     await world.say(sn, {"commandId": 5, "status": "SUCCESS"}, "reply")
     await world.deal(1)
     said = subjects(await world.said())

@@ -26,6 +26,7 @@ SIMULATOR = "services/management/builtin/simulator.py"
 
 REASONS: dict[str, list[str]] = {
     "The platform's own work or a measurement; no tenant can make it longer, none waits for it.": [
+        "services/device/commands/store.py CommandStore.__init__: NamedTasks",
         "libs/common/bus/consumer.py BatchConsumer._run: endless loop",
         "libs/common/bus/consumer.py BatchConsumer._run_streams: endless loop",
         "libs/common/bus/consumer.py BatchConsumer._watch: endless loop",
