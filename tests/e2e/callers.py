@@ -1,5 +1,8 @@
 """Who calls the platform's APIs: an application, and a person at the console."""
 
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -112,6 +115,17 @@ class Console:
             assert answer.status == 200, body
         self.token = body["data"]["access_token"]
         self.refresh_token = body["data"]["refresh_token"]
+
+    @asynccontextmanager
+    async def live(self, *keys: str) -> AsyncIterator[None]:
+        """Keep a WebSocket open that subscribes to entities."""
+        query = {"Authorization": f"Bearer {self.token}"}
+        async with self._session.ws_connect("/websocket", params=query) as socket:
+            await socket.send_json({"event_type": "Exchange", "payload": {"entity_key": keys}})
+            beat = json.dumps({"event_type": "Heartbeat", "payload": "ping"})
+            await socket.send_str(beat)
+            assert await socket.receive_str() == beat
+            yield
 
     async def request(
         self, method: str, path: str, body: Any = None, **query: Any

@@ -72,7 +72,12 @@ async def test_a_trace_goes_from_an_mqtt_report_to_the_hook_of_a_flow(
 ) -> None:
     """It starts where the report arrives; the batches on its way link to it."""
     spans = receiver()
-    async with hook() as (url, heard), telling(console, device, url), device.mqtt() as connection:
+    async with (
+        hook() as (url, heard),
+        telling(console, device, url),
+        device.mqtt() as connection,
+        console.live(f"direct.device.{device.sn}.temperature"),
+    ):
         await connection.report({"temperature": 31.0})
         await until(lambda: _received(heard))
     _, trace, called, _ = heard[0].split("-")

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 from nats.aio.msg import Msg
@@ -26,6 +26,8 @@ WRITTEN = 1000
 
 log = logging.getLogger(__name__)
 _read = msgspec.json.Decoder(AlarmChanged).decode
+MILLISECOND = timedelta(milliseconds=1)
+"""Precision of times in MongoDB."""
 
 
 async def store_notices(store: NotificationStore, tenant: str, bodies: Iterable[bytes]) -> None:
@@ -35,13 +37,14 @@ async def store_notices(store: NotificationStore, tenant: str, bodies: Iterable[
     """
     subscribers = await store.list_enabled(tenant)
     notices: list[Notice] = []
+    now = datetime.now(UTC)
     for body in bodies:
         try:
             event = _read(body)
         except INVALID_JSON as error:
             log.warning("an alarm event cannot be decoded: %s", error)
             continue
-        now = datetime.now(UTC)
+        now = max(datetime.now(UTC), now + MILLISECOND)  # keeps the order of the events
         alarm = _summarize(event)
         for subscriber in subscribers:
             if is_wanted(subscriber, event):

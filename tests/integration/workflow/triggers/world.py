@@ -17,6 +17,7 @@ from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
 from services.workflow.app import Packages, build_app, wire
 from services.workflow.settings import Clients
+from services.workflow.triggers import deployed_flows
 from tests.integration.workflow.conftest import Workflow
 from tests.integration.workflow.designs import node
 from tests.lending import lent
@@ -53,6 +54,7 @@ async def make_due(core: Packages, flow_id: int, **fields: Any) -> int:
     assert (
         await core.clients.mongo.database["timers"].update_one({"_id": flow_id}, change)
     ).modified_count
+    core.clients.wakeups.notify(deployed_flows.FLOWS)
     return due
 
 
