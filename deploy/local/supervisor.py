@@ -1,6 +1,8 @@
 """Supervision of child processes: restart after a crash, ordered shutdown."""
 
 import asyncio
+import os
+import shutil
 import signal
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine
@@ -93,6 +95,29 @@ class Child:
         return describe_exit(await ended)
 
 
+LARGEST_LOG = 20 * 1024**2
+"""Bytes of a log above which it moves to `NAME.log.1`."""
+LOG_SECONDS = 10.0
+
+
+async def limit_logs(logs: Path, largest: int = LARGEST_LOG, period: float = LOG_SECONDS) -> None:
+    """Keep the logs in a directory small, for ever.
+
+    A large log is copied to `NAME.log.1` and emptied, because its process keeps it open and appends
+    to it. Lines that are written between the two steps are lost.
+    """
+    while True:
+        await asyncio.to_thread(_move_large_logs, logs, largest)
+        await asyncio.sleep(period)
+
+
+def _move_large_logs(logs: Path, largest: int) -> None:
+    for log in logs.glob("*.log"):
+        if log.stat().st_size > largest:
+            shutil.copyfile(log, log.with_name(f"{log.name}.1"))
+            os.truncate(log, 0)
+
+
 class Supervisor:
     """The child processes of a launcher.
 
@@ -116,9 +141,12 @@ class Supervisor:
         self._fork_server = fork_server
         self._children: dict[str, Child] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._logs: asyncio.Task[None] | None = None
 
     def start(self, spec: Spec) -> Child:
         """Start a child and keep it running; keep its previous log as `NAME.log.1`."""
+        if self._logs is None:
+            self._logs = asyncio.create_task(limit_logs(self.logs))
         log = self.logs / f"{spec.name}.log"
         if log.exists():
             log.replace(log.with_name(f"{log.name}.1"))
@@ -145,6 +173,8 @@ class Supervisor:
 
     async def stop(self) -> None:
         """Stop all children, the highest stage first."""
+        if self._logs is not None:
+            self._logs.cancel()
         stages = sorted({child.spec.stage for child in self._children.values()}, reverse=True)
         for stage in stages:
             names = [name for name, child in self._children.items() if child.spec.stage == stage]

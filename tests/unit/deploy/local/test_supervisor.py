@@ -14,7 +14,14 @@ import pytest
 
 from deploy.local.fork_server import ForkServer
 from deploy.local.process import Spec, base_environment
-from deploy.local.supervisor import FIRST_PAUSE, LONGEST_PAUSE, STEADY_SECONDS, Backoff, Supervisor
+from deploy.local.supervisor import (
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    STEADY_SECONDS,
+    Backoff,
+    Supervisor,
+    limit_logs,
+)
 
 WAIT = 10.0
 SLEEPER = "import sys, time; print('here', flush=True); time.sleep(60)"
@@ -215,3 +222,19 @@ def test_children_get_a_filtered_environment() -> None:
     """Children do not see secrets in the user's shell."""
     passed = base_environment({"PATH": "/bin", "AWS_SECRET": "x", "OTEL_SDK_DISABLED": "1"})
     assert passed == {"PATH": "/bin", "OTEL_SDK_DISABLED": "1"}
+
+
+async def test_a_large_log_moves_aside_while_its_process_writes(tmp_path: Path) -> None:
+    """The process continues in the emptied file; small logs stay."""
+    large, small = tmp_path / "large.log", tmp_path / "small.log"
+    small.write_text("short")
+    with large.open("a", buffering=1) as process:
+        process.write("x" * 100 + "\n")
+        task = asyncio.create_task(limit_logs(tmp_path, largest=50, period=0.01))
+        async with asyncio.timeout(WAIT):
+            while large.stat().st_size:
+                await asyncio.sleep(0.01)
+        process.write("later\n")
+    task.cancel()
+    assert large.with_name("large.log.1").read_text() == "x" * 100 + "\n"
+    assert (large.read_text(), small.read_text()) == ("later\n", "short")

@@ -1,0 +1,56 @@
+"""`docker-compose.yml` keeps containers small and off the public network."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[4]
+SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())[
+    "services"
+]
+TLS: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "docker-compose.tls.yml").read_text())[
+    "services"
+]
+LASTING = [name for name, service in SERVICES.items() if service.get("restart")]
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_the_logs_of_a_container_are_bounded(name: str) -> None:
+    """They have at most 100 MB."""
+    assert SERVICES[name]["logging"]["options"] == {"max-size": "20m", "max-file": "5"}
+
+
+@pytest.mark.parametrize("name", sorted(set(SERVICES) - {"mongo", "nats", "redis"}))
+def test_our_containers_are_unprivileged(name: str) -> None:
+    """They have no capabilities but those that they name, and a read-only root."""
+    service = SERVICES[name]
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["read_only"] is True
+
+
+@pytest.mark.parametrize("name", [one for one in LASTING if one != "simulator"])
+def test_a_lasting_container_has_a_memory_limit(name: str) -> None:
+    """One container cannot take the memory of the others."""
+    assert SERVICES[name]["mem_limit"]
+
+
+def test_only_public_ports_are_published() -> None:
+    """Metrics, the stores and the services are reachable only from other containers."""
+    published = {
+        int(port.rpartition(":")[2])
+        for service in SERVICES.values()
+        for port in service.get("ports", [])
+    }
+    assert published == {8000, 4222, 1883, 8083}
+
+
+def test_commands_on_the_stores_use_tls_with_the_tls_file() -> None:
+    """Backup and restore connect to NATS like the services."""
+    for name in ("backup", "restore"):
+        assert "tls://nats:4222" in TLS[name]["entrypoint"]
+        assert TLS[name]["environment"]["THINGWAY_CA_FILE"] == "/tls/ca.pem"
+        plain = [word.replace("nats://nats", "tls://nats") for word in SERVICES[name]["entrypoint"]]
+        assert TLS[name]["entrypoint"] == plain
