@@ -1,4 +1,4 @@
-"""What a finished backup reports to `device`, which shows it as metrics."""
+"""The report of a finished backup to `device`, which shows its age and size as metrics."""
 
 import msgspec
 
