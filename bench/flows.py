@@ -33,10 +33,13 @@ from bench import ingest, node_red
 from bench.stack import Stack, processor_seconds, ready, stack
 from bench.table import Row, median_of
 from libs.common.bus import Bus, RpcServer
+from libs.common.bus.subjects import wakeup
+from libs.common.bus.wakeups import Changes
 from libs.common.changes import ChangedThing, EntityChange
 from libs.common.contracts.integrations import GetIntegrations, KnownIntegrations
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal, generate_keys
 from services.workflow.runs.model import Deployed
+from services.workflow.triggers.deployed_flows import FLOWS
 from services.workflow.triggers.listener_index import ListenerIndex, build_starts
 
 REPORTS, ROUNDS = 3000, 5
@@ -259,7 +262,9 @@ async def _ours() -> AsyncIterator[_Ours]:
         processes |= {"mongod": mongo, "nats": nats}
         found = _Ours(servers, bus, {name: one.pid for name, one in processes.items()})
         await bus.client.subscribe(f"event.*.workflow.{FLOW}.finished", cb=found.count)
-        await asyncio.sleep(1)  # wait until the service polls for changes
+        changes = Changes("bench", {FLOWS: 1})
+        await bus.publish_core(wakeup("workflow"), msgspec.json.encode(changes))
+        await asyncio.sleep(1)  # wait until the service has read the deployed flow
         yield found
         failed = flows.runs.find_one({"status": "ERROR"})
         if failed is not None:
