@@ -14,7 +14,7 @@ from bench.table import Row, median_of
 from bench.things import TENANT, Running, device_service
 from libs.common.clock import now_ms
 from libs.common.identity import Kind
-from libs.common.store.mongo import CLUSTERED
+from libs.common.store.migrations import CLUSTERED
 from libs.common.things import entity_id
 from services.device.telemetry.partitions import (
     DAY_MS,

@@ -26,7 +26,7 @@ from bench.stack import ROOT
 from bench.table import Row, median_of
 from deploy.platform import ports
 from libs.common.clock import now_ms
-from libs.common.store.mongo import CLUSTERED
+from libs.common.store.migrations import CLUSTERED
 from services.device.telemetry.partitions import (
     SPAN_MS,
     collection_name,

@@ -26,8 +26,7 @@ from pymongo.errors import OperationFailure
 from deploy.backup.records import CollectionEnd, CollectionHead, Documents
 from deploy.platform.errors import CommandError
 from deploy.platform.mongo_server import Client
-from libs.common.store.migrations import MIGRATIONS, RESTORING
-from libs.common.store.mongo import create_missing
+from libs.common.store.migrations import MIGRATIONS, RESTORING, create_missing
 
 COMMANDS, OUTBOX = "thingway_device.commands", "thingway_device.outbox"
 OPENAPI_COMMANDS = "thingway_management.openapi_commands"

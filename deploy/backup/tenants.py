@@ -38,7 +38,8 @@ from deploy.platform.state import State
 from libs.common.clock import now_ms
 from libs.common.identity.seal import Seal
 from libs.common.store.ids import FIRST
-from libs.common.store.mongo import DUPLICATE_KEY, create_missing
+from libs.common.store.migrations import create_missing
+from libs.common.store.mongo import DUPLICATE_KEY
 from libs.common.version import VERSION
 from services.device.telemetry.partitions import KEY
 from services.workflow.triggers.deployed_flows import CHANGES
@@ -333,13 +334,10 @@ class _TenantWriter:
 
     async def _require_free_serials(self, serials: list[str]) -> None:
         """Raise `CommandError` if an SN is in use: SNs are unique on a platform."""
-        taken = (
-            await self._at("device.serials").find({"_id": {"$in": serials}}).to_list(_MAX_LISTED)
-        )
-        if taken:
-            raise CommandError(
-                f"these SNs are already in use here: {', '.join(s['_id'] for s in taken)}"
-            )
+        found = self._at("device.serials").find({"_id": {"$in": serials}})
+        if taken := await found.to_list(_MAX_LISTED):
+            listed = ", ".join(serial["_id"] for serial in taken)
+            raise CommandError(f"these SNs are already in use here: {listed}")
 
     async def compare(self, archive: VerifiedArchive) -> None:
         """Raise `CommandError` unless the document counts equal those of the archive."""

@@ -14,7 +14,8 @@ from libs.common.jobs import run_in_background
 from libs.common.limits.usage import UsageCollector
 from libs.common.process import connect_process
 from libs.common.store.lease import Job, Leader
-from libs.common.store.mongo import Mongo, set_retention
+from libs.common.store.migrations import set_retention
+from libs.common.store.mongo import Mongo
 from libs.common.store.redis import Redis, check_redis, connect_redis
 from libs.common.store_metrics import RedisMetrics
 from libs.common.telemetry import Telemetry

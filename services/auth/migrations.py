@@ -7,8 +7,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from libs.common.store.ids import IdAllocator
-from libs.common.store.migrations import Migration
-from libs.common.store.mongo import Database, create_missing
+from libs.common.store.migrations import Migration, create_missing
+from libs.common.store.mongo import Database
 from services.auth.accounts.roles import INITIAL_MENUS, menu_document
 from services.auth.accounts.tenants import DEFAULT_TENANT
 

@@ -8,7 +8,7 @@ import msgspec
 from libs.common.bus.streams import Partitions
 from libs.common.contracts.limits import Limits
 from libs.common.settings import Count, SettingsInvalid, StoreSettings
-from libs.common.store.mongo import MOST_DAYS
+from libs.common.store.migrations import MOST_DAYS
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from libs.common.bus import Bus, RpcServer
 from libs.common.http import Service, create_app, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.process import PackageParts, collect_routers, run_packages, start_and_stop
-from libs.common.store.mongo import set_retention
+from libs.common.store.migrations import set_retention
 from services.device.alarms.wiring import wire_alarms
 from services.device.commands.wiring import wire_commands
 from services.device.entities.wiring import wire_entities
@@ -28,7 +28,7 @@ def wire_packages(
     members = wire_members(clients, things=things)
     codecs = wire_codecs(clients, things=things)
     telemetry = wire_telemetry(
-        clients, rpc=rpc, things=things, values=values, system=system, reconnects=store
+        clients, rpc=rpc, things=things, values=values, system=system, reconnects=store.schedule
     )
     commands = wire_commands(
         clients, things=things, telemetry=telemetry, store=store, encoder=codecs.encoder

@@ -4,10 +4,10 @@ import logging
 
 from pymongo import ASCENDING, IndexModel
 
-from libs.common.store.migrations import Migration
-from libs.common.store.mongo import CLUSTERED, Database, Document, create_missing, drop_present
+from libs.common.store.migrations import CLUSTERED, Migration, create_missing, drop_present
+from libs.common.store.mongo import Database, Document
 from services.device.commands.model import OPEN
-from services.device.commands.store import DUE_INDEX
+from services.device.commands.schedule import DUE_INDEX
 from services.device.commands.write_only import WIPE_INDEX
 from services.device.lorawan.frame_store import FRAMES
 from services.device.lorawan.gaps import GAPS
@@ -16,7 +16,8 @@ from services.device.members.migrations import MIGRATIONS as ENTITIES
 from services.device.telemetry.batch_store import SEEN
 from services.device.telemetry.device_events import EVENTS
 from services.device.telemetry.folded_values import LARGE, MOST
-from services.device.telemetry.latest_values import PARTS, LatestValues
+from services.device.telemetry.latest_values import LatestValues
+from services.device.telemetry.value_reader import PARTS
 from services.device.things.deleted_things import REMOVED
 from services.device.things.migrations import DEVICE_MIGRATIONS as DEVICES
 from services.device.things.migrations import PRODUCT_MIGRATIONS as PRODUCTS

@@ -10,7 +10,8 @@ from libs.common.bus import Bus, Wakeups
 from libs.common.bus.streams import Partitions
 from libs.common.integrations.client import IntegrationClient, Integrations
 from libs.common.settings import Count, Days, Seconds, StoreSettings
-from libs.common.store.mongo import MOST_DAYS, Mongo
+from libs.common.store.migrations import MOST_DAYS
+from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
 
 KeptDays = Annotated[int, msgspec.Meta(ge=1, le=MOST_DAYS)]

@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime
 
-from libs.common.store.migrations import Migration
-from libs.common.store.mongo import DAY, Database, create_missing
+from libs.common.store.migrations import DAY, Migration, create_missing
+from libs.common.store.mongo import Database
 
 COLLECTIONS = ("dashboards", "integrations", "outbox", "counters")
 

@@ -1,7 +1,7 @@
 """Migrations of `workflow`'s database."""
 
-from libs.common.store.migrations import Migration
-from libs.common.store.mongo import Database, create_missing
+from libs.common.store.migrations import Migration, create_missing
+from libs.common.store.mongo import Database
 from services.workflow.credentials.store import create_indexes as create_credential_indexes
 from services.workflow.flows.store import create_indexes as create_flow_indexes
 from services.workflow.notifications.store import (

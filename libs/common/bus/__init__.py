@@ -1,6 +1,7 @@
 """The bus: NATS subjects, streams, publishing, consuming, rpc and the outbox."""
 
-from libs.common.bus.connection import Bus, SecureClient, publish_all, publish_each
+from libs.common.bus.client import SecureClient
+from libs.common.bus.connection import Bus, publish_all, publish_each
 from libs.common.bus.consumer import BatchConsumer
 from libs.common.bus.laned import event_tenant
 from libs.common.bus.outbox import Outbox, OutboxEntry

@@ -14,13 +14,12 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 from nats.aio.client import Client
-from nats.aio.msg import Msg
-from nats.errors import AuthorizationError, MaxPayloadError
 from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
 from nats.js.errors import APIError
 
 from libs.common.bus.accounts import inbox_prefix
+from libs.common.bus.client import RETRY_PAUSE, DroppingClient, PersistentClient, report_errors
 from libs.common.bus.publishing import (
     IN_FLIGHT,
     PENDING,
@@ -43,94 +42,9 @@ from libs.common.tls import client_context_for
 
 log = logging.getLogger(__name__)
 
-RETRY_PAUSE = 0.2
-"""Seconds between two attempts to connect."""
 PING = 3
 """Seconds between two pings. At the third ping without an answer to the previous two, the client
 connects to another server."""
-REFUSALS = ("authorization", "authentication", "user authentication", "account authentication")
-"""Prefixes of the errors with which NATS rejects a login or ends a session."""
-TOLD_EVERY = 1.0
-"""Seconds between two log lines for errors of one type: a slow subscription causes an error for
-each message that it drops."""
-
-
-class SecureClient(Client):
-    """A NATS client that sends nothing unencrypted to a `tls://` server.
-
-    nats-py trusts the server's first message, which arrives before TLS begins.
-    """
-
-    async def _process_info(self, info: dict[str, Any], *args: Any, **options: Any) -> None:
-        server = self._current_server
-        if server and server.uri.scheme == "tls" and not info.get("tls_required"):
-            raise NatsError("the server offers no TLS")
-        await super()._process_info(info, *args, **options)
-
-
-class _Persistent(SecureClient):
-    """A client that reconnects after a rejected login and honours cancellations.
-
-    It never sends a message that makes the server close the connection: nats-py measures a message
-    without its headers, and such a connection stays closed.
-    `auth` answers logins of integrations. While the platform starts, `auth` does not answer: NATS
-    pings a new connection after two seconds, which nats-py takes for a successful login, and
-    rejects it after five. nats-py closes such a connection permanently.
-    """
-
-    on_closed: Callable[[], None] | None = None
-    """Called when the connection is permanently closed."""
-
-    async def closed(self) -> None:
-        """Report that the connection is closed."""
-        if self.on_closed is not None:
-            self.on_closed()
-
-    async def _process_err(self, err_msg: str) -> None:
-        if not err_msg.strip("'").lower().startswith(REFUSALS):
-            await super()._process_err(err_msg)
-            return
-        await self._error_cb(AuthorizationError())
-        await self._process_op_err(AuthorizationError())
-
-    async def publish(
-        self,
-        subject: str,
-        payload: bytes = b"",
-        reply: str = "",
-        headers: dict[str, str] | None = None,
-    ) -> None:
-        """Publish as nats-py does; raise `MaxPayloadError` above the server's limit."""
-        if message_size(payload, headers) > self.max_payload:
-            raise MaxPayloadError
-        await super().publish(subject, payload, reply, headers)
-
-    async def request(self, *arguments: Any, **options: Any) -> Msg:
-        """Send a request as nats-py does, but honour a cancellation.
-
-        nats-py waits with `asyncio.wait_for`. Before Python 3.12, it swallows a cancellation that
-        arrives together with the answer: an endless job would continue, and the task that cancelled
-        it would wait for ever.
-        """
-        task = asyncio.current_task()
-        before = task.cancelling() if task else 0
-        try:
-            return await super().request(*arguments, **options)
-        finally:
-            if task is not None and task.cancelling() > before:
-                raise asyncio.CancelledError
-
-
-class _Dropping(_Persistent):
-    """A client that drops a message while reading if `drops` accepts its subject."""
-
-    def __init__(self, drops: Callable[[bytes], bool]) -> None:
-        super().__init__()
-        self._drops = drops
-
-    async def _process_msg(self, sid: int, subject: bytes, *rest: bytes) -> None:
-        if not self._drops(subject):
-            await super()._process_msg(sid, subject, *rest)
 
 
 class Bus:
@@ -172,7 +86,7 @@ class Bus:
         if user:
             inboxes = inbox_prefix(user).encode()
             options |= {"user": user, "password": password, "inbox_prefix": inboxes}
-        client = _Persistent() if drops is None else _Dropping(drops)
+        client = PersistentClient() if drops is None else DroppingClient(drops)
         deadline = asyncio.get_running_loop().time() + wait
         while True:
             try:
@@ -187,7 +101,7 @@ class Bus:
                         max_outstanding_pings=2,
                         pending_size=PENDING,
                         allow_reconnect=True,
-                        error_cb=_report(name),
+                        error_cb=report_errors(name),
                         closed_cb=client.closed,
                         **options,
                     )
@@ -303,26 +217,6 @@ class Bus:
             except (NatsError, TimeoutError) as error:
                 log.warning("NATS connection did not drain: %r", error)
                 await self.client.close()
-
-
-def _report(name: str) -> Any:
-    """Return the client's error callback, which the client awaits before it reconnects.
-
-    The client itself does not wait (`reconnect_time_wait=0`): it makes the first attempt after a
-    loss immediately. This callback delays the attempts after a failed one.
-    """
-
-    told: dict[type[Exception], float] = {}
-
-    async def report(error: Exception) -> None:
-        now = asyncio.get_running_loop().time()
-        if told.get(type(error), -TOLD_EVERY) + TOLD_EVERY <= now:
-            told[type(error)] = now
-            log.warning("%s: NATS: %r", name, error)
-        if isinstance(error, OSError):
-            await asyncio.sleep(RETRY_PAUSE)
-
-    return report
 
 
 MOST = 1000

@@ -8,6 +8,8 @@ migration at start therefore only *expands*: it adds parts for the new version, 
 that the old version reads or writes. A step that removes something, or completes records that old
 processes wrote meanwhile, *contracts* (`contract=True`). It runs when the operator confirms that no
 old process remains (`thingway migrate --contract`; decision 0026).
+
+The functions after `migrate` create and drop collections and indexes, repeatably.
 """
 
 import asyncio
@@ -16,9 +18,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
+
+from bson.max_key import MaxKey
+from bson.min_key import MinKey
+from pymongo.errors import CollectionInvalid, OperationFailure
 
 from libs.common.store.lease import Lease
-from libs.common.store.mongo import Database, StoreError
+from libs.common.store.mongo import Collection, Database, StoreError
 from libs.common.version import VERSION
 
 log = logging.getLogger(__name__)
@@ -31,6 +38,18 @@ _LOOK = 1.0
 """Seconds between two checks for the end of the restoration."""
 LIFE = 30.0
 """Seconds after which another process continues the migrations of a crashed one."""
+
+NAMESPACE_EXISTS = 48
+"""MongoDB's error code for a collection that exists."""
+INDEX_NOT_FOUND = 27
+"""MongoDB's error code for a missing index."""
+CLUSTERED: dict[str, Any] = {
+    "clusteredIndex": {"key": {"_id": 1}, "unique": True},
+    "storageEngine": {"wiredTiger": {"configString": "memory_page_image_max=32KB"}},
+}
+"""Options of a collection that is sorted by `_id`. If ids begin with a device, as many leaves grow
+concurrently as devices exist. By default, a leaf may use four times its size in the cache; here it
+may use only its size (docs/decisions/0001)."""
 
 
 @dataclass(frozen=True)
@@ -125,3 +144,79 @@ async def _renew(lease: Lease) -> None:
         await asyncio.sleep(LIFE / 4)
         with suppress(StoreError):
             await lease.acquire()
+
+
+async def create_missing(database: Database, name: str, **options: Any) -> None:
+    """Create a collection if missing, even if another process does the same."""
+    try:
+        await database.create_collection(name, **options)
+    except CollectionInvalid:
+        return
+    except OperationFailure as error:
+        if error.code != NAMESPACE_EXISTS:
+            raise
+
+
+async def shard_empty(
+    database: Database, name: str, find_cuts: Callable[[], Awaitable[Sequence[bytes]]]
+) -> None:
+    """Distribute an empty collection by ranges of `_id`, if the server is a `mongos`.
+
+    The ranges contain equally many of the ids that `find_cuts` returns in order. If the cluster
+    rejects a command, for example because another process moves the same collection, the error is
+    logged: MongoDB's balancer then distributes the collection as it grows.
+    """
+    admin, namespace = database.client.admin, f"{database.name}.{name}"
+    if (await admin.command("hello")).get("msg") != "isdbgrid":
+        return
+    if await database[name].find_one({}, {"_id": 1}) is not None:
+        return
+    try:
+        await admin.command("shardCollection", namespace, key={"_id": 1})
+        shards = [shard["_id"] for shard in (await admin.command("listShards"))["shards"]]
+        if not (cuts := await find_cuts()):
+            return
+        firsts = [cuts[len(cuts) * n // len(shards)] for n in range(1, len(shards))]
+        bounds = [MinKey(), *firsts, MaxKey()]
+        for shard, low, high in zip(shards, bounds, bounds[1:], strict=False):
+            if low != high:
+                await admin.command(
+                    "moveRange", namespace, toShard=shard, min={"_id": low}, max={"_id": high}
+                )
+    except OperationFailure as error:
+        log.warning("%s is not distributed over the shards: %s", namespace, error)
+
+
+async def drop_present(collection: Collection, index: str) -> None:
+    """Drop an index if it exists, even if another process does the same."""
+    try:
+        await collection.drop_index(index)
+    except OperationFailure as error:
+        if error.code != INDEX_NOT_FOUND:
+            raise
+
+
+RETENTION_INDEX = "retention"
+DAY = 86_400
+MOST_DAYS = 24_855
+"""Maximum days in MongoDB's 32 bits of seconds."""
+
+
+async def set_retention(database: Database, collection: str, field: str, days: int) -> None:
+    """Keep documents for `days` after the time in `field`; 0 keeps them for ever.
+
+    Expired documents are deleted within minutes; documents without the field are kept. Every
+    replica calls this at its start with the same result.
+    """
+    indexes = await database[collection].index_information()
+    found = indexes.get(RETENTION_INDEX)
+    if days == 0:
+        await drop_present(database[collection], RETENTION_INDEX)
+    elif found is None:
+        await database[collection].create_index(
+            field, name=RETENTION_INDEX, expireAfterSeconds=days * DAY
+        )
+    elif found["expireAfterSeconds"] != days * DAY:
+        index = {"name": RETENTION_INDEX, "expireAfterSeconds": days * DAY}
+        await database.command("collMod", collection, index=index)
+    log.info("%s are kept %s", collection, f"{days} days" if days else "for ever")

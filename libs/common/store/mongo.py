@@ -12,7 +12,6 @@ and `BulkFailed`.
 
 import asyncio
 import itertools
-import logging
 import random
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -24,8 +23,6 @@ import bson
 import msgspec
 from bson.codec_options import CodecOptions, TypeDecoder, TypeRegistry
 from bson.int64 import Int64
-from bson.max_key import MaxKey
-from bson.min_key import MinKey
 from bson.raw_bson import RawBSONDocument
 from motor import motor_asyncio
 from pymongo import AsyncMongoClient, ReadPreference, WriteConcern
@@ -34,17 +31,13 @@ from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import (
     BulkWriteError,
-    CollectionInvalid,
     ConnectionFailure,
     DuplicateKeyError,
-    OperationFailure,
     PyMongoError,
 )
 from pymongo.read_concern import ReadConcern
 
 from libs.common.errors import InvalidInput
-
-log = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
@@ -56,7 +49,6 @@ Session = AsyncClientSession
 
 DuplicateKey = DuplicateKeyError
 BulkFailed = BulkWriteError
-CollectionExists = CollectionInvalid
 StoreUnavailable = ConnectionFailure
 StoreError = PyMongoError
 
@@ -73,13 +65,6 @@ _OPTIONS: dict[str, Any] = {
     "retryReads": True,
     "appname": "thingway",
 }
-CLUSTERED: dict[str, Any] = {
-    "clusteredIndex": {"key": {"_id": 1}, "unique": True},
-    "storageEngine": {"wiredTiger": {"configString": "memory_page_image_max=32KB"}},
-}
-"""Options of a collection that is sorted by `_id`. If ids begin with a device, as many leaves grow
-concurrently as devices exist. By default, a leaf may use four times its size in the cache; here it
-may use only its size (docs/decisions/0001)."""
 BATCH_BYTES = 1024 * 1024
 """Target bytes of a batch of `read_rows`; more if documents suddenly become larger."""
 SMALL_PAGE = 128 * 1024
@@ -89,10 +74,6 @@ FIRST_BATCH, LARGEST_BATCH = 32, 1000
 _DURABLE = WriteConcern(w="majority", j=True)
 DUPLICATE_KEY = 11000
 """MongoDB's error code for a duplicate key."""
-NAMESPACE_EXISTS = 48
-"""MongoDB's error code for a collection that exists."""
-INDEX_NOT_FOUND = 27
-"""MongoDB's error code for a missing index."""
 
 
 def require_document(document: Document | None) -> Document:
@@ -121,47 +102,6 @@ def literal_pattern(text: str, field: str = "keyword") -> str:
 def contains_text(text: str, field: str = "keyword") -> dict[str, str]:
     """Return the condition "contains `text`", ignoring case; raise as `literal_pattern` does."""
     return {"$regex": literal_pattern(text, field), "$options": "i"}
-
-
-async def create_missing(database: Database, name: str, **options: Any) -> None:
-    """Create a collection if missing, even if another process does the same."""
-    try:
-        await database.create_collection(name, **options)
-    except CollectionExists:
-        return
-    except OperationFailure as error:
-        if error.code != NAMESPACE_EXISTS:
-            raise
-
-
-async def shard_empty(
-    database: Database, name: str, find_cuts: Callable[[], Awaitable[Sequence[bytes]]]
-) -> None:
-    """Distribute an empty collection by ranges of `_id`, if the server is a `mongos`.
-
-    The ranges contain equally many of the ids that `find_cuts` returns in order. If the cluster
-    rejects a command, for example because another process moves the same collection, the error is
-    logged: MongoDB's balancer then distributes the collection as it grows.
-    """
-    admin, namespace = database.client.admin, f"{database.name}.{name}"
-    if (await admin.command("hello")).get("msg") != "isdbgrid":
-        return
-    if await database[name].find_one({}, {"_id": 1}) is not None:
-        return
-    try:
-        await admin.command("shardCollection", namespace, key={"_id": 1})
-        shards = [shard["_id"] for shard in (await admin.command("listShards"))["shards"]]
-        if not (cuts := await find_cuts()):
-            return
-        firsts = [cuts[len(cuts) * n // len(shards)] for n in range(1, len(shards))]
-        bounds = [MinKey(), *firsts, MaxKey()]
-        for shard, low, high in zip(shards, bounds, bounds[1:], strict=False):
-            if low != high:
-                await admin.command(
-                    "moveRange", namespace, toShard=shard, min={"_id": low}, max={"_id": high}
-                )
-    except OperationFailure as error:
-        log.warning("%s is not distributed over the shards: %s", namespace, error)
 
 
 def key_range(keys: Sequence[bytes]) -> Document:
@@ -289,15 +229,6 @@ async def distinct_values(
     return found[1:]
 
 
-async def drop_present(collection: Collection, index: str) -> None:
-    """Drop an index if it exists, even if another process does the same."""
-    try:
-        await collection.drop_index(index)
-    except OperationFailure as error:
-        if error.code != INDEX_NOT_FOUND:
-            raise
-
-
 class _PlainIntegers(TypeDecoder):
     """Decodes 64-bit integers as `int`, because msgspec cannot encode subclasses."""
 
@@ -389,32 +320,6 @@ class Mongo:
         """Close all connections."""
         self.client.close()
         await self._direct.close()
-
-
-RETENTION_INDEX = "retention"
-DAY = 86_400
-MOST_DAYS = 24_855
-"""Maximum days in MongoDB's 32 bits of seconds."""
-
-
-async def set_retention(database: Database, collection: str, field: str, days: int) -> None:
-    """Keep documents for `days` after the time in `field`; 0 keeps them for ever.
-
-    Expired documents are deleted within minutes; documents without the field are kept. Every
-    replica calls this at its start with the same result.
-    """
-    indexes = await database[collection].index_information()
-    found = indexes.get(RETENTION_INDEX)
-    if days == 0:
-        await drop_present(database[collection], RETENTION_INDEX)
-    elif found is None:
-        await database[collection].create_index(
-            field, name=RETENTION_INDEX, expireAfterSeconds=days * DAY
-        )
-    elif found["expireAfterSeconds"] != days * DAY:
-        index = {"name": RETENTION_INDEX, "expireAfterSeconds": days * DAY}
-        await database.command("collMod", collection, index=index)
-    log.info("%s are kept %s", collection, f"{days} days" if days else "for ever")
 
 
 async def ids_in_turns(collection: Collection, query: Document, order: str, most: int) -> list[Any]:

@@ -35,7 +35,8 @@ from services.device.commands.model import (
     downlink_id,
     utc_now,
 )
-from services.device.commands.store import DELIVERY, CommandStore
+from services.device.commands.schedule import DELIVERY
+from services.device.commands.store import CommandStore
 from services.device.things.codec_model import CodecFailed
 from services.device.things.device_store import DeviceStore
 
@@ -172,7 +173,7 @@ class Delivery:
 
     async def run(self) -> None:
         """Run until cancelled."""
-        tenants, wake = self.commands.tenants_due, self.commands.wakeups.event(DELIVERY)
+        tenants, wake = self.commands.schedule.tenants_due, self.commands.wakeups.event(DELIVERY)
         await take_turns("delivery", WORKERS, tenants, self.steps, PERIOD, wake, tenants)
 
     async def steps(self, tenant: str) -> Steps:
@@ -186,7 +187,7 @@ class Delivery:
         A command fails when its device has been deleted or has changed its application.
         """
         moment = utc_now()
-        due = await self.commands.list_due(tenant, moment, CHUNK)
+        due = await self.commands.schedule.list_due(tenant, moment, CHUNK)
         expired = [command for command in due if command.expires_at <= moment]
         for command in expired:
             await self.commands.end(command, "TIMEOUT", "the device did not answer in time")
@@ -211,8 +212,8 @@ class Delivery:
         online = {one for one, device in devices.items() if device.connect_status == "ONLINE"}
         here = [one for one in waiting if one.carrier or one.thing_id in online]
         away = [one for one in waiting if not one.carrier and one.thing_id not in online]
-        await self.commands.mark_sent(here, moment)
-        await self.commands.suspend(away)
+        await self.commands.schedule.mark_sent(here, moment)
+        await self.commands.schedule.suspend(away)
         self.carrier.send(here)
         await self._send([one for one in here if not one.carrier])
         return len(due)

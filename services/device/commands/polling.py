@@ -66,7 +66,7 @@ class CommandPolls:
         deadline = asyncio.get_running_loop().time() + min(wait, LONGEST_POLL)
         with self.waiting(thing.sn) as arrived:
             while await self._is_owned_as(thing):
-                taken = await self._store.fetch_for_poll(thing.id, utc_now())
+                taken = await self._store.schedule.fetch_for_poll(thing.id, utc_now())
                 left = deadline - asyncio.get_running_loop().time()
                 if taken or left <= 0:
                     return Commands([one.to_wire() for one in taken if one.is_deliverable])

@@ -6,7 +6,7 @@ stored in the outbox by the same transaction and relayed afterwards.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -24,7 +24,6 @@ from libs.common.store.mongo import (
     Document,
     Mongo,
     Session,
-    distinct_values,
     page_stages,
     read_rows,
 )
@@ -39,30 +38,16 @@ from services.device.commands.model import (
     settings_in,
     utc_now,
 )
+from services.device.commands.schedule import DELIVERY, FIRST_ATTEMPT, RESEND, CommandSchedule
 from services.device.commands.write_only import WIPING, WriteOnlyCommands
-from services.device.telemetry.ports import ReconnectListener
 from services.device.things.deleted_things import ThingDataStore
 from services.device.things.model import Device
 
-RESEND = (1, 2, 5, 10, 20, 40, 60)
-"""Seconds until an unanswered command is sent again to a connected device."""
-CODED_RESEND = (5, 10, 30, 120, 600)
-"""Seconds until an unanswered coded command is sent again, unless the network server has reported a
-state for each downlink."""
-POLL_AGAIN = timedelta(seconds=30)
-"""Time after which an unanswered command is returned to a polling device again."""
-FIRST_ATTEMPT = 2
-"""Index in `RESEND` of the first pause of a command that was just sent."""
 ENDED_AT_ONCE = 100
 """Commands that are read together when all commands of a thing end."""
-DELIVERY = "delivery"
-"""Topic of `Wakeups`: commands are due, or will be."""
 MARKED = 0.5
 """Seconds after which published commands are marked, all together."""
 NEWEST_FIRST = [("createdAt", -1), ("_id", -1)]
-DUE_INDEX = "due"
-"""Name of an index whose first field is the tenant."""
-
 CommandsWithEvents = tuple[Sequence[Command], Sequence[OutboxEntry]]
 """New commands and their outbox entries."""
 
@@ -92,7 +77,7 @@ def from_document(document: Document | None) -> Command | None:
     return msgspec.convert(document, Command | None)
 
 
-class CommandStore(ReconnectListener, ThingDataStore):
+class CommandStore(ThingDataStore):
     """Reads and writes commands."""
 
     def __init__(self, mongo: Mongo, outbox: Outbox, wakeups: Wakeups) -> None:
@@ -101,6 +86,7 @@ class CommandStore(ReconnectListener, ThingDataStore):
         self.wakeups = wakeups
         self._commands = mongo.database["commands"]
         self._profiles = mongo.database["profiles"]
+        self.schedule = CommandSchedule(self._commands, wakeups)
         self.coded = CodedCommands(self._commands)
         self.write_only = WriteOnlyCommands(self._commands, self._profiles, wakeups)
         self._turns = mongo.database["command_turns"]
@@ -260,19 +246,6 @@ class CommandStore(ReconnectListener, ThingDataStore):
             found.setdefault(document["thingId"], {}).update(settings)
         return found
 
-    async def fetch_for_poll(self, thing_id: int, now: datetime) -> list[Command]:
-        """Return open commands for a polling device and hide them for `POLL_AGAIN`."""
-        ready = {"$not": {"$gt": now - POLL_AGAIN}}
-        query = {"thingId": thing_id, "status": {"$in": OPEN}, "expiresAt": {"$gt": now}}
-        cursor = self._commands.find({**query, "polledAt": ready}).sort(OLDEST_FIRST).limit(100)
-        taken = msgspec.convert(await cursor.to_list(), list[Command])
-        if taken:
-            await self._commands.update_many(
-                {"_id": {"$in": [command.id for command in taken]}, "status": {"$in": OPEN}},
-                {"$set": {"polledAt": now, "status": "SENT"}},
-            )
-        return taken
-
     async def close(self, command: Command, session: Session) -> bool:
         """Store the end of a command; return False when it is closed already."""
         command.error = command.error and command.mask(command.error)
@@ -326,30 +299,6 @@ class CommandStore(ReconnectListener, ThingDataStore):
         )
         await self._outbox.withdraw(withdrawal_key(command), session)
 
-    async def tenants_due(self, within: float = 0) -> list[str]:
-        """Return the tenants whose commands are due within some seconds."""
-        due = _due(utc_now() + timedelta(seconds=within))
-        return await distinct_values(self._commands, "tenant", due, DUE_INDEX)
-
-    async def list_due(self, tenant: str, moment: datetime, limit: int) -> list[Command]:
-        """Return open commands of a tenant that must be sent again or have expired."""
-        query = {"tenant": tenant, **_due(moment)}
-        cursor = self._commands.find(query, sort=[("nextSendAt", 1)], limit=limit, hint=DUE_INDEX)
-        return msgspec.convert(await cursor.to_list(), list[Command])
-
-    async def mark_sent(self, commands: Sequence[Command], now: datetime) -> None:
-        """Record that commands were sent and schedule the next attempt.
-
-        A coded command becomes SENT when its network server reports so.
-        """
-
-        def again(command: Command) -> datetime:
-            return now + timedelta(seconds=_pause(command))
-
-        plain = [command for command in commands if not command.coded]
-        await self._reschedule(plain, again, {"status": "SENT"})
-        await self._reschedule([command for command in commands if command.coded], again, {})
-
     async def update_downlink_state(
         self, command_id: int, thing_id: int, number: int, state: DownlinkState
     ) -> Command | None:
@@ -359,47 +308,8 @@ class CommandStore(ReconnectListener, ThingDataStore):
         """
         command = await self.coded.update_state(command_id, thing_id, number, state)
         if command and command.downlinks and all(one.state for one in command.downlinks):
-            await self.suspend([command])
+            await self.schedule.suspend([command])
         return command
-
-    async def suspend(self, commands: Sequence[Command]) -> None:
-        """Send commands again only when their devices connect.
-
-        Copies with write-only values are deleted from nats-server.
-        """
-        plain = [one for one in commands if not one.write_only]
-        secret = [one for one in commands if one.write_only]
-        await self._reschedule(plain, lambda one: one.expires_at, {})
-        await self._reschedule(secret, lambda one: one.expires_at, {"wipeAt": utc_now()})
-        if secret:
-            self.wakeups.notify(WIPING)
-
-    async def _reschedule(
-        self, commands: Sequence[Command], when: Any, changes: Mapping[str, Any]
-    ) -> None:
-        if commands:
-            await self._commands.bulk_write(
-                [
-                    UpdateOne(
-                        {"_id": one.id, "status": {"$in": OPEN}},
-                        {
-                            "$set": {**changes, "nextSendAt": min(when(one), one.expires_at)},
-                            "$inc": {"attempts": 1},
-                            "$unset": {"unpublished": ""},
-                        },
-                    )
-                    for one in commands
-                ],
-                ordered=False,
-            )
-
-    async def wake(self, thing_ids: Sequence[int], at: datetime) -> None:
-        """Send the open commands of connected things again from `at` on."""
-        self.wakeups.notify(DELIVERY)
-        await self._commands.update_many(
-            {"thingId": {"$in": list(thing_ids)}, "status": {"$in": OPEN}},
-            [{"$set": {"nextSendAt": {"$min": [at, "$expiresAt"]}, "attempts": 0}}],
-        )
 
     async def profile(self, thing_id: int, session: Session | None = None) -> dict[str, Any]:
         """Return the profile values that a thing has confirmed."""
@@ -440,12 +350,3 @@ def _ended(command: Command) -> Document:
         "errorCode": command.error_code,
         "closedBy": command.closed_by,
     }
-
-
-def _due(moment: datetime) -> Document:
-    return {"status": {"$in": OPEN}, "nextSendAt": {"$lte": moment}}
-
-
-def _pause(command: Command) -> int:
-    pauses = CODED_RESEND if command.coded else RESEND
-    return pauses[min(command.attempts, len(pauses) - 1)]

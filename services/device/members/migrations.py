@@ -4,8 +4,8 @@ import hashlib
 
 import msgspec
 
-from libs.common.store.migrations import Migration
-from libs.common.store.mongo import Database, Document, create_missing
+from libs.common.store.migrations import Migration, create_missing
+from libs.common.store.mongo import Database, Document
 from libs.common.things import SYSTEM
 from libs.common.tsl import ParamSpec, TslDocument, entries_of, with_keys_of_ids
 from services.device.members.entity import tsl_fields

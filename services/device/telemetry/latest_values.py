@@ -18,7 +18,7 @@ import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,11 +39,11 @@ from services.device.telemetry.folded_values import (
     shown_fields,
     size_of,
 )
+from services.device.telemetry.value_reader import LatestValueReader, ids_in
 from services.device.things.deleted_things import ThingDataStore
 
 log = logging.getLogger(__name__)
 
-PARTS = "latest_parts"
 TOO_LARGE = {15, 10334, 17419, 17420}
 """MongoDB's error codes for a document that is too large or nested too deeply."""
 SMALL = 512
@@ -69,12 +69,11 @@ class _Stored:
     """When it was read from the database (monotonic)."""
 
 
-class LatestValues(ThingDataStore):
+class LatestValues(LatestValueReader, ThingDataStore):
     """Writes and reads latest values."""
 
     def __init__(self, database: Database) -> None:
-        self._latest = database["latest"]
-        self._parts = database[PARTS]
+        super().__init__(database)
         self._divided: LruCache[int, int] = LruCache(KNOWN)
         """Things that have parts."""
         self._recent: LruCache[int, _Stored] = LruCache(KNOWN)
@@ -137,13 +136,13 @@ class LatestValues(ThingDataStore):
         wanted = [
             folded_values.own_part(key, name) for key in divided for name in large[key].values
         ]
-        own = {bytes(one["_id"]) async for one in self._parts.find(_in(wanted), {"_id": 1})}
+        own = {bytes(one["_id"]) async for one in self._parts.find(ids_in(wanted), {"_id": 1})}
         for key, fold in large.items():
             fold.assign_parts(
                 key, own, known[key].inline, is_spread=known[key].parts == folded_values.ALL
             )
         shown = shown_fields({name for fold in large.values() for name in fold.parts})
-        async for before in self._latest.find(_in(large), shown):
+        async for before in self._latest.find(ids_in(large), shown):
             fold = large[before["_id"]]
             for name, entry in before.get("v", {}).items():
                 if name in fold.parts:  # with equal times the reported value wins
@@ -181,7 +180,7 @@ class LatestValues(ThingDataStore):
         now = time.monotonic()
         states = dict.fromkeys(thing_ids, _Stored(read=now))
         shown = {"t": 1, "p": 1, "n": {"$bsonSize": "$v"}}
-        async for one in self._latest.find(_in(thing_ids), shown):
+        async for one in self._latest.find(ids_in(thing_ids), shown):
             parts = one.get("p", 0)
             states[one["_id"]] = _Stored(one.get("t", 0), one["n"] or 0, parts, now)
             if parts:
@@ -260,73 +259,6 @@ class LatestValues(ThingDataStore):
             await self.apply((thing_id, one["t"], {name: one["v"]}) for name, one in some.items())
         return sum(sizes.values())
 
-    async def find_values(
-        self, thing_ids: Sequence[int], session: Session | None = None
-    ) -> dict[int, dict[str, Any]]:
-        """Return the latest value of each property, by thing; omit things without any."""
-        found = await self.find_entries(thing_ids, session)
-        return {
-            thing: {key: entry["v"] for key, entry in entries.items()}
-            for thing, entries in found.items()
-        }
-
-    async def find_entries(
-        self,
-        thing_ids: Collection[int],
-        session: Session | None = None,
-        keys: Collection[str] | None = None,
-    ) -> dict[int, dict[str, Any]]:
-        """Return `{key: {"v": value, "t": ms}}` of some or all keys, by thing."""
-        found: dict[int, dict[str, Any]] = {}
-        async for thing, document in self._documents(thing_ids, session, keys):
-            entries = document.get("v", {})
-            found[thing] = (
-                folded_values.merge_entries(found[thing], entries) if thing in found else entries
-            )
-        return found
-
-    async def _documents(
-        self,
-        thing_ids: Collection[int],
-        session: Session | None = None,
-        keys: Collection[str] | None = None,
-    ) -> AsyncIterator[tuple[int, Document]]:
-        """Yield the documents of things and then their parts, each with its thing."""
-        shown = shown_fields(keys)
-        divided = []
-        async for document in self._latest.find(_in(thing_ids), shown, session=session):
-            if "p" in document:
-                divided.append(document["_id"])
-            yield document["_id"], document
-        if divided:
-            query = parts_of(divided)
-            if keys is not None:
-                query = _in(folded_values.parts_with(divided, keys))
-            async for part in self._parts.find(query, shown, session=session):
-                yield folded_values.thing_of(part["_id"]), part
-
-    async def find_report_times(self, thing_ids: Sequence[int]) -> dict[int, int]:
-        """Return the time (ms) of the newest report of each thing that has one."""
-        found = self._latest.find({"_id": {"$in": list(thing_ids)}}, {"t": 1})
-        return {latest["_id"]: latest["t"] async for latest in found if "t" in latest}
-
-    async def find_arrival_times(self, thing_ids: Sequence[int]) -> dict[int, int]:
-        """Return the time (ms) at which the last report of each thing arrived."""
-        found = self._latest.find({"_id": {"$in": list(thing_ids)}}, {"t": 1, "a": 1})
-        return {
-            one["_id"]: one["a"] if "a" in one else one["t"] async for one in found if "t" in one
-        }
-
-    async def find_with_times(
-        self, thing_ids: Iterable[int], keys: Iterable[str]
-    ) -> dict[int, dict[str, tuple[Any, int]]]:
-        """Return values of some properties with their times (ms), by thing."""
-        found = await self.find_entries(list(thing_ids), keys=list(keys))
-        return {
-            thing: {key: (entry["v"], entry["t"]) for key, entry in entries.items()}
-            for thing, entries in found.items()
-        }
-
     async def rebuild(self, things: Mapping[int, RewrittenHistory]) -> None:
         """Rebuild the values of things from their history.
 
@@ -337,7 +269,7 @@ class LatestValues(ThingDataStore):
         while left:
             before: dict[int, list[Document]] = {key: [] for key in left}
             stored: dict[int, dict[str, Any]] = {key: {} for key in left}
-            async for key, document in self._documents(left):
+            async for key, document in self.read_documents(left):
                 before[key].append(document)
                 stored[key] = folded_values.merge_entries(stored[key], document.get("v", {}))
             made = await asyncio.gather(
@@ -387,7 +319,7 @@ class LatestValues(ThingDataStore):
         erased = False
         while True:
             found = False
-            async for _, document in self._documents([thing_id]):
+            async for _, document in self.read_documents([thing_id]):
                 is_part = document["_id"] != thing_id
                 entries = document.get("v", {})
                 kept = readable({key: entry["v"] for key, entry in entries.items()})
@@ -411,17 +343,13 @@ class LatestValues(ThingDataStore):
         self, thing_ids: Collection[int], session: Session | None = None
     ) -> None:
         """Delete the values of deleted things."""
-        await self._latest.delete_many(_in(thing_ids), session=session)
+        await self._latest.delete_many(ids_in(thing_ids), session=session)
         if thing_ids:
             await self._parts.delete_many(parts_of(thing_ids), session=session)
 
     async def delete_thing_data(self, thing_id: int, session: Session | None = None) -> None:
         """Delete the values of a thing."""
         await self.delete_values([thing_id], session)
-
-
-def _in(keys: Collection[Any]) -> Document:
-    return {"_id": {"$in": list(keys)}}
 
 
 def _faults(error: BulkFailed) -> list[dict[str, Any]]:

@@ -9,15 +9,8 @@ from collections.abc import Iterable
 from functools import cache
 
 from libs.common.clock import from_ms
-from libs.common.store.mongo import (
-    CLUSTERED,
-    Collection,
-    Database,
-    Document,
-    create_missing,
-    key_range,
-    shard_empty,
-)
+from libs.common.store.migrations import CLUSTERED, create_missing, shard_empty
+from libs.common.store.mongo import Collection, Database, Document, key_range
 from services.device.things.device_store import sample_device_ids
 
 DAY_MS = 86_400_000

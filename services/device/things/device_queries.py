@@ -9,9 +9,27 @@ import msgspec
 
 from libs.common.store.mongo import Collection, Document, Session
 from libs.common.things import DIRECT
-from services.device.things.device_search import CachedCounter, Order, Query, ids_by_integration
-from services.device.things.model import ListedDevice, ModelKey, model_key, stored_fields
-from services.device.things.visibility import Condition, combine_conditions, identifier_condition
+from services.device.things.device_search import (
+    DEVICE_FIELDS,
+    CachedCounter,
+    Order,
+    Query,
+    ids_by_integration,
+)
+from services.device.things.model import (
+    Device,
+    ListedDevice,
+    ModelKey,
+    device_of,
+    model_key,
+    stored_fields,
+)
+from services.device.things.visibility import (
+    Condition,
+    combine_conditions,
+    identifier_condition,
+    owner_condition,
+)
 
 LARGEST_BATCH = 1000
 """Most devices that MongoDB returns in one batch of a cursor."""
@@ -52,6 +70,36 @@ class DeviceQueries:
         query = identifier_condition(tenant, integration, identifiers)
         found = await self._devices.find(query, _LISTED).to_list(None)
         return msgspec.convert(found, _LISTED_FORM)
+
+    async def find_with_tsl(
+        self, tenant: str, device_id: int, application_id: int | None = None
+    ) -> tuple[Device, str | None] | None:
+        """Return a device like `find`, with the content hash of its TSL if it has one."""
+        version = {"tenant": "$tenant", "model": "$model", "version": "$tslVersion"}
+        hashes = {"from": "tsls", "localField": "tsl", "foreignField": "_id", "as": "tsl"}
+        stages: list[Document] = [
+            {"$match": owner_condition(tenant, device_id, application_id)},
+            {"$project": DEVICE_FIELDS},
+            {"$set": {"tsl": version}},
+            {"$lookup": hashes | {"pipeline": [{"$project": {"hash": 1}}]}},
+        ]
+        async for document in await self._devices.aggregate(stages):
+            return device_of(document), next((one["hash"] for one in document["tsl"]), None)
+        return None
+
+    async def list_by_application(
+        self, tenant: str, application_id: int, limit: int
+    ) -> list[Device]:
+        """Return up to `limit` devices of an application."""
+        query = {"tenant": tenant, "application.applicationId": application_id}
+        found = self._devices.find(query, DEVICE_FIELDS, limit=limit)
+        return msgspec.convert(await found.to_list(), list[Device])
+
+    async def list_by_integration(self, integration: str, after: int, limit: int) -> list[Device]:
+        """Return devices of an integration in all tenants with ids above `after`, by id."""
+        query = {"integration": integration, "_id": {"$gt": after}}
+        found = self._devices.find(query, DEVICE_FIELDS, sort=[("_id", 1)], limit=limit)
+        return msgspec.convert(await found.to_list(), list[Device])
 
     async def list_applications(self, tenant: str) -> list[int]:
         """Return the ids of the applications that own devices of the tenant."""

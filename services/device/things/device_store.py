@@ -89,22 +89,6 @@ class DeviceStore:
         """Return the device of the tenant or, if given, of the application."""
         return await self._find(owner_condition(tenant, device_id, application_id))
 
-    async def find_with_tsl(
-        self, tenant: str, device_id: int, application_id: int | None = None
-    ) -> tuple[Device, str | None] | None:
-        """Return a device like `find`, with the content hash of its TSL if it has one."""
-        version = {"tenant": "$tenant", "model": "$model", "version": "$tslVersion"}
-        hashes = {"from": "tsls", "localField": "tsl", "foreignField": "_id", "as": "tsl"}
-        stages: list[Document] = [
-            {"$match": owner_condition(tenant, device_id, application_id)},
-            {"$project": DEVICE_FIELDS},
-            {"$set": {"tsl": version}},
-            {"$lookup": hashes | {"pipeline": [{"$project": {"hash": 1}}]}},
-        ]
-        async for document in await self._devices.aggregate(stages):
-            return device_of(document), next((one["hash"] for one in document["tsl"]), None)
-        return None
-
     async def find_all(
         self, tenant: str, ids: Sequence[int], application_id: int | None = None
     ) -> list[Device]:
@@ -117,13 +101,6 @@ class DeviceStore:
     ) -> Device | None:
         """Return the device if the application may delete it."""
         return await self._find(deletable_condition(tenant, device_id, application_id))
-
-    async def list_by_application(
-        self, tenant: str, application_id: int, limit: int
-    ) -> list[Device]:
-        """Return up to `limit` devices of an application."""
-        query = {"tenant": tenant, "application.applicationId": application_id}
-        return await self._read(self._devices.find(query, DEVICE_FIELDS, limit=limit))
 
     async def find_by_id(self, device_id: int) -> Device | None:
         """Return the device with this id of any tenant."""
@@ -150,13 +127,6 @@ class DeviceStore:
         """Return the devices with these identifiers of their integration."""
         query = identifier_condition(tenant, integration, identifiers)
         return await self._read(self._devices.find(query))
-
-    async def list_by_integration(self, integration: str, after: int, limit: int) -> list[Device]:
-        """Return devices of an integration in all tenants with ids above `after`, by id."""
-        query = {"integration": integration, "_id": {"$gt": after}}
-        return await self._read(
-            self._devices.find(query, DEVICE_FIELDS, sort=[("_id", 1)], limit=limit)
-        )
 
     async def _find(self, query: Condition) -> Device | None:
         document = await self._devices.find_one(query, DEVICE_FIELDS)

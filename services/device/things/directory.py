@@ -127,7 +127,7 @@ class ThingDirectory:
     async def get_thing(self, principal: Principal, device_id: int) -> Thing:
         """Return the thing with its TSL; raise `NotFound` unless `principal` may see it."""
         application = application_of(principal)
-        found = await self._devices.find_with_tsl(principal.tenant, device_id, application)
+        found = await self._devices.queries.find_with_tsl(principal.tenant, device_id, application)
         if found is None:
             raise device_not_found(device_id)
         device, content_hash = found

@@ -1,11 +1,9 @@
 """Migrations of products, specifications and devices."""
 
-from contextlib import suppress
-
 from pymongo import UpdateOne
 
-from libs.common.store.migrations import Migration
-from libs.common.store.mongo import CollectionExists, Database, create_missing
+from libs.common.store.migrations import Migration, create_missing
+from libs.common.store.mongo import Database
 from libs.common.things import DIRECT
 from services.device.things.device_search import INDEX, extract_ngrams
 
@@ -25,8 +23,7 @@ async def _index_products(database: Database) -> None:
     await tsls.create_index(
         [("_id.tenant", 1), ("_id.model", 1), ("_id.version", 1)], name="tenant_model_version"
     )
-    with suppress(CollectionExists):  # a transaction should not have to create it
-        await database.create_collection("product_usage")
+    await create_missing(database, "product_usage")  # transactions write it
 
 
 async def _index_rps(database: Database) -> None:
@@ -81,8 +78,7 @@ async def _index_devices(database: Database) -> None:
     await devices.create_index([("tenant", 1), ("model", 1), ("tslVersion", 1)], name="product")
     await devices.create_index([("devEUI", 1)], name="dev_eui", sparse=True)
     await devices.create_index([("imei", 1)], name="imei", sparse=True)
-    with suppress(CollectionExists):  # a transaction should not have to create it
-        await database.create_collection("serials")
+    await create_missing(database, "serials")  # transactions write it
 
 
 CONSOLE_INDEXES = {

@@ -10,7 +10,8 @@ from pymongo import UpdateOne
 
 from libs.common.bus import Wakeups
 from libs.common.clock import now_ms
-from libs.common.store.mongo import Database, Document, create_missing, drop_present
+from libs.common.store.migrations import create_missing, drop_present
+from libs.common.store.mongo import Database, Document
 from services.workflow.notifications.model import (
     Channel,
     ChannelResult,

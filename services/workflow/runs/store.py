@@ -15,6 +15,7 @@ from pymongo import InsertOne, ReplaceOne
 from libs.common.bus import Outbox, OutboxEntry
 from libs.common.clock import from_ms, to_ms
 from libs.common.http.console import PageRequest
+from libs.common.store.migrations import drop_present
 from libs.common.store.mongo import (
     DUPLICATE_KEY,
     BulkFailed,
@@ -22,7 +23,6 @@ from libs.common.store.mongo import (
     Document,
     Mongo,
     Session,
-    drop_present,
     ids_in_turns,
 )
 from services.workflow.runs.model import Identity, Run, TraceItem

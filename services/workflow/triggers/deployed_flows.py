@@ -24,7 +24,8 @@ from libs.common.errors import TooManyRequests
 from libs.common.jobs import wait_for_event
 from libs.common.limits.tenants import count_limited
 from libs.common.scheduling.turns import REST
-from libs.common.store.mongo import Database, Session, StoreError, create_missing
+from libs.common.store.migrations import create_missing
+from libs.common.store.mongo import Database, Session, StoreError
 from services.workflow.flows.model import DeploymentObserver
 from services.workflow.nodes.event_listener import EventListener, EventListenerParameters
 from services.workflow.nodes.parameters import convert_parameters

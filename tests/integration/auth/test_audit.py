@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from libs.common.contracts.auth import ApplicationRef, ApplicationSecret
-from libs.common.store.mongo import DAY, MOST_DAYS, set_retention
+from libs.common.store.migrations import DAY, MOST_DAYS, set_retention
 from tests.integration.auth.conftest import ADDRESS, SUPER_ADMIN
 from tests.integration.auth.people import add_user, first_user, sign_in
 

@@ -121,7 +121,7 @@ async def presence(
         outbox, latest = Outbox(mongo.database, auth.bus), LatestValues(mongo.database)
         devices = DeviceStore(mongo, outbox, limits_of(), latest)
         store, account = PresenceStore(mongo, outbox, devices), SystemAccount(system)
-        commands = CommandStore(mongo, outbox, Wakeups(auth.bus, "device"))
+        commands = CommandStore(mongo, outbox, Wakeups(auth.bus, "device")).schedule
         watch = PresenceWatch(system=system, store=store, account=account, reconnects=commands)
         yield Presence(auth, system, store, mongo.database, watch)
     finally:

@@ -144,7 +144,8 @@ class OrphanCleaner:
         for application in await self.devices.queries.list_applications(tenant):
             if await self.applications.exists(tenant, application):
                 continue
-            while some := await self.devices.list_by_application(tenant, application, CHUNK):
+            list_devices = self.devices.queries.list_by_application
+            while some := await list_devices(tenant, application, CHUNK):
                 for device in some:
                     await self._free(device, application)
                 yield

@@ -225,7 +225,8 @@ class IntegrationRpc:
 
     async def list_devices(self, integration: str, asked: ListDevices) -> ListedDevices:
         """Return the integration's devices of all tenants, by id."""
-        found = await self.devices.list_by_integration(integration, asked.after, asked.limit)
+        queries = self.devices.queries
+        found = await queries.list_by_integration(integration, asked.after, asked.limit)
         return ListedDevices(list(map(ref_of, found)))
 
     async def put_device(self, integration: str, wanted: PutDevice) -> DeviceRef:

@@ -397,9 +397,9 @@ async def test_due_commands_of_one_tenant_do_not_delay_those_of_others(world: Wo
     loud = [document | {"_id": n, "tenant": "loud", "nextSendAt": before} for n in range(6, 1006)]
     await world.database["commands"].insert_many(loud)
     await world.database["commands"].update_one({"_id": 5}, {"$set": {"nextSendAt": utc_now()}})
-    assert await world.commands.tenants_due() == ["default", "loud"]
+    assert await world.commands.schedule.tenants_due() == ["default", "loud"]
     assert await delivery(world).deliver("default") == 1
-    assert await world.commands.tenants_due() == ["loud"]
+    assert await world.commands.schedule.tenants_due() == ["loud"]
 
 
 async def test_an_unanswered_command_ends_as_timeout(world: World, sn: str):
@@ -525,11 +525,11 @@ async def test_a_reconnected_device_receives_its_commands_immediately(world: Wor
     """Open commands are sent oldest first when the device connects."""
     early = utc_now() - timedelta(minutes=5)
     await issue(world, command(9, created_at=early), command(3))
-    await world.commands.suspend([await state(world, 9), await state(world, 3)])
+    await world.commands.schedule.suspend([await state(world, 9), await state(world, 3)])
     await world.database["devices"].update_one({"_id": 7}, {"$set": {"connectStatus": "ONLINE"}})
     subscription = await world.bus.client.subscribe("thing.SN7.down.command")
     await delivery(world).deliver("default")
-    await world.commands.wake([7], utc_now())
+    await world.commands.schedule.wake([7], utc_now())
     await delivery(world).deliver("default")
     sent = [(await subscription.next_msg(timeout=5)).data for _ in range(2)]
     assert [b'"commandId":9' in sent[0], b'"commandId":3' in sent[1]] == [True, True]

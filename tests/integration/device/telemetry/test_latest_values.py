@@ -11,7 +11,8 @@ import pytest
 
 from services.device.migrations import divide_values
 from services.device.telemetry.folded_values import INLINE, RewrittenHistory, size_of
-from services.device.telemetry.latest_values import PARTS, LatestValues
+from services.device.telemetry.latest_values import LatestValues
+from services.device.telemetry.value_reader import PARTS
 from tests.integration.device.telemetry.world import World
 
 Reported = tuple[int, int, dict[str, Any]]

@@ -453,7 +453,7 @@ async def watching(world: World, store: PresenceStore, monkeypatch: pytest.Monke
         system=world.bus,
         store=store,
         account=account,  # type: ignore[arg-type]
-        reconnects=world.commands,
+        reconnects=world.commands.schedule,
         rest=0.05,
     )
     job = asyncio.ensure_future(watch.run())

@@ -13,7 +13,7 @@ from libs.common.clock import now_ms
 from libs.common.contracts.limits import GetLimits, Limits, TenantLimits
 from libs.common.identity import Kind, Principal
 from libs.common.limits.tenants import LimitsCache
-from libs.common.store.mongo import DAY, set_retention
+from libs.common.store.migrations import DAY, set_retention
 from services.device.migrations import REPORT_MIGRATIONS
 from services.device.telemetry import retention as sweeps
 from services.device.telemetry.history import HistoryService, HistoryStore

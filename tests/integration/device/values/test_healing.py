@@ -239,7 +239,7 @@ def create_healer(world: World) -> Healer:
         things=things,
         values=world.foundation.values,
         system=world.outside,
-        reconnects=store,
+        reconnects=store.schedule,
     )
     commands = wire_commands(
         clients, things=things, telemetry=telemetry, store=store, encoder=codecs.encoder

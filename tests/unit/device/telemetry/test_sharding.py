@@ -13,7 +13,8 @@ from bson.max_key import MaxKey
 from bson.min_key import MinKey
 from pymongo.errors import OperationFailure
 
-from libs.common.store.mongo import CLUSTERED, Database, Document
+from libs.common.store.migrations import CLUSTERED
+from libs.common.store.mongo import Database, Document
 from services.device.telemetry.partitions import Partitions, history_key
 
 WEEK = 2800

@@ -1,0 +1,121 @@
+"""NATS clients: nats-py with TLS from the first byte, endless reconnects and cancellation."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import AuthorizationError, MaxPayloadError
+from nats.errors import Error as NatsError
+
+from libs.common.bus.publishing import message_size
+
+log = logging.getLogger(__name__)
+
+RETRY_PAUSE = 0.2
+"""Seconds between two attempts to connect."""
+REFUSALS = ("authorization", "authentication", "user authentication", "account authentication")
+"""Prefixes of the errors with which NATS rejects a login or ends a session."""
+TOLD_EVERY = 1.0
+"""Seconds between two log lines for errors of one type: a slow subscription causes an error for
+each message that it drops."""
+
+
+class SecureClient(Client):
+    """A NATS client that sends nothing unencrypted to a `tls://` server.
+
+    nats-py trusts the server's first message, which arrives before TLS begins.
+    """
+
+    async def _process_info(self, info: dict[str, Any], *args: Any, **options: Any) -> None:
+        server = self._current_server
+        if server and server.uri.scheme == "tls" and not info.get("tls_required"):
+            raise NatsError("the server offers no TLS")
+        await super()._process_info(info, *args, **options)
+
+
+class PersistentClient(SecureClient):
+    """A client that reconnects after a rejected login and honours cancellations.
+
+    It never sends a message that makes the server close the connection: nats-py measures a message
+    without its headers, and such a connection stays closed.
+    `auth` answers logins of integrations. While the platform starts, `auth` does not answer: NATS
+    pings a new connection after two seconds, which nats-py takes for a successful login, and
+    rejects it after five. nats-py closes such a connection permanently.
+    """
+
+    on_closed: Callable[[], None] | None = None
+    """Called when the connection is permanently closed."""
+
+    async def closed(self) -> None:
+        """Report that the connection is closed."""
+        if self.on_closed is not None:
+            self.on_closed()
+
+    async def _process_err(self, err_msg: str) -> None:
+        if not err_msg.strip("'").lower().startswith(REFUSALS):
+            await super()._process_err(err_msg)
+            return
+        await self._error_cb(AuthorizationError())
+        await self._process_op_err(AuthorizationError())
+
+    async def publish(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        reply: str = "",
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        """Publish as nats-py does; raise `MaxPayloadError` above the server's limit."""
+        if message_size(payload, headers) > self.max_payload:
+            raise MaxPayloadError
+        await super().publish(subject, payload, reply, headers)
+
+    async def request(self, *arguments: Any, **options: Any) -> Msg:
+        """Send a request as nats-py does, but honour a cancellation.
+
+        nats-py waits with `asyncio.wait_for`. Before Python 3.12, it swallows a cancellation that
+        arrives together with the answer: an endless job would continue, and the task that cancelled
+        it would wait for ever.
+        """
+        task = asyncio.current_task()
+        before = task.cancelling() if task else 0
+        try:
+            return await super().request(*arguments, **options)
+        finally:
+            if task is not None and task.cancelling() > before:
+                raise asyncio.CancelledError
+
+
+class DroppingClient(PersistentClient):
+    """A client that drops a message while reading if `drops` accepts its subject."""
+
+    def __init__(self, drops: Callable[[bytes], bool]) -> None:
+        super().__init__()
+        self._drops = drops
+
+    async def _process_msg(self, sid: int, subject: bytes, *rest: bytes) -> None:
+        if not self._drops(subject):
+            await super()._process_msg(sid, subject, *rest)
+
+
+def report_errors(name: str) -> Any:
+    """Return the client's error callback, which the client awaits before it reconnects.
+
+    The client itself does not wait (`reconnect_time_wait=0`): it makes the first attempt after a
+    loss immediately. This callback delays the attempts after a failed one.
+    """
+
+    told: dict[type[Exception], float] = {}
+
+    async def report(error: Exception) -> None:
+        now = asyncio.get_running_loop().time()
+        if told.get(type(error), -TOLD_EVERY) + TOLD_EVERY <= now:
+            told[type(error)] = now
+            log.warning("%s: NATS: %r", name, error)
+        if isinstance(error, OSError):
+            await asyncio.sleep(RETRY_PAUSE)
+
+    return report

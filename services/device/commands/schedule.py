@@ -1,0 +1,122 @@
+"""The times at which open commands are sent again: when they are due, and to whom."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+from pymongo import UpdateOne
+
+from libs.common.bus import Wakeups
+from libs.common.store.mongo import Collection, Document, distinct_values
+from services.device.commands.coded_commands import OLDEST_FIRST
+from services.device.commands.model import OPEN, Command, utc_now
+from services.device.commands.write_only import WIPING
+from services.device.telemetry.ports import ReconnectListener
+
+RESEND = (1, 2, 5, 10, 20, 40, 60)
+"""Seconds until an unanswered command is sent again to a connected device."""
+CODED_RESEND = (5, 10, 30, 120, 600)
+"""Seconds until an unanswered coded command is sent again, unless the network server has reported a
+state for each downlink."""
+POLL_AGAIN = timedelta(seconds=30)
+"""Time after which an unanswered command is returned to a polling device again."""
+FIRST_ATTEMPT = 2
+"""Index in `RESEND` of the first pause of a command that was just sent."""
+DELIVERY = "delivery"
+"""Topic of `Wakeups`: commands are due, or will be."""
+DUE_INDEX = "due"
+"""Name of an index whose first field is the tenant."""
+
+
+class CommandSchedule(ReconnectListener):
+    """Reads due commands and decides when they are sent again."""
+
+    def __init__(self, commands: Collection, wakeups: Wakeups) -> None:
+        self._commands = commands
+        self._wakeups = wakeups
+
+    async def tenants_due(self, within: float = 0) -> list[str]:
+        """Return the tenants whose commands are due within some seconds."""
+        due = _due(utc_now() + timedelta(seconds=within))
+        return await distinct_values(self._commands, "tenant", due, DUE_INDEX)
+
+    async def list_due(self, tenant: str, moment: datetime, limit: int) -> list[Command]:
+        """Return open commands of a tenant that must be sent again or have expired."""
+        query = {"tenant": tenant, **_due(moment)}
+        cursor = self._commands.find(query, sort=[("nextSendAt", 1)], limit=limit, hint=DUE_INDEX)
+        return msgspec.convert(await cursor.to_list(), list[Command])
+
+    async def mark_sent(self, commands: Sequence[Command], now: datetime) -> None:
+        """Record that commands were sent and schedule the next attempt.
+
+        A coded command becomes SENT when its network server reports so.
+        """
+
+        def again(command: Command) -> datetime:
+            return now + timedelta(seconds=_pause(command))
+
+        plain = [command for command in commands if not command.coded]
+        await self._reschedule(plain, again, {"status": "SENT"})
+        await self._reschedule([command for command in commands if command.coded], again, {})
+
+    async def fetch_for_poll(self, thing_id: int, now: datetime) -> list[Command]:
+        """Return open commands for a polling device and hide them for `POLL_AGAIN`."""
+        ready = {"$not": {"$gt": now - POLL_AGAIN}}
+        query = {"thingId": thing_id, "status": {"$in": OPEN}, "expiresAt": {"$gt": now}}
+        cursor = self._commands.find({**query, "polledAt": ready}).sort(OLDEST_FIRST).limit(100)
+        taken = msgspec.convert(await cursor.to_list(), list[Command])
+        if taken:
+            await self._commands.update_many(
+                {"_id": {"$in": [command.id for command in taken]}, "status": {"$in": OPEN}},
+                {"$set": {"polledAt": now, "status": "SENT"}},
+            )
+        return taken
+
+    async def suspend(self, commands: Sequence[Command]) -> None:
+        """Send commands again only when their devices connect.
+
+        Copies with write-only values are deleted from nats-server.
+        """
+        plain = [one for one in commands if not one.write_only]
+        secret = [one for one in commands if one.write_only]
+        await self._reschedule(plain, lambda one: one.expires_at, {})
+        await self._reschedule(secret, lambda one: one.expires_at, {"wipeAt": utc_now()})
+        if secret:
+            self._wakeups.notify(WIPING)
+
+    async def _reschedule(
+        self, commands: Sequence[Command], when: Any, changes: Mapping[str, Any]
+    ) -> None:
+        if commands:
+            await self._commands.bulk_write(
+                [
+                    UpdateOne(
+                        {"_id": one.id, "status": {"$in": OPEN}},
+                        {
+                            "$set": {**changes, "nextSendAt": min(when(one), one.expires_at)},
+                            "$inc": {"attempts": 1},
+                            "$unset": {"unpublished": ""},
+                        },
+                    )
+                    for one in commands
+                ],
+                ordered=False,
+            )
+
+    async def wake(self, thing_ids: Sequence[int], at: datetime) -> None:
+        """Send the open commands of connected things again from `at` on."""
+        self._wakeups.notify(DELIVERY)
+        await self._commands.update_many(
+            {"thingId": {"$in": list(thing_ids)}, "status": {"$in": OPEN}},
+            [{"$set": {"nextSendAt": {"$min": [at, "$expiresAt"]}, "attempts": 0}}],
+        )
+
+
+def _due(moment: datetime) -> Document:
+    return {"status": {"$in": OPEN}, "nextSendAt": {"$lte": moment}}
+
+
+def _pause(command: Command) -> int:
+    pauses = CODED_RESEND if command.coded else RESEND
+    return pauses[min(command.attempts, len(pauses) - 1)]
