@@ -21,8 +21,8 @@ from services.device.telemetry.partitions import KEY
 from services.workflow.credentials.store import seal_context
 from services.workflow.nodes.base import Registry
 from services.workflow.nodes.wiring import node_types
-from services.workflow.notifications.model import Notifications
 from services.workflow.notifications.service import replace_secret, webhook_seal_context
+from services.workflow.notifications.store import Notifications
 from services.workflow.vault import list_contexts
 
 Document = dict[str, Any]

@@ -1,4 +1,4 @@
-"""`thingway backup` and `thingway restore`."""
+"""`thingway backup`, `thingway restore` and `thingway migrate`."""
 
 import asyncio
 import contextlib
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
+from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from pymongo.errors import PyMongoError
 
@@ -37,7 +38,8 @@ from deploy.platform import ports
 from deploy.platform import state as states
 from deploy.platform.errors import CommandError
 from deploy.platform.files import create_private_directory, writing_private
-from deploy.platform.nats_grants import BACKUP
+from deploy.platform.migrations import MIGRATIONS
+from deploy.platform.nats_grants import ADMIN, BACKUP
 from deploy.platform.state import Addresses, State
 from libs.common.bus import RpcClient
 from libs.common.clock import from_ms, now_ms
@@ -45,7 +47,10 @@ from libs.common.contracts.auth import Done
 from libs.common.contracts.backups import RECORD_BACKUP, FinishedBackup
 from libs.common.errors import ThingwayError
 from libs.common.jobs import retry
+from libs.common.store.migrations import DatabaseTooNew, due, migrate
+from libs.common.store.mongo import Mongo
 from libs.common.store.redis import RedisError
+from libs.common.version import VERSION
 
 _LISTENERS = ("nats", "mqtt")
 _START_SECONDS = 600.0
@@ -286,3 +291,65 @@ def errors_as_one_line() -> Iterator[None]:
         ) from error
     except (PyMongoError, NatsError, RedisError, TimeoutError) as error:
         raise CommandError(f"{type(error).__name__}: {error}") from error
+
+
+_ANSWER_SECONDS = 2.0
+
+
+class _Pong(msgspec.Struct):
+    """Reply of a service to `$SRV.PING` (nats.micro)."""
+
+    name: str
+    version: str
+
+
+async def run_migrations(given: Namespace) -> None:
+    """Run due migrations.
+
+    Raises `CommandError` if a newer version contracted a database, and with `--contract` while
+    processes of another version run.
+    """
+    with errors_as_one_line():
+        stores = open_stores(given)
+        if given.contract:
+            await _require_single_version(stores)
+        for user in stores.users:
+            mongo = Mongo(stores.mongo_url_for(user), user.database)
+            try:
+                await _migrate(mongo, user.database, contract=given.contract)
+            finally:
+                await mongo.close()
+
+
+async def _migrate(mongo: Mongo, name: str, *, contract: bool) -> None:
+    wanted = MIGRATIONS[name]
+    for migration in await due(mongo.database, wanted, contract=contract):
+        print(f"{name} {migration.number}: {migration.title}")
+    try:
+        await migrate(mongo.database, wanted, contract=contract)
+    except DatabaseTooNew as error:
+        raise CommandError(str(error)) from error
+    left = await due(mongo.database, wanted, contract=True)
+    if left:
+        print(f"{name}: {len(left)} more with --contract, once no older version will run again")
+
+
+async def _require_single_version(stores: Stores) -> None:
+    """Raise `CommandError` if a process of another version replies."""
+    found: dict[str, str] = {}
+
+    async def collect(answer: Msg) -> None:
+        pong = msgspec.json.decode(answer.data, type=_Pong)
+        if pong.version != VERSION:
+            found[pong.name] = pong.version
+
+    async with stores.bus(ADMIN) as bus:
+        inbox = bus.client.new_inbox()
+        await bus.client.subscribe(inbox, cb=collect)
+        await bus.client.publish("$SRV.PING", reply=inbox)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                await asyncio.Event().wait()
+    if found:
+        others = ", ".join(f"{name} {version}" for name, version in sorted(found.items()))
+        raise CommandError(f"stop the processes of another version than {VERSION}: {others}")

@@ -233,7 +233,7 @@ COMMANDS = (
     define_command(
         "product import-template",
         "create a product and its codec from a public device template",
-        "templates:import_template",
+        "products:import_template",
         option(
             "template",
             metavar="DIR|ZIP",
@@ -275,7 +275,7 @@ COMMANDS = (
     define_command(
         "migrate",
         "migrate the databases to this version, as services do at their start",
-        "migrating:run",
+        "backups:run_migrations",
         *STORES,
         flag("--contract", "also remove data that only older versions need; prevents a downgrade"),
     ),

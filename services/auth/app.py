@@ -11,7 +11,7 @@ from libs.common.device_client import DeviceClient
 from libs.common.http import Service, create_app, provide, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.jobs import run_in_background
-from libs.common.limits.usage import UsageCollector
+from libs.common.limits.tenants import UsageCollector
 from libs.common.process import connect_process
 from libs.common.store.lease import Job, Leader
 from libs.common.store.migrations import set_retention
@@ -36,8 +36,12 @@ from services.auth.sign_in.console import sign_in
 from services.auth.sign_in.open_api import issue_token
 from services.auth.tenants import console as tenants
 from services.auth.tenants.event_shares import EventShares
-from services.auth.tenants.limits import TenantLimitsService
-from services.auth.tenants.service import TenantService, TenantSettingsService, offer_tenants
+from services.auth.tenants.service import (
+    TenantLimitsService,
+    TenantService,
+    TenantSettingsService,
+    offer_tenants,
+)
 from services.auth.users import console as users
 from services.auth.users.account import AccountService, OwnSessions, offer_users
 from services.auth.users.directory import UserDirectory

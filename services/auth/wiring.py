@@ -19,13 +19,11 @@ from services.auth.device_credentials import DeviceService, offer_devices
 from services.auth.grants.access import AccessService, offer_access
 from services.auth.grants.console import GrantHandlers
 from services.auth.grants.deleted_resources import GrantSweep, create_deletion_consumer
-from services.auth.grants.listings import RoleListings
-from services.auth.grants.owners import ResourceOwners
+from services.auth.grants.listings import ResourceOwners, RoleListings
 from services.auth.grants.service import GrantService, offer_grants
 from services.auth.roles.service import RoleService
-from services.auth.sign_in.application_tokens import ApplicationTokenService
 from services.auth.sign_in.token_requests import ClientCredentials
-from services.auth.sign_in.user_tokens import UserTokenService
+from services.auth.sign_in.tokens import ApplicationTokenService, UserTokenService
 from services.auth.tokens.device_keys import FirstKeys
 
 

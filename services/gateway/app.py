@@ -15,28 +15,26 @@ from libs.common.identity.device_keys import DeviceKeyReader, RefusedLogins
 from libs.common.identity.header import PassSigner
 from libs.common.identity.tokens import TokenReader
 from libs.common.jobs import run_in_background
-from libs.common.limits.tenants import LimitsCache
-from libs.common.limits.usage import report_usage
+from libs.common.limits.tenants import LimitsCache, report_usage
 from libs.common.store.redis import Redis, check_redis, connect_redis
 from libs.common.telemetry import Telemetry
 from libs.common.tls import ServerTls, client_context, client_context_for, mqtt_addresses
 from services.gateway.access.addresses import TrustedProxies
 from services.gateway.access.cross_origin import CrossOrigin
 from services.gateway.access.gatekeeper import Gatekeeper, Limits
+from services.gateway.certificate_listeners import MqttListener, NatsListener
 from services.gateway.concurrency import Bounds, ConcurrencyLimiter
 from services.gateway.connections import Connections
 from services.gateway.docs.catalogue import Catalogue
 from services.gateway.gateway import Gateway
 from services.gateway.metrics import Metrics
-from services.gateway.mqtt_listener import MqttListener
-from services.gateway.nats_listener import NatsListener
 from services.gateway.pages import ConsoleFiles, Readiness, create_pages, service_check
 from services.gateway.proxy.forward import Forwarder
 from services.gateway.rates import RateLimiter, Tarpit
 from services.gateway.routes import RouteTable
 from services.gateway.rpc import BackgroundRpcClient
 from services.gateway.settings import GatewaySettings, parse_upstreams
-from services.gateway.tunnel.tunnels import Tunnels
+from services.gateway.tunnel import Tunnels
 from services.gateway.upstream.service import Upstream
 
 

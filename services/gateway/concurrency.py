@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from libs.common.contracts.limits import UsageRequest
 from libs.common.identity import Principal
-from libs.common.limits.tenants import LimitsCache
-from libs.common.limits.usage import HeldSlots, SlotCounts, Usage, acquire_slots
+from libs.common.limits.tenants import HeldSlots, LimitsCache, SlotCounts, Usage, acquire_slots
 from services.gateway.routes import Route
 
 SOON = 1.0

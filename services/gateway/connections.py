@@ -5,11 +5,11 @@ from typing import Any
 from libs.common.errors import TooManyRequests
 from libs.common.http.protocol import BoundedProtocol, error_response
 from libs.common.limits import address_key
-from libs.common.limits.usage import SlotCounts, SlotLimit
+from libs.common.limits.tenants import SlotCounts, SlotLimit
 from libs.common.tls import peer_certificate
 from services.gateway.access.addresses import TrustedProxies
 from services.gateway.access.gatekeeper import CERTIFICATE
-from services.gateway.tunnel.tunnels import Client
+from services.gateway.tunnel import Client
 
 _LATER = 5.0
 """Seconds after which a client of an address with too many connections may retry."""

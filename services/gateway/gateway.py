@@ -25,7 +25,7 @@ from libs.common.http.request import (
     new_request_id,
     split_query_token,
 )
-from libs.common.limits.usage import HeldSlots
+from libs.common.limits.tenants import HeldSlots
 from libs.common.telemetry.tracing import TRACE, begin_trace, mark_failed
 from services.gateway.access.addresses import TrustedProxies
 from services.gateway.access.cross_origin import CrossOrigin, preflight
@@ -34,12 +34,10 @@ from services.gateway.concurrency import ConcurrencyLimiter, key_of
 from services.gateway.connections import Connections
 from services.gateway.metrics import Metrics
 from services.gateway.proxy.body import ClientGone, RequestBody
-from services.gateway.proxy.forward import Exchange, Forwarder
-from services.gateway.proxy.refusal import refuse
-from services.gateway.proxy.watch import Watch
+from services.gateway.proxy.forward import Exchange, Forwarder, Watch, refuse
 from services.gateway.rates import Tarpit
 from services.gateway.routes import Route, RouteTable
-from services.gateway.tunnel.tunnels import Tunnels
+from services.gateway.tunnel import Tunnels
 
 log = logging.getLogger(__name__)
 

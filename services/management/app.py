@@ -21,19 +21,15 @@ from libs.common.process import connect_process
 from libs.common.store.mongo import Mongo
 from libs.common.store.redis import Redis, connect_redis
 from libs.common.telemetry import Telemetry
+from services.management import integrations as running_integrations
+from services.management import resources as uploads
 from services.management.builtin import wiring as builtin_wiring
 from services.management.dashboards import wiring as dashboards_wiring
-from services.management.integrations import console as integrations_console
-from services.management.integrations.registry import IntegrationStore, Registry
-from services.management.integrations.service import IntegrationService
 from services.management.live import wiring as live_wiring
 from services.management.live.sockets import PatientProtocol
 from services.management.migrations import MIGRATIONS
-from services.management.networks import console as networks_console
+from services.management.networks import settings as network_settings
 from services.management.pictures import PATHS, picture
-from services.management.resources import console as resources_console
-from services.management.resources.service import ResourceService
-from services.management.resources.store import ResourceStore
 from services.management.settings import ManagementSettings
 
 
@@ -44,11 +40,11 @@ def build_app(
     rpc_client, rpc_server = RpcClient(bus), RpcServer(bus, "management")
     devices, grants = DeviceClient(rpc_client), GrantReader(rpc_client)
     limits, seal = LimitsCache(rpc_client), Seal(settings.secrets_key)
-    resource_store = ResourceStore(mongo.database, limits)
-    resources = ResourceService(resource_store, seal)
+    resource_store = uploads.ResourceStore(mongo.database, limits)
+    resources = uploads.ResourceService(resource_store, seal)
     rpc_server.offer("read_resource", ReadResource, resources.read_part)
-    registry = Registry(IntegrationStore(mongo.database))
-    integrations = IntegrationService(registry, devices, grants)
+    registry = running_integrations.Registry(running_integrations.IntegrationStore(mongo.database))
+    integrations = running_integrations.IntegrationService(registry, devices, grants)
     rpc_server.offer_each("announce_integration", Manifest, registry.announce)
     rpc_server.offer("get_integrations", GetIntegrations, registry.list_all)
     rpc_server.offer("describe_integrations", DescribeIntegrations, integrations.describe)
@@ -96,16 +92,16 @@ def build_app(
             title="Thingway management",
             routes=[
                 dashboards.router,
-                resources_console.create_router(resources),
-                integrations_console.create_router(integrations),
-                networks_console.create_router(mongo.database, rpc_client),
+                uploads.create_router(resources),
+                running_integrations.create_router(integrations),
+                network_settings.create_router(mongo.database, rpc_client),
                 picture,
                 live.router,
             ],
             verifier=HeaderVerifier(settings.internal_public_key),
             telemetry=telemetry,
             checks={"mongo": mongo.ping, "nats": bus.check},
-            open_paths=PATHS | resources_console.PATHS | networks_console.PATHS | {WS_PATH},
+            open_paths=PATHS | uploads.PATHS | network_settings.PATHS | {WS_PATH},
             lifespan=lifespan,
         )
     )

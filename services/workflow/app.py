@@ -11,12 +11,11 @@ from libs.common.contracts.limits import UsageRequest
 from libs.common.http import Service, create_app, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.jobs import run_in_background
-from libs.common.limits.usage import Usage, report_usage
+from libs.common.limits.tenants import Usage, report_usage
 from libs.common.process import connect_process
 from libs.common.scheduling.turns import repeat
 from libs.common.store.lease import Job, Leader
-from services.workflow.components.catalogue import Editors
-from services.workflow.components.console import ComponentHandlers, component_router
+from services.workflow.components.catalogue import ComponentHandlers, Editors, component_router
 from services.workflow.credentials.console import CredentialHandlers, credential_router
 from services.workflow.engine.log_entries import REFUSED_PERIOD
 from services.workflow.engine.recovery import PENDING_PERIOD, RECOVERY_PERIOD
@@ -36,8 +35,7 @@ from services.workflow.notifications.service import NotificationSettings
 from services.workflow.notifications.store import NotificationStore
 from services.workflow.runs.log import RETENTION_PERIOD
 from services.workflow.settings import Clients, WorkflowSettings
-from services.workflow.trials.console import TrialHandlers, trial_router
-from services.workflow.trials.service import TrialService
+from services.workflow.trials import TrialHandlers, TrialService, trial_router
 from services.workflow.triggers.console import OPEN_PATHS, hook_router
 from services.workflow.triggers.wiring import Triggers, wire_stores, wire_triggers
 

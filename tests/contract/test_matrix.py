@@ -16,7 +16,7 @@ from libs.common.http.guards import WEBSOCKET, Guard, Guarded
 from libs.common.identity import Kind
 from libs.common.identity.functions import Function
 from services.gateway.routes import Credential, RouteTable
-from services.gateway.tunnel.tunnels import ROUTES as TUNNELS
+from services.gateway.tunnel import ROUTES as TUNNELS
 from tests.contract.cast import OPERATIONS, PRIVATE, Cast, name_of
 
 pytestmark = pytest.mark.xdist_group("contract")

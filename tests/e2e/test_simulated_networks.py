@@ -17,12 +17,10 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from deploy.local.lorawan import onboarding
-from deploy.local.lorawan.command import Network, connected, create_server
-from deploy.local.lorawan.onboarding import Broker
+from deploy.local.lorawan import command as onboarding
+from deploy.local.lorawan.command import Broker, Network, connected, create_server
 from deploy.local.lorawan.sensors import Sensor, Uplink, UplinkDecoder
-from deploy.local.products import Target
-from deploy.local.templates import import_template, load_template
+from deploy.local.products import Target, import_template, load_template
 from libs.common.clock import now_ms
 from libs.common.jobs import run_in_background
 from libs.common.tsl import TslDocument, plausible_properties

@@ -8,8 +8,7 @@ from weakref import WeakValueDictionary
 
 from libs.common.contracts.limits import UsageRequest
 from libs.common.errors import TooManyRequests
-from libs.common.limits.tenants import LimitsCache, count_limited
-from libs.common.limits.usage import Usage
+from libs.common.limits.tenants import LimitsCache, Usage, count_limited
 from libs.common.lru_cache import LruCache
 
 LIFE = 1.0

@@ -1,15 +1,30 @@
-"""The limits of tenants, requested from `auth` in the background and cached."""
+"""The limits of tenants, requested from `auth` and cached, and their usage.
+
+The number of processes is unknown, so a request for usage collects the answers for `PATIENCE`
+seconds.
+"""
 
 import asyncio
 import logging
 import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from uuid import uuid4
 
+import msgspec
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+from nats.errors import TimeoutError as NatsTimeout
 from opentelemetry import metrics
 
-from libs.common.bus import RpcClient
-from libs.common.contracts.limits import GET_LIMITS, GetLimits, Limits, TenantLimits
-from libs.common.errors import ThingwayError
+from libs.common.bus import Bus, RpcClient
+from libs.common.contracts.limits import GET_LIMITS, GetLimits, Limits, TenantLimits, UsageRequest
+from libs.common.decoding import INVALID_JSON
+from libs.common.errors import ThingwayError, TooManyRequests, Unavailable
 from libs.common.lru_cache import LruCache
+from libs.common.scheduling import FairScheduler, LaneFull
+from libs.common.store.mongo import StoreError
 
 log = logging.getLogger(__name__)
 
@@ -66,3 +81,143 @@ class LimitsCache:
         except ThingwayError as error:
             log.info("limits of %s cannot be refreshed: %s", tenant, error)
         self._known.put(tenant, (time.monotonic(), before))
+
+
+ASK = "use.ask"
+ANSWERS = "use.answer"
+PATIENCE = 0.3
+"""Seconds in which processes answer."""
+WORKERS = 8
+"""Usage requests that a process sends or answers concurrently: counting in a database may take
+seconds."""
+
+Usage = Mapping[str, int | float]
+"""Amounts by the name of the limit in camelCase: `{"requests": 3}`."""
+Part = Callable[[UsageRequest], Awaitable[Usage]]
+"""Returns this process's share of the usage of a tenant and of one of its principals."""
+
+_ask = msgspec.json.Decoder(UsageRequest).decode
+_use = msgspec.json.Decoder(dict[str, int | float]).decode
+
+
+async def report_usage(bus: Bus, part: Part, queue: str = "") -> None:
+    """Answer usage requests with this process's share.
+
+    With `queue`, one process of that name answers for all, for amounts that are counted in a
+    database.
+    """
+
+    scheduler = FairScheduler("use", WORKERS)
+
+    async def answer(message: Msg, asked: UsageRequest) -> None:
+        try:
+            await message.respond(msgspec.json.encode(await part(asked)))
+        except (NatsError, StoreError) as error:
+            log.warning("usage could not be reported: %r", error)
+
+    async def receive(message: Msg) -> None:
+        try:
+            asked = _ask(message.data)
+            scheduler.start(asked.tenant, partial(answer, message, asked))
+        except (*INVALID_JSON, LaneFull) as error:
+            log.warning("a request for usage was ignored: %r", error)
+
+    await bus.client.subscribe(ASK, queue, cb=receive)
+
+
+class UsageCollector:
+    """Requests the usage from all processes, which takes `PATIENCE` seconds."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._scheduler = FairScheduler("questions about use", WORKERS)
+
+    async def ask(self, wanted: UsageRequest) -> Usage:
+        """Return the sum of all shares; raise `TooManyRequests` or `Unavailable`."""
+        try:
+            async with self._scheduler.slot(wanted.tenant):
+                return await self._sum(msgspec.json.encode(wanted))
+        except NatsError as error:
+            raise Unavailable(f"the bus does not take questions: {error!r}") from error
+
+    async def _sum(self, question: bytes) -> Usage:
+        loop, client = asyncio.get_running_loop(), self._bus.client
+        answers = f"{ANSWERS}.{uuid4().hex}"
+        subscription = await client.subscribe(answers)
+        together: Counter[str] = Counter()
+        try:
+            await client.publish(ASK, question, reply=answers)
+            end = loop.time() + PATIENCE
+            while (left := end - loop.time()) > 0:
+                try:
+                    message = await subscription.next_msg(left)
+                except NatsTimeout:
+                    break
+                if message.data:  # nats-server answers with an empty message if no process does
+                    together.update(_use(message.data))
+        finally:
+            await subscription.unsubscribe()
+        return together
+
+
+SlotLimit = tuple[str, int, str]
+"""A holder, its maximum number of slots, and the name of that limit."""
+
+
+class SlotCounts:
+    """The occupied slots per holder; holders without slots use no memory."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, int] = {}
+
+    def occupied(self, holder: str) -> int:
+        """Return the number of slots that a holder occupies."""
+        return self._held.get(holder, 0)
+
+    def occupy(self, claims: Sequence[SlotLimit], number: int = 1) -> SlotLimit | None:
+        """Occupy `number` slots of every claim, or return the first full claim."""
+        held = self._held
+        for claim in claims:
+            if held.get(claim[0], 0) + number > claim[1]:
+                return claim
+        for holder, _, _ in claims:
+            held[holder] = held.get(holder, 0) + number
+        return None
+
+    def release(self, claims: Sequence[SlotLimit], number: int = 1) -> None:
+        """Release slots."""
+        held = self._held
+        for holder, _, _ in claims:
+            left = held.pop(holder, 0) - number
+            if left > 0:
+                held[holder] = left
+
+
+class HeldSlots:
+    """Occupied slots, which are released once."""
+
+    __slots__ = ("_claims", "_counts")
+
+    def __init__(self, counts: SlotCounts, claims: Sequence[SlotLimit]) -> None:
+        self._counts = counts
+        self._claims = claims
+
+    def release(self) -> None:
+        """Release the slots."""
+        self._counts.release(self._claims)
+
+
+def acquire_slots(
+    counts: SlotCounts, claims: Sequence[SlotLimit], tenant: str, again: float, number: int = 1
+) -> HeldSlots:
+    """Occupy slots of every claim; raise `TooManyRequests` with `again` (s).
+
+    The metrics count the rejection for `tenant`, which is empty for callers without a login.
+    """
+    beyond = counts.occupy(claims, number)
+    if beyond is None:
+        return HeldSlots(counts, claims)
+    _, most, limit = beyond
+    if tenant:
+        count_limited(limit, tenant)
+    raise TooManyRequests(f"more than {most} {limit} at once", retry_after=again)

@@ -13,7 +13,7 @@ from services.auth.accounts import Accounts
 from services.auth.accounts.grants import Resource
 from services.auth.audit import Subject
 from services.auth.changes import Change, Changes, operator
-from services.auth.grants.owners import ResourceOwners
+from services.auth.grants.listings import ResourceOwners
 from services.auth.grants.schemas import ResourceSearch, format_resources, parse_resources
 from services.auth.roles.service import RoleService, summarize_ids
 

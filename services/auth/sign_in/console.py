@@ -17,7 +17,7 @@ from services.auth.sign_in.token_requests import (
     build_request_body,
     read_grant,
 )
-from services.auth.sign_in.user_tokens import UserTokenService
+from services.auth.sign_in.tokens import UserTokenService
 from services.auth.tenants.console import build_tenant_parameter, read_tenant_header
 
 _CLIENT = {

@@ -10,7 +10,6 @@ from litestar.openapi.spec import Operation
 from libs.common.envelope import Success
 from libs.common.http import REFUSALS, HttpRequest, ok
 from libs.common.http.request import address_of, request_id_of
-from services.auth.sign_in.application_tokens import ApplicationTokenService
 from services.auth.sign_in.token_requests import (
     Origin,
     TokenDetails,
@@ -18,6 +17,7 @@ from services.auth.sign_in.token_requests import (
     build_request_body,
     read_token_request,
 )
+from services.auth.sign_in.tokens import ApplicationTokenService
 
 
 @dataclass

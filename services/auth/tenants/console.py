@@ -12,8 +12,12 @@ from libs.common.http.console import get, put
 from libs.common.http.guards import applications, super_admins
 from libs.common.http.request import Connection
 from services.auth.accounts.tenants import TENANT, TENANT_RULE, TenantSettings
-from services.auth.tenants.limits import TenantLimitsService, TenantUse
-from services.auth.tenants.service import ChangeTenantSettings, TenantSettingsService
+from services.auth.tenants.service import (
+    ChangeTenantSettings,
+    TenantLimitsService,
+    TenantSettingsService,
+    TenantUse,
+)
 
 HEADER = "TENANT_ID"
 

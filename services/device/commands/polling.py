@@ -22,7 +22,7 @@ from libs.common.identity import Principal
 from libs.common.jobs import wait_for_event
 from services.device.commands.model import utc_now
 from services.device.commands.store import CommandStore
-from services.device.telemetry.http_presence import HttpPresence
+from services.device.telemetry.presence_store import HttpPresence
 from services.device.things.directory import ThingDirectory
 from services.device.things.model import Thing
 

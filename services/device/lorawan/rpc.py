@@ -21,7 +21,7 @@ from libs.common.contracts.integrations import Acknowledged, IdentifierText, Ten
 from libs.common.decoding import INVALID_JSON
 from libs.common.errors import NotFound
 from libs.common.telemetry.tracing import trace_header
-from services.device.telemetry.http_presence import HttpPresence
+from services.device.telemetry.presence_store import HttpPresence
 from services.device.telemetry.uplink import frame_time, sender_headers
 from services.device.things.device_store import DeviceStore
 from services.device.things.directory import ThingDirectory

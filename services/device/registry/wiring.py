@@ -7,7 +7,7 @@ from libs.common.bus import RpcServer
 from libs.common.contracts.names import DescribeGroups
 from libs.common.identity.grants import GrantsClient
 from libs.common.identity.users import UserNames
-from libs.common.limits.usage import report_usage
+from libs.common.limits.tenants import report_usage
 from libs.common.process import PackageParts, create_routers, start_and_stop
 from services.device.alarms.wiring import AlarmsPackage
 from services.device.commands.wiring import CommandsPackage

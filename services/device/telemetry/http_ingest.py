@@ -24,8 +24,8 @@ from libs.common.limits.meter import MessageMeter
 from libs.common.limits.tenants import count_limited
 from libs.common.telemetry.tracing import trace_header
 from libs.common.tsl.limits import MAX_TS
-from services.device.telemetry.http_presence import HttpPresence
 from services.device.telemetry.partitions import DAY_MS
+from services.device.telemetry.presence_store import HttpPresence
 from services.device.telemetry.quota import DeadMessagePublisher, RejectedEntry
 from services.device.telemetry.reporter import HEADER, StoredWaiter
 from services.device.telemetry.uplink import MAX_PAYLOAD, check_message

@@ -29,7 +29,6 @@ from services.device.telemetry.history import (
 )
 from services.device.telemetry.http_ingest import ROUTER as EDGE
 from services.device.telemetry.http_ingest import EdgeService
-from services.device.telemetry.http_presence import HttpPresence, OfflineTimeouts
 from services.device.telemetry.ingest import Ingest
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.ledger import Ledger, UplinkMetrics
@@ -40,7 +39,12 @@ from services.device.telemetry.ports import (
     FrameDecoder,
     ReconnectListener,
 )
-from services.device.telemetry.presence_store import PresenceStore, offer_connections
+from services.device.telemetry.presence_store import (
+    HttpPresence,
+    OfflineTimeouts,
+    PresenceStore,
+    offer_connections,
+)
 from services.device.telemetry.presence_watch import PresenceWatch
 from services.device.telemetry.quota import DeadMessageBuilder, DeadMessagePublisher, Quota
 from services.device.telemetry.rejected_messages import ROUTER as REFUSALS

@@ -1,23 +1,185 @@
-"""Exchanges: a request to a service and its answer, both streamed."""
+"""Requests to services and their answers, both streamed, and error answers.
 
-from collections.abc import Mapping
+The body of a rejected request may still be in transit. Closing a connection with unread bytes
+resets it, and the reset may discard the answer before the client has read it (RFC 9112, 9.6). The
+rest is therefore read and discarded first, within limits.
+
+A single timer serves all limits of a request and fires first after 50 ms. Most requests have ended
+by then, and need only this timer and no task.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from litestar.types import HTTPScope, Send
+from litestar.types import HTTPScope, Receive, Send
 
-from libs.common.errors import Unavailable
-from libs.common.http.static import PACKET
+from libs.common.envelope import encode_error, error_headers
+from libs.common.errors import ThingwayError, Unauthenticated, Unavailable
+from libs.common.http.static import CODINGS, PACKET
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Principal
 from libs.common.telemetry.tracing import TRACE, current_trace
 from services.gateway.access.addresses import Origin
-from services.gateway.proxy.body import RequestBody
-from services.gateway.proxy.coding import encoder_for
+from services.gateway.proxy.body import ClientGone, RequestBody
+from services.gateway.proxy.coding import UnknownCoding, encoder_for
 from services.gateway.proxy.headers import to_client, to_service
-from services.gateway.proxy.refusal import slow_client
-from services.gateway.proxy.watch import Watch
-from services.gateway.routes import Route
+from services.gateway.routes import Credential, Route
 from services.gateway.upstream.connection import Answer, Field
 from services.gateway.upstream.service import Request, Upstream
+
+LINGER = 30.0
+"""Seconds for which a client may continue to send a rejected body."""
+SILENCE = 5.0
+"""Seconds without data after which the connection is closed."""
+UNBIDDEN = 0.1
+"""Seconds in which a client that expects `100 Continue` may start to send anyway."""
+MOST_SKIPPED = 64 * 1024 * 1024
+"""Maximum bytes of a rejected body; then the connection is reset."""
+SMALL = 64 * 1024
+"""Maximum bytes of a rejected body after which the connection stays open."""
+
+_CHALLENGES = {
+    Credential.TOKEN: b'Bearer realm="thingway", error="invalid_token"',
+    Credential.DEVICE_KEY: b'Basic realm="thingway", charset="UTF-8"',
+}
+
+
+class RequestTimeout(ThingwayError):
+    """408: the client did not send its body in time."""
+
+    status = 408
+    code = "request_timeout"
+
+
+def slow_client() -> ThingwayError:
+    """Return the error for a client that does not send or receive data in time."""
+    return RequestTimeout("the client was too slow")
+
+
+async def refuse(
+    send: Send,
+    error: ThingwayError,
+    *,
+    path: str,
+    request_id: str,
+    credential: Credential = Credential.NONE,
+    body: RequestBody,
+) -> None:
+    """Answer `error`; close the connection if a large body follows, or may follow.
+
+    A client that expects `100 Continue` may or may not send its body after an error, so the body
+    could not be distinguished from the next request (RFC 9110, 10.1.1).
+    """
+    content = encode_error(error, path=path, request_id=request_id)
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(content)).encode()),
+        (b"x-request-id", request_id.encode()),
+    ]
+    for name, value in error_headers(error).items():
+        headers.append((name.lower().encode(), value.encode()))
+    if isinstance(error, Unauthenticated) and credential in _CHALLENGES:
+        headers.append((b"www-authenticate", _CHALLENGES[credential]))
+    if isinstance(error, UnknownCoding):
+        headers.append((b"accept-encoding", b", ".join(CODINGS)))
+    closes = body.on_demand or (not body.finished and (body.length or SMALL + 1) > SMALL)
+    if closes:
+        headers.append((b"connection", b"close"))
+    await send({"type": "http.response.start", "status": error.status, "headers": headers})
+    if not body.finished:
+        await send({"type": "http.response.body", "body": content, "more_body": True})
+        content = b""
+        await _linger(body)
+    await send({"type": "http.response.body", "body": content, "more_body": False})
+
+
+async def _linger(body: RequestBody) -> None:
+    """Read and discard the rest of the body, within limits."""
+    pause, left = UNBIDDEN if body.on_demand else SILENCE, MOST_SKIPPED
+    try:
+        async with asyncio.timeout(LINGER):
+            while not body.finished and left > 0:
+                async with asyncio.timeout(pause):
+                    left -= await body.skip()
+                pause = SILENCE
+    except TimeoutError:
+        return
+
+
+FIRST_LOOK = 0.05
+"""Seconds until the client is watched."""
+
+Reason = Callable[[], ThingwayError]
+"""Returns the error of an exceeded time limit."""
+
+
+class Watch:
+    """Watches the request of the current task, and cancels the task."""
+
+    def __init__(self, receive: Receive, body: RequestBody) -> None:
+        self._receive = receive
+        self._body = body
+        self._loop = asyncio.get_running_loop()
+        self._worker = asyncio.current_task(self._loop)
+        self._deadline = float("inf")
+        self._reason: Reason | None = None
+        self._listener: asyncio.Task[None] | None = None
+        self._looked = False
+        self._gone = False
+        self._expired: ThingwayError | None = None
+        self._timer = self._loop.call_later(FIRST_LOOK, self._look)
+
+    def limit(self, seconds: float, reason: Reason) -> None:
+        """Replace the time limit by `seconds` from now."""
+        self._deadline = self._loop.time() + seconds
+        self._reason = reason
+        if self._looked:
+            self._timer.cancel()
+            self._look()
+
+    def stop(self) -> None:
+        """Stop watching."""
+        self._timer.cancel()
+        if self._listener is not None:
+            self._listener.cancel()
+
+    def why(self, cancelled: asyncio.CancelledError) -> ThingwayError:
+        """Return the error that cancelled the task.
+
+        Raises `ClientGone` after a disconnect, and `cancelled` if the watch did not cancel the
+        task.
+        """
+        if self._worker is None or not (self._gone or self._expired):
+            raise cancelled
+        self._worker.uncancel()
+        if self._expired is None:
+            raise ClientGone from cancelled
+        return self._expired
+
+    def _look(self) -> None:
+        self._looked = True
+        now = self._loop.time()
+        if now >= self._deadline and self._reason is not None:
+            self._expired = self._reason()
+            self._end()
+            return
+        if self._listener is None and self._body.finished:
+            self._listener = asyncio.ensure_future(self._listen())
+        # While the body is being read, its reader notices that the client disconnects.
+        again = self._deadline if self._listener else min(self._deadline, now + FIRST_LOOK)
+        if again != float("inf"):
+            self._timer = self._loop.call_at(again, self._look)
+
+    async def _listen(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._gone = True
+        self._end()
+
+    def _end(self) -> None:
+        if self._worker is not None:
+            self._worker.cancel()
+
 
 _PRINCIPAL = PRINCIPAL_HEADER.encode()
 

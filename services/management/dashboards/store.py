@@ -32,7 +32,7 @@ from services.management.dashboards.model import (
     Dashboard,
     DashboardChanges,
 )
-from services.management.resources.store import ResourceStore
+from services.management.resources import ResourceStore
 
 
 class CanvasStore:

@@ -17,7 +17,7 @@ from services.management.dashboards.console import DashboardHandlers, create_rou
 from services.management.dashboards.events import create_consumer
 from services.management.dashboards.service import DashboardService
 from services.management.dashboards.store import CanvasStore, DashboardStore
-from services.management.resources.store import ResourceStore
+from services.management.resources import ResourceStore
 
 ID_BLOCK = 100
 """Ids of dashboards, canvases and widgets; a restart wastes at most this many."""

@@ -16,8 +16,14 @@ from libs.common.identity import Principal
 from libs.common.identity.access import AccessReader, access_key
 from libs.common.identity.grants import GrantReader, Grants
 from libs.common.identity.tokens import live_key
-from libs.common.limits.tenants import LimitsCache
-from libs.common.limits.usage import HeldSlots, SlotCounts, SlotLimit, Usage, acquire_slots
+from libs.common.limits.tenants import (
+    HeldSlots,
+    LimitsCache,
+    SlotCounts,
+    SlotLimit,
+    Usage,
+    acquire_slots,
+)
 from libs.common.mqtt import Connect
 from libs.common.store.redis import Redis, RedisError
 from services.management.live.exchange import MqttListener

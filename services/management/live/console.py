@@ -24,7 +24,7 @@ from services.management.live.access import Admission
 from services.management.live.events import LiveEvents
 from services.management.live.exchange import MqttListener
 from services.management.live.frames import BadFrame, Follow, read_frame
-from services.management.live.hub import Hub
+from services.management.live.hub import Hub, Subscriptions
 from services.management.live.packets import (
     PINGRESP,
     REFUSED,
@@ -41,7 +41,6 @@ from services.management.live.packets import (
 )
 from services.management.live.sockets import MALFORMED, POLICY, TRY_AGAIN, Closer, Turns
 from services.management.live.subscriber import Subscriber
-from services.management.live.subscriptions import Subscriptions
 
 SUBPROTOCOL = "mqtt"
 CONNECT_WAIT = 5.0

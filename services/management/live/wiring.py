@@ -10,17 +10,15 @@ from libs.common.bus import Bus, RpcClient
 from libs.common.device_client import DeviceClient
 from libs.common.identity.grants import GrantReader
 from libs.common.jobs import run_in_background
-from libs.common.limits.tenants import LimitsCache
-from libs.common.limits.usage import report_usage
+from libs.common.limits.tenants import LimitsCache, report_usage
 from libs.common.store.redis import Redis
 from services.management.live.access import Admission, Credentials, UserAccess
 from services.management.live.console import LiveHandlers, create_router
 from services.management.live.events import LiveEvents
 from services.management.live.exchange import Exchange
-from services.management.live.hub import Hub
+from services.management.live.hub import Hub, Subscriptions, Watch
 from services.management.live.numbers import Numbers
 from services.management.live.sockets import Turns
-from services.management.live.subscriptions import Subscriptions, Watch
 
 
 @dataclass(frozen=True)

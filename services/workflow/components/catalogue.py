@@ -14,12 +14,20 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
+from litestar import Router
+from litestar.di import NamedDependency
+from litestar.params import FromPath
 from msgspec import inspect
 
 from libs.common.bus import RpcClient
 from libs.common.contracts.mqtt import HAS_LIVE_PAGES, LivePages, LoginRef
-from libs.common.errors import Unavailable
+from libs.common.errors import NotFound, Unavailable
+from libs.common.http import HttpRequest, principal_of, provide
+from libs.common.http.console import get
+from libs.common.http.guards import holders
+from libs.common.http.operations import operations_of
 from libs.common.identity import Principal
+from libs.common.identity.functions import Function
 from services.workflow.nodes.base import AnyNode, Group, Registry
 
 LANGUAGES = {
@@ -177,3 +185,50 @@ class Editors:
             log.warning("the version of a console is unknown, assuming 1.2: %s", error)
             return V1_2_STARTS
         return V1_2_STARTS if pages.any else V1_1_STARTS
+
+
+FUNCTIONS = (Function.WORKFLOW_VIEW, Function.WORKFLOW_ADD, Function.WORKFLOW_EDIT)
+
+
+@get("/", guards=[holders(*FUNCTIONS)])
+async def list_components(
+    request: HttpRequest,
+    registry: NamedDependency[Registry],
+    editors: NamedDependency[Editors],
+) -> dict[str, list[Component]]:
+    """List node types by group. `data` is JSON text.
+
+    An existing console gets only the start nodes that its editor supports.
+    """
+    accept = request.headers.get("accept", "")
+    return build_catalogue(registry, await editors.list_start_nodes(principal_of(request), accept))
+
+
+@get("/{name:str}", guards=[holders(*FUNCTIONS)])
+async def get_component(registry: NamedDependency[Registry], name: FromPath[str]) -> str:
+    """Get a node type, its parameters and its outputs as JSON text."""
+    node = registry.find(name)
+    if node is None:
+        raise NotFound(f"node type `{name:.50}` does not exist", field="name")
+    return render_component(node)
+
+
+@get("/languages", guards=[holders(*FUNCTIONS)])
+async def list_languages() -> Languages:
+    """List the supported languages of code and conditions."""
+    return Languages(**LANGUAGES)
+
+
+@dataclass(frozen=True)
+class ComponentHandlers:
+    """Dependencies of the operations on node types."""
+
+    registry: Registry
+    editors: Editors
+
+
+def component_router(handlers: ComponentHandlers) -> Router:
+    """Return the router below `/workflow`."""
+    return Router(
+        "/components", route_handlers=operations_of(globals()), dependencies=provide(handlers)
+    )

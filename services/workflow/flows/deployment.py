@@ -19,7 +19,7 @@ from services.workflow.flows.store import FlowStore, Unsettled, UnsettledStore
 from services.workflow.graph.design import FIELD, DesignInvalid, DesignNode, Reason, read_design
 from services.workflow.graph.plan import Plan, compile_design, find_start_nodes
 from services.workflow.nodes.base import Entry, Registry, Step
-from services.workflow.nodes.trigger import Trigger
+from services.workflow.nodes.triggers import Trigger
 from services.workflow.runs.model import Deployed, Owner
 from services.workflow.sandbox.runner import Sandbox
 from services.workflow.vault import Vault

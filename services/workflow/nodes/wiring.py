@@ -16,18 +16,11 @@ from services.workflow.nodes.alarm import AlarmNode
 from services.workflow.nodes.base import Registry
 from services.workflow.nodes.choice import Choice
 from services.workflow.nodes.code import CodeNode
-from services.workflow.nodes.email import Email
-from services.workflow.nodes.entity_assigner import EntityAssigner
-from services.workflow.nodes.entity_selector import EntitySelector
-from services.workflow.nodes.event_listener import EventListener
+from services.workflow.nodes.entities import EntityAssigner, EntitySelector, ServiceInvocation
 from services.workflow.nodes.http_in import HttpIn
-from services.workflow.nodes.http_request import HttpRequestNode
-from services.workflow.nodes.mqtt_publish import MqttPublish
+from services.workflow.nodes.outgoing import Email, HttpRequestNode, MqttPublish
 from services.workflow.nodes.output import Output
-from services.workflow.nodes.service_invocation import ServiceInvocation
-from services.workflow.nodes.simple_mqtt import SimpleMqtt
-from services.workflow.nodes.simple_timer import SimpleTimer
-from services.workflow.nodes.trigger import Trigger
+from services.workflow.nodes.triggers import EventListener, SimpleMqtt, SimpleTimer, Trigger
 from services.workflow.nodes.webhook import Webhook
 from services.workflow.outgoing.http import OutgoingHttp
 from services.workflow.outgoing.mail import OutgoingMail

@@ -10,7 +10,7 @@ import msgspec
 from libs.common.clock import from_ms
 from services.workflow.credentials.service import TenantCredentials
 from services.workflow.errors import NodeFailed
-from services.workflow.notifications.model import AlarmSummary, Channel, Notifications, Subscriber
+from services.workflow.notifications.store import AlarmSummary, Channel, Notifications, Subscriber
 from services.workflow.outgoing.http import OutgoingHttp, webhook_request
 from services.workflow.outgoing.mail import EmailMessage, OutgoingMail
 

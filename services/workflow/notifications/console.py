@@ -10,14 +10,14 @@ from libs.common.http import RequestPrincipal, provide
 from libs.common.http.console import get, post, put
 from libs.common.http.guards import holders
 from libs.common.http.operations import operations_of
-from services.workflow.notifications.model import (
+from services.workflow.notifications.sender import READERS, NotificationSender
+from services.workflow.notifications.service import NotificationSettings
+from services.workflow.notifications.store import (
     ChannelResult,
     Notifications,
     ShownNotifications,
     TestChannel,
 )
-from services.workflow.notifications.sender import READERS, NotificationSender
-from services.workflow.notifications.service import NotificationSettings
 
 
 @get("/", guards=[holders(*READERS)])

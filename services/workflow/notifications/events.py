@@ -14,8 +14,13 @@ from libs.common.clock import to_ms
 from libs.common.contracts.events import AlarmChanged
 from libs.common.decoding import INVALID_JSON, copy_fields
 from libs.common.telemetry.tracing import read_trace, trace_batch
-from services.workflow.notifications.model import AlarmSummary, Notice, Subscriber, due_time
-from services.workflow.notifications.store import NotificationStore
+from services.workflow.notifications.store import (
+    AlarmSummary,
+    Notice,
+    NotificationStore,
+    Subscriber,
+    due_time,
+)
 
 BATCH = 200
 """Events per batch of a replica."""

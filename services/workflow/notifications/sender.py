@@ -27,17 +27,18 @@ from libs.common.scheduling.turns import repeat
 from libs.common.store.mongo import StoreError
 from services.workflow.errors import NodeFailed
 from services.workflow.notifications.channels import NotificationChannels
-from services.workflow.notifications.model import (
+from services.workflow.notifications.service import NotificationSettings
+from services.workflow.notifications.store import (
+    NOTICES,
     Channel,
     ChannelResult,
     Notice,
+    NotificationStore,
     Subscriber,
     Trouble,
     quiet_until,
     retry_pause,
 )
-from services.workflow.notifications.service import NotificationSettings
-from services.workflow.notifications.store import NOTICES, NotificationStore
 
 PERIOD = 1.0
 """Seconds between two checks for due notices."""

@@ -7,15 +7,15 @@ from libs.common.http.console import distinct_ids
 from libs.common.identity import Principal
 from libs.common.identity.seal import Seal
 from services.workflow.errors import NodeFailed
-from services.workflow.nodes.simple_timer import is_zone
-from services.workflow.notifications.model import (
+from services.workflow.nodes.triggers import is_zone
+from services.workflow.notifications.store import (
     ChannelResult,
     Notifications,
+    NotificationStore,
     ShownNotifications,
     Subscriber,
     WebhookChannel,
 )
-from services.workflow.notifications.store import NotificationStore
 from services.workflow.outgoing.http import parse_url
 from services.workflow.outgoing.mail import is_address
 

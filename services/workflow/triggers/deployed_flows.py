@@ -27,9 +27,13 @@ from libs.common.scheduling.turns import REST
 from libs.common.store.migrations import create_missing
 from libs.common.store.mongo import Database, Session, StoreError
 from services.workflow.flows.model import DeploymentObserver
-from services.workflow.nodes.event_listener import EventListener, EventListenerParameters
 from services.workflow.nodes.parameters import convert_parameters
-from services.workflow.nodes.simple_mqtt import SimpleMqtt, SimpleMqttParameters
+from services.workflow.nodes.triggers import (
+    EventListener,
+    EventListenerParameters,
+    SimpleMqtt,
+    SimpleMqttParameters,
+)
 from services.workflow.runs.model import Deployed
 from services.workflow.triggers.listener_index import ListenerIndex
 from services.workflow.triggers.topics import TopicIndex

@@ -36,7 +36,7 @@ from libs.common.telemetry.tracing import begin_trace, span_header
 from services.workflow.engine.runner import Engine, Start, record_and_execute
 from services.workflow.flows.model import DeploymentObserver
 from services.workflow.nodes.parameters import convert_parameters
-from services.workflow.nodes.simple_timer import (
+from services.workflow.nodes.triggers import (
     UTC,
     SimpleTimer,
     SimpleTimerParameters,

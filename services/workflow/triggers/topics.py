@@ -20,7 +20,7 @@ from libs.common.errors import ThingwayError
 from libs.common.scheduling import Caps, FairScheduler, LaneFull
 from libs.common.store.mongo import StoreError
 from services.workflow.engine.runner import Engine, Start, record_and_execute
-from services.workflow.nodes.simple_mqtt import SimpleMqttParameters
+from services.workflow.nodes.triggers import SimpleMqttParameters
 from services.workflow.runs.model import Cause, Deployed
 
 Listener = tuple[Deployed, SimpleMqttParameters]

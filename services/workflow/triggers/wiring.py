@@ -11,10 +11,17 @@ from services.workflow.flows.model import DeploymentObserver
 from services.workflow.flows.store import FlowStore
 from services.workflow.nodes.wiring import Nodes
 from services.workflow.settings import Clients
-from services.workflow.triggers.calls import AT_ONCE, FlowCaller, FlowServices
 from services.workflow.triggers.deployed_flows import FLOWS, DeployedFlowIndex, DeployedFlows
 from services.workflow.triggers.events import consume_events
-from services.workflow.triggers.hooks import HookCaller, HookDeployments, HookStore, HttpLogins
+from services.workflow.triggers.hooks import (
+    AT_ONCE,
+    FlowCaller,
+    FlowServices,
+    HookCaller,
+    HookDeployments,
+    HookStore,
+    HttpLogins,
+)
 from services.workflow.triggers.timers import TimerDeployments, TimerRunner, TimerStore
 from services.workflow.triggers.topics import TopicListener
 

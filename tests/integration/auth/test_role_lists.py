@@ -30,7 +30,7 @@ from services.auth.audit import AuditStore
 from services.auth.changes import Changes
 from services.auth.connections import AdmissionLog, UserConnections
 from services.auth.grants import deleted_resources
-from services.auth.grants.owners import ResourceOwners as Names
+from services.auth.grants.listings import ResourceOwners as Names
 from services.auth.grants.service import GrantService
 from services.auth.revocations import RevocationStore, Revoker
 from services.auth.roles.service import RoleService

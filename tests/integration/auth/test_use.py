@@ -8,7 +8,7 @@ import pytest
 from deploy.platform.nats_grants import SERVICE_USERS
 from libs.common.contracts.limits import SetLimits, TenantLimits, UsageRequest
 from libs.common.identity import Kind, Principal
-from libs.common.limits.usage import Part, Usage, report_usage
+from libs.common.limits.tenants import Part, Usage, report_usage
 
 APPLICATION = Principal(kind=Kind.APPLICATION, tenant="default", subject="7")
 USER = Principal(kind=Kind.USER, tenant="default", subject="8")

@@ -19,11 +19,10 @@ from libs.common.identity import generate_keys
 from libs.common.identity.header import PassSigner, PassVerifier
 from libs.common.mqtt import Connect, read_connect
 from libs.common.tls import PeerCertificate, ServerTls, mqtt_addresses
-from services.gateway import mqtt_listener
+from services.gateway import certificate_listeners
 from services.gateway.access.addresses import TrustedProxies
+from services.gateway.certificate_listeners import MqttListener, NatsListener, with_pass
 from services.gateway.connections import Connections
-from services.gateway.mqtt_listener import MqttListener
-from services.gateway.nats_listener import NatsListener, with_pass
 from tests.certificates import Files
 
 PRIVATE, PUBLIC = generate_keys()
@@ -158,7 +157,7 @@ async def test_what_is_no_mqtt_gets_nowhere(opened: Open):
 
 async def test_who_says_nothing_is_cut_off(opened: Open, monkeypatch: pytest.MonkeyPatch):
     """A half CONNECT is nothing."""
-    monkeypatch.setattr(mqtt_listener, "HEAD_TIMEOUT", 0.05)
+    monkeypatch.setattr(certificate_listeners, "HEAD_TIMEOUT", 0.05)
     async with opened() as world, world.client() as (reader, writer):
         writer.write(connect()[:5])
         with contextlib.suppress(ConnectionError):

@@ -13,7 +13,7 @@ from libs.common.bus import Bus
 from libs.common.contracts.limits import Limits, UsageRequest
 from libs.common.identity import Kind
 from libs.common.identity.access import access_key
-from libs.common.limits.usage import UsageCollector
+from libs.common.limits.tenants import UsageCollector
 from tests.servers import Servers
 
 from .conftest import DEVICES, Gateway, Recorder, Seen, Start, answer

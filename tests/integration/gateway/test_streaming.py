@@ -8,7 +8,7 @@ import re
 import httpx
 import pytest
 
-from services.gateway.proxy import refusal
+from services.gateway.proxy import forward as refusal
 
 from .conftest import DEVICES, Gateway, Recorder, Start, answer, read
 

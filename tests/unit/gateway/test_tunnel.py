@@ -3,7 +3,7 @@
 import asyncio
 import socket
 
-from services.gateway.tunnel.end import MOST_READ, MOST_WAITING, End
+from services.gateway.tunnel import MOST_READ, MOST_WAITING, End
 
 
 async def test_little_waits_for_a_client_that_does_not_keep_up() -> None:

@@ -21,10 +21,9 @@ from services.management.live.access import Admission
 from services.management.live.events import LiveEvents
 from services.management.live.exchange import Exchange
 from services.management.live.frames import EncodedChange, Pattern
-from services.management.live.hub import TENANT_BYTES, Hub
+from services.management.live.hub import TENANT_BYTES, Hub, Subscriptions
 from services.management.live.sockets import Closer, Turns
 from services.management.live.subscriber import MOST_BYTES, MOST_WAITING, Subscriber
-from services.management.live.subscriptions import Subscriptions
 
 THING = ChangedThing(7, "direct.device.S1", "direct", True, 4, "TH", "Roof north")
 KEYS = [f"direct.device.S1.k{number}" for number in range(480)]

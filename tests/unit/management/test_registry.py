@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from libs.common.contracts.integrations import Manifest
-from services.management.integrations.registry import Registry
+from services.management.integrations import Registry
 
 
 class Store:

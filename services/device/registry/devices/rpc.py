@@ -55,8 +55,8 @@ from services.device.registry.devices.integration_devices import (
 )
 from services.device.registry.products.service import ProductService
 from services.device.registry.products.templates import Templates
-from services.device.telemetry.http_presence import HttpPresence
 from services.device.telemetry.latest_values import LatestValues
+from services.device.telemetry.presence_store import HttpPresence
 from services.device.telemetry.reporter import Reporter
 from services.device.telemetry.uplink import MAX_PAYLOAD, check_message
 from services.device.things.device_queries import DeviceQueries

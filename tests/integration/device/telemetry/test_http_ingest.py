@@ -33,8 +33,7 @@ from services.device.commands.polling import ROUTER as POLLING_ROUTER
 from services.device.commands.polling import CommandPolls
 from services.device.telemetry.direct_ingest import LARGEST, DirectIngest
 from services.device.telemetry.http_ingest import ROUTER, EdgeService
-from services.device.telemetry.http_presence import HttpPresence, OfflineTimeouts
-from services.device.telemetry.presence_store import PresenceStore
+from services.device.telemetry.presence_store import HttpPresence, OfflineTimeouts, PresenceStore
 from services.device.telemetry.quota import DeadMessageBuilder, DeadMessagePublisher
 from tests.integration.device.commands.test_replies import command, issue, state
 from tests.integration.device.telemetry.test_retention import products

@@ -16,8 +16,7 @@ from libs.common.store.mongo import StoreError, StoreUnavailable
 from services.device.migrations import MIGRATIONS
 from services.device.telemetry import presence_watch as watches
 from services.device.telemetry import system_account
-from services.device.telemetry.http_presence import HttpPresence, OfflineTimeouts
-from services.device.telemetry.presence_store import PresenceStore
+from services.device.telemetry.presence_store import HttpPresence, OfflineTimeouts, PresenceStore
 from services.device.telemetry.presence_watch import PresenceWatch
 from services.device.telemetry.system_account import Page, User
 from services.device.things.model import Thing
@@ -233,7 +232,7 @@ async def waiting_for(notes: Notes, device_id: int) -> bool:
 
 @pytest.fixture
 def notes(monkeypatch: pytest.MonkeyPatch) -> Notes:
-    monkeypatch.setattr("services.device.telemetry.http_presence.RETRY_DELAY", 0.01)
+    monkeypatch.setattr("services.device.telemetry.presence_store.RETRY_DELAY", 0.01)
     return Notes()
 
 
@@ -327,7 +326,7 @@ async def test_a_record_that_is_locked_holds_up_no_report_and_no_other_device(
     world: World, notes: Notes, monkeypatch: pytest.MonkeyPatch
 ):
     """The device is told that its report is taken, and is noted when its record is free."""
-    monkeypatch.setattr("services.device.telemetry.http_presence.MAX_WAIT", 0.01)
+    monkeypatch.setattr("services.device.telemetry.presence_store.MAX_WAIT", 0.01)
     presence = HttpPresence(notes, 60, Usual())
     locked, free = await things(world, 1, 2)
     notes.locked.add(locked.id)
@@ -391,7 +390,7 @@ async def test_more_locked_records_than_notes_at_once_hold_up_no_other(
     world: World, notes: Notes, monkeypatch: pytest.MonkeyPatch
 ):
     """A note that fails leaves its place to the next."""
-    monkeypatch.setattr("services.device.telemetry.http_presence.MAX_WAIT", 0.01)
+    monkeypatch.setattr("services.device.telemetry.presence_store.MAX_WAIT", 0.01)
     presence = HttpPresence(notes, 60, Usual())
     several = await things(world, *range(1, 61))
     notes.refused |= {one.id for one in several[:-1]}

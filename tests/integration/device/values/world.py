@@ -48,7 +48,7 @@ from services.device.telemetry.partitions import Partitions, history_key, partit
 from services.device.telemetry.wiring import DURABLE
 from services.device.things.product_model import PutProduct
 from services.management.builtin.direct import Direct, System
-from services.management.integrations.registry import Registry
+from services.management.integrations import Registry
 from tests.console import AskedByUsers, Grants
 from tests.lending import lent
 from tests.lifespan import running as living

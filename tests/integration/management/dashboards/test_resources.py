@@ -10,10 +10,8 @@ from msgspec.structs import replace
 from libs.common.contracts.limits import LARGEST_FILE
 from libs.common.errors import TooManyRequests
 from libs.common.identity.seal import Seal
-from services.management.resources import service as resource_service
-from services.management.resources.schemas import Resource
-from services.management.resources.service import FILES, ResourceService
-from services.management.resources.store import ResourceStore
+from services.management import resources as resource_service
+from services.management.resources import FILES, Resource, ResourceService, ResourceStore
 from tests.integration.management.dashboards.conftest import World
 from tests.limits import limits_of
 

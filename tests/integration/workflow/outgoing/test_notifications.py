@@ -19,8 +19,8 @@ from libs.common.clock import now_ms
 from libs.common.contracts.access import ResourceType
 from libs.common.contracts.events import AlarmChanged, DeviceProfile
 from libs.common.identity.functions import Function
-from services.workflow.notifications import events, model, sender, store
-from services.workflow.notifications.model import Notifications, Subscriber, WebhookChannel
+from services.workflow.notifications import events, sender, store
+from services.workflow.notifications.store import Notifications, Subscriber, WebhookChannel
 from tests.integration.workflow.conftest import GONE, Workflow
 from tests.integration.workflow.outgoing.conftest import Post, Web
 
@@ -202,7 +202,7 @@ async def test_what_fails_is_told_later_and_together(
 ):
     """Failed and new notices wait with growing pauses; dropped notices are counted."""
     monkeypatch.setattr(sender, "MOST_ATTEMPTS", 2)
-    monkeypatch.setattr(model, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(store, "FIRST_PAUSE", 0.01)
     failing = {"webhook": {"url": f"{website.url}/status/500"}}
     await workflow.admin().done("PUT", PATH, failing)
     await workflow.bus.publish([event()])

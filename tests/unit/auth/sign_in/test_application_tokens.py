@@ -4,13 +4,13 @@ import pytest
 
 from libs.common.errors import Forbidden, Unauthenticated
 from libs.common.identity import Caller, Kind, Principal
-from services.auth.sign_in.application_tokens import WRONG_CREDENTIALS, ApplicationTokenService
 from services.auth.sign_in.token_requests import (
     ClientCredentials,
     Origin,
     RefreshToken,
     TokenDetails,
 )
+from services.auth.sign_in.tokens import WRONG_CREDENTIALS, ApplicationTokenService
 from tests.unit.auth.fakes import (
     CLIENT_ID,
     REUSED,

@@ -54,7 +54,7 @@ REASONS: dict[str, list[str]] = {
     "It only lists or takes what then has turns of tenants (`FairScheduler`, `FairQueue`).": [
         "libs/common/bus/consumer.py BatchConsumer._consume: endless loop",
         "libs/common/identity/device_keys.py RefusedLogins.run: endless loop",
-        "libs/common/limits/usage.py report_usage: subscription",
+        "libs/common/limits/tenants.py report_usage: subscription",
         "services/auth/callout/service.py Callout.start: subscription",
         "services/auth/passwords.py PasswordHashes.__init__: ThreadPoolExecutor",
         "services/auth/passwords.py PasswordHashes._run: run_in_executor",
@@ -62,7 +62,7 @@ REASONS: dict[str, list[str]] = {
         "services/device/registry/imports/sheets.py SheetService._export: to_thread",
         "services/device/registry/imports/sheets.py SheetService.write: to_thread",
         "services/device/registry/products/templates.py Templates.replace_library: to_thread",
-        "services/device/telemetry/http_presence.py HttpPresence.__init__: NamedTasks",
+        "services/device/telemetry/presence_store.py HttpPresence.__init__: NamedTasks",
         "services/device/telemetry/slow_uplinks.py SlowCodecs.run: endless loop",
         "services/gateway/relay/service.py Relay.run: endless loop",
         "services/gateway/relay/service.py Relay.start: subscription",
@@ -152,7 +152,7 @@ REASONS: dict[str, list[str]] = {
         "services/device/telemetry/presence_watch.py PresenceWatch._repeat: endless loop",
     ],
     "All sockets are looked at together, and each tenant's are judged in a task of its own.": [
-        "services/management/live/subscriptions.py Watch.run: repeat",
+        "services/management/live/hub.py Watch.run: repeat",
     ],
 }
 """Why what has no lanes cannot let one tenant wait for another."""

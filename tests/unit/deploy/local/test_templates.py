@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local.cli import main
-from deploy.local.templates import load_template
+from deploy.local.products import load_template
 from deploy.platform.errors import CommandError, Refused
 from tests.templates import SHARED, SMALL, SMALL_CODEC, packed, small
 

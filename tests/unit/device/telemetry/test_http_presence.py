@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from services.device.telemetry import http_presence
-from services.device.telemetry.http_presence import HttpPresence
+from services.device.telemetry import presence_store as http_presence
+from services.device.telemetry.presence_store import HttpPresence
 from services.device.things.model import Thing
 from tests.unit.device.things.examples import thing
 

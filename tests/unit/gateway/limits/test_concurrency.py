@@ -7,8 +7,8 @@ import pytest
 from libs.common.contracts.limits import Limits, UsageRequest
 from libs.common.errors import TooManyRequests
 from libs.common.identity import Kind, Principal
-from libs.common.limits import usage as module
-from libs.common.limits.usage import HeldSlots
+from libs.common.limits import tenants as module
+from libs.common.limits.tenants import HeldSlots
 from services.gateway.concurrency import Bounds, ConcurrencyLimiter
 from services.gateway.routes import RouteTable
 

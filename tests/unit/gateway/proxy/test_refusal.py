@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from libs.common.errors import Unauthenticated
-from services.gateway.proxy import refusal
+from services.gateway.proxy import forward as refusal
 from services.gateway.proxy.body import RequestBody
 
 PART = b"p" * 1000

@@ -8,9 +8,9 @@ from services.workflow.graph.design import DesignInvalid
 from services.workflow.graph.plan import Plan, compile_design
 from services.workflow.nodes.base import Registry
 from services.workflow.nodes.choice import Choice
-from services.workflow.nodes.entity_selector import EntitySelector
+from services.workflow.nodes.entities import EntitySelector
 from services.workflow.nodes.output import Output
-from services.workflow.nodes.trigger import Trigger
+from services.workflow.nodes.triggers import Trigger
 from tests.integration.workflow.designs import (
     HOT,
     alarm,

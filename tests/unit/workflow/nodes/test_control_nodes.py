@@ -11,13 +11,15 @@ from services.workflow.errors import NodeFailed, NotKnown
 from services.workflow.expressions.cel import CelFailed, evaluate
 from services.workflow.nodes.base import BranchChoice, NodeContext, Sample
 from services.workflow.nodes.choice import Choice, ChoiceParameters
-from services.workflow.nodes.entity_assigner import EntityAssigner, EntityAssignerParameters
-from services.workflow.nodes.entity_selector import EntitySelector, EntitySelectorParameters
-from services.workflow.nodes.service_invocation import (
+from services.workflow.nodes.entities import (
+    EntityAssigner,
+    EntityAssignerParameters,
+    EntitySelector,
+    EntitySelectorParameters,
     ServiceInvocation,
     ServiceInvocationParameters,
 )
-from services.workflow.nodes.trigger import Trigger, TriggerParameters
+from services.workflow.nodes.triggers import Trigger, TriggerParameters
 
 INPUTS = msgspec.convert(
     {

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.workflow.nodes.http_request import HttpRequestNode, HttpRequestParameters
+from services.workflow.nodes.outgoing import HttpRequestNode, HttpRequestParameters
 from services.workflow.outgoing.http import HttpAnswer, HttpRequest
 from tests.unit.workflow.nodes.test_control_nodes import context
 

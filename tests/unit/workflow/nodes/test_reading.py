@@ -4,11 +4,10 @@ import msgspec
 import pytest
 
 from services.workflow.nodes.code import CodeParameters
-from services.workflow.nodes.email import EmailParameters
-from services.workflow.nodes.entity_assigner import EntityAssignerParameters
+from services.workflow.nodes.entities import EntityAssignerParameters
+from services.workflow.nodes.outgoing import EmailParameters
 from services.workflow.nodes.parameters import convert_parameters
-from services.workflow.nodes.simple_timer import SimpleTimerParameters, TimerRule
-from services.workflow.nodes.trigger import TriggerParameters
+from services.workflow.nodes.triggers import SimpleTimerParameters, TimerRule, TriggerParameters
 
 
 def test_numbers_may_come_as_text() -> None:

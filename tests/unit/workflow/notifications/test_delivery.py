@@ -16,7 +16,8 @@ from libs.common.contracts.names import DescribedDevice, DescribedDevices
 from libs.common.errors import Unavailable
 from libs.common.identity.functions import Function
 from services.workflow.notifications.events import store_notices
-from services.workflow.notifications.model import (
+from services.workflow.notifications.sender import DELIVERIES, NotificationSender
+from services.workflow.notifications.store import (
     AlarmSummary,
     Notice,
     Notifications,
@@ -24,7 +25,6 @@ from services.workflow.notifications.model import (
     Trouble,
     WebhookChannel,
 )
-from services.workflow.notifications.sender import DELIVERIES, NotificationSender
 
 NOISY, QUIET = "noisy", "quiet"
 TOLD = AlarmSummary(

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from services.workflow.notifications.model import (
+from services.workflow.notifications.store import (
     LONGEST_PAUSE,
     Notifications,
     QuietHours,

@@ -6,7 +6,7 @@ from libs.common.bus import Wakeups
 from libs.common.changes import ChangedThing, EntityChange
 from libs.common.contracts.limits import Limits
 from libs.common.errors import TooManyRequests
-from services.workflow.nodes.event_listener import EventListenerParameters
+from services.workflow.nodes.triggers import EventListenerParameters
 from services.workflow.triggers.deployed_flows import DeployedFlowIndex
 from services.workflow.triggers.listener_index import ListenerIndex, Patterns, build_starts
 from tests.unit.workflow.triggers.flows import flow

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from services.workflow.nodes.simple_timer import TimerRule, TimerSettings
+from services.workflow.nodes.triggers import TimerRule, TimerSettings
 from services.workflow.triggers.timers import next_due
 
 BERLIN = "Europe/Berlin"

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from services.workflow.engine.runner import Admitted
-from services.workflow.nodes.simple_timer import SimpleTimerParameters, TimerRule, TimerSettings
+from services.workflow.nodes.triggers import SimpleTimerParameters, TimerRule, TimerSettings
 from services.workflow.triggers.timers import (
     Timer,
     TimerDeployments,

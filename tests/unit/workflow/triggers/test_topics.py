@@ -8,7 +8,7 @@ import pytest
 from libs.common.bus.subjects import outside_topic
 from services.workflow.engine.runner import Admitted
 from services.workflow.nodes.parameters import convert_parameters
-from services.workflow.nodes.simple_mqtt import SimpleMqttParameters
+from services.workflow.nodes.triggers import SimpleMqttParameters
 from services.workflow.runs.model import Deployed
 from services.workflow.triggers import topics
 from services.workflow.triggers.topics import TopicIndex, TopicListener

@@ -1,15 +1,17 @@
-"""Tunnels between WebSocket clients and `management`.
+"""Tunnels between WebSocket clients and `management`, at `/websocket` and `/mqtt`.
 
-A handshake is admitted like a request, except for MQTT, whose login follows later. Afterwards, the
-gateway forwards bytes without parsing frames, so that an idle socket costs two transports and no
-task.
+A handshake (RFC 6455, 4.1) is admitted like a request, except for MQTT, whose login follows later.
+Afterwards, the gateway forwards bytes with back pressure and without parsing frames, so that an
+idle socket costs two transports and no task.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
+from urllib.parse import unquote_plus
 
 from opentelemetry import metrics
 from yarl import URL
@@ -25,25 +27,150 @@ from libs.common.errors import (
     Unauthenticated,
     Unavailable,
 )
-from libs.common.http.request import log_refusal, new_request_id
-from libs.common.identity import (
-    PRINCIPAL_HEADER,
-    TOKEN_HEADER,
-    HeaderSigner,
-    Kind,
-    Principal,
-)
+from libs.common.http.request import LONGEST_CREDENTIAL, bearer_token, log_refusal, new_request_id
+from libs.common.identity import PRINCIPAL_HEADER, TOKEN_HEADER, HeaderSigner, Kind, Principal
 from libs.common.identity.tokens import token_hash
-from libs.common.limits.usage import HeldSlots
+from libs.common.limits.tenants import HeldSlots
 from libs.common.telemetry.logs import name_lines
 from libs.common.tls import client_context_for
 from services.gateway.access.addresses import Origin, TrustedProxies
 from services.gateway.access.gatekeeper import ADMISSION, Gatekeeper, no_store
 from services.gateway.concurrency import LATER, ConcurrencyLimiter
+from services.gateway.proxy.headers import to_service
 from services.gateway.rates import Tarpit
 from services.gateway.routes import API, Credential, Route
-from services.gateway.tunnel.end import End
-from services.gateway.tunnel.handshake import Handshake, read_handshake, to_upstream
+from services.gateway.upstream.connection import Field
+
+MOST_READ, MOST_WAITING = 32 * 1024, 16 * 1024
+"""Bytes that are read in one step, and that may wait for a peer before reading from the other
+pauses."""
+_buffer = memoryview(bytearray(MOST_READ))
+"""The read buffer of all tunnels: its content is forwarded before the next read."""
+
+
+class End(asyncio.BufferedProtocol):
+    """A connection of a tunnel. It is not read while the other one cannot be written."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport
+        self.other: End | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport, and detect lost peers with TCP keep-alive."""
+        self.transport = cast(
+            "asyncio.Transport", transport
+        )  # uvloop's class does not inherit from it
+        self.transport.set_write_buffer_limits(MOST_WAITING)
+        keep_alive(self.transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return the buffer for the next bytes."""
+        del sizehint
+        return _buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Forward the received bytes."""
+        self.data_received(bytes(_buffer[:nbytes]))
+
+    def data_received(self, data: bytes) -> None:
+        """Forward data."""
+        if self.other is not None:
+            self.other.transport.write(data)
+
+    def pause_writing(self) -> None:
+        """Pause reading from the other connection."""
+        if self.other is not None:
+            self.other.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Resume reading from the other connection."""
+        if self.other is not None and not self.other.transport.is_closing():
+            self.other.transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Close the other connection after its pending data is sent."""
+        if self.other is not None:
+            self.other.transport.close()
+            self.other = None
+
+
+def keep_alive(transport: asyncio.Transport) -> None:
+    """Probe a silent peer after 60 s, and three times every 10 s."""
+    found: socket.socket | None = transport.get_extra_info("socket")
+    if found is None or found.family not in {socket.AF_INET, socket.AF_INET6}:
+        return
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, name):  # not on all systems
+            found.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+PARAMETER = "authorization"
+"""The query parameter with the token, because browsers cannot set a header here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handshake:
+    """The handshake of a client."""
+
+    method: bytes
+    path: bytes
+    query: bytes
+    fields: list[Field]
+
+    def field(self, name: bytes) -> bytes | None:
+        """Return the last value of a header field."""
+        return next((value for found, value in reversed(self.fields) if found == name), None)
+
+    @property
+    def token(self) -> str | None:
+        """Return the token of the header, else of the query, with or without `Bearer `."""
+        found = bearer_token(self.field(b"authorization"))
+        if found is not None:
+            return found
+        for part in self.query.decode("latin-1").split("&"):
+            name, _, value = part.partition("=")
+            if unquote_plus(name).lower() == PARAMETER:
+                text = unquote_plus(value)[:LONGEST_CREDENTIAL].strip()
+                word, _, rest = text.partition(" ")
+                return (rest.strip() if word.lower() == "bearer" else text) or None
+        return None
+
+
+def read_handshake(head: bytes) -> Handshake:
+    """Parse a head as the server writes it: one field per line, names in lower case."""
+    first, *lines = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
+    method, target, _ = first.split(b" ")
+    path, _, query = target.partition(b"?")
+    fields = [(name, value) for name, _, value in (line.partition(b": ") for line in lines)]
+    return Handshake(method, path, query, fields)
+
+
+def to_upstream(
+    handshake: Handshake,
+    *,
+    path: bytes,
+    host: str,
+    identity: Mapping[str, str],
+    origin: Origin,
+    request_id: str,
+) -> bytes:
+    """Return the head for the service, without the token, with `identity` as fields."""
+    kept = to_service(handshake.fields, origin=origin, request_id=request_id)
+    fields = [
+        (b"host", host.encode()),
+        (b"connection", b"Upgrade"),
+        (b"upgrade", b"websocket"),
+        *(field for field in kept if field[0] not in _DROPPED),
+        *((name.encode(), value.encode()) for name, value in identity.items()),
+    ]
+    lines = b"".join(b"%s: %s\r\n" % field for field in fields)
+    return b"GET %s HTTP/1.1\r\n%s\r\n" % (path, lines)
+
+
+_DROPPED = frozenset({b"cookie", b"sec-websocket-extensions"})
+"""Dropped header fields; compression extensions would cost each idle socket its buffers."""
+
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,301 @@
+"""The MQTT and NATS listeners for devices with a certificate.
+
+Other logins pass unchanged.
+
+A listener of nats-server requests a certificate from every client, or from none. The listeners of
+the gateway therefore terminate TLS, and add the device of the certificate to the CONNECT for
+nats-server. The NATS listener sends INFO before TLS starts
+(https://docs.nats.io/reference/reference-protocols/nats-protocol).
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from libs.common.http.protocol import HEAD_TIMEOUT
+from libs.common.http.server import listen
+from libs.common.identity.header import PassSigner
+from libs.common.limits.tenants import SlotLimit
+from libs.common.mqtt import PacketError, connect_end, read_connect
+from libs.common.tls import PeerCertificate, ServerTls, client_context_for, peer_certificate
+from services.gateway.connections import Connections
+from services.gateway.tunnel import End
+
+log = logging.getLogger(__name__)
+
+
+class MqttListener:
+    """Connects MQTT clients to nats-server, and logs in those with a certificate."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        passes: PassSigner,
+        upstream: Sequence[Mapping[str, Any]],
+        connect_timeout: float,
+    ) -> None:
+        """`upstream` are the MQTT listeners of nats-servers (`mqtt_doors`)."""
+        self.connections = connections
+        self.passes = passes
+        self._upstream = upstream
+        self._timeout = connect_timeout
+        self.clients: set[Client] = set()
+        """The connected clients."""
+
+    @asynccontextmanager
+    async def opened(self, host: str, port: int, tls: ServerTls) -> AsyncIterator[None]:
+        """Accept connections; raise OSError if the port is in use."""
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(
+            lambda: Client(self), sock=listen(host, port), ssl=tls.context
+        )
+        try:
+            yield
+        finally:
+            server.close()
+            for client in [*self.clients]:
+                client.transport.close()
+            await server.wait_closed()
+
+    async def connect(self) -> End:
+        """Connect to the first nats-server that answers; raise OSError or TimeoutError."""
+        failed: Exception = OSError("no NATS server is configured")
+        loop = asyncio.get_running_loop()
+        for listener in self._upstream:
+            host, port, tls = listener["hostname"], listener["port"], listener["tls_context"]
+            try:
+                async with asyncio.timeout(self._timeout):
+                    _, server = await loop.create_connection(End, host, port, ssl=tls)
+            except (OSError, TimeoutError) as error:
+                failed = error
+            else:
+                return server
+        raise failed
+
+
+class Client(End):
+    """The connection of a client, whose first packet is parsed."""
+
+    def __init__(self, listener: MqttListener) -> None:
+        super().__init__()
+        self._listener = listener
+        self._head = b""
+        self._claim: SlotLimit | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._joining: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Count the connection; close it if its address has too many, or after a timeout."""
+        super().connection_made(transport)
+        peer = transport.get_extra_info("peername")
+        claim = self._listener.connections.claim(peer[0] if peer else "unknown")
+        if claim is not None and not self._listener.connections.admit(claim):
+            self.transport.close()
+            return
+        self._claim = claim
+        self._listener.clients.add(self)
+        self._timer = asyncio.get_running_loop().call_later(HEAD_TIMEOUT, self.transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        """Wait for the CONNECT, then forward data."""
+        if self.other is not None:
+            super().data_received(data)
+            return
+        self._head += data
+        try:
+            head = self._complete()
+        except PacketError as error:
+            log.info("certificates: %s", error)
+            self.transport.abort()
+            return
+        if head is not None:
+            self._stop_waiting()
+            self.transport.pause_reading()
+            self._joining = asyncio.ensure_future(self._join(head))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Release the slot of the connection."""
+        self._stop_waiting()
+        if self._claim is not None:
+            self._listener.connections.release(self._claim)
+            self._claim = None
+        self._listener.clients.discard(self)
+        super().connection_lost(exc)
+
+    def _complete(self) -> bytes | None:
+        """Return the first data for nats-server; None while the CONNECT is incomplete."""
+        end = connect_end(self._head)
+        if end is None or len(self._head) < end:
+            return None
+        packet, rest = self._head[:end], self._head[end:]
+        return self._with_pass(packet) + rest
+
+    def _with_pass(self, packet: bytes) -> bytes:
+        """Return a CONNECT that logs in the device of a certificate without a password.
+
+        Its user name must be the SN or empty; any other CONNECT is forwarded unchanged, and
+        rejected.
+        """
+        certificate, connect = peer_certificate(self.transport), read_connect(packet)
+        if certificate is None or connect is None or connect.password is not None:
+            return packet
+        if connect.user and connect.user != certificate.subject.encode():
+            return packet
+        return connect.with_login(certificate.subject, self._listener.passes.sign(certificate))
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def _join(self, head: bytes) -> None:
+        try:
+            server = await self._listener.connect()
+        except (OSError, TimeoutError) as error:
+            log.warning("certificates: cannot connect to nats-server: %r", error)
+            self.transport.close()
+            return
+        if self.transport.is_closing():
+            server.transport.close()
+            return
+        self.other, server.other = server, self
+        server.transport.write(head)
+        self.transport.resume_reading()
+
+
+_CREDENTIALS = ("pass", "auth_token", "jwt", "nkey")
+_PART = 64 * 1024
+Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class NotNatsError(ValueError):
+    """A line with an unexpected operation."""
+
+
+def encrypted_info(line: bytes) -> bytes:
+    """Return nats-server's INFO with TLS required and without other servers."""
+    info = _decode(line, b"INFO ") | {"tls_required": True}
+    info.pop("connect_urls", None)
+    return b"INFO " + msgspec.json.encode(info) + b"\r\n"
+
+
+def with_pass(line: bytes, certificate: PeerCertificate | None, passes: PassSigner) -> bytes:
+    """Return a CONNECT that logs in the device of a certificate without a credential.
+
+    Its user name must be the SN or empty; any other CONNECT is forwarded unchanged, and rejected.
+    """
+    options = _decode(line, b"CONNECT ")
+    if certificate is None or any(options.get(name) for name in _CREDENTIALS):
+        return line
+    if options.get("user") not in {None, "", certificate.subject}:
+        return line
+    options |= {"user": certificate.subject, "pass": passes.sign(certificate)}
+    return b"CONNECT " + msgspec.json.encode(options) + b"\r\n"
+
+
+class NatsListener:
+    """Connects clients to nats-server, and logs in those with a certificate."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        passes: PassSigner,
+        urls: str,
+        ca_file: str,
+        connect_timeout: float,
+    ) -> None:
+        """`urls` are the URLs of nats-servers, as in the settings."""
+        self._connections = connections
+        self._passes = passes
+        self._servers = [
+            (urlsplit(url), client_context_for(url, ca_file)) for url in urls.split(",")
+        ]
+        self._timeout = connect_timeout
+        self._open: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def opened(self, host: str, port: int, tls: ServerTls) -> AsyncIterator[None]:
+        """Accept connections; raise OSError if the port is in use."""
+
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.ensure_future(self._serve((reader, writer), tls))
+            self._open.add(task)
+            task.add_done_callback(self._open.discard)
+
+        server = await asyncio.start_server(accept, sock=listen(host, port))
+        try:
+            yield
+        finally:
+            server.close()
+            for task in self._open:
+                task.cancel()
+            await asyncio.gather(*self._open, return_exceptions=True)
+
+    async def _serve(self, client: Ends, tls: ServerTls) -> None:
+        peer = client[1].get_extra_info("peername")
+        claim = self._connections.claim(peer[0] if peer else "unknown")
+        if claim is not None and not self._connections.admit(claim):
+            client[1].close()
+            return
+        try:
+            async with asyncio.timeout(HEAD_TIMEOUT):
+                server = await self._join(client, tls)
+            await asyncio.gather(_pipe(client[0], server[1]), _pipe(server[0], client[1]))
+        except (OSError, EOFError, TimeoutError, ValueError) as error:
+            log.info("certificates: a NATS connection was closed early: %r", error)
+        finally:
+            client[1].close()
+            if claim is not None:
+                self._connections.release(claim)
+
+    async def _join(self, client: Ends, tls: ServerTls) -> Ends:
+        """Read the CONNECT of a client over TLS; return the connection to its server."""
+        server, info = await self._connect()
+        try:
+            client[1].write(encrypted_info(info))
+            await client[1].start_tls(tls.context)
+            certificate = peer_certificate(client[1].transport)
+            line = await client[0].readuntil(b"\n")
+            server[1].write(with_pass(line, certificate, self._passes))
+        except BaseException:
+            server[1].close()
+            raise
+        return server
+
+    async def _connect(self) -> tuple[Ends, bytes]:
+        """Connect to the first server that answers; return the connection and its INFO."""
+        failed: Exception = OSError("no NATS server is configured")
+        for address, trust in self._servers:
+            try:
+                async with asyncio.timeout(self._timeout):
+                    host = address.hostname or ""
+                    ends = await asyncio.open_connection(host, address.port or 4222)
+                    info = await ends[0].readuntil(b"\n")
+                    if trust is not None:
+                        await ends[1].start_tls(trust, server_hostname=host)
+            except (OSError, EOFError, TimeoutError) as error:
+                failed = error
+            else:
+                return ends, info
+        raise failed
+
+
+async def _pipe(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    """Copy data from `source` to `sink` until one is closed, with back pressure."""
+    try:
+        while data := await source.read(_PART):
+            sink.write(data)
+            await sink.drain()
+    finally:
+        sink.close()
+
+
+def _decode(line: bytes, verb: bytes) -> dict[str, Any]:
+    if line[: len(verb)].upper() != verb:
+        raise NotNatsError(f"expected {verb.decode()}. Got {line[:20]!r}")
+    return msgspec.json.decode(line[len(verb) :], type=dict[str, Any])

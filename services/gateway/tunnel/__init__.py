@@ -1,1 +1,0 @@
-"""Tunnels of `/websocket` and `/mqtt` to `management`."""

@@ -1,0 +1,340 @@
+"""The running integrations, which announce themselves; they are listed and called.
+
+`integrations`: `{_id, manifest (JSON), announcedAt}`; ages are computed with MongoDB's clock.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+from litestar import Router
+from litestar.di import NamedDependency
+from litestar.params import FromPath, JSONBody
+from pymongo import UpdateOne
+
+from libs.common.contracts.integrations import (
+    LEASE,
+    Acknowledged,
+    GetIntegrations,
+    Integration,
+    KnownIntegrations,
+    Manifest,
+)
+from libs.common.contracts.names import (
+    DescribedIntegration,
+    DescribedIntegrations,
+    DescribeIntegrations,
+    DeviceCount,
+)
+from libs.common.device_client import DeviceClient
+from libs.common.errors import Forbidden, InvalidInput, NotFound
+from libs.common.http import RequestPrincipal, provide
+from libs.common.http.console import Page, PageRequest, ResponseModel, get, post
+from libs.common.http.guards import holders
+from libs.common.http.operations import operations_of
+from libs.common.identity import Principal
+from libs.common.identity.functions import Function
+from libs.common.identity.grants import GrantReader
+from libs.common.lru_cache import LruCache
+from libs.common.store.mongo import Database
+from libs.common.store.redis import RequestBatcher
+from libs.common.things import AccessMod, EntityType, ValueType, integration_key, member_key
+from libs.common.tsl import TslDocument, TslInvalid
+
+
+class SearchIntegrations(PageRequest, kw_only=True):
+    """Body of `POST /integration/search`; filters may be true, false or absent."""
+
+    device_addable: bool | None = None
+    device_deletable: bool | None = None
+
+
+class ShownIntegration(ResponseModel, kw_only=True):
+    """An integration in a list. The counts have two spellings, because clients use both."""
+
+    id: str
+    icon: str
+    name: str
+    description: str
+    add_device_service_key: str | None = None
+    delete_device_service_key: str | None = None
+    carries_frames: bool
+    """Whether its devices send bytes, which the codecs of their products decode."""
+    device_count: int
+    entity_count: int
+    device_count_camel: int = msgspec.field(name="deviceCount")
+    entity_count_camel: int = msgspec.field(name="entityCount")
+
+
+class IntegrationEntity(ResponseModel, kw_only=True):
+    """An entity of the integration itself."""
+
+    id: str
+    key: str
+    name: str
+    type: EntityType
+    value_attribute: dict[str, Any]
+    value_type: ValueType
+    access_mod: AccessMod | None = None
+    parent: str | None = None
+    description: str | None = None
+    value: Any = None
+
+
+class IntegrationDetail(ShownIntegration, kw_only=True):
+    """An integration with its entities: parents, each followed by its children."""
+
+    integration_entities: list[IntegrationEntity]
+
+
+KNOWN = 1000
+"""Manifests that are kept in memory."""
+RENEWAL_DELAY = 0.5
+"""Seconds for which a repeated announcement waits for others, which are stored together."""
+
+
+def parse_tsl(manifest: Manifest) -> TslDocument:
+    """Return the manifest's TSL; raise `InvalidInput` with every fault."""
+    try:
+        return manifest.document()
+    except TslInvalid as error:
+        raise InvalidInput(f"tsl: {error}", field="tsl") from error
+
+
+def _encode(manifest: Manifest) -> str:
+    return msgspec.json.encode(manifest).decode()
+
+
+class IntegrationStore:
+    """The collection `integrations`, shared by all replicas."""
+
+    def __init__(self, database: Database) -> None:
+        self._integrations = database["integrations"]
+
+    async def save(self, manifest: Manifest) -> None:
+        """Store a manifest and the current time."""
+        content = {"manifest": {"$literal": _encode(manifest)}, "announcedAt": "$$NOW"}
+        await self._integrations.update_one(
+            {"_id": manifest.id},
+            [{"$set": content}],
+            upsert=True,
+        )
+
+    async def renew(self, manifests: Sequence[Manifest]) -> list[None]:
+        """Store the current time for stored manifests; save all if one is not stored."""
+        renewals = [
+            UpdateOne(
+                {"_id": one.id, "manifest": _encode(one)}, [{"$set": {"announcedAt": "$$NOW"}}]
+            )
+            for one in manifests
+        ]
+        found = await self._integrations.bulk_write(renewals, ordered=False)
+        for manifest in manifests if found.matched_count < len(manifests) else ():
+            await self.save(manifest)
+        return [None] * len(manifests)
+
+    async def list_all(self) -> list[Integration]:
+        """Return every announced integration by id, and whether it is running."""
+        oldest = {"$subtract": ["$$NOW", int(LEASE * 1000)]}
+        found = await self._integrations.aggregate(
+            [{"$set": {"alive": {"$gt": ["$announcedAt", oldest]}}}, {"$sort": {"_id": 1}}]
+        )
+        return [
+            Integration(
+                manifest=msgspec.json.decode(document["manifest"], type=Manifest),
+                alive=document["alive"],
+            )
+            async for document in found
+        ]
+
+
+class Registry:
+    """Checks announcements, and lists integrations."""
+
+    def __init__(self, store: IntegrationStore) -> None:
+        self._store = store
+        self._known: LruCache[str, Manifest] = LruCache(KNOWN)
+        """The last valid manifest of each integration."""
+        self._renewals = RequestBatcher(store.renew, RENEWAL_DELAY)
+
+    async def announce(self, who: str, manifest: Manifest) -> Acknowledged:
+        """Store the announcement of the integration `who`, to which the login belongs.
+
+        Raises `Forbidden` for the manifest of another integration, and `InvalidInput` for an
+        invalid TSL, or an add or delete service that the TSL lacks.
+        """
+        if manifest.id != who:
+            raise Forbidden(f"{who} cannot announce {manifest.id}", field="id")
+        if self._known.get(who) == manifest:
+            await self._renewals.answer(manifest)
+            return Acknowledged()
+        services = {service.id: service.inputs for service in parse_tsl(manifest).services}
+        for field in ("add_device_service", "delete_device_service"):
+            service = getattr(manifest, field)
+            if service is not None and service not in services:
+                raise InvalidInput(f"the TSL has no service {service!r}", field=field)
+        named = manifest.identifier_input
+        inputs = services.get(manifest.add_device_service or "", [])
+        if named is not None and named not in {one.id.rpartition(".")[2] for one in inputs}:
+            raise InvalidInput(f"the add service has no input {named!r}", field="identifier_input")
+        await self._store.save(manifest)
+        self._known.put(who, manifest)
+        return Acknowledged()
+
+    async def list_all(self, _: GetIntegrations) -> KnownIntegrations:
+        """Return every integration, including hidden and stopped ones."""
+        return KnownIntegrations(await self._store.list_all())
+
+    async def list_visible(self) -> list[Manifest]:
+        """Return the integrations that users may see: running, and not hidden."""
+        known = await self._store.list_all()
+        return [one.manifest for one in known if one.alive and not one.manifest.hidden]
+
+
+COLUMNS = {name: name for name in ("id", "name", "device_count", "entity_count")}
+"""Properties by which a search can be sorted."""
+_NONE = DeviceCount(devices=0, entities=0)
+
+
+class IntegrationService:
+    """The operations on integrations."""
+
+    def __init__(self, registry: Registry, devices: DeviceClient, grants: GrantReader) -> None:
+        self._registry = registry
+        self._devices = devices
+        self._grants = grants
+
+    async def search(
+        self, user: Principal, wanted: SearchIntegrations
+    ) -> list[ShownIntegration] | Page[ShownIntegration]:
+        """Return the running integrations that the user sees, or the requested page."""
+        order = wanted.order(COLUMNS, [("id", 1)])
+        grants = await self._grants.read(user)
+        found = [
+            manifest
+            for manifest in await self._registry.list_visible()
+            if grants.integration(manifest.id) and _matches(manifest, wanted)
+        ]
+        counts = await self._devices.count_devices(user.tenant) if found else {}
+        shown = [
+            ShownIntegration.from_fields(one, **_counted(one, counts.get(one.id, _NONE)))
+            for one in found
+        ]
+        for column, direction in reversed(order):
+            if column in COLUMNS:
+                shown.sort(key=attrgetter(column), reverse=direction < 0)
+        return wanted.cut(shown)
+
+    async def get(self, user: Principal, integration: str) -> IntegrationDetail:
+        """Return an integration with its entities; raise `NotFound` or `Forbidden`."""
+        if not (await self._grants.read(user)).integration(integration):
+            raise Forbidden("the user does not have data permission", field="integration_id")
+        visible = await self._registry.list_visible()
+        manifest = next((one for one in visible if one.id == integration), None)
+        if manifest is None:
+            raise NotFound(f"the integration {integration} does not exist", field="integration_id")
+        counts = await self._devices.count_devices(user.tenant)
+        entities = await self._devices.describe_integration(user.tenant, integration)
+        return IntegrationDetail.from_fields(
+            manifest,
+            **_counted(manifest, counts.get(integration, _NONE)),
+            integration_entities=[IntegrationEntity.from_fields(entity) for entity in entities],
+        )
+
+    async def describe(self, wanted: DescribeIntegrations) -> DescribedIntegrations:
+        """Answer `auth` with integrations for roles, sorted by name."""
+        keyword = wanted.keyword.casefold()
+        ids = None if wanted.ids is None else frozenset(wanted.ids)
+        found = [
+            manifest
+            for manifest in await self._registry.list_visible()
+            if (ids is None or manifest.id in ids) and keyword in manifest.name.casefold()
+        ]
+        counts = await self._devices.count_devices(wanted.tenant) if found else {}
+        return DescribedIntegrations(
+            [
+                DescribedIntegration(
+                    id=one.id,
+                    name=one.name,
+                    devices=counts.get(one.id, _NONE).devices,
+                    entities=_entity_count(one, counts.get(one.id, _NONE)),
+                )
+                for one in sorted(found, key=lambda one: (one.name.casefold(), one.id))
+            ]
+        )
+
+
+def _matches(manifest: Manifest, wanted: SearchIntegrations) -> bool:
+    addable = manifest.add_device_service is not None
+    deletable = manifest.delete_device_service is not None
+    return wanted.device_addable in {None, addable} and wanted.device_deletable in {None, deletable}
+
+
+def _counted(manifest: Manifest, counts: DeviceCount) -> dict[str, Any]:
+    """Return the fields of an answer that the manifest lacks."""
+    devices, entities = counts.devices, _entity_count(manifest, counts)
+    return {
+        "add_device_service_key": _service_key(manifest, manifest.add_device_service),
+        "delete_device_service_key": _service_key(manifest, manifest.delete_device_service),
+        "device_count": devices,
+        "entity_count": entities,
+        "device_count_camel": devices,
+        "entity_count_camel": entities,
+    }
+
+
+def _entity_count(manifest: Manifest, counts: DeviceCount) -> int:
+    """Return the number of entities of the devices and of the integration itself."""
+    tsl = parse_tsl(manifest)
+    own = len(tsl.properties)
+    own += sum(1 + len(event.outputs) for event in tsl.events)
+    own += sum(1 + len(service.inputs) for service in tsl.services)
+    return counts.entities + own
+
+
+def _service_key(manifest: Manifest, service: str | None) -> str | None:
+    return None if service is None else member_key(integration_key(manifest.id), service)
+
+
+Integrations = NamedDependency[IntegrationService]
+_SEES = holders(Function.DEVICE_ADD, Function.INTEGRATION_VIEW)
+
+
+@post("/search", guards=[_SEES])
+async def search_integrations(
+    principal: RequestPrincipal,
+    integrations: Integrations,
+    data: JSONBody[SearchIntegrations | None] = None,
+) -> list[ShownIntegration] | Page[ShownIntegration]:
+    """List the running integrations that the caller sees, with numbers of devices, by id."""
+    wanted = data or SearchIntegrations()
+    return await integrations.search(principal, wanted)
+
+
+@get("/{integration_id:str}", guards=[_SEES])
+async def get_integration(
+    principal: RequestPrincipal,
+    integrations: Integrations,
+    integration_id: FromPath[str],
+) -> IntegrationDetail:
+    """Return an integration with its entities and their values."""
+    return await integrations.get(principal, integration_id)
+
+
+@dataclass(frozen=True)
+class IntegrationHandlers:
+    """Dependencies of the handlers."""
+
+    integrations: IntegrationService
+
+
+def create_router(integrations: IntegrationService) -> Router:
+    """Return the router of the operations, with their dependencies."""
+    return Router(
+        "/integration",
+        route_handlers=operations_of(globals()),
+        dependencies=provide(IntegrationHandlers(integrations)),
+        tags=["Integrations"],
+    )

@@ -1,1 +1,0 @@
-"""The running integrations, which announce themselves; they are listed and called."""

@@ -1,0 +1,387 @@
+"""Uploaded files, whose URLs are the only credential.
+
+`resources`: `{_id, tenant, name, type, size, content, usedBy: [id], createdAt, expiresAt?}`.
+`usedBy` are the dashboards and canvases that refer to it; without any, MongoDB deletes it at
+`expiresAt`.
+
+An upload URL is an encrypted ticket, so that nothing is stored before the upload. A file lives
+longer than its ticket, so a second upload with a ticket finds the file's key in use.
+"""
+
+import re
+import secrets
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+from urllib.parse import quote
+
+import msgspec
+from litestar import Router
+from litestar.di import NamedDependency
+from litestar.params import FromPath, JSONBody
+from litestar.response import Stream
+
+from libs.common.clock import now_ms
+from libs.common.contracts.limits import LARGEST_FILE, LARGEST_LIBRARY
+from libs.common.contracts.names import PART, ReadResource, ResourcePart
+from libs.common.errors import InvalidInput, NotFound, TooLarge, TooManyRequests, UnsupportedMedia
+from libs.common.http import HttpRequest, RequestPrincipal, provide
+from libs.common.http.console import get, post, put
+from libs.common.http.guards import users
+from libs.common.http.operations import operations_of
+from libs.common.http.streaming import PIECE
+from libs.common.identity import Principal
+from libs.common.identity.seal import Seal, SealBroken
+from libs.common.limits.quota import AGAIN, Quota
+from libs.common.limits.tenants import LimitsCache, count_limited
+from libs.common.scheduling import FairScheduler
+from libs.common.store.mongo import (
+    Database,
+    Document,
+    DuplicateKey,
+    Session,
+    Stored,
+    read_document,
+    to_document,
+)
+
+UPLOAD_MINUTES = 15
+"""Minutes for which an upload URL can be used."""
+LONGEST_MINUTES = 360
+PREFIX = "/resource/files/"
+"""Prefix of the path of a resource."""
+
+FileName = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=255,
+        pattern=r'^[^<>:"/\\|?*\x00-\x1f\x7f]+$',
+        description='Must not contain <>:"/\\|?* or control characters',
+    ),
+]
+
+
+class AnnounceUpload(msgspec.Struct):
+    """Body of `POST /resource/upload-config`.
+
+    A resource without references is deleted after the given minutes, at least 15.
+    """
+
+    file_name: FileName
+    temp_resource_live_minutes: Annotated[int, msgspec.Meta(ge=1, le=LONGEST_MINUTES)] | None = None
+
+
+class AnnouncedUpload(msgspec.Struct):
+    """Answer: the URL to upload the file once, and its future URL."""
+
+    upload_url: str
+    resource_url: str
+    key: str
+
+
+class Ticket(msgspec.Struct, frozen=True):
+    """The encrypted content of an upload URL."""
+
+    tenant: str
+    key: str
+    name: str
+    minutes: int
+    until: int
+    """ms."""
+
+
+class Resource(Stored, frozen=True, kw_only=True):
+    """A stored file; its id is its key."""
+
+    id: str
+    tenant: str
+    name: str
+    type: str
+    """Media type, detected from the content."""
+    content: bytes = b""
+    size: int
+    """Bytes of the content."""
+    used_by: tuple[int, ...] = ()
+    """Dashboards and canvases that refer to it."""
+    created_at: datetime
+    expires_at: datetime | None = None
+    """When it is deleted, unless something refers to it by then."""
+
+
+UNUSED = timedelta(minutes=UPLOAD_MINUTES)
+"""Time for which an unused file is kept, so that it can be moved to another place."""
+_NAMED = re.compile(re.escape(PREFIX) + "([A-Za-z0-9_-]{32})(?![A-Za-z0-9_-])")
+
+
+class ResourceStore:
+    """The collection `resources`."""
+
+    def __init__(self, database: Database, limits: LimitsCache) -> None:
+        self._resources = database["resources"]
+        self._limits = limits
+        self._quota = Quota(self._resources, limits, "records")
+
+    async def insert(self, resource: Resource) -> bool:
+        """Insert a file; return False if its key exists.
+
+        Raises `TooManyRequests` if the tenant has reached its limit of files or bytes.
+        """
+        await self._quota.reserve(resource.tenant)
+        await self._check_bytes(resource)
+        try:
+            await self._resources.insert_one(to_document(resource))
+        except DuplicateKey:
+            return False
+        return True
+
+    async def get(self, key: str, *, whole: bool = True) -> Resource | None:
+        """Return a file of any tenant, without its content unless `whole`.
+
+        Its key is the only credential.
+        """
+        found = await self._resources.find_one({"_id": key}, None if whole else {"content": 0})
+        return read_document(found, Resource)
+
+    async def has(self, tenant: str, url: str) -> bool:
+        """Return whether a URL belongs to a resource of the tenant."""
+        query: Document = {"_id": {"$in": keys_in([url])}, "tenant": tenant}
+        return await self._resources.find_one(query, {"_id": 1}) is not None
+
+    async def hold(self, tenant: str, holder: int, texts: Iterable[str], session: Session) -> None:
+        """Keep resources that the texts of a dashboard or canvas refer to; release others."""
+        keys = keys_in(texts)
+        if keys:
+            await self._resources.update_many(
+                {"_id": {"$in": keys}, "tenant": tenant},
+                {"$addToSet": {"usedBy": holder}, "$unset": {"expiresAt": ""}},
+                session=session,
+            )
+        await self._let_go(tenant, [holder], {"_id": {"$nin": keys}}, session)
+
+    async def release(self, tenant: str, holders: Sequence[int], session: Session) -> None:
+        """Release the resources of deleted dashboards and canvases."""
+        await self._let_go(tenant, holders, {}, session)
+
+    async def _let_go(
+        self, tenant: str, holders: Sequence[int], only: Document, session: Session
+    ) -> None:
+        left = {"$setDifference": ["$usedBy", list(holders)]}
+        end = {"$cond": [{"$eq": ["$usedBy", []]}, datetime.now(UTC) + UNUSED, "$$REMOVE"]}
+        await self._resources.update_many(
+            {"tenant": tenant, "usedBy": {"$in": list(holders)}, **only},
+            [{"$set": {"usedBy": left}}, {"$set": {"expiresAt": end}}],
+            session=session,
+        )
+
+    async def _check_bytes(self, resource: Resource) -> None:
+        most = (await self._limits.fetch(resource.tenant)).resource_bytes
+        rows = await self._resources.aggregate(
+            [
+                {"$match": {"tenant": resource.tenant}},
+                {"$group": {"_id": None, "size": {"$sum": "$size"}}},
+            ],
+            hint="tenant_size",
+        )
+        used = sum([row["size"] async for row in rows])
+        if used + len(resource.content) > most:
+            count_limited("resource_bytes", resource.tenant)
+            raise TooManyRequests(
+                f"resource_bytes: the tenant has {used} bytes of resources, {most} are allowed",
+                retry_after=AGAIN,
+            )
+
+
+def keys_in(texts: Iterable[str]) -> list[str]:
+    """Return the keys of the resources that texts refer to."""
+    return sorted({key for text in texts for key in _NAMED.findall(text)})
+
+
+UPLOADS = "/resource/uploads/"
+_CONTEXT = "upload of a resource"
+_KEY_BYTES = 24
+_MINUTE_MS = 60_000
+FILES = 8
+"""Files that are sent concurrently, half of them of one tenant. Each is in memory while it is
+sent."""
+NO_LIBRARY = "blueprint_library_resources_fetch_failed"
+"""The error code of an invalid library of device templates, as consoles expect it."""
+
+SVG = "image/svg+xml"
+ZIP = "application/zip"
+TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", SVG, ZIP)
+_BEGINS = (
+    (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
+    (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
+    (re.compile(rb"GIF8[79]a"), "image/gif"),
+    (re.compile(rb"RIFF.{4}WEBP", re.DOTALL), "image/webp"),
+    (re.compile(rb"PK\x03\x04"), ZIP),
+)
+_SVG = re.compile(rb"<svg[\s>/]")
+_LOOKED = 8192
+"""Bytes at the beginning of a text in which the root of an SVG must occur."""
+
+
+def type_of(content: bytes) -> str | None:
+    """Return the media type; None unless it is a supported picture or a ZIP."""
+    for begins, media_type in _BEGINS:
+        if begins.match(content):
+            return media_type
+    return SVG if _is_svg(content[:_LOOKED]) else None
+
+
+def _is_svg(text: bytes) -> bool:
+    """Return whether the first element is `svg`; documents with entities are rejected."""
+    text = text.removeprefix(b"\xef\xbb\xbf").lstrip()
+    while text.startswith((b"<?", b"<!")):
+        end = b"-->" if text.startswith(b"<!--") else b">"
+        text = text.partition(end)[2].lstrip()
+    return _SVG.match(text) is not None
+
+
+class ResourceService:
+    """The operations on resources."""
+
+    def __init__(self, store: ResourceStore, seal: Seal) -> None:
+        self._store = store
+        self._seal = seal
+        self._files = FairScheduler("files", FILES)
+
+    def announce(self, user: Principal, wanted: AnnounceUpload) -> AnnouncedUpload:
+        """Return the URLs of a file to upload."""
+        key = secrets.token_urlsafe(_KEY_BYTES)
+        ticket = Ticket(
+            tenant=user.tenant,
+            key=key,
+            name=wanted.file_name,
+            minutes=max(UPLOAD_MINUTES, wanted.temp_resource_live_minutes or 0),
+            until=now_ms() + UPLOAD_MINUTES * _MINUTE_MS,
+        )
+        sealed = self._seal.seal(msgspec.json.encode(ticket).decode(), _CONTEXT)
+        return AnnouncedUpload(UPLOADS + sealed.rstrip("="), PREFIX + key, key)
+
+    async def upload(self, sealed: str, content: bytes) -> None:
+        """Store the file of a ticket.
+
+        Raises `InvalidInput` for an invalid, expired or used ticket, `UnsupportedMedia` unless it
+        is a picture or a ZIP, `TooLarge`, `TooManyRequests`.
+        """
+        ticket = self._opened(sealed)
+        media_type = type_of(content)
+        if media_type is None:
+            text = f"the file must be one of {', '.join(TYPES)}"
+            library = ticket.name.lower().endswith(".zip")
+            raise UnsupportedMedia(text, code=NO_LIBRARY if library else None)
+        if media_type == ZIP and len(content) > LARGEST_LIBRARY:
+            raise TooLarge(f"a ZIP must have at most {LARGEST_LIBRARY} bytes")
+        now = datetime.now(UTC)
+        resource = Resource(
+            id=ticket.key,
+            tenant=ticket.tenant,
+            name=ticket.name,
+            type=media_type,
+            content=content,
+            size=len(content),
+            created_at=now,
+            expires_at=now + timedelta(minutes=ticket.minutes),
+        )
+        if not await self._store.insert(resource):
+            raise InvalidInput("was already used", field="ticket")
+
+    async def read(self, resource: Resource) -> AsyncGenerator[bytes, None]:
+        """Yield the content of a file; a tenant has only a few files in memory."""
+        async with self._files.slot(resource.tenant):
+            content = (await self.get(resource.id, whole=True)).content
+            for start in range(0, len(content), PIECE):
+                yield content[start : start + PIECE]
+
+    async def get(self, key: str, *, whole: bool = False) -> Resource:
+        """Return a file, without its content unless `whole`; raise `NotFound`."""
+        found = await self._store.get(key, whole=whole)
+        if found is None:
+            raise NotFound("the resource does not exist", field="key")
+        return found
+
+    async def read_part(self, asked: ReadResource) -> ResourcePart:
+        """Return a part of a file of the tenant; raise `NotFound`."""
+        for key in keys_in([asked.url]):
+            found = await self._store.get(key)
+            if found is not None and found.tenant == asked.tenant:
+                content = found.content[asked.offset : asked.offset + PART]
+                return ResourcePart(found.name, found.type, content)
+        raise NotFound("the resource does not exist", field="url")
+
+    def _opened(self, sealed: str) -> Ticket:
+        padding = "=" * (-len(sealed) % 4)
+        try:
+            text = self._seal.open(sealed + padding, _CONTEXT)
+        except SealBroken as error:
+            raise InvalidInput("is invalid", field="ticket") from error
+        ticket = msgspec.json.decode(text, type=Ticket)
+        if ticket.until <= now_ms():
+            raise InvalidInput("has expired", field="ticket")
+        return ticket
+
+
+Resources = NamedDependency[ResourceService]
+
+PATHS = frozenset({"/resource/uploads/", "/resource/files/"})
+"""Paths without a principal, because browsers load pictures without a token."""
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; sandbox"
+"""The policy of files: an SVG that is opened directly runs no scripts and sends no requests."""
+_AGE = 86_400
+"""Seconds for which browsers cache a file: its content never changes, but it may be deleted."""
+_SAFE = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": _POLICY,
+    "Cross-Origin-Resource-Policy": "cross-origin",
+    "Cache-Control": f"public, max-age={_AGE}, immutable",
+}
+
+
+@post("/upload-config", guards=[users], example={"file_name": "roof.png"})
+async def announce_upload(
+    principal: RequestPrincipal, resources: Resources, data: JSONBody[AnnounceUpload]
+) -> AnnouncedUpload:
+    """Return the URL for uploading a picture or ZIP once, within 15 minutes.
+
+    The file is deleted unless a saved dashboard or canvas refers to it. Pictures may be PNG, JPEG,
+    GIF, WebP or SVG. A ZIP has device templates and at most 5 MB.
+    """
+    return resources.announce(principal, data)
+
+
+@put("/uploads/{ticket:str}", request_max_body_size=LARGEST_FILE, include_in_schema=False)
+async def upload_file(request: HttpRequest, resources: Resources, ticket: FromPath[str]) -> None:
+    """Store the file in the body. Its content determines the type, not its header."""
+    await resources.upload(ticket, await request.body())
+
+
+@get("/files/{key:str}", include_in_schema=False)
+async def get_file(request: HttpRequest, resources: Resources, key: FromPath[str]) -> Stream:
+    """Return an uploaded file; raise `NotFound`."""
+    found = await resources.get(key)
+    way = "attachment" if found.type == ZIP else "inline"
+    headers = _SAFE | {
+        "Content-Disposition": f"{way}; filename*=UTF-8''{quote(found.name)}",
+        "Content-Length": str(found.size),
+    }
+    return Stream(resources.read(found), media_type=found.type, headers=headers)
+
+
+@dataclass(frozen=True)
+class ResourceHandlers:
+    """Dependencies of the handlers."""
+
+    resources: ResourceService
+
+
+def create_router(resources: ResourceService) -> Router:
+    """Return the router of the operations, with their dependencies."""
+    return Router(
+        "/resource",
+        route_handlers=operations_of(globals()),
+        dependencies=provide(ResourceHandlers(resources)),
+        tags=["Resources"],
+    )

@@ -1,1 +1,0 @@
-"""Uploaded files: pictures for covers and widgets, ZIPs of device templates."""

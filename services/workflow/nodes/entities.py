@@ -1,0 +1,199 @@
+"""Nodes for entities: `entitySelector`, `entityAssigner`, `serviceInvocation`."""
+
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+import msgspec
+
+from libs.common.things import is_custom
+from services.workflow.errors import NodeFailed
+from services.workflow.expressions.references import is_constant
+from services.workflow.nodes.base import EntityStep, NodeContext, Sample
+from services.workflow.nodes.parameters import (
+    MOST_ENTITIES,
+    EntityKey,
+    Fault,
+    Output,
+    Parameters,
+    check_outputs,
+    declared_outputs,
+    find_duplicates,
+    parameter,
+    sample_value,
+)
+
+
+class EntitySelectorParameters(Parameters):
+    """The entities to read."""
+
+    entities: Annotated[
+        list[EntityKey],
+        parameter(
+            "Entities",
+            "Keys of the entities to read",
+            ui="entityMultipleSelect",
+            min_length=1,
+            max_length=MOST_ENTITIES,
+        ),
+    ]
+
+    def entity_keys(self) -> Iterable[str]:
+        """Return the selected keys."""
+        return self.entities
+
+
+class EntitySelector(EntityStep[EntitySelectorParameters]):
+    """Returns `{key: latest value}`."""
+
+    name = "entitySelector"
+    title = "Entity Selector"
+    description = "Reads the latest values of entities"
+    repeatable = True
+
+    async def run(
+        self, context: NodeContext, parameters: EntitySelectorParameters, body: Any
+    ) -> dict[str, Any]:
+        """Return values by key, null without a value; raise `NodeFailed` if missing."""
+        return await self.read_latest(context, parameters.entities)
+
+
+class EntityAssignerParameters(Parameters):
+    """The properties to set."""
+
+    exchange_payload: Annotated[
+        dict[EntityKey, Any],
+        parameter(
+            "Assignments",
+            "Values or references, by the keys of properties",
+            ui="entityAssignSelect",
+            min_length=1,
+            max_length=MOST_ENTITIES,
+        ),
+    ]
+
+    def entity_keys(self) -> Iterable[str]:
+        """Return the keys to set."""
+        return self.exchange_payload
+
+
+class EntityAssigner(EntityStep[EntityAssignerParameters]):
+    """Sets properties. The output has the set values, null if write-only.
+
+    Setting a property of a device waits for its response; other properties are set immediately.
+    Setting the same values again changes nothing, so an interrupted run may restart here.
+    """
+
+    name = "entityAssigner"
+    title = "Entity Assigner"
+    description = "Sets properties of entities, for example to switch a light"
+    commands = True
+    repeatable = True
+
+    async def check_constants(
+        self, tenant: str, parameters: EntityAssignerParameters
+    ) -> Iterable[Fault]:
+        """Return a fault if the properties reject the constants."""
+        payload = parameters.exchange_payload
+        constants = {key: value for key, value in payload.items() if is_constant(value)}
+        if not constants:
+            return ()
+        setting = self._entities.update(tenant, constants, 0, dry_run=True)
+        return await self.collect_faults("exchangePayload", setting)
+
+    def quick(self, parameters: EntityAssignerParameters) -> bool:
+        """Return whether all are custom entities, as devices take time to respond."""
+        return all(map(is_custom, parameters.exchange_payload))
+
+    async def run(
+        self, context: NodeContext, parameters: EntityAssignerParameters, body: Any
+    ) -> dict[str, Any]:
+        """Set the properties; a dry run validates known values only."""
+        payload = parameters.exchange_payload
+        exchange: dict[str, Any] = context.resolve(payload)
+        if guessed := context.find_sampled(payload):
+            await self.read_latest(context, list(payload))
+            exchange = {key: value for key, value in exchange.items() if key not in guessed}
+        if not exchange:
+            return {}
+        outcome = await self._entities.update(
+            context.tenant, exchange, context.hops + 1, dry_run=context.dry_run
+        )
+        if not outcome.keys:
+            raise NodeFailed("no entity is a writable property")
+        hidden = set(outcome.write_only)
+        return {key: None if key in hidden else exchange[key] for key in outcome.keys}
+
+
+CHECK_SECONDS = 5.0
+"""Timeout for validating the inputs of a call, in seconds."""
+
+
+class ServiceCall(msgspec.Struct, rename="camel"):
+    """A service, and its inputs by key."""
+
+    service_entity: EntityKey
+    service_params: Annotated[dict[EntityKey, Any], msgspec.Meta(max_length=MOST_ENTITIES)] = {}
+
+
+class ServiceInvocationParameters(Parameters):
+    """The service to call."""
+
+    service_invocation_setting: Annotated[
+        ServiceCall,
+        parameter("Service", "The service and its inputs", ui="serviceEntitySetting"),
+    ]
+    payload: Annotated[list[Output], declared_outputs("Outputs of the service", MOST_ENTITIES)] = (
+        msgspec.field(default_factory=list)
+    )
+
+    def faults(self) -> Iterable[Fault]:
+        """Return duplicate outputs."""
+        return find_duplicates("payload", (output.name for output in self.payload))
+
+    def entity_keys(self) -> Iterable[str]:
+        """Yield the service and its inputs."""
+        yield self.service_invocation_setting.service_entity
+        yield from self.service_invocation_setting.service_params
+
+
+class ServiceInvocation(EntityStep[ServiceInvocationParameters]):
+    """Calls a service and returns its response."""
+
+    name = "serviceInvocation"
+    title = "Service Invocation"
+    description = "Calls a service and waits for its response"
+    commands = True
+
+    async def check_constants(
+        self, tenant: str, parameters: ServiceInvocationParameters
+    ) -> Iterable[Fault]:
+        """Return a fault if the service rejects its inputs, if all are constants."""
+        setting = parameters.service_invocation_setting
+        if not is_constant(setting.service_params):
+            return ()
+        exchange = setting.service_params or {setting.service_entity: {}}
+        calling = self._entities.call_services(tenant, exchange, 0, CHECK_SECONDS, dry_run=True)
+        return await self.collect_faults("serviceInvocationSetting", calling)
+
+    async def run(
+        self, context: NodeContext, parameters: ServiceInvocationParameters, body: Any
+    ) -> dict[str, Any] | Sample:
+        """Call the service; a dry run validates known inputs and returns a sample."""
+        setting = parameters.service_invocation_setting
+        inputs: dict[str, Any] = context.resolve(setting.service_params)
+        supposed = Sample({output.name: sample_value(output.type) for output in parameters.payload})
+        if context.find_sampled(setting.service_params):
+            await self.read_latest(context, [setting.service_entity, *inputs])
+            return supposed
+        exchange = inputs or {setting.service_entity: {}}
+        answer = await self._entities.call_services(
+            context.tenant,
+            exchange,
+            context.hops + 1,
+            context.seconds_left,
+            dry_run=context.dry_run,
+        )
+        if context.dry_run:
+            return supposed
+        check_outputs(parameters.payload, answer)
+        return dict(answer)

@@ -1,0 +1,283 @@
+"""Start nodes: `trigger`, `simpleTimer`, `eventListener`, `simpleMqtt`."""
+
+import re
+import time
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import msgspec
+
+from services.workflow.nodes.base import Entry
+from services.workflow.nodes.parameters import (
+    LONGEST_KEY,
+    DeclaredType,
+    EntityKey,
+    Fault,
+    Parameters,
+    VariableName,
+    find_duplicates,
+    parameter,
+    read_input,
+    read_map,
+)
+
+MOST_INPUTS = 100
+_IDENTIFIER = re.compile(r"[A-Za-z0-9_@#$-]{1,50}").fullmatch
+
+
+class TriggerInput(msgspec.Struct, rename="camel"):
+    """An input of the service."""
+
+    identify: VariableName
+    name: VariableName
+    type: DeclaredType = "STRING"
+
+
+class TriggerParameters(Parameters):
+    """The inputs of the service."""
+
+    entity_configs: Annotated[
+        list[TriggerInput],
+        parameter(
+            "Inputs",
+            "Inputs of the service; nodes refer to them by identifier",
+            ui="paramDefineInput",
+            ui_group="Input Variables",
+            max_length=MOST_INPUTS,
+        ),
+    ] = msgspec.field(default_factory=list)
+
+    def faults(self) -> Iterable[Fault]:
+        """Yield invalid names and types of inputs."""
+        yield from find_duplicates("entityConfigs", (each.identify for each in self.entity_configs))
+        for place, config in enumerate(self.entity_configs):
+            if not _IDENTIFIER(config.identify):
+                text = "must have only letters, digits and _ @ # $ -"
+                yield Fault(f"entityConfigs[{place}].identify", text)
+            if config.type == "OTHER":
+                text = "must be LONG, DOUBLE, BOOLEAN or STRING"
+                yield Fault(f"entityConfigs[{place}].type", text)
+
+
+class Trigger(Entry[TriggerParameters]):
+    """Starts a flow with the inputs of a service call."""
+
+    name = "trigger"
+    title = "Trigger"
+    description = "Runs the flow when its service is called"
+
+    def entered(self, parameters: TriggerParameters, given: Any) -> dict[str, Any]:
+        """Return inputs by identifier; names are accepted too, as editors use them."""
+        given, found = read_map(given, " of inputs by identifier"), {}
+        for config in parameters.entity_configs:
+            for name in (config.identify, config.name):
+                if name in given:
+                    found[config.identify] = read_input(config.type, config.identify, given[name])
+                    break
+        return found
+
+
+Day = Literal["MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY"]
+LATEST = 253_402_300_799
+"""9999-12-31T23:59:59Z in seconds, the largest valid time."""
+LONGEST = 1_000_000
+"""Maximum interval in its unit."""
+MOST_RULES = 100
+UTC = "UTC"
+
+Second = Annotated[int, msgspec.Meta(ge=0, le=LATEST)]
+
+
+class TimerRule(msgspec.Struct, rename="camel"):
+    """A time of day."""
+
+    hour: Annotated[int, msgspec.Meta(ge=0, le=23)]
+    minute: Annotated[int, msgspec.Meta(ge=0, le=59)]
+    days_of_week: Annotated[
+        Annotated[list[Day], msgspec.Meta(max_length=7)] | None,
+        msgspec.Meta(description="Null or empty: every day"),
+    ] = None
+
+
+class TimerSettings(msgspec.Struct, rename="camel", kw_only=True):
+    """The times when the flow runs."""
+
+    type: Literal["ONCE", "INTERVAL", "SCHEDULE"]
+    timezone: Annotated[
+        Annotated[str, msgspec.Meta(max_length=64)] | None,
+        msgspec.Meta(description="IANA name of the time zone. Default: UTC"),
+    ] = None
+    execution_epoch_second: Annotated[Second | None, msgspec.Meta(description="ONCE: the time")] = (
+        None
+    )
+    interval_time_unit: Annotated[
+        Literal["MINUTES", "HOURS", "DAYS"] | None,
+        msgspec.Meta(description="INTERVAL: the unit; a day has 24 hours"),
+    ] = None
+    interval_time: Annotated[int, msgspec.Meta(ge=1, le=LONGEST)] | None = None
+    rules: Annotated[
+        Annotated[list[TimerRule], msgspec.Meta(max_length=MOST_RULES)] | None,
+        msgspec.Meta(description="SCHEDULE: times of day"),
+    ] = None
+    expiration_epoch_second: Annotated[
+        Second | None, msgspec.Meta(description="The timer ends at this time")
+    ] = None
+
+
+class SimpleTimerParameters(Parameters):
+    """The times when the flow runs."""
+
+    timer_settings: Annotated[
+        TimerSettings,
+        parameter("Execution", "When the flow runs", ui="timerSettings", ui_group="Timer Settings"),
+    ]
+
+    def faults(self) -> Iterable[Fault]:
+        """Yield an unknown time zone and missing settings of the timer's type."""
+        settings = self.timer_settings
+        if settings.timezone and not is_zone(settings.timezone):
+            text = "must be an IANA time zone such as Europe/Berlin"
+            yield Fault("timerSettings.timezone", text)
+        needed: Mapping[str, Mapping[str, Any]] = {
+            "ONCE": {"executionEpochSecond": settings.execution_epoch_second},
+            "INTERVAL": {
+                "intervalTimeUnit": settings.interval_time_unit,
+                "intervalTime": settings.interval_time,
+            },
+            "SCHEDULE": {"rules": settings.rules or None},
+        }
+        for field, value in needed[settings.type].items():
+            if value is None:
+                yield Fault(f"timerSettings.{field}", f"is required for type {settings.type}")
+
+
+def is_zone(name: str) -> bool:
+    """Return whether a time zone exists."""
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # OSError for names of folders
+        return False
+    return True
+
+
+class SimpleTimer(Entry[SimpleTimerParameters]):
+    """Starts a flow at due times with `executionEpochSecond` and `timezone`."""
+
+    name = "simpleTimer"
+    title = "Timer"
+    description = "Runs the flow once, at intervals, or at times of certain days"
+
+    def entered(self, parameters: SimpleTimerParameters, given: Any) -> dict[str, Any]:
+        """Return the due time of the run; by default now, for tests."""
+        zone = parameters.timer_settings.timezone or UTC
+        now = {"executionEpochSecond": int(time.time()), "timezone": zone}
+        return {**now, **read_map(given)}
+
+
+MOST_ENTITIES = 1000
+MOST_PATTERNS = 20
+"""Maximum keys with `*` of a listener, because each one is matched separately."""
+
+
+class EventListenerParameters(Parameters):
+    """The entities to listen to."""
+
+    entities: Annotated[
+        Annotated[list[EntityKey], msgspec.Meta(max_length=MOST_ENTITIES)] | str,
+        parameter(
+            "Entities",
+            "Keys of entities; * matches any characters",
+            ui="entityMultipleSelect",
+            ui_group="Entity Listening Setting",
+        ),
+    ]
+    """A list, or a text with comma-separated keys."""
+
+    def entity_keys(self) -> list[str]:
+        """Return the distinct keys."""
+        keys = self.entities.split(",") if isinstance(self.entities, str) else self.entities
+        return list(dict.fromkeys(key.strip() for key in keys if key.strip()))
+
+    def faults(self) -> Iterable[Fault]:
+        """Yield missing or too many keys, and patterns that match everything."""
+        keys = self.entity_keys()
+        if not keys:
+            yield Fault("entities", "must have at least one key")
+        if len(keys) > MOST_ENTITIES:
+            yield Fault("entities", f"must have at most {MOST_ENTITIES} keys. Got {len(keys)}.")
+        patterns = [key for key in keys if "*" in key]
+        if len(patterns) > MOST_PATTERNS:
+            text = f"must have at most {MOST_PATTERNS} keys with *. Got {len(patterns)}."
+            yield Fault("entities", text)
+        for key in keys:
+            if len(key) > LONGEST_KEY:
+                yield Fault("entities", f"{key[:50]}… must have at most {LONGEST_KEY} characters")
+            if not key.strip("*"):
+                yield Fault("entities", "* alone matches all entities; add a prefix")
+
+
+class EventListener(Entry[EventListenerParameters]):
+    """Starts a flow with the new values of its entities, by key."""
+
+    name = "eventListener"
+    title = "Event Listener"
+    description = "Runs the flow on new values of entities, for example when a device reports"
+
+    def entered(self, parameters: EventListenerParameters, given: Any) -> Any:
+        """Return the values by key."""
+        return read_map(given, " of values by entity key")
+
+
+LONGEST_TOPIC = 512
+MOST_LEVELS = 20
+
+
+class SimpleMqttParameters(Parameters):
+    """The topic to listen to."""
+
+    subscription_topic: Annotated[
+        str,
+        parameter(
+            "Topic",
+            "Below `beaver-iot/<access key>/`, for clients with the MQTT credential; `+` matches "
+            "one level, `#` at the end all further levels",
+            ui="mqttTopicInput",
+            min_length=1,
+            max_length=LONGEST_TOPIC,
+        ),
+    ]
+    encoding: Annotated[
+        Literal["UTF-8", "Base64"], parameter("Encoding", "Encoding of the payload in the flow")
+    ] = "UTF-8"
+
+    def faults(self) -> Iterable[Fault]:
+        """Yield a fault for an invalid topic filter."""
+        if reason := _find_topic_fault(self.subscription_topic):
+            yield Fault("subscriptionTopic", reason)
+
+
+class SimpleMqtt(Entry[SimpleMqttParameters]):
+    """Starts a flow with a message: `topic` (below the prefix) and `payload`."""
+
+    name = "simpleMqtt"
+    title = "MQTT"
+    description = "Runs the flow when a client of the tenant publishes to a topic"
+
+    def entered(self, parameters: SimpleMqttParameters, given: Any) -> dict[str, Any]:
+        """Return the message; fields missing in a test are empty."""
+        found = read_map(given, " with topic and payload")
+        return {"topic": parameters.subscription_topic, "payload": "", **found}
+
+
+def _find_topic_fault(topic: str) -> str:
+    levels = topic.split("/")
+    if len(levels) > MOST_LEVELS or not all(levels):
+        return f"must have 1 to {MOST_LEVELS} levels, which must not be empty"
+    if any(set(level) & set("+#") and level not in {"+", "#"} for level in levels):
+        return "must have + and # as whole levels only"
+    if "#" in levels[:-1]:
+        return "must have # at its end only"
+    if not topic.isprintable() or " " in topic:
+        return "must be printable and without blanks"
+    return ""

@@ -1,1 +1,0 @@
-"""Trials: validation and test runs of designs and nodes, without a log."""
