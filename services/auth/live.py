@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import msgspec
-from litestar import Router
 from litestar.di import NamedDependency
 
 from libs.common.bus import RpcServer
@@ -14,7 +13,7 @@ from libs.common.errors import Unauthenticated
 from libs.common.http import RequestPrincipal
 from libs.common.http.console import NOT_KEPT, ResponseModel, get
 from libs.common.http.guards import users
-from libs.common.http.operations import operations_of
+from libs.common.http.operations import route_operations
 from libs.common.identity import Principal
 from libs.common.identity.tokens import live_key
 from libs.common.tls import MQTT_PORTS
@@ -99,4 +98,4 @@ async def get_broker_info(broker: NamedDependency[BrokerInfo]) -> BrokerInfo:
     return broker
 
 
-ROUTER = Router("/mqtt", route_handlers=operations_of(globals()), tags=["Live updates"])
+ROUTER = route_operations(globals(), "/mqtt", tags=["Live updates"])

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
-from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 from msgspec.structs import asdict, replace
@@ -18,7 +17,7 @@ from libs.common.http import RequestCaller
 from libs.common.http.console import ResponseModel, delete, get, parse_name, post, put
 from libs.common.http.guards import super_admins
 from libs.common.http.ids import Id, PathId
-from libs.common.http.operations import operations_of
+from libs.common.http.operations import route_operations
 from libs.common.identity import Caller, Principal
 from libs.common.store.mongo import Session
 from services.auth.accounts.roles import Menu, MenuStore, MenuType, RoleStore
@@ -256,6 +255,4 @@ async def delete_menu(caller: RequestCaller, menus: Menus, menu_id: PathId) -> d
     return {}
 
 
-ROUTER = Router(
-    "/user/menus", guards=[super_admins], route_handlers=operations_of(globals()), tags=["Menus"]
-)
+ROUTER = route_operations(globals(), "/user/menus", guards=[super_admins], tags=["Menus"])

@@ -33,7 +33,7 @@ from libs.common.errors import Forbidden, InvalidInput, NotFound
 from libs.common.http import RequestPrincipal, provide
 from libs.common.http.console import Page, PageRequest, ResponseModel, get, post
 from libs.common.http.guards import holders
-from libs.common.http.operations import operations_of
+from libs.common.http.operations import route_operations
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
 from libs.common.identity.grants import GrantReader
@@ -332,9 +332,9 @@ class IntegrationHandlers:
 
 def create_router(integrations: IntegrationService) -> Router:
     """Return the router of the operations, with their dependencies."""
-    return Router(
+    return route_operations(
+        globals(),
         "/integration",
-        route_handlers=operations_of(globals()),
         dependencies=provide(IntegrationHandlers(integrations)),
         tags=["Integrations"],
     )

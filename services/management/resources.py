@@ -29,7 +29,7 @@ from libs.common.errors import InvalidInput, NotFound, TooLarge, TooManyRequests
 from libs.common.http import HttpRequest, RequestPrincipal, provide
 from libs.common.http.console import get, post, put
 from libs.common.http.guards import users
-from libs.common.http.operations import operations_of
+from libs.common.http.operations import route_operations
 from libs.common.http.streaming import PIECE
 from libs.common.identity import Principal
 from libs.common.identity.seal import Seal, SealBroken
@@ -379,9 +379,9 @@ class ResourceHandlers:
 
 def create_router(resources: ResourceService) -> Router:
     """Return the router of the operations, with their dependencies."""
-    return Router(
+    return route_operations(
+        globals(),
         "/resource",
-        route_handlers=operations_of(globals()),
         dependencies=provide(ResourceHandlers(resources)),
         tags=["Resources"],
     )

@@ -18,7 +18,7 @@ from libs.common.http import HttpRequest, RequestPrincipal, principal_of, provid
 from libs.common.http.console import ResponseModel, post
 from libs.common.http.guards import holders
 from libs.common.http.ids import Id
-from libs.common.http.operations import operations_of
+from libs.common.http.operations import route_operations
 from libs.common.http.request import request_id_of
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
@@ -327,4 +327,4 @@ class TrialHandlers:
 
 def trial_router(handlers: TrialHandlers) -> Router:
     """Return the router below `/workflow`."""
-    return Router("/flows", route_handlers=operations_of(globals()), dependencies=provide(handlers))
+    return route_operations(globals(), "/flows", dependencies=provide(handlers))

@@ -5,10 +5,11 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args, get_origin
 
 import msgspec
-from litestar import Litestar, Response
+from litestar import Litestar, Response, Router
 from litestar.di import Provide
 from litestar.handlers import HTTPRouteHandler
 from litestar.response import Stream
+from litestar.routes import HTTPRoute
 from litestar.serialization import encode_json
 from litestar.types import AnyCallable, ASGIApp
 
@@ -77,6 +78,20 @@ def operations_of(module: Mapping[str, Any]) -> list[HTTPRouteHandler]:
         for one in module.values()
         if isinstance(one, HTTPRouteHandler) and one.fn.__module__ == module["__name__"]
     ]
+
+
+def route_operations(module: Mapping[str, Any], path: str, **options: Any) -> Router:
+    """Return a router of the operations of a module (its `globals()`) that have none yet."""
+    routers = [one for one in module.values() if isinstance(one, Router)]
+    routed = {
+        handler.fn
+        for router in routers
+        for route in router.routes
+        if isinstance(route, HTTPRoute)
+        for handler in route.route_handlers
+    }
+    handlers = [one for one in operations_of(module) if one.fn not in routed]
+    return Router(path, route_handlers=handlers, **options)
 
 
 if TYPE_CHECKING:

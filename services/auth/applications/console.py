@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
@@ -10,7 +9,7 @@ from libs.common.http import RequestCaller
 from libs.common.http.console import Page, delete, get, post, put
 from libs.common.http.guards import super_admins
 from libs.common.http.ids import PathId
-from libs.common.http.operations import operations_of
+from libs.common.http.operations import route_operations
 from services.auth.applications.model import (
     AllowedAddresses,
     ApplicationSearch,
@@ -122,9 +121,4 @@ async def take_device(
     await applications.reclaim_device(caller, application_id, device_id)
 
 
-ROUTER = Router(
-    "/application",
-    guards=[super_admins],
-    route_handlers=operations_of(globals()),
-    tags=["Applications"],
-)
+ROUTER = route_operations(globals(), "/application", guards=[super_admins], tags=["Applications"])

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
@@ -10,7 +9,7 @@ from libs.common.http import RequestCaller
 from libs.common.http.console import Page, post
 from libs.common.http.guards import super_admins
 from libs.common.http.ids import PathId
-from libs.common.http.operations import operations_of
+from libs.common.http.operations import route_operations
 from services.auth.grants.listings import RoleListings
 from services.auth.grants.schemas import (
     CandidateDevice,
@@ -141,9 +140,6 @@ async def list_other_dashboards(
     return wanted.cut(found)
 
 
-ROUTER = Router(
-    "/user/roles/{role_id:str}",
-    guards=[super_admins],
-    route_handlers=operations_of(globals()),
-    tags=["Roles"],
+ROUTER = route_operations(
+    globals(), "/user/roles/{role_id:str}", guards=[super_admins], tags=["Roles"]
 )

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody, QueryParameter
 
@@ -11,7 +10,7 @@ from libs.common.http import RequestCaller
 from libs.common.http.console import Page, delete, distinct_ids, get, post, put
 from libs.common.http.guards import super_admins
 from libs.common.http.ids import PathId
-from libs.common.http.operations import operations_of
+from libs.common.http.operations import route_operations
 from libs.common.identity import Caller
 from services.auth.accounts.roles import Role
 from services.auth.menus import ShownMenu, flatten_menus
@@ -196,6 +195,4 @@ async def _members(
     return wanted.listed(shown, total)
 
 
-ROUTER = Router(
-    "/user/roles", guards=[super_admins], route_handlers=operations_of(globals()), tags=["Roles"]
-)
+ROUTER = route_operations(globals(), "/user/roles", guards=[super_admins], tags=["Roles"])

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from litestar import Router
 from litestar.di import NamedDependency
 from litestar.openapi.spec import Operation
 from litestar.params import FromPath, JSONBody
@@ -11,6 +10,7 @@ from libs.common.http import HttpRequest, RequestCaller, RequestPrincipal
 from libs.common.http.console import Page, delete, distinct_ids, get, post, put
 from libs.common.http.guards import super_admins, users
 from libs.common.http.ids import PathId
+from libs.common.http.operations import route_operations
 from libs.common.http.request import address_of, principal_of, request_id_of
 from services.auth.accounts.tenants import DEFAULT_TENANT
 from services.auth.menus import ShownMenu, flatten_menus
@@ -104,6 +104,10 @@ async def end_own_session(
     await sessions.end(caller, session_id)
 
 
+ACCOUNT_ROUTER = route_operations(globals(), "/user", tags=["Authentication and current user"])
+"""`/user`: the current user, and the first user of a tenant."""
+
+
 @post("/members/search")
 async def search_users(
     principal: RequestPrincipal, directory: Directory, data: JSONBody[UserSearch | None] = None
@@ -185,33 +189,5 @@ async def ask_user_permission(
     )
 
 
-ACCOUNT_ROUTER = Router(
-    "/user",
-    route_handlers=[
-        register_user,
-        get_tenant_status,
-        get_current_user,
-        change_own_password,
-        list_own_sessions,
-        end_own_session,
-    ],
-    tags=["Authentication and current user"],
-)
-"""`/user`: the current user, and the first user of a tenant."""
-USER_ROUTER = Router(
-    "/user",
-    guards=[users],
-    route_handlers=[
-        search_users,
-        create_user,
-        update_user,
-        set_user_password,
-        set_user_status,
-        delete_user,
-        delete_users,
-        list_user_menus,
-        ask_user_permission,
-    ],
-    tags=["Users"],
-)
+USER_ROUTER = route_operations(globals(), "/user", guards=[users], tags=["Users"])
 """`/user/members`: the users of the caller's tenant."""

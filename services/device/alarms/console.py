@@ -2,7 +2,6 @@
 
 from typing import Annotated
 
-from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody, QueryParameter
 from litestar.response import Stream
@@ -11,6 +10,7 @@ from libs.common.http import HttpRequest, RequestPrincipal, principal_of
 from libs.common.http.console import Page, delete, get, post, put
 from libs.common.http.guards import holders
 from libs.common.http.ids import Id, PathId
+from libs.common.http.operations import route_operations
 from libs.common.http.streaming import Streamed
 from libs.common.identity.functions import Function
 from libs.common.tsl.limits import MAX_TS
@@ -125,6 +125,9 @@ async def export_alarms(
     return Stream(lines, media_type="text/csv", headers=headers)
 
 
+ALARM_ROUTER = route_operations(globals(), "/alarms", tags=["Alarms"])
+
+
 @post("/search", guards=[READERS], example={"keyword": "hot", "page_size": 10, "page_number": 1})
 async def search_alarm_rules(
     principal: RequestPrincipal, alarm_rules: Rules, data: JSONBody[SearchRules | None] = None
@@ -169,21 +172,4 @@ async def delete_alarm_rule(
     await alarm_rules.delete(principal, rule_id)
 
 
-ROUTERS = [
-    Router(
-        "/alarms",
-        route_handlers=[search_alarms, count_alarms, claim_alarms, clear_alarms, export_alarms],
-        tags=["Alarms"],
-    ),
-    Router(
-        "/alarm-rules",
-        route_handlers=[
-            search_alarm_rules,
-            get_alarm_rule,
-            create_alarm_rule,
-            replace_alarm_rule,
-            delete_alarm_rule,
-        ],
-        tags=["Alarms"],
-    ),
-]
+RULE_ROUTER = route_operations(globals(), "/alarm-rules", tags=["Alarms"])

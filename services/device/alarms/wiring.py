@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from libs.common.bus import RpcServer
 from libs.common.process import PackageParts, create_routers
-from services.device.alarms.console import ROUTERS
+from services.device.alarms.console import ALARM_ROUTER, RULE_ROUTER
 from services.device.alarms.evaluator import DueStateSweep, Evaluator, build_consumer
 from services.device.alarms.flow_alarms import FlowAlarms, FlowAlarmStore
 from services.device.alarms.row_sources import History, UplinkReader
@@ -62,7 +62,7 @@ def wire_alarms(
         store=store,
         eraser=AlarmEraser(store, rules),
         parts=PackageParts(
-            routers=create_routers(handlers, others=ROUTERS),
+            routers=create_routers(handlers, others=[ALARM_ROUTER, RULE_ROUTER]),
             tasks=[build_consumer(bus, evaluator).run],
             jobs={"alarms": DueStateSweep(rules, store, evaluator, devices, values).run},
         ),

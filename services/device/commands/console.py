@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import msgspec
-from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
@@ -16,7 +15,7 @@ from libs.common.http import RequestPrincipal
 from libs.common.http.console import Page, PageRequest, ResponseModel, distinct_ids, get, post
 from libs.common.http.guards import holders
 from libs.common.http.ids import PathId
-from libs.common.http.operations import operations_of
+from libs.common.http.operations import route_operations
 from libs.common.http.streaming import Streamed
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
@@ -292,4 +291,4 @@ def _shown(device: int, result: Command | ThingwayError) -> ConfiguredDevice:
     )
 
 
-ROUTER = Router("/", route_handlers=operations_of(globals()), tags=["Devices"])
+ROUTER = route_operations(globals(), "/", tags=["Devices"])

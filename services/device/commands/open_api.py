@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from litestar import Response, Router
+from litestar import Response
 from litestar.datastructures import ResponseHeader
 from litestar.di import NamedDependency
 from litestar.params import JSONBody, PathParameter
@@ -11,7 +11,7 @@ from libs.common.envelope import Success
 from libs.common.http import HttpRequest, RequestPrincipal, ok
 from libs.common.http.ids import Id
 from libs.common.http.open_api import get, patch, post
-from libs.common.http.operations import operations_of
+from libs.common.http.operations import route_operations
 from libs.common.tsl import accepted
 from services.device.commands.model import (
     CallService,
@@ -116,4 +116,4 @@ async def get_task(principal: RequestPrincipal, commands: Commands, task_id: Tas
     return await commands.task(principal, task_id)
 
 
-ROUTER = Router("/device/openapi/v1", route_handlers=operations_of(globals()))
+ROUTER = route_operations(globals(), "/device/openapi/v1")

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import FromPath, QueryParameter
 from nats.aio.msg import Msg
@@ -17,7 +16,7 @@ from libs.common.bus.subjects import down_command
 from libs.common.http import RequestPrincipal
 from libs.common.http.guards import devices
 from libs.common.http.open_api import get
-from libs.common.http.operations import operations_of
+from libs.common.http.operations import route_operations
 from libs.common.identity import Principal
 from libs.common.jobs import wait_for_event
 from services.device.commands.model import utc_now
@@ -113,9 +112,4 @@ async def fetch_commands(
     return await command_polls.commands(principal, sn, wait)
 
 
-ROUTER = Router(
-    "/ingest/v1/{sn:str}",
-    route_handlers=operations_of(globals()),
-    guards=[devices],
-    tags=["Device edge"],
-)
+ROUTER = route_operations(globals(), "/ingest/v1/{sn:str}", guards=[devices], tags=["Device edge"])

@@ -2,7 +2,6 @@
 
 from typing import Annotated
 
-from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody, QueryParameter
 from litestar.response import Stream
@@ -13,7 +12,7 @@ from libs.common.http import HttpRequest, RequestPrincipal, principal_of
 from libs.common.http.console import Page, distinct_ids, get, post, put
 from libs.common.http.guards import commanders, holders, users
 from libs.common.http.ids import Id, PathId
-from libs.common.http.operations import operations_of
+from libs.common.http.operations import route_operations
 from libs.common.http.request import request_id_of
 from libs.common.http.streaming import Streamed
 from libs.common.identity.functions import Function
@@ -257,11 +256,7 @@ async def delete_entities(
     await custom_entities.delete(principal, data)
 
 
-ROUTER = Router(
-    "/entity",
-    route_handlers=operations_of(globals()),
-    tags=["Entities"],
-)
+ROUTER = route_operations(globals(), "/entity", tags=["Entities"])
 
 
 MANAGERS = holders(Function.ENTITY_TAG_MANAGE)
@@ -314,15 +309,4 @@ async def map_entity_tags(
     await entity_tags.map(principal, data)
 
 
-TAG_ROUTER = Router(
-    "/entity/tags",
-    route_handlers=[
-        find_entity_tags,
-        count_entity_tags,
-        create_entity_tag,
-        update_entity_tag,
-        delete_entity_tags,
-        map_entity_tags,
-    ],
-    tags=["Entity tags"],
-)
+TAG_ROUTER = route_operations(globals(), "/entity/tags", tags=["Entity tags"])

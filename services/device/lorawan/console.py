@@ -1,6 +1,5 @@
 """Console operations on codecs, frames, gaps and re-decode jobs."""
 
-from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 
@@ -8,7 +7,7 @@ from libs.common.http import RequestPrincipal
 from libs.common.http.console import delete, get, post, put
 from libs.common.http.guards import holders
 from libs.common.http.ids import PathId
-from libs.common.http.operations import operations_of
+from libs.common.http.operations import route_operations
 from libs.common.identity.functions import Function
 from services.device.lorawan.codec_service import CodecService
 from services.device.lorawan.frame_queries import FrameService
@@ -130,7 +129,7 @@ async def save_healing_of_product(
     return await codec_service.put_healing(principal, model, data)
 
 
-CODEC_ROUTER = Router("/product", route_handlers=operations_of(globals()), tags=["Products"])
+CODEC_ROUTER = route_operations(globals(), "/product", tags=["Products"])
 
 
 @post_search("/{device_id:str}/frames/search")
@@ -163,6 +162,4 @@ async def find_device_gaps(
     return FoundGaps(content=records, next_key=next_key)
 
 
-DEVICE_ROUTER = Router(
-    "/device", route_handlers=[find_device_frames, find_device_gaps], tags=["Devices"]
-)
+DEVICE_ROUTER = route_operations(globals(), "/device", tags=["Devices"])

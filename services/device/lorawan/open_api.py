@@ -2,13 +2,12 @@
 
 from typing import Annotated
 
-from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from libs.common.http import RequestPrincipal
 from libs.common.http.open_api import delete, get, post, put
-from libs.common.http.operations import operations_of
+from libs.common.http.operations import route_operations
 from services.device.lorawan.codec_service import CodecService
 from services.device.lorawan.frame_queries import FrameService
 from services.device.lorawan.gaps import GapService
@@ -127,11 +126,7 @@ async def stop_product_redecode(
     return await redecodes.stop(principal, model)
 
 
-CODEC_ROUTER = Router(
-    "/device/openapi/v1/products",
-    route_handlers=operations_of(globals()),
-    tags=["Products"],
-)
+CODEC_ROUTER = route_operations(globals(), "/device/openapi/v1/products", tags=["Products"])
 
 
 @get("/device/openapi/v1/devices/{device_id:str}/frames", tags=["Devices"])

@@ -9,7 +9,6 @@ from dataclasses import asdict
 from typing import Annotated
 
 import msgspec
-from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 from nats.errors import Error as NatsError
@@ -26,6 +25,7 @@ from libs.common.http import RequestPrincipal
 from libs.common.http.console import ResponseModel, get
 from libs.common.http.guards import super_admins
 from libs.common.http.ids import PathId
+from libs.common.http.operations import route_operations
 from libs.common.identity import Principal
 from libs.common.store_metrics import StreamReading, read_stream
 from services.device.telemetry.history import post_search
@@ -105,7 +105,7 @@ async def find_device_connections(
     return await connections.page(principal, device_id, data or FindConnections())
 
 
-CONNECTION_ROUTER = Router("/device", route_handlers=[find_device_connections], tags=["Devices"])
+CONNECTION_ROUTER = route_operations(globals(), "/device", tags=["Devices"])
 
 
 class StreamState(msgspec.Struct):
@@ -157,7 +157,7 @@ async def get_streams(streams: NamedDependency[Streams]) -> list[StreamState]:
     return await streams.read()
 
 
-STREAM_ROUTER = Router("/system", route_handlers=[get_streams], tags=["System"])
+STREAM_ROUTER = route_operations(globals(), "/system", tags=["System"])
 
 
 OPERATOR = "default"
@@ -202,4 +202,4 @@ async def get_ledger(
     return await ledger_reader.read(principal)
 
 
-LEDGER_ROUTER = Router("/system", route_handlers=[get_ledger], tags=["System"])
+LEDGER_ROUTER = route_operations(globals(), "/system", tags=["System"])

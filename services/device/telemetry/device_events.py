@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
 from libs.common.http import RequestPrincipal
 from libs.common.http.ids import PathId
-from libs.common.http.operations import operations_of
+from libs.common.http.operations import route_operations
 from libs.common.http.streaming import cut_page
 from libs.common.identity import Principal
 from libs.common.store.mongo import Database, Document, page_stages, read_rows
@@ -120,4 +119,4 @@ async def find_device_events(
     return await device_events.find(principal, device_id, data or FindEvents())
 
 
-ROUTER = Router("/device", route_handlers=operations_of(globals()), tags=["Devices"])
+ROUTER = route_operations(globals(), "/device", tags=["Devices"])

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import msgspec
-from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import FromPath, QueryParameter
 
@@ -18,7 +17,7 @@ from libs.common.http import HttpRequest, RequestPrincipal
 from libs.common.http.guards import devices
 from libs.common.http.ids import Id
 from libs.common.http.open_api import post
-from libs.common.http.operations import operations_of
+from libs.common.http.operations import route_operations
 from libs.common.identity import Principal
 from libs.common.limits.meter import MessageMeter
 from libs.common.limits.tenants import count_limited
@@ -251,9 +250,4 @@ async def answer_command(
     return await edge.accept(principal, sn, "reply", await request.body(), stored=wait is not None)
 
 
-ROUTER = Router(
-    "/ingest/v1/{sn:str}",
-    route_handlers=operations_of(globals()),
-    guards=[devices],
-    tags=["Device edge"],
-)
+ROUTER = route_operations(globals(), "/ingest/v1/{sn:str}", guards=[devices], tags=["Device edge"])

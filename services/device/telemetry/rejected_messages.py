@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
-from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
@@ -22,7 +21,7 @@ from libs.common.decoding import copy_fields
 from libs.common.http import RequestPrincipal
 from libs.common.http.console import ResponseModel
 from libs.common.http.ids import PathId
-from libs.common.http.operations import operations_of
+from libs.common.http.operations import route_operations
 from libs.common.identity import Principal
 from services.device.telemetry.history import post_search
 from services.device.things.directory import GrantedDevices
@@ -186,4 +185,4 @@ async def find_device_refusals(
     return await refusals.page(principal, device_id, data or FindRefusals())
 
 
-ROUTER = Router("/device", route_handlers=operations_of(globals()), tags=["Devices"])
+ROUTER = route_operations(globals(), "/device", tags=["Devices"])

@@ -10,7 +10,7 @@ from libs.common.http import RequestPrincipal, provide
 from libs.common.http.console import delete, get, post, put
 from libs.common.http.guards import holders, users
 from libs.common.http.ids import PathId
-from libs.common.http.operations import operations_of
+from libs.common.http.operations import route_operations
 from libs.common.http.streaming import Streamed
 from libs.common.identity.functions import Function
 from services.management.dashboards.canvas_service import CanvasService
@@ -199,9 +199,4 @@ async def delete_canvases(
 
 def create_router(handlers: DashboardHandlers) -> Router:
     """Return the router of the operations, with their dependencies."""
-    return Router(
-        "/",
-        route_handlers=operations_of(globals()),
-        dependencies=provide(handlers),
-        tags=["Dashboards"],
-    )
+    return route_operations(globals(), "/", dependencies=provide(handlers), tags=["Dashboards"])

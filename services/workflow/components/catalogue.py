@@ -25,7 +25,7 @@ from libs.common.errors import NotFound, Unavailable
 from libs.common.http import HttpRequest, principal_of, provide
 from libs.common.http.console import get
 from libs.common.http.guards import holders
-from libs.common.http.operations import operations_of
+from libs.common.http.operations import route_operations
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
 from services.workflow.nodes.base import AnyNode, Group, Registry
@@ -229,6 +229,4 @@ class ComponentHandlers:
 
 def component_router(handlers: ComponentHandlers) -> Router:
     """Return the router below `/workflow`."""
-    return Router(
-        "/components", route_handlers=operations_of(globals()), dependencies=provide(handlers)
-    )
+    return route_operations(globals(), "/components", dependencies=provide(handlers))

@@ -12,7 +12,7 @@ from libs.common.http import RequestPrincipal, provide
 from libs.common.http.console import NOT_KEPT, Page, PageRequest, distinct_ids, get, post, put
 from libs.common.http.guards import holders
 from libs.common.http.ids import PathId
-from libs.common.http.operations import operations_of
+from libs.common.http.operations import route_operations
 from libs.common.identity.functions import Function
 from services.workflow.credentials.service import (
     CreateCredentials,
@@ -126,10 +126,10 @@ class CredentialHandlers:
 
 def credential_router(handlers: CredentialHandlers) -> Router:
     """Return the router of the package."""
-    return Router(
+    return route_operations(
+        globals(),
         "/credentials",
         response_headers=NOT_KEPT,
-        route_handlers=operations_of(globals()),
         dependencies=provide(handlers),
         tags=["Credentials"],
     )

@@ -12,7 +12,7 @@ from libs.common.http import RequestPrincipal, provide
 from libs.common.http.console import Page, get, post, put
 from libs.common.http.guards import holders
 from libs.common.http.ids import PathId
-from libs.common.http.operations import operations_of
+from libs.common.http.operations import route_operations
 from libs.common.identity.functions import Function
 from services.workflow.flows.model import (
     DeleteFlows,
@@ -112,4 +112,4 @@ class FlowHandlers:
 
 def flow_router(handlers: FlowHandlers) -> Router:
     """Return the router below `/workflow`."""
-    return Router("/flows", route_handlers=operations_of(globals()), dependencies=provide(handlers))
+    return route_operations(globals(), "/flows", dependencies=provide(handlers))

@@ -21,7 +21,7 @@ from libs.common.http import RequestPrincipal, provide
 from libs.common.http.console import Page, PageRequest, ResponseModel, get, post
 from libs.common.http.guards import holders
 from libs.common.http.ids import PathId
-from libs.common.http.operations import operations_of
+from libs.common.http.operations import route_operations
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
 from services.workflow.entities import Entities
@@ -162,4 +162,4 @@ class LogHandlers:
 
 def log_router(handlers: LogHandlers) -> Router:
     """Return the router below `/workflow`."""
-    return Router("/flows", route_handlers=operations_of(globals()), dependencies=provide(handlers))
+    return route_operations(globals(), "/flows", dependencies=provide(handlers))

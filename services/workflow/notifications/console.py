@@ -9,7 +9,7 @@ from litestar.params import JSONBody
 from libs.common.http import RequestPrincipal, provide
 from libs.common.http.console import get, post, put
 from libs.common.http.guards import holders
-from libs.common.http.operations import operations_of
+from libs.common.http.operations import route_operations
 from services.workflow.notifications.sender import READERS, NotificationSender
 from services.workflow.notifications.service import NotificationSettings
 from services.workflow.notifications.store import (
@@ -71,9 +71,6 @@ class NotificationHandlers:
 
 def notification_router(handlers: NotificationHandlers) -> Router:
     """Return the router of the package."""
-    return Router(
-        "/alarm-notifications",
-        route_handlers=operations_of(globals()),
-        dependencies=provide(handlers),
-        tags=["Alarms"],
+    return route_operations(
+        globals(), "/alarm-notifications", dependencies=provide(handlers), tags=["Alarms"]
     )

@@ -1,6 +1,5 @@
 """`/device` and `/device-batch`: devices in the management API."""
 
-from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
@@ -12,7 +11,7 @@ from libs.common.http import HttpRequest, RequestPrincipal, principal_of
 from libs.common.http.console import Page, distinct_ids, get, post, put
 from libs.common.http.guards import holders
 from libs.common.http.ids import PathId
-from libs.common.http.operations import operations_of
+from libs.common.http.operations import route_operations
 from libs.common.http.request import needs_body
 from libs.common.http.streaming import Streamed
 from libs.common.identity.functions import Function
@@ -174,11 +173,7 @@ async def clear_device_location(
     await user_devices.set_location(principal, device_id, None)
 
 
-ROUTER = Router(
-    "/device",
-    route_handlers=operations_of(globals()),
-    tags=["Devices"],
-)
+ROUTER = route_operations(globals(), "/device", tags=["Devices"])
 
 
 Users = NamedDependency[UserDevices]
@@ -230,8 +225,4 @@ def _result(device: int, error: ThingwayError | None) -> DeviceResult:
     )
 
 
-BATCH_ROUTER = Router(
-    "/device-batch",
-    route_handlers=[move_each_device, tag_each_device, delete_each_device],
-    tags=["Devices"],
-)
+BATCH_ROUTER = route_operations(globals(), "/device-batch", tags=["Devices"])

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
@@ -13,7 +12,7 @@ from libs.common.http import RequestPrincipal
 from libs.common.http.console import Page, delete, get, post, put
 from libs.common.http.guards import holders
 from libs.common.http.ids import PathId
-from libs.common.http.operations import operations_of
+from libs.common.http.operations import route_operations
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
 from libs.common.identity.grants import GrantReader, GrantsClient
@@ -168,4 +167,4 @@ async def delete_device_group(
     await groups.delete(principal, group_id)
 
 
-ROUTER = Router("/device-group", route_handlers=operations_of(globals()), tags=["Device groups"])
+ROUTER = route_operations(globals(), "/device-group", tags=["Device groups"])

@@ -1,13 +1,12 @@
 """`/device/openapi/v1/devices`: operations of applications on devices."""
 
-from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
 from libs.common.contracts.auth import DeviceCredentials
 from libs.common.http import RequestPrincipal
 from libs.common.http.open_api import delete, get, post, put
-from libs.common.http.operations import operations_of
+from libs.common.http.operations import route_operations
 from libs.common.tsl import TslDocument
 from services.device.registry.devices.schemas import (
     AddDevice,
@@ -95,6 +94,4 @@ async def issue_credentials(
     return await device_service.issue_credentials(principal, device_id)
 
 
-ROUTER = Router(
-    "/device/openapi/v1/devices", route_handlers=operations_of(globals()), tags=["Devices"]
-)
+ROUTER = route_operations(globals(), "/device/openapi/v1/devices", tags=["Devices"])

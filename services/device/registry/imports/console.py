@@ -3,7 +3,7 @@
 from typing import Any
 
 import msgspec
-from litestar import Response, Router
+from litestar import Response
 from litestar.di import NamedDependency
 from litestar.params import JSONBody, MultipartBody
 
@@ -13,7 +13,7 @@ from libs.common.http import HttpRequest, RequestPrincipal, principal_of
 from libs.common.http.console import Page, get, post
 from libs.common.http.guards import holders
 from libs.common.http.ids import PathId
-from libs.common.http.operations import operations_of
+from libs.common.http.operations import route_operations
 from libs.common.identity.functions import Function
 from services.device.registry.imports.schemas import (
     ExportDevices,
@@ -167,8 +167,4 @@ def _file(content: bytes, name: str, form: Format) -> Response[bytes]:
     return Response(content, media_type=MEDIA, headers=headers)
 
 
-ROUTER = Router(
-    "/device-batch",
-    route_handlers=operations_of(globals()),
-    tags=["Devices"],
-)
+ROUTER = route_operations(globals(), "/device-batch", tags=["Devices"])

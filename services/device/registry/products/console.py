@@ -6,7 +6,6 @@ RPS is the remote provisioning service.
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 
@@ -14,7 +13,7 @@ from libs.common.errors import InvalidInput
 from libs.common.http import RequestPrincipal
 from libs.common.http.console import Page, PageRequest, ResponseModel, delete, get, post, put
 from libs.common.http.guards import holders
-from libs.common.http.operations import operations_of
+from libs.common.http.operations import route_operations
 from libs.common.identity.functions import Function
 from libs.common.settings import Days
 from libs.common.things import GENERIC
@@ -227,11 +226,7 @@ def _console_path(path: str) -> str:
     return _FIELDS[first] + path[len(first) :] if first in _FIELDS else path
 
 
-ROUTER = Router(
-    "/product",
-    route_handlers=operations_of(globals()),
-    tags=["Products"],
-)
+ROUTER = route_operations(globals(), "/product", tags=["Products"])
 """Applications use `/device/openapi/v1/products` instead."""
 
 
@@ -282,7 +277,7 @@ async def remove_rps_record(
     await rps_service.delete(principal, sn)
 
 
-RPS_ROUTER = Router("/rps", route_handlers=[find_rps_records, remove_rps_record], tags=["Products"])
+RPS_ROUTER = route_operations(globals(), "/rps", tags=["Products"])
 """Applications set records with `/device/openapi/v1/rps`."""
 
 
@@ -325,6 +320,11 @@ async def set_blueprint_source(
     await templates.replace_library(principal.tenant, data.url)
 
 
+TEMPLATE_SOURCE_ROUTER = route_operations(
+    globals(), "/blueprint-library-setting", tags=["Settings"]
+)
+
+
 @post("/search", guards=_VIEWERS, example={"page_size": 100})
 async def find_product_templates(
     principal: RequestPrincipal, templates: Library, data: JSONBody[FindTemplates | None] = None
@@ -347,13 +347,4 @@ async def import_product_templates(
     return await templates.create_products(principal, data.models)
 
 
-TEMPLATE_SOURCE_ROUTER = Router(
-    "/blueprint-library-setting",
-    route_handlers=[get_blueprint_source, set_blueprint_source],
-    tags=["Settings"],
-)
-TEMPLATE_ROUTER = Router(
-    "/product-template",
-    route_handlers=[find_product_templates, import_product_templates],
-    tags=["Products"],
-)
+TEMPLATE_ROUTER = route_operations(globals(), "/product-template", tags=["Products"])

@@ -2,12 +2,12 @@
 
 from typing import Annotated
 
-from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from libs.common.http import RequestPrincipal
 from libs.common.http.open_api import delete, get, post, put
+from libs.common.http.operations import route_operations
 from services.device.registry.products.rps import RpsPage, RpsService, SearchProfiles, SetProfile
 from services.device.registry.products.service import ProductService
 from services.device.things.product_model import Product, ProductPage, ProductWithTsl, PutProduct
@@ -83,11 +83,7 @@ async def delete_product(
     return await product_service.delete(principal, model)
 
 
-ROUTER = Router(
-    "/device/openapi/v1/products",
-    route_handlers=[list_products, get_product, put_product, delete_product],
-    tags=["Products"],
-)
+ROUTER = route_operations(globals(), "/device/openapi/v1/products", tags=["Products"])
 
 
 Rps = NamedDependency[RpsService]
@@ -126,8 +122,4 @@ async def delete_rps_profile(
     return await rps_service.delete(principal, sn)
 
 
-RPS_ROUTER = Router(
-    "/device/openapi/v1/rps",
-    route_handlers=[set_rps_profile, search_rps_profiles, delete_rps_profile],
-    tags=["RPS"],
-)
+RPS_ROUTER = route_operations(globals(), "/device/openapi/v1/rps", tags=["RPS"])

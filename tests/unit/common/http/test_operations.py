@@ -9,7 +9,7 @@ from litestar.testing import create_test_client
 
 from libs.common.envelope import Answer
 from libs.common.http.console import get, route
-from libs.common.http.operations import operations_of
+from libs.common.http.operations import operations_of, route_operations
 
 
 class More(Answer[int], kw_only=True):
@@ -70,3 +70,11 @@ def test_a_module_has_the_operations_that_stand_in_it():
     assert operations_of(globals()) == [value, nothing, own, file]
     other = SimpleNamespace(__name__="elsewhere", value=value)
     assert operations_of(vars(other)) == []
+
+
+def test_a_router_gets_the_operations_that_have_none_yet():
+    """A router that the module defined earlier keeps its operations."""
+    module = {"__name__": __name__, "value": value, "first": None, "nothing": nothing}
+    module["first"] = route_operations(module | {"nothing": None}, "/first")
+    second = route_operations(module, "/second")
+    assert [route.path for route in second.routes] == ["/second/nothing"]
