@@ -4,7 +4,7 @@
 The lease holder sweeps entries that remain after a crash. A document is deleted only when the bus
 has acknowledged its entries. JetStream or the reader drops duplicates by message id.
 The entries of a transaction form one document per tenant: `{_id, at, tenant?, entries: [{subject,
-payload, stream, headers, id?, key?, withdrawn?}]}`, with the fields of `UNREADABLE`. If one stream
+payload, stream, headers, id?, withdrawn?}]}`, with the fields of `UNREADABLE`. If one stream
 accepts its entries and another does not, the accepted ones become `withdrawn`.
 `send` publishes entries, and stores only events that the bus does not accept. It is for changes
 whose own repetition publishes the entries again after a crash.
@@ -60,8 +60,6 @@ class OutboxEntry:
     payload: bytes
     stream: bool = True
     headers: dict[str, str] = field(default_factory=dict)
-    key: str = ""
-    """Identifies entries that can be withdrawn until they are published."""
     id: str = ""
     """The message id of an entry that several processes may publish."""
 
@@ -104,15 +102,6 @@ class Outbox:
             # events last: the version before publishes all entries as it does the first
             for some in chunks(sorted(group, key=_is_event), CHUNK, LARGEST)
         ]
-
-    async def withdraw(self, key: str, session: Session) -> None:
-        """Withdraw the unpublished entries with a key: they are never published."""
-        await self._entries.update_many(
-            {"entries.key": key},
-            {"$set": {"entries.$[one].payload": b"", "entries.$[one].withdrawn": True}},
-            array_filters=[{"one.key": key}],
-            session=session,
-        )
 
     async def relay(self, documents: Iterable[dict[str, Any]]) -> None:
         """Publish documents; after a failure, log it and leave them to the sweep."""
@@ -289,7 +278,6 @@ def _stored(entry: OutboxEntry, headers: dict[str, str]) -> dict[str, Any]:
         "payload": entry.payload,
         "stream": entry.stream,
         "headers": {**headers, **entry.headers},
-        **({"key": entry.key} if entry.key else {}),
         **({"id": entry.id} if entry.id else {}),
     }
 

@@ -80,11 +80,6 @@ def stored_subject(sn: str) -> str:
     return f"$MQTT.msgs.{down_command(sn)}"
 
 
-def withdrawal_key(command: Command) -> str:
-    """Return the outbox key by which messages with write-only values are withdrawn."""
-    return f"command-{command.id}" if command.write_only else ""
-
-
 def command_messages(command: Command, encoded: bytes | None = None) -> list[OutboxEntry]:
     """Return the messages to the device, for MQTT subscriptions of QoS 1 and QoS 0.
 
@@ -95,10 +90,8 @@ def command_messages(command: Command, encoded: bytes | None = None) -> list[Out
     payload = msgspec.json.encode(command.to_wire()) if encoded is None else _wire(command, encoded)
     plain = QOS_1 | hops_header(command.hops)
     return [
-        OutboxEntry(
-            stored_subject(command.sn), payload, headers=QOS_1, key=withdrawal_key(command)
-        ),
-        OutboxEntry(subject, payload, stream=False, headers=plain, key=withdrawal_key(command)),
+        OutboxEntry(stored_subject(command.sn), payload, headers=QOS_1),
+        OutboxEntry(subject, payload, stream=False, headers=plain),
     ]
 
 

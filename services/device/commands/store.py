@@ -28,7 +28,7 @@ from libs.common.store.mongo import (
     read_rows,
 )
 from services.device.commands.coded_commands import OLDEST_FIRST, CodedCommands
-from services.device.commands.events import created_entry, finished_entry, withdrawal_key
+from services.device.commands.events import created_entry, finished_entry
 from services.device.commands.model import (
     DELETED,
     OPEN,
@@ -297,7 +297,6 @@ class CommandStore(ThingDataStore):
             {"$set": {"downlinks.$[].data": b""}},
             session=session,
         )
-        await self._outbox.withdraw(withdrawal_key(command), session)
 
     async def update_downlink_state(
         self, command_id: int, thing_id: int, number: int, state: DownlinkState

@@ -10,7 +10,6 @@ import pytest
 from nats.js.api import AckPolicy, ConsumerConfig
 from nats.js.errors import NotFoundError
 
-from libs.common.bus import OutboxEntry
 from libs.common.bus.streams import MQTT
 from libs.common.contracts.events import DeviceProfile
 from libs.common.errors import Unavailable
@@ -319,7 +318,7 @@ async def test_a_message_that_is_published_late_is_wiped_too(world: World, sn: s
     await issue_all(world, late)
     await world.commands.end(late, "FAILED", "the device said s3cret-5")
     await wiper(world).wipe("default", utc_now())
-    await world.outbox.relay(await added(world, command_messages(late)))
+    await world.outbox.send(world.outbox.build(command_messages(late)))
     assert "s3cret-5" in await everything(world)
 
     await wiper(world).wipe("default", utc_now() + LATE)
@@ -328,27 +327,6 @@ async def test_a_message_that_is_published_late_is_wiped_too(world: World, sn: s
     assert (
         await world.commands.write_only.list_to_wipe("default", utc_now() + timedelta(days=1)) == []
     )
-
-
-async def added(world: World, entries: list[OutboxEntry]) -> list[dict[str, Any]]:
-    return await world.mongo.transaction(lambda session: world.outbox.add(entries, session))
-
-
-async def test_the_outbox_does_not_publish_write_only_values_of_a_closed_command(
-    world: World, sn: str, away: None
-):
-    """Entries of other commands in the same document are published."""
-    closed, still_open = secret_command(5), secret_command(6)
-    await issue(world, closed, still_open)
-    await added(world, [*command_messages(closed), *command_messages(still_open)])
-    await world.commands.end(closed, "TIMEOUT", None)
-    assert "s3cret-5" not in await everything(world)
-
-    await world.outbox.relay(await world.database["outbox"].find().to_list(None))
-
-    kept = "".join(await kept_for_mqtt(world))
-    assert "s3cret-5" not in kept
-    assert "s3cret-6" in kept
 
 
 async def test_a_restored_command_without_its_values_fails(world: World, sn: str):
