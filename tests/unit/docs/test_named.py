@@ -4,10 +4,14 @@ import json
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
+
+from libs.common.contracts.limits import Limits
 
 ROOT = Path(__file__).parents[3]
 SUFFIX = re.compile("_(total|seconds)$")
+UNITS = {1024**4: "TiB", 1024**3: "GiB", 1024**2: "MiB"}
 
 
 def written(text: str) -> set[str]:
@@ -34,3 +38,24 @@ def test_every_message_of_the_bus_is_on_its_page():
     channels = json.loads((ROOT / "docs/reference/asyncapi.json").read_bytes())["channels"].values()
     promised = {name for channel in channels for name in channel["messages"]}
     assert {name for name in promised if f"`{name}`" not in page} == set()
+
+
+def test_every_limit_of_a_tenant_is_on_its_page_with_its_default():
+    """`docs/reference/limits.md` lists the limits in the order and with the values of the code."""
+    page = (ROOT / "docs/reference/limits.md").read_text()
+    rows = re.findall(r"^\| (`.+?`) \| (.+?) \|", page.partition("## Collections")[0], re.MULTILINE)
+    listed = {
+        name.strip("`"): default
+        for names, defaults in rows
+        for name, default in zip(names.split(", "), defaults.split("; "), strict=True)
+    }
+    limits = msgspec.to_builtins(Limits())
+    assert listed == {name: with_unit(name, number) for name, number in limits.items()}
+
+
+def with_unit(name: str, number: int) -> str:
+    """Return a number as the page writes it."""
+    if not name.lower().endswith("bytes"):
+        return f"{number:,}"
+    unit = next(unit for unit in UNITS if number >= unit)
+    return f"{number // unit} {UNITS[unit]}"
