@@ -34,14 +34,14 @@ class AuthSettings(StoreSettings):
     """Client id of consoles that serve all tenants. Empty: only clients of single tenants are
     valid."""
     console_client_secret: str = ""
-    """Secret of `console_client_id`."""
+    """Secret of this client."""
     console: Literal["on", "off"] = "on"
     """Whether users may log in at the built-in console of the gateway."""
     tenant_limits: str = ""
     """Default limits of tenants, as a JSON object of those that differ from the platform's:
     `{"requests": 512, "eachPolls": 2}`."""
     events_partitions: Partitions = 1
-    """Streams that events are spread over by device (`auth` only)."""
+    """Number of streams over which events are distributed by device, 1 to 16."""
     audit_retention_days: Annotated[int, msgspec.Meta(ge=0, le=MOST_DAYS)] = 365
     """Retention of audit log entries in days. 0 keeps them forever."""
 

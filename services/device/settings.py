@@ -42,7 +42,8 @@ class DeviceSettings(StoreSettings):
     http_offline_after: Seconds = 300.0
     """Seconds without a report after which a device that reports over HTTP is OFFLINE."""
     uplink_partitions: Partitions = 1
-    """Streams that reports are spread over by SN, as in nats-server (`device-ingest` only)."""
+    """Number of streams over which reports are distributed by SN, 1 to 16; the configuration of
+    nats-server must have the same number (`device-ingest` only)."""
     ingest_batch: Count = 8000
     """Maximum messages of an ingest batch, which is one transaction."""
     ingest_concurrency: Count = 3
