@@ -9,14 +9,14 @@ import subprocess
 import time
 from base64 import urlsafe_b64encode
 
-from bench.partitions import SHARE, limited_processes, needs_shares
+from bench.partitions import compare, limited_processes, needs_shares
 from bench.stack import Stack, ready, stack
 from bench.table import Row, median_of
 from libs.common.bus import Bus, OutgoingMessage, publish_each
 from libs.common.bus.streams import read_event_partitions, set_event_partitions
 from libs.common.bus.subjects import device_event
 
-EVENTS, DEVICES, ROUNDS, BAR = 40_000, 1000, 3, 1.7
+EVENTS, DEVICES, ROUNDS = 40_000, 1000, 3
 DURABLE = "workflow"
 KEY = urlsafe_b64encode(bytes(32)).decode().rstrip("=")
 BODY = (
@@ -76,16 +76,7 @@ async def _round(bus: Bus, children: list[subprocess.Popen[bytes]]) -> float:
 
 async def measure(servers: Stack) -> Row:
     """Compare one partition with two."""
-    one, two = await rate(servers, 1), await rate(servers, 2)
-    share = f", each with {SHARE:.0%} of a processor" if needs_shares() else ""
-    return Row(
-        f"workflow: events/s, two partitions on two processes{share}",
-        f"{two:,.0f}",
-        f"{one:,.0f} one on one",
-        two / one,
-        f">= {BAR:.1f}",
-        two / one >= BAR,
-    )
+    return compare("workflow: events/s", await rate(servers, 1), await rate(servers, 2))
 
 
 async def run() -> list[Row]:

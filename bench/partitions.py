@@ -120,10 +120,14 @@ async def measure(servers: Stack) -> Row:
     await asyncio.to_thread(child.wait)
     prepare(client["bench"])
     client.close()
-    one, two = await rate(servers, 1), await rate(servers, 2)
+    return compare("ingest: reports/s", await rate(servers, 1), await rate(servers, 2))
+
+
+def compare(what: str, one: float, two: float) -> Row:
+    """Return the row of a rate with one and with two partitions and processes."""
     share = f", each with {SHARE:.0%} of a processor" if needs_shares() else ""
     return Row(
-        f"ingest: reports/s, two partitions on two processes{share}",
+        f"{what}, two partitions on two processes{share}",
         f"{two:,.0f}",
         f"{one:,.0f} one on one",
         two / one,
