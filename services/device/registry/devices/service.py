@@ -5,7 +5,7 @@ import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -17,6 +17,7 @@ from libs.common.store.ids import IdAllocator
 from libs.common.things import DIRECT
 from libs.common.tsl import TslDocument
 from services.device.commands.model import DELETED, REMOVED
+from services.device.commands.service import CommandService
 from services.device.members.device_keys import DeviceCredentialsClient, issue_key
 from services.device.registry.devices.ownership import DeviceRemover, OrphanCleaner
 from services.device.registry.devices.schemas import (
@@ -133,19 +134,6 @@ SERIAL_FIELD = "snDevEUI"
 T = TypeVar("T")
 
 
-class Provisioner(Protocol):
-    """Sends a first configuration to a device that was added with `autoProvision`."""
-
-    async def validate(self, device: Device, config: dict[str, Any]) -> None:
-        """Raise `InvalidInput` when the device's TSL does not accept `config`."""
-
-    async def provision(self, device: Device, config: dict[str, Any]) -> None:
-        """Start the configuration of a new device."""
-
-    async def forget(self, thing_id: int) -> None:
-        """Delete the stored configuration of a device that gets another owner."""
-
-
 @dataclass(frozen=True)
 class DeviceService:
     """Operations on the devices of an application."""
@@ -154,7 +142,7 @@ class DeviceService:
     latest: LatestValues
     ids: IdAllocator
     products: ProductService
-    provisioner: Provisioner
+    provisioner: CommandService
     credentials: DeviceCredentialsClient
     remover: DeviceRemover
     orphans: OrphanCleaner
