@@ -36,7 +36,7 @@ from libs.common.tls import client_context_for
 from services.gateway.access.addresses import Origin, TrustedProxies
 from services.gateway.access.gatekeeper import ADMISSION, Gatekeeper, no_store
 from services.gateway.concurrency import LATER, ConcurrencyLimiter
-from services.gateway.proxy.headers import to_service
+from services.gateway.proxy.forward import to_service
 from services.gateway.rates import Tarpit
 from services.gateway.routes import API, Credential, Route
 from services.gateway.upstream.connection import Field

@@ -48,9 +48,8 @@ from services.device.telemetry.events import build_events
 from services.device.telemetry.folded_values import BEYOND
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.ports import AlarmTrigger, CommandCloser, FrameDecoder
-from services.device.telemetry.quota import DeadMessageBuilder, Quota
+from services.device.telemetry.quota import DeadMessageBuilder, Quota, SlowCodecs
 from services.device.telemetry.reporter import notify
-from services.device.telemetry.slow_uplinks import SlowCodecs
 from services.device.telemetry.uplink import Uplink, is_second_copy, read_uplink
 from services.device.things.directory import ThingDirectory
 from services.device.things.model import Thing

@@ -63,7 +63,7 @@ REASONS: dict[str, list[str]] = {
         "services/device/registry/imports/sheets.py SheetService.write: to_thread",
         "services/device/registry/products/templates.py Templates.replace_library: to_thread",
         "services/device/telemetry/presence_store.py HttpPresence.__init__: NamedTasks",
-        "services/device/telemetry/slow_uplinks.py SlowCodecs.run: endless loop",
+        "services/device/telemetry/quota.py SlowCodecs.run: endless loop",
         "services/gateway/relay/service.py Relay.run: endless loop",
         "services/gateway/relay/service.py Relay.start: subscription",
         f"{CLIENT}/commands.py CommandCarrier.__init__: NamedTasks",
@@ -133,7 +133,7 @@ REASONS: dict[str, list[str]] = {
         "services/device/registry/products/templates.py Templates._make: to_thread",
     ],
     "Connections that nobody uses at the moment; who finds none opens one.": [
-        "services/gateway/upstream/pool.py Pool.__init__: deque",
+        "services/gateway/upstream/service.py Pool.__init__: deque",
     ],
     "It removes or repeats what nobody waits for, in an order that is the same for all.": [
         "services/auth/grants/deleted_resources.py GrantSweep.run: repeat",

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from yarl import URL
 
-from services.gateway.upstream import pool as module
+from services.gateway.upstream import service as module
 from services.gateway.upstream.connection import Connection
-from services.gateway.upstream.pool import Pool, Unreachable
+from services.gateway.upstream.service import Pool, Unreachable
 
 
 class Opened(Pool):

@@ -17,8 +17,7 @@ from services.gateway.upstream.connection import (
     NotHttp,
     StaleConnection,
 )
-from services.gateway.upstream.pool import Unreachable
-from services.gateway.upstream.service import Request, Upstream
+from services.gateway.upstream.service import Request, Unreachable, Upstream
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 REQUEST = Request("GET", "/x", [], None, None)
