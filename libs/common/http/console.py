@@ -41,6 +41,16 @@ def parse_name(text: str, field: str = "name", most: int | None = None) -> str:
     return name
 
 
+def name_rule(most: int) -> msgspec.Meta:
+    """Return the rule of a name: not all blank, and at most `most` characters."""
+    return msgspec.Meta(
+        min_length=1,
+        max_length=most,
+        pattern=r"^[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*$",
+        description=f"1 to {most} characters, not all blank, none a control character",
+    )
+
+
 def distinct_ids(values: Sequence[int]) -> list[int]:
     """Return distinct ids in their order."""
     return list(dict.fromkeys(values))

@@ -6,7 +6,7 @@ import msgspec
 
 from libs.common.contracts.flows import Severity
 from libs.common.http import console
-from libs.common.http.console import Ids, PageRequest
+from libs.common.http.console import Ids, PageRequest, name_rule
 from libs.common.http.ids import Id
 from libs.common.tsl.limits import MAX_TS
 from services.device.alarms.model import Condition
@@ -17,15 +17,7 @@ MOST_AT_ONCE = 1000
 Timestamp = Annotated[int, msgspec.Meta(ge=0, le=MAX_TS)]
 """Milliseconds since 1970, up to the year 9999."""
 Keyword = Annotated[str, msgspec.Meta(max_length=512)]
-Name = Annotated[
-    str,
-    msgspec.Meta(
-        min_length=1,
-        max_length=255,
-        pattern=r"^[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*$",
-        description="1 to 255 characters, not all blank, none a control character",
-    ),
-]
+Name = Annotated[str, name_rule(255)]
 Note = Annotated[str, msgspec.Meta(max_length=2000)]
 Model = Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[^\x00]+$")]
 AlarmIds = Annotated[list[Id], msgspec.Meta(max_length=MOST_AT_ONCE)]

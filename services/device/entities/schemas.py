@@ -6,7 +6,7 @@ import msgspec
 
 from libs.common.envelope import Answer
 from libs.common.http import console
-from libs.common.http.console import Ids, PageRequest, ResponseModel
+from libs.common.http.console import Ids, PageRequest, ResponseModel, name_rule
 from libs.common.http.ids import Id
 from libs.common.things import AccessMod, EntityType, ValueType
 from libs.common.tsl.limits import MAX_TS
@@ -29,15 +29,7 @@ class FindTags(console.PageRequest, kw_only=True):
 class WrittenTag(msgspec.Struct, kw_only=True):
     """Body that creates or changes a tag."""
 
-    name: Annotated[
-        str,
-        msgspec.Meta(
-            min_length=1,
-            max_length=25,
-            pattern=r"^[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*$",
-            description="1 to 25 characters, not all blank, none a control character",
-        ),
-    ]
+    name: Annotated[str, name_rule(25)]
     color: Annotated[
         str,
         msgspec.Meta(

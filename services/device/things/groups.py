@@ -13,6 +13,7 @@ import msgspec
 
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.http import console
+from libs.common.http.console import name_rule
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import (
     Database,
@@ -45,15 +46,7 @@ def too_many_groups(most: int, field: str = "name") -> InvalidInput:
     return InvalidInput(text, field=field, code="device_group_number_limitation")
 
 
-GroupName = Annotated[
-    str,
-    msgspec.Meta(
-        min_length=1,
-        max_length=127,
-        pattern=r"^[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*$",
-        description="1 to 127 characters, not all blank, none a control character",
-    ),
-]
+GroupName = Annotated[str, name_rule(127)]
 
 
 class FindGroups(console.PageRequest, kw_only=True):

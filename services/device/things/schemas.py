@@ -8,18 +8,11 @@ from litestar.params import PathParameter
 
 from libs.common.errors import Forbidden, InvalidInput
 from libs.common.http import console
+from libs.common.http.console import name_rule
 from libs.common.http.ids import Id
 from libs.common.identity import Kind, Principal
 
-Name = Annotated[
-    str,
-    msgspec.Meta(
-        min_length=1,
-        max_length=128,
-        pattern=r"^[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*$",
-        description="1 to 128 characters, not all blank, none a control character",
-    ),
-]
+Name = Annotated[str, name_rule(128)]
 
 Line = Annotated[str, msgspec.Meta(max_length=128, pattern=r"^[^\x00-\x1f\x7f]*$")]
 """A text of one line; may be empty."""
