@@ -28,24 +28,12 @@ class ReadyDevice(msgspec.Struct, frozen=True):
     device_id: int
 
 
-class Ready(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of the file."""
+class Ready(Addresses, frozen=True, kw_only=True):
+    """The content of the file.
 
-    base_url: str
-    mqtt_url: str
-    nats_url: str
-    """NATS with the credentials of the application, which may subscribe to events.
-
-    In a cluster, this and `mqtt_url` list one URL per server, separated by commas.
+    `nats_url` has the credentials of the application, which may subscribe to events.
     """
-    ca_file: str = ""
-    """PEM file of the authority to trust; empty without TLS or for the system's authorities."""
-    websocket_url: str = ""
-    """MQTT over WebSocket; empty if closed."""
-    certificate_url: str = ""
-    """MQTT with a device certificate; empty if closed."""
-    certificate_nats_url: str = ""
-    """NATS with a device certificate; empty if closed."""
+
     application: ReadyClient
     user: User
     """The first console user, a super-admin, with its initial password."""
@@ -69,13 +57,8 @@ def encode_ready(state: State, addresses: Addresses, pids: dict[str, int]) -> by
     if device.key is None or device.device_id is None:
         return None
     ready = Ready(
-        base_url=addresses.base_url,
-        mqtt_url=addresses.mqtt_url,
-        nats_url=nats_url_with_login(addresses, application),
-        ca_file=addresses.ca_file,
-        websocket_url=addresses.websocket_url,
-        certificate_url=addresses.certificate_url,
-        certificate_nats_url=addresses.certificate_nats_url,
+        **msgspec.structs.asdict(addresses)
+        | {"nats_url": nats_url_with_login(addresses, application)},
         application=ReadyClient(application.client_id, application.client_secret),
         user=user,
         console_client=ReadyClient(*console.client(state)),
