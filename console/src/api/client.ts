@@ -79,20 +79,20 @@ export function saveFile(file: Blob, name: string): void {
 }
 
 function failureOf(error: unknown, response?: Response): Failure {
-  const told = (typeof error === "object" ? error : null) as Envelope | null;
+  const envelope = (typeof error === "object" ? error : null) as Envelope | null;
   return new Failure(
-    told?.error_message ?? (response ? response.statusText : error instanceof TypeError ? t("failure.offline") : String(error)),
+    envelope?.error_message ?? (response ? response.statusText : error instanceof TypeError ? t("failure.offline") : String(error)),
     response?.status ?? 0,
-    told?.request_id ?? response?.headers.get("x-request-id") ?? "",
-    told?.error_code,
-    faultsOf(told),
+    envelope?.request_id ?? response?.headers.get("x-request-id") ?? "",
+    envelope?.error_code,
+    faultsOf(envelope),
   );
 }
 
-/** An answer lists several faults in its data; of one it names the field. */
-function faultsOf(told: Envelope | null): Fault[] {
-  if (Array.isArray(told?.data)) return told.data.filter((one): one is Fault => typeof one?.field === "string" && typeof one.reason === "string");
-  return told?.detail_message ? [{ field: told.detail_message, reason: told.error_message ?? "" }] : [];
+/** Return the faults of an error answer: several are in its data, a single one is in its detail. */
+function faultsOf(envelope: Envelope | null): Fault[] {
+  if (Array.isArray(envelope?.data)) return envelope.data.filter((one): one is Fault => typeof one?.field === "string" && typeof one.reason === "string");
+  return envelope?.detail_message ? [{ field: envelope.detail_message, reason: envelope.error_message ?? "" }] : [];
 }
 
 /** Learn who is signed in. */

@@ -38,7 +38,7 @@ interface Changes {
 
 interface Follower {
   pattern: Pattern;
-  hear: (changes: Changes) => void;
+  listener: (changes: Changes) => void;
 }
 
 /** A value of an entity, and when it was measured (ms). */
@@ -82,7 +82,7 @@ class LiveValues {
     addEventListener("offline", () => this.#lose());
     addEventListener("online", () => {
       this.#failures = 0;
-      this.#tell();
+      this.#sync();
     });
   }
 
@@ -94,10 +94,10 @@ class LiveValues {
     return { value: loaded?.value, at };
   }
 
-  /** Look at keys until the function that is returned is called. */
+  /** Subscribe to keys until the returned function is called. */
   watch(keys: string[]): () => void {
     for (const key of keys) this.#watched.set(key, (this.#watched.get(key) ?? 0) + 1);
-    this.#tell();
+    this.#sync();
     return () => {
       for (const key of keys) {
         const left = (this.#watched.get(key) ?? 1) - 1;
@@ -107,26 +107,26 @@ class LiveValues {
           this.values.delete(key);
         }
       }
-      this.#tell();
+      this.#sync();
     };
   }
 
   /** Call a listener for each change of the watched keys, until the returned function is called. */
-  listen(hear: (key: string, change: Live) => void): () => void {
-    this.#listeners.add(hear);
-    return () => void this.#listeners.delete(hear);
+  listen(listener: (key: string, change: Live) => void): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
   }
 
   /** Call a listener for changes that match a pattern, until the returned function is called. One page at a time follows. */
-  follow(pattern: Pattern, hear: (changes: Changes) => void): () => void {
-    const follower = (this.#follower = { pattern, hear });
-    this.#tell();
-    this.#tellPattern();
+  follow(pattern: Pattern, listener: (changes: Changes) => void): () => void {
+    const follower = (this.#follower = { pattern, listener });
+    this.#sync();
+    this.#sendPattern();
     return () => {
       if (this.#follower !== follower) return;
       this.#follower = null;
-      this.#tellPattern();
-      this.#tell();
+      this.#sendPattern();
+      this.#sync();
     };
   }
 
@@ -135,7 +135,7 @@ class LiveValues {
     return this.#watched.size > 0 || this.#follower !== null;
   }
 
-  #tell(): void {
+  #sync(): void {
     if (!this.#isWanted) {
       this.#leave();
       connection.socketFound();
@@ -147,7 +147,7 @@ class LiveValues {
     }
   }
 
-  #tellPattern(): void {
+  #sendPattern(): void {
     if (this.#socket?.readyState !== WebSocket.OPEN) return;
     this.#socket.send(JSON.stringify({ event_type: "Subscribe", payload: this.#follower?.pattern ?? null }));
   }
@@ -189,17 +189,17 @@ class LiveValues {
       this.#failures = 0;
       this.#answered = true;
       this.#heart = setInterval(() => this.#beat(socket), HEARTBEAT);
-      this.#tell();
-      if (this.#follower) this.#tellPattern();
+      this.#sync();
+      if (this.#follower) this.#sendPattern();
     };
-    socket.onmessage = (event) => this.#socket === socket && this.#hear(JSON.parse(event.data as string) as Frame);
+    socket.onmessage = (event) => this.#socket === socket && this.#receive(JSON.parse(event.data as string) as Frame);
     socket.onclose = () => this.#socket === socket && this.#lose();
   }
 
   /** Try again, longer after each failure. */
   #later(): void {
     clearTimeout(this.#timer);
-    if (this.#isWanted) this.#timer = setTimeout(() => this.#tell(), this.#pause());
+    if (this.#isWanted) this.#timer = setTimeout(() => this.#sync(), this.#pause());
   }
 
   #beat(socket: WebSocket): void {
@@ -208,15 +208,15 @@ class LiveValues {
     socket.send(JSON.stringify({ event_type: "Heartbeat", payload: "ping" }));
   }
 
-  #hear(frame: Frame): void {
+  #receive(frame: Frame): void {
     this.#answered = true;
-    if (frame.event_type === "Changes") this.#follower?.hear(frame.payload);
+    if (frame.event_type === "Changes") this.#follower?.listener(frame.payload);
     if (frame.event_type !== "Exchange") return;
     for (const [key, live] of Object.entries(frame.payload.values ?? {})) {
       if (!this.#watched.has(key)) continue;
       if (this.#fresh.size === 0) requestAnimationFrame(() => this.#show());
       this.#fresh.set(key, live);
-      for (const hear of this.#listeners) hear(key, live);
+      for (const listener of this.#listeners) listener(key, live);
     }
   }
 

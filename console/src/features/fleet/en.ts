@@ -102,7 +102,7 @@ export const en = {
   "results.title": "Results",
   "results.line": "{done} done, {failed} failed",
   "results.outcome": "Result",
-  "results.why": "Reason",
+  "results.reason": "Reason",
   "results.task": "Task {id}",
   "results.SUCCESS": "Done",
   "results.FAILED": "Failed",

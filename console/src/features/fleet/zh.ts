@@ -104,7 +104,7 @@ export const zh: Record<keyof typeof en, string> = {
   "results.title": "结果",
   "results.line": "成功 {done}，失败 {failed}",
   "results.outcome": "结果",
-  "results.why": "原因",
+  "results.reason": "原因",
   "results.task": "任务 {id}",
   "results.SUCCESS": "成功",
   "results.FAILED": "失败",

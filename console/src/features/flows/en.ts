@@ -14,7 +14,7 @@ export const en = {
   "flows.actions": "Actions for {name}",
   "flows.none": "No flows yet",
   "flows.none.text": "A flow runs actions when something happens. For example, it sends a warning when a room gets hot, or switches on a light at 8 o'clock.",
-  "flows.none.like": "No flows match",
+  "flows.none.match": "No flows match",
   "flows.enabled": "Enabled",
   "flows.enable": "Enable",
   "flows.off": "Disabled",

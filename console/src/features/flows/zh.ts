@@ -16,7 +16,7 @@ export const zh: Record<keyof typeof en, string> = {
   "flows.actions": "{name} 的操作",
   "flows.none": "还没有流程",
   "flows.none.text": "流程在事件发生时执行操作，例如温度过高时发送告警，或在八点开灯。",
-  "flows.none.like": "没有符合条件的流程",
+  "flows.none.match": "没有符合条件的流程",
   "flows.enabled": "启用",
   "flows.enable": "启用流程",
   "flows.off": "已停用",

@@ -10,7 +10,7 @@ export const en = {
   "integrations.values": "Status",
   "integrations.settings": "Settings",
   "integrations.services": "Actions",
-  "integrations.nothing": "This integration has no status, settings or actions.",
+  "integrations.empty": "This integration has no status, settings or actions.",
   "integrations.secret": "Secret, never shown. Leave empty to keep the current value.",
   "integrations.saved": "Settings saved.",
   "integrations.preset": "Network server",
