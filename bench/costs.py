@@ -27,7 +27,7 @@ from libs.common.bus.subjects import up
 DEVICES, REPORTS, HTTP_REPORTS, COMMANDS = 10, 30_000, 4_000, 1_000
 WINDOW = 20
 """Unacknowledged MQTT reports per device."""
-IDLE = 60
+IDLE_SECONDS = 60
 """Seconds of the idle measurement."""
 PRODUCT: dict[str, Any] = {
     "name": "Cost",
@@ -162,7 +162,7 @@ async def measure(platform: Platform) -> list[Row]:
             ("a command", COMMANDS, lambda: _commands(platform, api, devices)),
         ]
         await asyncio.sleep(2)
-        rest, seconds = await _during(platform, asyncio.sleep(IDLE))
+        rest, seconds = await _during(platform, asyncio.sleep(IDLE_SECONDS))
         idle = {name: took / seconds for name, took in rest.items()}
         rows = [await _cost(platform, idle, *kind) for kind in kinds]
         summary = f"{sum(idle.values()):.1%} of a processor"

@@ -14,9 +14,9 @@ from collections.abc import Callable
 KEEP_ALIVE = 120
 """Seconds of silence after which the server disconnects a device."""
 PING = 60.0
-AGAIN = (0.2, 3.0)
-"""Range of the first pause before a reconnect in seconds; it doubles up to `LONGEST`."""
-LONGEST = 8.0
+FIRST_PAUSE = (0.2, 3.0)
+"""Range of the first pause before a reconnect in seconds; it doubles up to `MAX_PAUSE`."""
+MAX_PAUSE = 8.0
 AT_ONCE = 400
 """Devices that log in concurrently."""
 CHECK_SECONDS = 0.05
@@ -24,12 +24,12 @@ CHECK_SECONDS = 0.05
 CONNACK, SUBACK = 0x20, 0x90
 
 
-def sn_of(number: int) -> str:
+def device_sn(number: int) -> str:
     """Return the SN of a simulated device."""
     return f"CROWD{number:07d}"
 
 
-def key_of(number: int) -> str:
+def device_key(number: int) -> str:
     """Return the first key of a simulated device."""
     return f"key-of-{number}"
 
@@ -123,11 +123,11 @@ class Crowd:
         self.connected += change
 
     async def _stay(self, number: int) -> None:
-        pause = random.uniform(*AGAIN)
+        pause = random.uniform(*FIRST_PAUSE)
         while True:
             device = await self._log_in(number)
             if device is not None:
-                pause = random.uniform(*AGAIN)
+                pause = random.uniform(*FIRST_PAUSE)
                 try:
                     while not device.over.done():
                         await asyncio.wait([device.over], timeout=PING)
@@ -135,13 +135,13 @@ class Crowd:
                 finally:
                     device.close()
             await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST)
+            pause = min(2 * pause, MAX_PAUSE)
 
     async def _log_in(self, number: int) -> Device | None:
         loop = asyncio.get_running_loop()
 
         def device() -> Device:
-            return Device(sn_of(number), key_of(number), self._count)
+            return Device(device_sn(number), device_key(number), self._count)
 
         async with self._slots:
             try:

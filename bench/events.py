@@ -11,7 +11,7 @@ from base64 import urlsafe_b64encode
 
 from bench.partitions import compare, limited_processes, needs_shares
 from bench.stack import Stack, ready, stack
-from bench.table import Row, median_of
+from bench.table import Row, median_value
 from libs.common.bus import Bus, OutgoingMessage, publish_each
 from libs.common.bus.streams import read_event_partitions, set_event_partitions
 from libs.common.bus.subjects import device_event
@@ -44,7 +44,7 @@ async def rate(servers: Stack, partitions: int) -> float:
         for child in children:
             child.terminate()
             await asyncio.to_thread(child.wait)
-    return median_of(rates[1:])
+    return median_value(rates[1:])
 
 
 async def _round(bus: Bus, children: list[subprocess.Popen[bytes]]) -> float:

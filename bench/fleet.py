@@ -36,7 +36,7 @@ from services.device.things.device_search import extract_ngrams
 from services.management.builtin.direct import Direct
 
 DEVICES, GROUPS, TAGS, MODELS = 100_000, 1000, 50, 10
-GRANTED = 50
+GRANTED_GROUPS = 50
 """Number of groups that the second user may see."""
 USER = "2"
 PER_FILTER, PER_COMBINATION = 60, 4
@@ -184,7 +184,7 @@ async def _import(running: Running) -> Row:
 async def _fakes(nats_url: str) -> AsyncIterator[None]:
     """Run fakes of `auth` and `management`."""
     granted = GrantedResources(
-        version=1, groups=frozenset(range(FIRST_GROUP, FIRST_GROUP + GRANTED))
+        version=1, groups=frozenset(range(FIRST_GROUP, FIRST_GROUP + GRANTED_GROUPS))
     )
 
     async def grants(_: UserRef) -> GrantedResources:
@@ -218,7 +218,7 @@ async def run() -> list[Row]:
         await asyncio.to_thread(running.mongo.admin.command, "fsync")
         return [
             await _searches(running, "1", "by who sees all"),
-            await _searches(running, USER, f"by who sees {GRANTED} groups"),
+            await _searches(running, USER, f"by who sees {GRANTED_GROUPS} groups"),
             await _import(running),
         ]
 

@@ -31,7 +31,7 @@ from pymongo import MongoClient
 
 from bench import ingest, node_red
 from bench.stack import Stack, processor_seconds, ready, stack
-from bench.table import Row, median_of
+from bench.table import Row, median_value
 from libs.common.bus import Bus, RpcServer
 from libs.common.bus.subjects import wakeup
 from libs.common.bus.wakeups import Changes
@@ -315,7 +315,7 @@ class _Side:
     def summary(self) -> str:
         """Return microseconds per run: the sum and each process."""
         each = {
-            name: median_of([cost[name] for cost in self.costs]) / REPORTS * 1e6
+            name: median_value([cost[name] for cost in self.costs]) / REPORTS * 1e6
             for name in self.costs[0]
         }
         parts = ", ".join(f"{name} {cost:.0f}" for name, cost in each.items())
@@ -354,7 +354,7 @@ def _cost(flows: int) -> float:
             if len(list(build_starts(index, change, 0))) != 1:
                 raise RuntimeError("the event did not find its flow")
         rounds.append((time.perf_counter() - started) / EVENTS * 1e6)
-    return median_of(rounds)
+    return median_value(rounds)
 
 
 async def run() -> list[Row]:
@@ -365,13 +365,13 @@ async def run() -> list[Row]:
     ratio = None
     if theirs is not None:
         pairs = zip(ours.per_cpu, theirs.per_cpu, strict=True)
-        ratio = median_of([one / other for one, other in pairs])
-    cost = median_of([1e6 / one for one in ours.per_cpu])
+        ratio = median_value([one / other for one, other in pairs])
+    cost = median_value([1e6 / one for one in ours.per_cpu])
     return [
         Row(
             "MQTT report → listener → choice → assigner, runs per second of processor time",
-            f"{median_of(ours.per_cpu):,.0f}",
-            f"{median_of(theirs.per_cpu):,.0f} Node-RED"
+            f"{median_value(ours.per_cpu):,.0f}",
+            f"{median_value(theirs.per_cpu):,.0f} Node-RED"
             if theirs
             else "no node-red or npm on PATH",
             ratio,
@@ -380,8 +380,8 @@ async def run() -> list[Row]:
         ),
         Row(
             "such runs per second",
-            f"{median_of(ours.rates):,.0f}",
-            f"{median_of(theirs.rates):,.0f} Node-RED" if theirs else "",
+            f"{median_value(ours.rates):,.0f}",
+            f"{median_value(theirs.rates):,.0f} Node-RED" if theirs else "",
         ),
         Row(
             "processor time of a run, µs",

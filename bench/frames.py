@@ -19,10 +19,10 @@ from pymongo import MongoClient, WriteConcern
 
 from bench.ingest import DEVICES, FIRST_ID, TENANT, drained
 from bench.stack import Stack, ready, stack
-from bench.table import Row, median_of
+from bench.table import Row, median_value
 from libs.common.bus import Bus, RpcClient
 from libs.common.clock import now_ms
-from libs.common.contracts.frames import MOST_FRAMES, DeviceFrame, Frame, Reception
+from libs.common.contracts.frames import MAX_FRAMES, DeviceFrame, Frame, Reception
 from libs.common.integrations import IntegrationThings
 from libs.common.tsl import parse_document, to_wire
 from services.device.lorawan.codec_calls import Call
@@ -36,7 +36,7 @@ SERVER, MODEL, VERSION, LOOPING = "bench", "FRAMES", "v1.0", "looping"
 FRAMES, ROUNDS, AT_ONCE = 40_000, 5, 8
 UPLINKS, TICK = 1000, 0.1
 """Uplinks per second during the re-decode job, and seconds between calls."""
-LATEST = 3.0
+MAX_DELAY = 3.0
 """Tolerated delay of these uplinks, and of their storage, in seconds."""
 BAR, BAR_DECODE, BAR_AGAIN, BAR_COST = 8000, 50.0, 16_667, 60.0
 """Targets: uplinks/s, µs per decode, re-decoded frames/s (ten million in ten minutes), µs each."""
@@ -75,7 +75,7 @@ TSL: dict[str, Any] = {
 }
 
 
-def codec_of(script: str) -> Codec:
+def build_codec(script: str) -> Codec:
     """Return a codec with one script."""
     steps = find_entry_point({"script": ["decodeUplink"]}, DECODERS)
     return Codec(scripts={"script": script}, decoder=steps)
@@ -105,7 +105,7 @@ def prepare(
     database.tsls.insert_one(
         {"_id": {**product, "version": VERSION}, "document": document, "hash": "frames"}
     )
-    codec = codec_of(script)
+    codec = build_codec(script)
     database.codecs.insert_one({"_id": product, "content": stored(codec)})
     now = datetime.now(UTC)
     fields = {
@@ -165,8 +165,8 @@ def make_frames(
 
 def calls(first: int) -> Iterator[list[DeviceFrame]]:
     """Yield the calls of a round."""
-    for start in range(first, first + FRAMES, MOST_FRAMES):
-        yield make_frames(TENANT, range(start, start + MOST_FRAMES), DEVICES)
+    for start in range(first, first + FRAMES, MAX_FRAMES):
+        yield make_frames(TENANT, range(start, start + MAX_FRAMES), DEVICES)
 
 
 async def run_round(bus: Bus, database: Any, number: int) -> float:
@@ -198,7 +198,7 @@ async def redecode(servers: Stack, database: Any, places: int) -> tuple[float, f
     `places` is the number of decimal places that the new codec produces.
     """
     script = SCRIPT.replace("/ 10;", f"/ {10**places};")
-    codec, product = codec_of(script), {"tenant": TENANT, "model": MODEL}
+    codec, product = build_codec(script), {"tenant": TENANT, "model": MODEL}
     database.codecs.update_one({"_id": product}, {"$set": {"content": stored(codec)}})
     database.products.update_one({"_id": product}, {"$set": {"codecVersion": codec.version}})
     await asyncio.sleep(KNOWN)
@@ -236,7 +236,7 @@ async def send_steadily(bus: Bus, tenant: str, first: int, devices: int, count: 
         if answer.refused:
             raise RuntimeError(answer.refused[0].reason)
         late = time.monotonic() - started - (turn + 1) * TICK
-        if late > LATEST:
+        if late > MAX_DELAY:
             raise RuntimeError(f"frames are sent {late:.1f} s late")
         await asyncio.sleep(max(0, -late))
 
@@ -252,21 +252,21 @@ async def run_alongside(bus: Bus, job: Coroutine[Any, Any, None]) -> AsyncIterat
         with contextlib.suppress(asyncio.CancelledError):
             await task
     waiting = (await bus.js.stream_info("UPLINK")).state.messages
-    if waiting > UPLINKS * LATEST:
+    if waiting > UPLINKS * MAX_DELAY:
         raise RuntimeError(f"{waiting} frames wait to be stored")
 
 
 async def decode() -> float:
     """Return the median time of a decode in µs, including the codec process."""
-    codec = codec_of(SCRIPT)
-    some = [Call("decode", payload(number), 85, now_ms()) for number in range(MOST_FRAMES)]
+    codec = build_codec(SCRIPT)
+    some = [Call("decode", payload(number), 85, now_ms()) for number in range(MAX_FRAMES)]
     taken = []
     async with CodecWorkers() as workers:
         for _ in range(100):
             started = time.perf_counter()
             await workers.run(TENANT, codec, some)
-            taken.append((time.perf_counter() - started) / MOST_FRAMES * 1e6)
-    return median_of(taken)
+            taken.append((time.perf_counter() - started) / MAX_FRAMES * 1e6)
+    return median_value(taken)
 
 
 async def measure(servers: Stack) -> list[Row]:
@@ -292,8 +292,8 @@ async def measure(servers: Stack) -> list[Row]:
     await bus.drain()
     client.close()
     return [
-        _row("frames: decoded uplinks/s into history", median_of(alone), BAR),
-        _row("frames: the same beside a codec that loops", median_of(looped), BAR),
+        _row("frames: decoded uplinks/s into history", median_value(alone), BAR),
+        _row("frames: the same beside a codec that loops", median_value(looped), BAR),
         _row("frames: read again and written otherwise, frames/s", again, BAR_AGAIN),
         _row(f"frames: the same beside {UPLINKS:,} uplinks/s", busy, BAR_AGAIN),
         _cost("frames: one that is read again, processor time of all processes", cost),
@@ -313,7 +313,7 @@ def _cost(name: str, seconds: float) -> Row:
 async def run() -> list[Row]:
     """Run the benchmark."""
     taken = await decode()
-    name = f"frames: a decode in batches of {MOST_FRAMES}, median"
+    name = f"frames: a decode in batches of {MAX_FRAMES}, median"
     async with stack() as servers:
         rows = await measure(servers)
     ok = taken <= BAR_DECODE

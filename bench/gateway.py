@@ -23,7 +23,7 @@ from litestar import Request, Response, get
 from litestar.params import FromPath
 
 from bench.stack import ROOT, ready
-from bench.table import Row, median_of
+from bench.table import Row, median_value
 from deploy.local import programs
 from deploy.platform import ports, redis_server
 from libs.common.http import Service, create_app, ok, run_service, serve
@@ -118,20 +118,20 @@ async def run() -> list[Row]:
 
 
 def _rows(rounds: list[tuple[Load, Load]]) -> Iterator[Row]:
-    rate = median_of([ours.rate / theirs.rate for ours, theirs in rounds])
-    p99 = median_of([ours.p99 / theirs.p99 for ours, theirs in rounds])
+    rate = median_value([ours.rate / theirs.rate for ours, theirs in rounds])
+    p99 = median_value([ours.p99 / theirs.p99 for ours, theirs in rounds])
     yield Row(
         f"{NAME}, requests/s",
-        f"{median_of([ours.rate for ours, _ in rounds]):,.0f}",
-        f"{median_of([theirs.rate for _, theirs in rounds]):,.0f}",
+        f"{median_value([ours.rate for ours, _ in rounds]):,.0f}",
+        f"{median_value([theirs.rate for _, theirs in rounds]):,.0f}",
         rate,
         f">= {BAR}",
         rate >= BAR,
     )
     yield Row(
         f"{NAME}, p99 in ms",
-        f"{median_of([ours.p99 for ours, _ in rounds]):.1f}",
-        f"{median_of([theirs.p99 for _, theirs in rounds]):.1f}",
+        f"{median_value([ours.p99 for ours, _ in rounds]):.1f}",
+        f"{median_value([theirs.p99 for _, theirs in rounds]):.1f}",
         p99,
         "<= 1.0",
         p99 <= 1.0,

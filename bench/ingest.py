@@ -16,7 +16,7 @@ import msgspec
 from pymongo import MongoClient, WriteConcern
 
 from bench.stack import Stack, ready, stack
-from bench.table import Row, median_of
+from bench.table import Row, median_value
 from libs.common.bus import EVENTS, UPLINK, Bus, OutgoingMessage
 from libs.common.clock import now_ms
 from libs.common.tsl import parse_document, to_wire
@@ -143,11 +143,11 @@ async def measure(servers: Stack) -> Row:
             bare.append(plain)
     await bus.drain()
     client.close()
-    ratio = median_of([our / their for our, their in zip(ours, bare, strict=True)])
+    ratio = median_value([our / their for our, their in zip(ours, bare, strict=True)])
     return Row(
         "ingest: reports/s, one process",
-        f"{median_of(ours):,.0f}",
-        f"{median_of(bare):,.0f} insert_many",
+        f"{median_value(ours):,.0f}",
+        f"{median_value(bare):,.0f} insert_many",
         ratio,
         f">= {BAR:.2f}",
         ratio >= BAR,

@@ -32,8 +32,8 @@ RATE = 10
 """Reports per second and device."""
 WARM, MEASURED = 3, 15
 """Seconds of warm-up and of measurement."""
-IDLE = min(5000, open_files() // 20)
-LIMITS = json.dumps({"websockets": 2 * IDLE, "eachWebsockets": 2 * IDLE})
+IDLE_SOCKETS = min(5000, open_files() // 20)
+LIMITS = json.dumps({"websockets": 2 * IDLE_SOCKETS, "eachWebsockets": 2 * IDLE_SOCKETS})
 ADDRESSES = 10
 """Client addresses; each may have an eighth of a gateway's pages."""
 OPENING = 50
@@ -229,7 +229,7 @@ async def _idle(
     """Return the KiB per socket; `held` keeps sockets open, as freed memory is reused."""
     before = platform.memory()
     sockets = []
-    for _ in range(IDLE // OPENING):
+    for _ in range(IDLE_SOCKETS // OPENING):
         opened = await asyncio.gather(
             *(
                 connect(
@@ -279,7 +279,7 @@ async def run() -> list[Row]:
             ok=p99 <= LATENCY_BAR,
         ),
         Row(
-            f"memory of one of {IDLE:,} idle sockets, KiB",
+            f"memory of one of {IDLE_SOCKETS:,} idle sockets, KiB",
             f"management {idle:.1f}, gateway {passed:.1f}",
             bar=f"<= {MEMORY_BAR:.0f}",
             ok=idle <= MEMORY_BAR,
@@ -291,7 +291,7 @@ async def run() -> list[Row]:
             ok=pages[int(len(pages) * 0.99)] <= LATENCY_BAR,
         ),
         Row(
-            f"memory of one of {IDLE:,} idle pages over MQTT, KiB",
+            f"memory of one of {IDLE_SOCKETS:,} idle pages over MQTT, KiB",
             f"management {page:.1f}, gateway {page_passed:.1f}",
             bar=f"<= {MEMORY_BAR:.0f}",
             ok=page <= MEMORY_BAR,

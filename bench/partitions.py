@@ -19,7 +19,7 @@ from pymongo import MongoClient
 
 from bench.ingest import DEVICES, encoded, prepare
 from bench.stack import Stack, ready, stack
-from bench.table import Row, median_of
+from bench.table import Row, median_value
 from libs.common.bus import UPLINK, Bus, OutgoingMessage
 from libs.common.bus.streams import PARTITIONS
 from libs.common.bus.subjects import partitioned, up
@@ -28,7 +28,7 @@ from libs.common.clock import now_ms
 REPORTS, ROUNDS, BAR = 20_000, 3, 1.7
 BATCH = 500
 """Messages per batch: few, so that no process idles while another has the last ones."""
-ENOUGH = 8
+ENOUGH_PROCESSORS = 8
 """Number of processors that needs no control groups."""
 SHARE = 0.1
 PERIOD = 20_000
@@ -77,12 +77,12 @@ async def rate(servers: Stack, partitions: int) -> float:
         for child in children:
             child.terminate()
             await asyncio.to_thread(child.wait)
-    return median_of(rates[1:])
+    return median_value(rates[1:])
 
 
 def needs_shares() -> bool:
     """Return whether there are too few processors for all processes."""
-    return (os.cpu_count() or 1) < ENOUGH
+    return (os.cpu_count() or 1) < ENOUGH_PROCESSORS
 
 
 async def _round(bus: Bus, children: list[subprocess.Popen[bytes]], partitions: int) -> float:

@@ -23,7 +23,7 @@ from pymongo import MongoClient, WriteConcern
 
 from bench.client import Client
 from bench.stack import ROOT
-from bench.table import Row, median_of
+from bench.table import Row, median_value
 from deploy.platform import ports
 from libs.common.clock import now_ms
 from libs.common.store.migrations import CLUSTERED
@@ -31,7 +31,7 @@ from services.device.telemetry.partitions import (
     SPAN_MS,
     collection_name,
     history_key,
-    partition_of,
+    partition_at,
 )
 
 PAGES, PAGE = 200, 100
@@ -90,10 +90,10 @@ class Platform:
 
     def memory(self) -> dict[str, float]:
         """Return the proportional memory of each process in MiB."""
-        return self.memory_of(self.ready["pids"])
+        return self.process_memory(self.ready["pids"])
 
     @staticmethod
-    def memory_of(pids: dict[str, int]) -> dict[str, float]:
+    def process_memory(pids: dict[str, int]) -> dict[str, float]:
         """Return the proportional memory of the given processes in MiB."""
         return {name: _pss(pid) for name, pid in pids.items()}
 
@@ -156,21 +156,21 @@ class Histories:
                 long.append(self._page(client, long_id))
                 driver.append(self._query(long_id))
                 short.append(self._page(client, short_id))
-        ratio = median_of([one / other for one, other in zip(long, driver, strict=True)])
-        growth = median_of(long) / median_of(short)
+        ratio = median_value([one / other for one, other in zip(long, driver, strict=True)])
+        growth = median_value(long) / median_value(short)
         return [
             Row(
                 f"history page of {PAGE} of {LONG:,}, ms",
-                f"{median_of(long) * 1000:.2f}",
-                f"{median_of(driver) * 1000:.2f} driver",
+                f"{median_value(long) * 1000:.2f}",
+                f"{median_value(driver) * 1000:.2f} driver",
                 ratio,
                 "<= 3.0",
                 ratio <= 3.0,
             ),
             Row(
                 "the same, history ten times as long",
-                f"{median_of(long) * 1000:.2f}",
-                f"{median_of(short) * 1000:.2f} of {SHORT:,}",
+                f"{median_value(long) * 1000:.2f}",
+                f"{median_value(short) * 1000:.2f} of {SHORT:,}",
                 growth,
                 "<= 1.3",
                 growth <= 1.3,
@@ -189,8 +189,8 @@ class Histories:
         async with http.post("/device/openapi/v1/devices", json=body, headers=headers) as answer:
             device_id = int((await answer.json())["data"]["deviceId"])
         end = now_ms()
-        start = max(end - records * 500, partition_of(end) * SPAN_MS)
-        name = collection_name(partition_of(end))
+        start = max(end - records * 500, partition_at(end) * SPAN_MS)
+        name = collection_name(partition_at(end))
         if name not in self._database.list_collection_names():
             self._database.create_collection(name, **CLUSTERED)
         step = max((end - start) / records, 0.01)
@@ -218,7 +218,7 @@ class Histories:
         now = now_ms()
         bounds = {"$gte": history_key(device_id, 0, 0), "$lte": history_key(device_id, now, 0)}
         started = time.perf_counter()
-        collection = self._database[collection_name(partition_of(now))]
+        collection = self._database[collection_name(partition_at(now))]
         found = list(collection.find({"_id": bounds}, sort=[("_id", -1)], limit=PAGE))
         seconds = time.perf_counter() - started
         if len(found) != PAGE:

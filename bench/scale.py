@@ -24,11 +24,11 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from bench.crowd import Device, key_of, sn_of
+from bench.crowd import Device, device_key, device_sn
 from bench.ingest import MODEL, TSL, VERSION, drained, properties
 from bench.platform import Platform
 from bench.stack import ROOT
-from bench.table import Row, median_of
+from bench.table import Row, median_value
 from libs.common.bus import Bus, OutgoingMessage, RpcClient
 from libs.common.clock import now_ms
 from libs.common.contracts.auth import DeviceCredentials, DeviceRef
@@ -77,11 +77,11 @@ class Scale:
         self._register(range(REPORTING, REGISTERED))
         self._auth.device_credentials.insert_many(
             {
-                "_id": sn_of(one),
+                "_id": device_sn(one),
                 "tenant": TENANT,
-                "sn": sn_of(one),
+                "sn": device_sn(one),
                 "deviceId": FIRST_ID + one,
-                "keyHash": device_key_hash(key_of(one)),
+                "keyHash": device_key_hash(device_key(one)),
             }
             for one in range(number)
         )
@@ -90,7 +90,7 @@ class Scale:
         for first in range(numbers.start, numbers.stop, 10_000):
             some = range(first, min(first + 10_000, numbers.stop))
             self._device.serials.insert_many(
-                ({"_id": sn_of(one), "holder": "device"} for one in some), ordered=False
+                ({"_id": device_sn(one), "holder": "device"} for one in some), ordered=False
             )
             self._device.devices.insert_many(self._documents(some), ordered=False)
 
@@ -101,10 +101,10 @@ class Scale:
             yield {
                 "_id": FIRST_ID + number,
                 "tenant": TENANT,
-                "sn": sn_of(number),
-                "snKey": sn_of(number),
+                "sn": device_sn(number),
+                "snKey": device_sn(number),
                 "integration": "direct",
-                "identifier": sn_of(number),
+                "identifier": device_sn(number),
                 "model": MODEL,
                 "tslVersion": VERSION,
                 "deviceType": "COMMON",
@@ -114,7 +114,7 @@ class Scale:
                 "createdAt": now,
                 "updatedAt": now,
                 "name": name,
-                "grams": extract_ngrams(name, sn_of(number)),
+                "grams": extract_ngrams(name, device_sn(number)),
                 "description": "",
                 "project": f"project {number % 20}",
                 "tag": ["bench"],
@@ -134,13 +134,13 @@ class Scale:
             )
             await self._bus.publish(
                 [
-                    OutgoingMessage(f"thing.{sn_of(number % devices)}.up.report", body)
+                    OutgoingMessage(f"thing.{device_sn(number % devices)}.up.report", body)
                     for number, body in enumerate(bodies)
                 ]
             )
             await drained(self._bus)
             rates.append(REPORTS / (time.perf_counter() - started))
-        return median_of(rates)
+        return median_value(rates)
 
     def online(self) -> set[str]:
         """Return the SNs of the devices that applications see as ONLINE."""
@@ -150,7 +150,7 @@ class Scale:
 
     async def wait_presence(self, first: int, last: int) -> float:
         """Return the seconds until exactly these devices are ONLINE."""
-        wanted = {sn_of(number) for number in range(first, last)}
+        wanted = {device_sn(number) for number in range(first, last)}
 
         async def same() -> bool:
             return await asyncio.to_thread(self.online) == wanted
@@ -174,12 +174,12 @@ class Scale:
         loop = asyncio.get_running_loop()
         taken = []
         for number in range(CONNECTED + SWAPPED, CONNECTED + SWAPPED + ROTATED):
-            device = Device(sn_of(number), key_of(number), lambda _: None)
+            device = Device(device_sn(number), device_key(number), lambda _: None)
             await loop.create_connection(lambda: device, "127.0.0.1", self._platform.mqtt_port)  # noqa: B023
             await device.ready
             await asyncio.sleep(0.2)
             began = time.perf_counter()
-            reference = DeviceRef(sn_of(number), FIRST_ID + number, TENANT)
+            reference = DeviceRef(device_sn(number), FIRST_ID + number, TENANT)
             await rpc.call("rpc.auth.issue_device_credentials", reference, DeviceCredentials)
             async with asyncio.timeout(PATIENCE):
                 await device.over
@@ -188,23 +188,23 @@ class Scale:
 
     async def searches(self) -> dict[str, list[float]]:
         """Return the seconds of lists and searches over HTTP, by kind."""
-        asked: dict[str, Json] = {
+        searches: dict[str, Json] = {
             "list": {"pageSize": 20, "pageNumber": 1},
             "list, page 50": {"pageSize": 20, "pageNumber": 50},
-            "by SN": {"pageSize": 20, "pageNumber": 1, "sn": sn_of(765_432)},
+            "by SN": {"pageSize": 20, "pageNumber": 1, "sn": device_sn(765_432)},
             "online": {"pageSize": 20, "pageNumber": 1, "connectStatus": ["ONLINE"]},
             "by name": {"pageSize": 20, "pageNumber": 1, "name": "meter 7654"},
             "by keyword": {"pageSize": 20, "pageNumber": 1, "keyword": "D0765"},
         }
         base = self._platform.ready["base_url"]
-        times: dict[str, list[float]] = {name: [] for name in asked}
+        times: dict[str, list[float]] = {name: [] for name in searches}
         async with aiohttp.ClientSession(base) as http:
             form = {**self._platform.ready["application"], "grant_type": "client_credentials"}
             async with http.post("/oauth/token", data=form) as answer:
                 token = (await answer.json())["data"]["access_token"]
             headers = {"Authorization": f"Bearer {token}"}
             for _ in range(SEARCHES):
-                for name, body in asked.items():
+                for name, body in searches.items():
                     began = time.perf_counter()
                     path = "/device/openapi/v1/devices/search"
                     async with http.post(path, json=body, headers=headers) as answer:
@@ -283,8 +283,8 @@ def _p95(values: list[float]) -> float:
 def _shown(memory: dict[str, float], before: dict[str, float], number: int) -> str:
     """Return the memory per item, and the processes that use the most."""
     grown = {name: size - before.get(name, 0.0) for name, size in memory.items()}
-    most = sorted(grown.items(), key=lambda one: -one[1])[:3]
-    parts = ", ".join(f"{name} {size:+.0f} MiB" for name, size in most)
+    maximum = sorted(grown.items(), key=lambda one: -one[1])[:3]
+    parts = ", ".join(f"{name} {size:+.0f} MiB" for name, size in maximum)
     return f"{sum(grown.values()) * 1024 / number:.1f} KiB ({parts})"
 
 
@@ -333,7 +333,7 @@ async def measure(platform: Platform, bus: Bus) -> list[Row]:
                 )
             )
             await asyncio.sleep(5)
-        after = platform.memory_of(_ready(platform)["pids"])
+        after = platform.process_memory(_ready(platform)["pids"])
         rows += _search_rows(await scale.searches())
     return [
         Row(f"memory with {CONNECTED:,} connected of {REGISTERED:,}, MiB", _processes(connected)),
@@ -364,7 +364,7 @@ def _search_rows(times: dict[str, list[float]]) -> list[Row]:
         Row(
             f"devices, {name}: p95, ms",
             f"{_p95(some) * 1000:.1f}",
-            f"{median_of(some) * 1000:.1f} p50",
+            f"{median_value(some) * 1000:.1f} p50",
             None,
             "<= 50",
             _p95(some) <= 0.05,
@@ -377,7 +377,7 @@ def _rotation_row(taken: list[float]) -> Row:
     return Row(
         "a key rotated, its connection closed: p95, ms",
         f"{_p95(taken) * 1000:.0f}",
-        f"{median_of(taken) * 1000:.0f} p50",
+        f"{median_value(taken) * 1000:.0f} p50",
         None,
         "<= 1000",
         _p95(taken) <= 1.0,
@@ -386,8 +386,8 @@ def _rotation_row(taken: list[float]) -> Row:
 
 async def run() -> list[Row]:
     """Run the benchmark."""
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    maximum = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (maximum, maximum))
     directory = Path(tempfile.mkdtemp(prefix="thingway-bench-"))
     platform = Platform(directory)
     try:

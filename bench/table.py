@@ -16,6 +16,6 @@ class Row:
     ok: bool | None = None
 
 
-def median_of(values: list[float]) -> float:
+def median_value(values: list[float]) -> float:
     """Return the median."""
     return median(values)

@@ -65,11 +65,11 @@ async def create_tenant(
 ) -> Tenant:
     """Create a tenant; `nodes` come between the webhook and the end of its flow."""
     made = command(platform, "tenant", "create", name)
-    wanted = CreateApplication(name=name, tenant=name, events=True)
+    request = CreateApplication(name=name, tenant=name, events=True)
     password = platform.state["secrets"]["nats.admin"]
     addresses = Addresses("", "", platform.nats_url)
     async with admin.connect(addresses, password) as operator:
-        app = await operator.call("rpc.auth.create_application", wanted, ApplicationSecret)
+        app = await operator.call("rpc.auth.create_application", request, ApplicationSecret)
     login = {"username": f"{name}@example.com", "password": PASSWORD}
     client = {"client_id": made["clientId"], "client_secret": made["clientSecret"]}
     form = {"grant_type": "password", **login, **client}

@@ -16,7 +16,7 @@ import aiohttp
 from pymongo import MongoClient
 
 from bench.stack import ready, stack
-from bench.table import Row, median_of
+from bench.table import Row, median_value
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal, generate_keys
 from libs.common.identity.functions import Function
 
@@ -112,18 +112,18 @@ async def searches(running: Running) -> list[Row]:
     await asyncio.to_thread(_fill, running)
     page = {"page_size": 10, "page_number": 1}
     by_key = {**page, "sorts": [{"direction": "ASC", "property": "key"}]}
-    asked: dict[str, tuple[str, Json]] = {
+    requests: dict[str, tuple[str, Json]] = {
         "devices": ("/device/search", page),
         "entities": ("/entity/search", page),
         "entities by key": ("/entity/search", by_key),
         "devices by name": ("/device/search", {**page, "name": "value_7"}),
         "entities by keyword": ("/entity/search", {**page, "keyword": "value_7"}),
     }
-    times: dict[str, list[float]] = {name: [] for name in asked}
+    times: dict[str, list[float]] = {name: [] for name in requests}
     for _ in range(SEARCHES):
-        for name, (path, body) in asked.items():
+        for name, (path, body) in requests.items():
             times[name].append(await running.call(Kind.USER, "POST", path, body))
-    found = {name: median_of(some) * 1000 for name, some in times.items()}
+    found = {name: median_value(some) * 1000 for name, some in times.items()}
     size = f"{DEVICES:,} devices of {MEMBERS}"
     return [
         *(
@@ -156,7 +156,7 @@ async def additions(running: Running) -> list[Row]:
             body = {"snDevEUI": f"{model}{number}", "name": "added", "model": model}
             path = "/device/openapi/v1/devices"
             some.append(await running.call(Kind.APPLICATION, "POST", path, body))
-    small, large = (median_of(some) * 1000 for some in times.values())
+    small, large = (median_value(some) * 1000 for some in times.values())
     return [
         Row(
             f"adding a device, TSL of {LARGE_TSL:,} members, ms",

@@ -9,7 +9,7 @@ from typing import Any
 
 from libs.common.http.document import finish
 from libs.common.identity import generate_keys
-from services.gateway.docs.document import Api, alone, merge
+from services.gateway.docs.document import Api, extract_api, merge
 from services.gateway.routes import ROUTES
 from tests import apps
 
@@ -25,7 +25,7 @@ def main() -> None:
     public_key = generate_keys()[1]
     whole = merge({name: _of(build(public_key)) for name, build in apps.SERVICES.items()}, ROUTES)
     for api, path in FILES.items():
-        text = json.dumps(alone(whole, api), indent=1, ensure_ascii=False)
+        text = json.dumps(extract_api(whole, api), indent=1, ensure_ascii=False)
         path.write_text(f"{text}\n")
 
 

@@ -45,7 +45,7 @@ _CLOSING_FILES = (
 )
 """Each test has databases of its own, of a hundred files: they are closed soon after it."""
 _HOST_LOG = "host.log"
-_MOST_WORKERS = 64
+_MAX_WORKERS = 64
 
 
 class Shared(msgspec.Struct, frozen=True):
@@ -73,7 +73,7 @@ def provide(kind: str, run_directory: Path, worker: int) -> Iterator[Servers]:
         return
     shared = _join(kind, run_directory)
     with _nats(kind, run_directory / f"nats-{worker}") as nats_url:
-        redis_url = f"{shared.redis_url}/{worker % _MOST_WORKERS}"
+        redis_url = f"{shared.redis_url}/{worker % _MAX_WORKERS}"
         yield Servers(shared.mongo_url, redis_url, nats_url)
 
 
@@ -229,7 +229,7 @@ async def _embedded(directory: Path, mongo_port: int, redis_port: int):
             programs.find(programs.REDIS).path,
             _made(directory / "redis"),
             redis_port,
-            {"databases": str(_MOST_WORKERS)},
+            {"databases": str(_MAX_WORKERS)},
         ),
     }
     base = base_environment(os.environ)

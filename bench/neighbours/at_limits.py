@@ -31,7 +31,7 @@ from websockets.asyncio.client import connect
 from bench.hostile import Attack
 from bench.platform import Platform
 from bench.stack import ROOT
-from bench.table import Row, median_of
+from bench.table import Row, median_value
 from bench.tenants import Tenant, command, create_tenant, data
 from libs.common.clock import now_ms
 
@@ -298,9 +298,9 @@ def _rows(alone: list[Times], beside: list[Times]) -> list[Row]:
     for name in alone[0]:
         quiet, loud = [one[name] for one in alone], [one[name] for one in beside]
         before, after = ([_at(one, 0.95) for one in some] for some in (quiet, loud))
-        ratio = median_of(after) / median_of(before)
+        ratio = median_value(after) / median_value(before)
         shown = [
-            f"p50 {median_of([_at(one, 0.5) for one in some]):.1f}, p95 {median_of(p95):.1f}"
+            f"p50 {median_value([_at(one, 0.5) for one in some]):.1f}, p95 {median_value(p95):.1f}"
             for some, p95 in ((loud, after), (quiet, before))
         ]
         rows.append(

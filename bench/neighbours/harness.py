@@ -32,13 +32,13 @@ from deploy.platform import admin
 from deploy.platform.state import Addresses
 
 PROBES = int(os.environ.get("BENCH_PROBES", "100"))
-WARM = 5.0
+WARM_UP_SECONDS = 5.0
 """Seconds of the attack before the first probe."""
-LONGEST = 60.0
+PROBE_SECONDS = 60.0
 """Seconds after which a probe counts as lost."""
-DRAINED = 60.0
+DRAIN_SECONDS = 60.0
 """Seconds after the attack in which its backlog must be processed."""
-MOST_MEMORY = 400
+MAX_MEMORY = 400
 """MiB of a Python process with its children (PSS)."""
 TIMES, P95, WORST = 2, 0.3, 1.0
 """Tolerance of a probe: a factor of the quiet duration, plus seconds for p95 and worst."""
@@ -151,7 +151,7 @@ class Figures:
 
     def at(self, part: float) -> float:
         """Return a quantile in seconds; lost probes count as the longest."""
-        ordered = sorted(self.times + [LONGEST] * len(self.lost))
+        ordered = sorted(self.times + [PROBE_SECONDS] * len(self.lost))
         return ordered[min(int(len(ordered) * part), len(ordered) - 1)]
 
     def __str__(self) -> str:
@@ -194,7 +194,7 @@ async def _measure(contest: Contest, arena: Arena) -> list[Row]:
     async with memory.watched():
         before = await contest.progress(arena) or 0
         async with _attack(contest) as counted:
-            await asyncio.sleep(WARM)
+            await asyncio.sleep(WARM_UP_SECONDS)
             began, first = time.monotonic(), counted.value
             beside = await _probes(contest, arena, PROBES)
             seconds, done = time.monotonic() - began, counted.value - first
@@ -206,7 +206,7 @@ async def _measure(contest: Contest, arena: Arena) -> list[Row]:
     met = beside.at(0.95) <= p95 and beside.at(1) <= worst and not beside.lost
     for error in (alone.lost + beside.lost)[:3]:
         print(f"{contest.name}: {error}")
-    size, process = memory.most
+    size, process = memory.largest
     return [
         Row(
             f"{contest.name}: p50 / p95 / worst",
@@ -220,14 +220,14 @@ async def _measure(contest: Contest, arena: Arena) -> list[Row]:
             "… the attacker's own work; seconds until its backlog was done",
             f"{work / seconds:,.1f}/s; {drained:.0f} s",
             f"{left} left" if left else "",
-            bar=f"> 0; <= {DRAINED:.0f} s",
+            bar=f"> 0; <= {DRAIN_SECONDS:.0f} s",
             ok=work > 0 and not left,
         ),
         Row(
             "… largest Python process with its children, MiB",
             f"{size:.0f} ({process})",
-            bar=f"<= {MOST_MEMORY}",
-            ok=size <= MOST_MEMORY,
+            bar=f"<= {MAX_MEMORY}",
+            ok=size <= MAX_MEMORY,
         ),
     ]
 
@@ -239,7 +239,7 @@ async def _probes(contest: Contest, arena: Arena, first: int) -> Figures:
     async def probe(number: int) -> None:
         began = time.perf_counter()
         try:
-            async with asyncio.timeout(LONGEST):
+            async with asyncio.timeout(PROBE_SECONDS):
                 took = await contest.probe(arena, number)
         except Exception as error:  # noqa: BLE001 - it is shown, and counts as lost
             figures.lost.append(repr(error))
@@ -287,7 +287,7 @@ async def _drained(contest: Contest, arena: Arena) -> tuple[int, float]:
                 for info in await operator.jetstream().consumers_info(stream):
                     left += (info.num_pending or 0) + (info.num_ack_pending or 0)
             took = time.monotonic() - began
-            if not left or took > DRAINED:
+            if not left or took > DRAIN_SECONDS:
                 return left, took
             await asyncio.sleep(0.5)
     finally:
@@ -304,7 +304,7 @@ class _Memory:
             for name, pid in platform.ready["pids"].items()
             if not name.startswith(servers)
         }
-        self.most = (0.0, "")
+        self.largest = (0.0, "")
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
@@ -321,7 +321,7 @@ class _Memory:
         while True:
             for name, pid in self._pids.items():
                 size = await asyncio.to_thread(_tree, pid)
-                self.most = max(self.most, (size, name))
+                self.largest = max(self.largest, (size, name))
             await asyncio.sleep(1)
 
 

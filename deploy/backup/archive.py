@@ -281,15 +281,15 @@ PASSPHRASE_VARIABLE = "THINGWAY_BACKUP_PASSPHRASE"  # noqa: S105 - the name of t
 """Environment variable with the passphrase of the archive."""
 
 
-def read_key(given: Namespace) -> Key:
+def read_key(options: Namespace) -> Key:
     """Return the key that the options and environment name.
 
     Raises `CommandError` for a file without a key.
     """
     return Key(
-        passphrase=_passphrase(given.passphrase_file),
-        recipients=tuple(getattr(given, "recipient", None) or ()),
-        identities=_identities(getattr(given, "identity_file", None)),
+        passphrase=_passphrase(options.passphrase_file),
+        recipients=tuple(getattr(options, "recipient", None) or ()),
+        identities=_identities(getattr(options, "identity_file", None)),
     )
 
 

@@ -20,7 +20,7 @@ from libs.common.things import MEMBERS
 from services.device.telemetry.partitions import KEY
 from services.workflow.credentials.store import seal_context
 from services.workflow.nodes.base import Registry
-from services.workflow.nodes.wiring import node_types
+from services.workflow.nodes.wiring import create_registry
 from services.workflow.notifications.service import replace_secret, webhook_seal_context
 from services.workflow.notifications.store import Notifications
 from services.workflow.vault import list_contexts
@@ -309,7 +309,7 @@ def _rewrite_flow_service(found: re.Match[str], move: Relocation) -> str:
 def _registry() -> Registry:
     """Return the node types, to inspect designs only."""
     nothing: Any = SimpleNamespace(sandbox=None, http=None, mail=None, mqtt=None)
-    return node_types(nothing, nothing, nothing)
+    return create_registry(nothing, nothing, nothing)
 
 
 REGISTRY = _registry()

@@ -299,12 +299,12 @@ async def require_position(bus: Bus, name: str) -> StreamPosition:
     return at
 
 
-async def compare(bus: Bus, name: str, wanted: StreamPosition) -> None:
+async def compare(bus: Bus, name: str, expected: StreamPosition) -> None:
     """Raise `CommandError` if the stream lacks messages that have not expired."""
     found = await require_position(bus, name)
-    expired = max(found.first - wanted.first, 0)
-    if found.last != wanted.last or found.messages < wanted.messages - expired:
+    expired = max(found.first - expected.first, 0)
+    if found.last != expected.last or found.messages < expected.messages - expired:
         raise CommandError(
             f"{name} has {found.messages} messages up to {found.last}, the archive "
-            f"{wanted.messages} up to {wanted.last}"
+            f"{expected.messages} up to {expected.last}"
         )

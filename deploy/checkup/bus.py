@@ -94,13 +94,13 @@ async def check_streams(login: Login) -> list[Finding]:
 
 def assess_stream(name: str, reading: StreamReading) -> Iterator[Finding]:
     """Yield the findings for a stream."""
-    subject, most, held = f"stream {name}", reading.config.max_bytes, reading.state.bytes
+    subject, maximum, held = f"stream {name}", reading.config.max_bytes, reading.state.bytes
     text = f"{reading.state.messages} messages, replicas: {reading.config.num_replicas}"
-    if most > 0:
-        text += f", {held / most:.0%} full"
+    if maximum > 0:
+        text += f", {held / maximum:.0%} full"
     lacks = f"{reading.missing} replicas are missing or behind" if reading.missing else ""
     yield assess(subject, lacks, text, "thingwaystreamreplicasmissing", minor=True)
-    if name not in DROPPING and most > 0 and held > FULL * most:
+    if name not in DROPPING and maximum > 0 and held > FULL * maximum:
         yield assess(f"{subject} fill", text, "", "thingwaystreamfilling")
     if name == UPLINK:
         late = reading.oldest if reading.oldest > MAX_LAG else 0

@@ -55,18 +55,18 @@ Until the tenant has a user, anybody can register, and the first user becomes it
 Users then sign in with this client at POST {base_url}/oauth2/token."""
 
 
-async def create_app(given: Namespace) -> None:
+async def create_app(options: Namespace) -> None:
     """Create an application and print its credentials, which are shown only once."""
-    wanted = CreateApplication(given.name, TENANT, given.events)
-    _show_app(given, await _call_auth(given, "create_application", wanted, ApplicationSecret))
+    request = CreateApplication(options.name, TENANT, options.events)
+    _show_app(options, await _call_auth(options, "create_application", request, ApplicationSecret))
 
 
-async def list_apps(given: Namespace) -> None:
+async def list_apps(options: Namespace) -> None:
     """Print the applications.
 
     Ids are never wrapped, so that users can copy them and scripts can find them.
     """
-    found = await _call_auth(given, "list_applications", ListApplications(), Applications)
+    found = await _call_auth(options, "list_applications", ListApplications(), Applications)
     columns = (
         Column("ID", no_wrap=True),
         Column("Name", overflow="fold"),
@@ -78,107 +78,111 @@ async def list_apps(given: Namespace) -> None:
         (str(app.application_id), app.name, app.tenant, app.client_id, str(app.events))
         for app in found.applications
     )
-    _show_table(given, found.applications, columns, rows)
+    _show_table(options, found.applications, columns, rows)
 
 
-async def rotate_app(given: Namespace) -> None:
+async def rotate_app(options: Namespace) -> None:
     """Replace the secret of an application; its tokens stop working."""
-    wanted = ApplicationRef(given.id)
-    made = await _call_auth(given, "rotate_application_secret", wanted, ApplicationSecret)
-    state = states.load(given.data)
-    if _is_first(state, given.id):
-        state.application = Application(given.id, made.client_id, made.client_secret)
-        _save_state(given.data, state)
-    _show_app(given, made)
+    request = ApplicationRef(options.id)
+    made = await _call_auth(options, "rotate_application_secret", request, ApplicationSecret)
+    state = states.load(options.data)
+    if _is_first(state, options.id):
+        state.application = Application(options.id, made.client_id, made.client_secret)
+        _save_state(options.data, state)
+    _show_app(options, made)
 
 
-async def delete_app(given: Namespace) -> None:
+async def delete_app(options: Namespace) -> None:
     """Delete an application; its tokens stop working."""
-    await _call_auth(given, "delete_application", ApplicationRef(given.id), Done)
-    state = states.load(given.data)
-    if _is_first(state, given.id):
+    await _call_auth(options, "delete_application", ApplicationRef(options.id), Done)
+    state = states.load(options.data)
+    if _is_first(state, options.id):
         state.application = state.device = None  # the next start creates new ones
-        states.save(given.data, state)
-    _show(given, {"applicationId": given.id, "deleted": True}, f"application {given.id} is deleted")
+        states.save(options.data, state)
+    _show(
+        options,
+        {"applicationId": options.id, "deleted": True},
+        f"application {options.id} is deleted",
+    )
 
 
-async def create_integration(given: Namespace) -> None:
+async def create_integration(options: Namespace) -> None:
     """Create credentials for an integration and print the secret."""
-    await _new_integration_secret(given, "create_integration_login")
+    await _new_integration_secret(options, "create_integration_login")
 
 
-async def rotate_integration(given: Namespace) -> None:
+async def rotate_integration(options: Namespace) -> None:
     """Replace the secret of an integration; its connections are closed."""
-    await _new_integration_secret(given, "rotate_integration_secret")
+    await _new_integration_secret(options, "rotate_integration_secret")
 
 
-async def _new_integration_secret(given: Namespace, operation: str) -> None:
-    made = await _call_auth(given, operation, IntegrationRef(given.id), IntegrationSecret)
+async def _new_integration_secret(options: Namespace, operation: str) -> None:
+    made = await _call_auth(options, operation, IntegrationRef(options.id), IntegrationSecret)
     shown = {"integration": made.integration, "NATS user": made.user, "secret": made.secret}
-    _show_secret(given, made, shown)
+    _show_secret(options, made, shown)
 
 
-async def list_integrations(given: Namespace) -> None:
+async def list_integrations(options: Namespace) -> None:
     """Print the integrations that have credentials."""
     found = await _call_auth(
-        given, "list_integration_logins", ListIntegrationLogins(), IntegrationLogins
+        options, "list_integration_logins", ListIntegrationLogins(), IntegrationLogins
     )
     columns = (Column("Integration", overflow="fold"), "NATS user", "Created")
     rows = ((each.integration, each.user, _format_time(each.created_at)) for each in found.logins)
-    _show_table(given, found.logins, columns, rows)
+    _show_table(options, found.logins, columns, rows)
 
 
-async def delete_integration(given: Namespace) -> None:
+async def delete_integration(options: Namespace) -> None:
     """Delete the credentials of an integration; its connections are closed."""
-    await _call_auth(given, "delete_integration_login", IntegrationRef(given.id), Done)
-    text = f"the credentials of integration {given.id} are deleted"
-    _show(given, {"integration": given.id, "deleted": True}, text)
+    await _call_auth(options, "delete_integration_login", IntegrationRef(options.id), Done)
+    text = f"the credentials of integration {options.id} are deleted"
+    _show(options, {"integration": options.id, "deleted": True}, text)
 
 
-async def create_tenant(given: Namespace) -> None:
+async def create_tenant(options: Namespace) -> None:
     """Create a tenant and print its console client; the secret is shown only once."""
-    made = await _call_auth(given, "create_tenant", CreateTenant(given.name), CreatedTenant)
+    made = await _call_auth(options, "create_tenant", CreateTenant(options.name), CreatedTenant)
     shown = {"tenant": made.name, "client id": made.client_id, "client secret": made.client_secret}
-    _show_secret(given, made, shown)
-    if not given.json:
-        _, addresses = states.load_addressed(given.data)
+    _show_secret(options, made, shown)
+    if not options.json:
+        _, addresses = states.load_addressed(options.data)
         print("\n" + _FIRST_USER.format(base_url=addresses.base_url, tenant=made.name))
 
 
-async def list_tenants(given: Namespace) -> None:
+async def list_tenants(options: Namespace) -> None:
     """Print the tenants."""
-    found = await _call_auth(given, "list_tenants", ListTenants(), Tenants)
+    found = await _call_auth(options, "list_tenants", ListTenants(), Tenants)
     columns = (Column("Name", overflow="fold"), "Users", "Created")
     rows = ((each.name, str(each.users), _format_time(each.created_at)) for each in found.tenants)
-    _show_table(given, found.tenants, columns, rows)
+    _show_table(options, found.tenants, columns, rows)
 
 
-async def change_limits(given: Namespace) -> None:
+async def change_limits(options: Namespace) -> None:
     """Change limits of a tenant if changes are given; print the resulting limits."""
-    wanted = SetLimits(given.name, dict(given.changes))
-    answer = await _call_auth(given, "set_limits", wanted, TenantLimits)
+    request = SetLimits(options.name, dict(options.changes))
+    answer = await _call_auth(options, "set_limits", request, TenantLimits)
     columns = ("Limit", Column("Maximum", justify="right"), "")
     rows = (
-        (name, str(most), "custom" if name in answer.own else "")
-        for name, most in msgspec.to_builtins(answer.limits).items()
+        (name, str(maximum), "custom" if name in answer.own else "")
+        for name, maximum in msgspec.to_builtins(answer.limits).items()
     )
-    _show_table(given, answer, columns, rows)
+    _show_table(options, answer, columns, rows)
 
 
-async def reset_password(given: Namespace) -> None:
+async def reset_password(options: Namespace) -> None:
     """Set a new random password and print it; the old one and all tokens stop working."""
-    state, addresses = states.load_addressed(given.data)
+    state, addresses = states.load_addressed(options.data)
     async with admin.connect(addresses, state.secrets["nats.admin"]) as auth:
-        user = await console.reset_password(auth, given.tenant, given.email)
-    state = states.load(given.data)
-    if given.tenant == TENANT and state.user is not None and state.user.email == user.email:
+        user = await console.reset_password(auth, options.tenant, options.email)
+    state = states.load(options.data)
+    if options.tenant == TENANT and state.user is not None and state.user.email == user.email:
         state.user = user
-        _save_state(given.data, state)
-    _show_secret(given, user, {"user": user.email, "password": user.password}, what="password")
+        _save_state(options.data, state)
+    _show_secret(options, user, {"user": user.email, "password": user.password}, what="password")
 
 
-async def _call_auth(given: Namespace, operation: str, request: Any, answer: type[A]) -> A:
-    state, addresses = states.load_addressed(given.data)
+async def _call_auth(options: Namespace, operation: str, request: Any, answer: type[A]) -> A:
+    state, addresses = states.load_addressed(options.data)
     async with admin.connect(addresses, state.secrets["nats.admin"]) as auth:
         return await auth.call(f"rpc.auth.{operation}", request, answer)
 
@@ -195,33 +199,36 @@ def _save_state(directory: Path, state: State) -> None:
         ready.write(directory, running.pids)
 
 
-def _show(given: Namespace, answer: Any, text: str) -> None:
+def _show(options: Namespace, answer: Any, text: str) -> None:
     encoded = msgspec.json.format(msgspec.json.encode(answer), indent=2).decode()
-    print(encoded if given.json else text)
+    print(encoded if options.json else text)
 
 
-def _show_app(given: Namespace, made: ApplicationSecret) -> None:
+def _show_app(options: Namespace, made: ApplicationSecret) -> None:
     shown = {
         "application": str(made.application_id),
         "client id": made.client_id,
         "client secret": made.client_secret,
     }
-    _show_secret(given, made, shown)
+    _show_secret(options, made, shown)
 
 
 def _show_secret(
-    given: Namespace, answer: Any, shown: Mapping[str, str], what: str = "secret"
+    options: Namespace, answer: Any, shown: Mapping[str, str], what: str = "secret"
 ) -> None:
     width = max(map(len, shown)) + 2
     lines = [f"{name:<{width}}{value}" for name, value in shown.items()]
-    _show(given, answer, "\n".join([*lines, f"The {what} is shown only once."]))
+    _show(options, answer, "\n".join([*lines, f"The {what} is shown only once."]))
 
 
 def _show_table(
-    given: Namespace, answer: Any, columns: Iterable[Column | str], rows: Iterable[tuple[str, ...]]
+    options: Namespace,
+    answer: Any,
+    columns: Iterable[Column | str],
+    rows: Iterable[tuple[str, ...]],
 ) -> None:
-    if given.json:
-        _show(given, answer, "")
+    if options.json:
+        _show(options, answer, "")
         return
     table = Table(*columns, box=None)
     for row in rows:
@@ -248,37 +255,37 @@ class _CertificateFiles(msgspec.Struct):
         return f"certificate  {self.certificate}, until {until}\n{key}serial       {self.serial}"
 
 
-async def issue_certificate(given: Namespace) -> None:
+async def issue_certificate(options: Namespace) -> None:
     """Issue a certificate, register it with `auth`, and write it and its key."""
-    state, _ = states.load_addressed(given.data)
+    state, _ = states.load_addressed(options.data)
     authority = device_authority(state)
-    states.save(given.data, state)
+    states.save(options.data, state)
     issued = authority.issue_device_certificate(
-        given.sn, given.days, read_file(given.csr) if given.csr else None
+        options.sn, options.days, read_file(options.csr) if options.csr else None
     )
-    certificate = DeviceCertificate(given.sn, issued.serial, issued.expires)
-    await _call_auth(given, "add_device_certificate", certificate, Done)
-    if str(given.out) == "-":
+    certificate = DeviceCertificate(options.sn, issued.serial, issued.expires)
+    await _call_auth(options, "add_device_certificate", certificate, Done)
+    if str(options.out) == "-":
         print(issued.certificate + (issued.key or ""), end="")
         return
-    written = _write(given.out, given.sn, issued)
-    _show(given, written, written.text)
+    written = _write(options.out, options.sn, issued)
+    _show(options, written, written.text)
 
 
-async def show_certificates(given: Namespace) -> None:
+async def show_certificates(options: Namespace) -> None:
     """Print the valid certificates of a device."""
-    wanted = ListDeviceCertificates(given.sn)
-    found = await _call_auth(given, "list_device_certificates", wanted, DeviceCertificates)
+    request = ListDeviceCertificates(options.sn)
+    found = await _call_auth(options, "list_device_certificates", request, DeviceCertificates)
     columns = (Column("Serial", no_wrap=True), "Until")
     rows = ((each.serial, f"{from_ms(each.expires):%Y-%m-%d}") for each in found.certificates)
-    _show_table(given, found, columns, rows)
+    _show_table(options, found, columns, rows)
 
 
-async def revoke_certificate(given: Namespace) -> None:
+async def revoke_certificate(options: Namespace) -> None:
     """Revoke a certificate; its connections are closed."""
-    revoked = DeviceCertificateRef(given.sn, given.serial.upper())
-    done = await _call_auth(given, "revoke_device_certificate", revoked, Done)
-    _show(given, done, f"{revoked.serial} is revoked")
+    revoked = DeviceCertificateRef(options.sn, options.serial.upper())
+    done = await _call_auth(options, "revoke_device_certificate", revoked, Done)
+    _show(options, done, f"{revoked.serial} is revoked")
 
 
 def _write(directory: Path, sn: str, issued: IssuedCertificate) -> _CertificateFiles:

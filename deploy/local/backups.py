@@ -61,30 +61,30 @@ RESTORING = "restoring"
 """Marker file of a restore in progress; `up` does not start while it exists."""
 
 
-async def backup(given: Namespace) -> None:
+async def backup(options: Namespace) -> None:
     """Write a backup; a file gets its final name when it is complete."""
-    key = read_key(given)
+    key = read_key(options)
     with errors_as_one_line():
-        if given.to == STREAM:
+        if options.to == STREAM:
             out = _require_redirected(sys.stdout.buffer)
-            stores = open_stores(given)
-            await _report(stores, given.tenant, await _write(stores, out, key, given.tenant))
+            stores = open_stores(options)
+            await _report(stores, options.tenant, await _write(stores, out, key, options.tenant))
             return
-        directory = create_private_directory(Path(given.to))
-        what = "" if given.tenant is None else f"-{given.tenant}"
+        directory = create_private_directory(Path(options.to))
+        what = "" if options.tenant is None else f"-{options.tenant}"
         path = directory / f"thingway{what}-{from_ms(now_ms()):%Y%m%dT%H%M%SZ}.backup"
-        stores = open_stores(given)
+        stores = open_stores(options)
         with writing_private(path) as (out, written):
-            finished = await _write(stores, out, key, given.tenant)
-            if given.verify:
+            finished = await _write(stores, out, key, options.tenant)
+            if options.verify:
                 with written.open("rb") as source:
                     await _verify(source, key)
         disk = shutil.disk_usage(directory)
         size = path.stat().st_size
         await _report(
             stores,
-            given.tenant,
-            FinishedBackup(finished.at, size, given.verify, disk.used, disk.total),
+            options.tenant,
+            FinishedBackup(finished.at, size, options.verify, disk.used, disk.total),
         )
         print(path)
 
@@ -125,11 +125,11 @@ async def _verify(source: BinaryIO, key: Key) -> VerifiedArchive:
     return archive
 
 
-async def restore(given: Namespace) -> None:
+async def restore(options: Namespace) -> None:
     """Restore a backup into an empty data directory or into stores given by URLs."""
-    key = read_key(given)
-    with errors_as_one_line(), _open(given.file) as source:
-        if given.dry_run:
+    key = read_key(options)
+    with errors_as_one_line(), _open(options.file) as source:
+        if options.dry_run:
             _print_summary(await _verify(source, key))
             return
         with Reader(source, key) as reader:
@@ -138,57 +138,57 @@ async def restore(given: Namespace) -> None:
             if not isinstance(head, Head) or not isinstance(secrets, Secrets):
                 raise ArchiveBroken("the archive does not start with its head and secrets")
             if head.tenant is None:
-                await _restore_whole(given, secrets, archive)
+                await _restore_whole(options, secrets, archive)
             else:
-                stores = open_stores(given)
+                stores = open_stores(options)
                 await restore_tenant(
-                    stores, head.tenant, secrets, archive, _log, compare=given.verify
+                    stores, head.tenant, secrets, archive, _log, compare=options.verify
                 )
                 _print_summary(archive)
 
 
-async def _restore_whole(given: Namespace, secrets: Secrets, archive: VerifiedArchive) -> None:
+async def _restore_whole(options: Namespace, secrets: Secrets, archive: VerifiedArchive) -> None:
     state = msgspec.json.decode(secrets.state, type=State)
     state.ports, state.addresses = {}, None
-    if given.only_secrets:
-        create_private_directory(given.data)
-        _save_secrets(given.data, state)
-    elif given.mongo_url:
-        _save_secrets(given.data, state)
-        stores = _stores_from_urls(given, state)
+    if options.only_secrets:
+        create_private_directory(options.data)
+        _save_secrets(options.data, state)
+    elif options.mongo_url:
+        _save_secrets(options.data, state)
+        stores = _stores_from_urls(options, state)
         await _wait_for_stores(stores)
-        await restore_stores(stores, archive, _log, given.replicas, compare=given.verify)
+        await restore_stores(stores, archive, _log, options.replicas, compare=options.verify)
         _print_summary(archive)
     else:
-        async with _run_servers(given.data, state) as stores:
-            await restore_stores(stores, archive, _log, given.replicas, compare=given.verify)
+        async with _run_servers(options.data, state) as stores:
+            await restore_stores(stores, archive, _log, options.replicas, compare=options.verify)
         _print_summary(archive)
 
 
-def open_stores(given: Namespace) -> Stores:
+def open_stores(options: Namespace) -> Stores:
     """Return the stores of a data directory's platform, or the stores that URLs name."""
-    state = states.load(given.data)
-    if given.bootstrap is not None:
-        state.adopt_first_data(states.load(given.bootstrap))
-    if given.mongo_url:
-        return _stores_from_urls(given, state)
-    _, addresses = states.load_addressed(given.data)
-    if not lock.is_held(given.data):
-        raise CommandError(f"no platform runs with data in {given.data}: run `thingway up`")
+    state = states.load(options.data)
+    if options.bootstrap is not None:
+        state.adopt_first_data(states.load(options.bootstrap))
+    if options.mongo_url:
+        return _stores_from_urls(options, state)
+    _, addresses = states.load_addressed(options.data)
+    if not lock.is_held(options.data):
+        raise CommandError(f"no platform runs with data in {options.data}: run `thingway up`")
     return Stores.from_launcher(state, addresses)
 
 
-def _stores_from_urls(given: Namespace, state: State) -> Stores:
-    if not given.nats_url or not given.redis_url:
+def _stores_from_urls(options: Namespace, state: State) -> Stores:
+    if not options.nats_url or not options.redis_url:
         raise CommandError(
             "--mongo-url, --nats-url and --redis-url (THINGWAY_MONGO_URL, THINGWAY_NATS_URL and "
             "THINGWAY_REDIS_URL) must be given together"
         )
     return Stores(
         state=state,
-        mongo_url=given.mongo_url,
-        nats=Addresses("", "", given.nats_url, os.environ.get("THINGWAY_CA_FILE", "")),
-        redis_url=given.redis_url,
+        mongo_url=options.mongo_url,
+        nats=Addresses("", "", options.nats_url, os.environ.get("THINGWAY_CA_FILE", "")),
+        redis_url=options.redis_url,
     )
 
 
@@ -303,20 +303,20 @@ class _Pong(msgspec.Struct):
     version: str
 
 
-async def run_migrations(given: Namespace) -> None:
+async def run_migrations(options: Namespace) -> None:
     """Run due migrations.
 
     Raises `CommandError` if a newer version contracted a database, and with `--contract` while
     processes of another version run.
     """
     with errors_as_one_line():
-        stores = open_stores(given)
-        if given.contract:
+        stores = open_stores(options)
+        if options.contract:
             await _require_single_version(stores)
         for user in stores.users:
             mongo = Mongo(stores.mongo_url_for(user), user.database)
             try:
-                await _migrate(mongo, user.database, contract=given.contract)
+                await _migrate(mongo, user.database, contract=options.contract)
             finally:
                 await mongo.close()
 

@@ -36,7 +36,7 @@ _GB = 1e9
 _OK, _WARNING, _BAD = "[green]ok[/green]", "[yellow]warning[/yellow]", "[red]bad[/red]"
 
 
-async def run(given: Namespace) -> Exit:
+async def run(options: Namespace) -> Exit:
     """Print the findings as a table or JSON; return exit code 1 for a bad one.
 
     In a service's container, check what its settings give access to; elsewhere check this machine
@@ -44,8 +44,8 @@ async def run(given: Namespace) -> Exit:
     """
     settings = add_secrets(os.environ)
     inside = f"{PREFIX}NATS_URL" in settings
-    findings = await (_check_container(settings) if inside else _check_machine(given))
-    if given.json:
+    findings = await (_check_container(settings) if inside else _check_machine(options))
+    if options.json:
         print(msgspec.json.format(msgspec.json.encode(findings), indent=2).decode())
     else:
         _show(findings)
@@ -70,13 +70,13 @@ async def _check_container(settings: Settings) -> list[Finding]:
     return await run_checks([settings], {name: own} | service_addresses(settings))
 
 
-async def _check_machine(given: Namespace) -> list[Finding]:
+async def _check_machine(options: Namespace) -> list[Finding]:
     """Check this machine, and the platform if it runs."""
-    directory, listeners = given.data, port_options(given_ports(given))
+    directory, listeners = options.data, port_options(given_ports(options))
     running = lock.is_held(directory)
     findings = [_python(), *_programs(), _writable(directory), _space(directory)]
     findings += [
-        _port(given.host, option, port, running=running) for option, port in listeners.items()
+        _port(options.host, option, port, running=running) for option, port in listeners.items()
     ]
     return findings + (await _check_platform(directory) if running else [_not_running(directory)])
 

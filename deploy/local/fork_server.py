@@ -37,7 +37,7 @@ from deploy.local.process import (
 NAME = "fork-server"
 _READY = b"ready"
 _REPLY_SECONDS = 30.0
-_MOST_HANDLES = 16
+_MAX_HANDLES = 16
 _DESCRIPTORS = Path("/proc/self/fd")
 
 
@@ -179,7 +179,7 @@ def _serve(requests: socket.socket) -> _Program | None:
     """Return the program in a forked process; None after the launcher has ended."""
     requests.send(_READY)
     while True:
-        _, handles, _, _ = socket.recv_fds(requests, 1, _MOST_HANDLES)
+        _, handles, _, _ = socket.recv_fds(requests, 1, _MAX_HANDLES)
         if not handles:
             return None
         pid = _fork_orphan()

@@ -61,9 +61,9 @@ def number(minimum: int, maximum: int) -> Callable[[str], int]:
     return parse
 
 
-def count(name: str, least: int, most: int, text: str, **more: Any) -> Option:
+def count(name: str, least: int, maximum: int, text: str, **more: Any) -> Option:
     """Return an option whose value is a whole number in a range."""
-    return option(name, type=number(least, most), metavar="N", help=text, **more)
+    return option(name, type=number(least, maximum), metavar="N", help=text, **more)
 
 
 def positive(text: str) -> float:
@@ -135,14 +135,14 @@ PORTS: Mapping[str, tuple[int | None, int]] = {
 """Default port of each listener without and with TLS; None: closed."""
 
 
-def given_ports(given: argparse.Namespace) -> dict[str, int | None]:
+def given_ports(options: argparse.Namespace) -> dict[str, int | None]:
     """Return the port of each listener by option name; None: closed.
 
     Raises `LauncherError` for certificate ports without TLS.
     """
-    if (given.certificate_port or given.certificate_nats_port) and not given.tls:
+    if (options.certificate_port or options.certificate_nats_port) and not options.tls:
         raise LauncherError("--certificate-port and --certificate-nats-port require --tls")
-    return {name: getattr(given, name) or ports[given.tls] for name, ports in PORTS.items()}
+    return {name: getattr(options, name) or ports[options.tls] for name, ports in PORTS.items()}
 
 
 def port_options(ports: Mapping[str, int | None]) -> dict[str, int]:

@@ -15,7 +15,7 @@ from deploy.platform.errors import CommandError, Refused
 from deploy.platform.files import read_file
 from deploy.platform.openapi import ApiRefused, OpenApi
 from services.device.registry.products.template_library import (
-    LARGEST,
+    MAX_FILE_BYTES,
     TEMPLATE,
     Archive,
     ArchiveInvalid,
@@ -26,7 +26,11 @@ from services.device.registry.products.template_parser import (
     TemplateInvalid,
     read_template,
 )
-from services.device.registry.products.templates import codec_of, product_of, warning_of
+from services.device.registry.products.templates import (
+    codec_from_template,
+    codec_warning,
+    product_from_template,
+)
 from services.device.things.product_model import Product, ProductCodec
 
 _PRODUCT_FIELDS = ("name", "snPrefixes", "deviceType", "historyDays", "tsl")
@@ -60,23 +64,25 @@ class Target:
         return OpenApi(self.base_url, self.client_id, self.client_secret, self.ca_file)
 
 
-async def import_file(given: Namespace) -> None:
+async def import_file(options: Namespace) -> None:
     """Import a product; raise `ApiRefused` with all faults that the platform finds."""
-    target = read_target(given)
-    chosen, product = read_product(given.file, given.model)
+    target = read_target(options)
+    chosen, product = read_product(options.file, options.model)
     async with target.connect() as api:
         await api.put_product(chosen, product)
     print(f"product {chosen} is imported")
 
 
-def read_target(given: Namespace) -> Target:
+def read_target(options: Namespace) -> Target:
     """Return the platform that the options name, or that of the data directory."""
-    remote = (given.url, given.client_id, given.client_secret)
+    remote = (options.url, options.client_id, options.client_secret)
     if not any(remote):
-        return Target.from_directory(given.data)
+        return Target.from_directory(options.data)
     if not all(remote):
         raise CommandError("--url, --client-id and --client-secret must be given together")
-    return Target(base_url=given.url, client_id=given.client_id, client_secret=given.client_secret)
+    return Target(
+        base_url=options.url, client_id=options.client_id, client_secret=options.client_secret
+    )
 
 
 def read_product(file: Path, model: str | None) -> tuple[str, dict[str, Any]]:
@@ -114,8 +120,8 @@ class TemplateFolder(Mapping[str, bytes]):
         file = (self._root / path).resolve()
         if not file.is_relative_to(self._root) or not file.is_file():
             raise KeyError(path)
-        if file.stat().st_size > LARGEST:
-            raise CommandError(f"{file} has more than {LARGEST} bytes")
+        if file.stat().st_size > MAX_FILE_BYTES:
+            raise CommandError(f"{file} has more than {MAX_FILE_BYTES} bytes")
         return file.read_bytes()
 
     def __iter__(self) -> Iterator[str]:
@@ -127,18 +133,18 @@ class TemplateFolder(Mapping[str, bytes]):
         return sum(1 for _ in self)
 
 
-async def import_template(given: Namespace) -> None:
+async def import_template(options: Namespace) -> None:
     """Create the product of a template; raise `Refused` with all faults."""
-    target = read_target(given)
-    name, template = load_template(given.template)
-    model = given.model or name.upper()
+    target = read_target(options)
+    name, template = load_template(options.template)
+    model = options.model or name.upper()
     async with target.connect() as api:
-        product = product_of(template, model, await _find_product(api, model))
+        product = product_from_template(template, model, await _find_product(api, model))
         await api.put_product(model, msgspec.to_builtins(product))
         path = f"/device/openapi/v1/products/{model}/codec"
-        saved = await api.request("PUT", path, msgspec.to_builtins(codec_of(template)))
+        saved = await api.request("PUT", path, msgspec.to_builtins(codec_from_template(template)))
     print(f"product {model} is imported with its codec")
-    if warning := warning_of(msgspec.convert(saved, ProductCodec)):
+    if warning := codec_warning(msgspec.convert(saved, ProductCodec)):
         print(f"thingway: warning: {warning}", file=sys.stderr)
 
 

@@ -167,10 +167,10 @@ class Versions:
     servers: dict[str, str]
 
 
-async def show_versions(given: Namespace) -> None:
+async def show_versions(options: Namespace) -> None:
     """Print the versions."""
     found = Versions(VERSION, commit(), platform.python_version(), _server_versions())
-    if given.json:
+    if options.json:
         print(msgspec.json.format(msgspec.json.encode(asdict(found)), indent=2).decode())
         return
     print(f"thingway {found.thingway}" + (f" ({found.commit})" if found.commit else ""))

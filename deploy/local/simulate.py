@@ -132,19 +132,19 @@ class DeviceCounters:
         )
 
 
-async def simulate(given: Namespace) -> None:
+async def simulate(options: Namespace) -> None:
     """Simulate devices until Ctrl-C or for `duration` seconds."""
-    _, addresses = states.load_addressed(given.data)
+    _, addresses = states.load_addressed(options.data)
     console = Console()
-    async with Target.from_directory(given.data).connect() as api:
+    async with Target.from_directory(options.data).connect() as api:
         keys = await provide_devices(
-            api, given.data, given.devices, lambda n: console.print(f"{n} devices exist")
+            api, options.data, options.devices, lambda n: console.print(f"{n} devices exist")
         )
     counts = DeviceCounters()
     servers = mqtt_addresses(addresses.mqtt_url, addresses.ca_file)
-    fleet = DeviceFleet(servers, given.devices / given.rate, counts)
+    fleet = DeviceFleet(servers, options.devices / options.rate, counts)
     await run_with_display(
-        console, counts, [fleet.run_device(sn, key) for sn, key in keys.items()], given.duration
+        console, counts, [fleet.run_device(sn, key) for sn, key in keys.items()], options.duration
     )
 
 

@@ -75,13 +75,13 @@ class Options:
         )
 
 
-def up(given: Namespace) -> Exit:
+def up(arguments: Namespace) -> Exit:
     """Run the platform until SIGINT or SIGTERM.
 
     Raises `LauncherError` with exit code 2 if a program, the data directory or a port prevents the
     start, and with exit code 1 if a process does not become ready.
     """
-    options = read_options(given)
+    options = read_options(arguments)
     if os.environ.get(END_WITH_PARENT):
         end_with_parent()
     found = servers.Programs.find()
@@ -90,15 +90,15 @@ def up(given: Namespace) -> Exit:
         raise LauncherError(
             f"a restore into {options.data} was interrupted: empty the directory and restore again"
         )
-    ports.require_free(options.host, port_options(given_ports(given)))
+    ports.require_free(options.host, port_options(given_ports(arguments)))
     asyncio.run(Launcher(options, found, handle).run())
     return Exit.OK
 
 
-def read_options(given: Namespace) -> Options:
+def read_options(options: Namespace) -> Options:
     """Return the parsed options of `thingway up`."""
-    values = {field.name: getattr(given, field.name) for field in fields(Options)}
-    return Options(**(values | given_ports(given)))
+    values = {field.name: getattr(options, field.name) for field in fields(Options)}
+    return Options(**(values | given_ports(options)))
 
 
 def _fork_server(logs: Path, lock_handle: int) -> ForkServer | None:

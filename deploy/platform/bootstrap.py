@@ -62,8 +62,8 @@ async def _create_application(auth: RpcClient) -> Application:
     found = await auth.call("rpc.auth.list_applications", ListApplications(), Applications)
     for known in found.applications:
         if known.name == APPLICATION:
-            wanted = ApplicationRef(known.application_id)
-            made = await auth.call("rpc.auth.rotate_application_secret", wanted, ApplicationSecret)
+            request = ApplicationRef(known.application_id)
+            made = await auth.call("rpc.auth.rotate_application_secret", request, ApplicationSecret)
             break
     else:
         new = CreateApplication(APPLICATION, TENANT, events=True)

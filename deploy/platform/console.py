@@ -51,9 +51,9 @@ async def create_user(platform: RpcClient, email: str) -> User:
 
     Raises the errors with which `auth` rejects the address.
     """
-    wanted = CreateUser(email, email.partition("@")[0], TENANT, super_admin=True)
+    request = CreateUser(email, email.partition("@")[0], TENANT, super_admin=True)
     try:
-        made = await platform.call("rpc.auth.create_user", wanted, UserPassword)
+        made = await platform.call("rpc.auth.create_user", request, UserPassword)
     except Conflict:
         return await reset_password(platform, TENANT, email)
     return User(made.email, made.password)
@@ -61,6 +61,6 @@ async def create_user(platform: RpcClient, email: str) -> User:
 
 async def reset_password(platform: RpcClient, tenant: str, email: str) -> User:
     """Set a new random password of a user, which invalidates its tokens."""
-    wanted = UserRefByEmail(email, tenant)
-    made = await platform.call("rpc.auth.reset_user_password", wanted, UserPassword)
+    request = UserRefByEmail(email, tenant)
+    made = await platform.call("rpc.auth.reset_user_password", request, UserPassword)
     return User(made.email, made.password)

@@ -26,9 +26,9 @@ def from_ms(ms: float) -> datetime:
     return _EPOCH + timedelta(0, 0, 0, ms)
 
 
-def normalize_ms(told: float) -> float:
+def normalize_ms(timestamp: float) -> float:
     """Return a time in ms that is given in seconds or ms; its size decides."""
-    return told * 1000 if told < SECONDS_UNTIL else told
+    return timestamp * 1000 if timestamp < SECONDS_UNTIL else timestamp
 
 
 def parse_time(given: object) -> datetime | None:

@@ -74,7 +74,7 @@ def _parsed(content_type: str) -> Message:
 _NUMBER = re.compile(
     r"[+-]?(?:([0-9]+)|(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][+-]?[0-9]+)?)"
 )
-_LONGEST = 400
+_MAX_DIGITS = 400
 """Characters; Python reads at most 4,300 digits, and no `toFixed` returns as many as this."""
 
 
@@ -83,7 +83,7 @@ def parse_number(text: str) -> int | float | None:
 
     Digits alone are an integer of any size; other numbers are floats, infinite beyond 1e308.
     """
-    found = _NUMBER.fullmatch(text) if len(text) <= _LONGEST else None
+    found = _NUMBER.fullmatch(text) if len(text) <= _MAX_DIGITS else None
     if found is None:
         return None
     return int(text) if found[1] else float(text)

@@ -16,7 +16,7 @@ from libs.common.contracts.entities import (
 from libs.common.contracts.names import (
     DEVICE_COUNTS,
     DEVICES,
-    MOST_DEVICES,
+    MAX_DEVICES,
     CountDevices,
     DescribedDevice,
     DescribedDevices,
@@ -25,7 +25,7 @@ from libs.common.contracts.names import (
     DeviceCounts,
 )
 
-MOST_ENTITIES = 100
+MAX_ENTITIES = 100
 """Entities per request by id, so that the answer fits into a message."""
 
 
@@ -36,22 +36,22 @@ class DeviceClient:
         self._rpc = rpc
 
     async def describe_devices(self, tenant: str, ids: Sequence[int]) -> list[DescribedDevice]:
-        """Return the existing devices of at most `MOST_DEVICES` ids."""
-        wanted = DescribeDevices(tenant, ids=list(ids), limit=MOST_DEVICES, counted=False)
-        return (await self._rpc.call(DEVICES, wanted, DescribedDevices)).devices
+        """Return the existing devices of at most `MAX_DEVICES` ids."""
+        request = DescribeDevices(tenant, ids=list(ids), limit=MAX_DEVICES, counted=False)
+        return (await self._rpc.call(DEVICES, request, DescribedDevices)).devices
 
     async def resolve(
         self, tenant: str, *, ids: Sequence[int] = (), keys: Sequence[str] = ()
     ) -> list[ResolvedEntity]:
-        """Return the existing entities of at most `MOST` ids or keys."""
-        wanted = ResolveEntities(tenant=tenant, ids=list(ids), keys=list(keys))
-        return (await self._rpc.call(RESOLVE, wanted, ResolvedEntities)).entities
+        """Return the existing entities of at most `MAX_KEYS` ids or keys."""
+        request = ResolveEntities(tenant=tenant, ids=list(ids), keys=list(keys))
+        return (await self._rpc.call(RESOLVE, request, ResolvedEntities)).entities
 
     async def resolve_all(self, tenant: str, ids: Sequence[int]) -> list[ResolvedEntity]:
         """Return the existing entities of any number of ids, with their value attributes."""
         found: list[ResolvedEntity] = []
-        for first in range(0, len(ids), MOST_ENTITIES):
-            found += await self.resolve(tenant, ids=ids[first : first + MOST_ENTITIES])
+        for first in range(0, len(ids), MAX_ENTITIES):
+            found += await self.resolve(tenant, ids=ids[first : first + MAX_ENTITIES])
         return found
 
     async def count_devices(self, tenant: str) -> Mapping[str, DeviceCount]:
@@ -60,5 +60,5 @@ class DeviceClient:
 
     async def describe_integration(self, tenant: str, integration: str) -> list[ThingEntity]:
         """Return the entities of an integration itself, with their latest values."""
-        wanted = DescribeIntegrationEntities(tenant, integration)
-        return (await self._rpc.call(INTEGRATION_ENTITIES, wanted, ThingEntities)).entities
+        request = DescribeIntegrationEntities(tenant, integration)
+        return (await self._rpc.call(INTEGRATION_ENTITIES, request, ThingEntities)).entities

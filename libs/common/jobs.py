@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-AGAIN = 0.5
+CANCEL_INTERVAL = 0.5
 """Seconds after which an unfinished task is cancelled again."""
 RETRY_PAUSE = 0.05
 """Seconds between two attempts of `retry`."""
@@ -57,7 +57,7 @@ async def cancel_and_wait(*tasks: "asyncio.Task[Any]") -> None:
         for task in pending:
             task.cancel()
         try:
-            await asyncio.wait(pending, timeout=AGAIN)
+            await asyncio.wait(pending, timeout=CANCEL_INTERVAL)
         except asyncio.CancelledError as error:
             cancelled = error
         pending = {task for task in pending if not task.done()}
@@ -137,8 +137,8 @@ async def retry(attempt: Callable[[], Awaitable[T]], *errors: type[Exception]) -
             await asyncio.sleep(RETRY_PAUSE)
 
 
-async def gather_limited(most: int, calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
-    """Return the results of calls in order; at most `most` calls run concurrently.
+async def gather_limited(maximum: int, calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
+    """Return the results of calls in order; at most `maximum` calls run concurrently.
 
     Only for calls of a single request or turn, which belong to one tenant. Raises the first error
     and cancels the other calls.
@@ -149,7 +149,7 @@ async def gather_limited(most: int, calls: Iterable[Callable[[], Awaitable[T]]])
         for number, call in waiting:
             results[number] = await call()
 
-    tasks = [asyncio.ensure_future(run_calls()) for _ in range(most)]
+    tasks = [asyncio.ensure_future(run_calls()) for _ in range(maximum)]
     try:
         await asyncio.gather(*tasks)
     finally:

@@ -9,10 +9,10 @@ V = TypeVar("V")
 
 
 class LruCache(Generic[K, V]):
-    """At most `most` values; the least recently used one is dropped."""
+    """At most `maximum` values; the least recently used one is dropped."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, maximum: int) -> None:
+        self._maximum = maximum
         self._values: OrderedDict[K, V] = OrderedDict()
 
     def __len__(self) -> int:
@@ -32,7 +32,7 @@ class LruCache(Generic[K, V]):
         """Set the value of `key`; return the value that was dropped."""
         self._values[key] = value
         self._values.move_to_end(key)
-        if len(self._values) <= self._most:
+        if len(self._values) <= self._maximum:
             return None
         return self._values.popitem(last=False)[1]
 

@@ -3,14 +3,14 @@
 import struct
 from typing import NamedTuple
 
-LARGEST = 128 * 1024
+MAX_CONNECT = 128 * 1024
 """Maximum bytes of a CONNECT: client id, will and login of up to 64 KiB each, but not all at
 once."""
 _CONNECT = 0x10
 _HEAD = b"\x00\x04MQTT\x04"
 """Name and level of the protocol; nats-server rejects others."""
 _USER, _PASSWORD, _WILL = 0x80, 0x40, 0x04
-_MOST_LENGTH_BYTES = 4
+_MAX_LENGTH_BYTES = 4
 
 
 class PacketError(ValueError):
@@ -52,14 +52,14 @@ def find_body(data: bytes, largest: int) -> tuple[int, int] | None:
     `largest` bytes.
     """
     size = 0
-    for place, byte in enumerate(data[1 : 1 + _MOST_LENGTH_BYTES]):
+    for place, byte in enumerate(data[1 : 1 + _MAX_LENGTH_BYTES]):
         size |= (byte & 0x7F) << (7 * place)
         if not byte & 0x80:
             start = 2 + place
             if start + size > largest:
                 raise PacketError(f"a packet of more than {largest} bytes")
             return start, start + size
-    if len(data) > _MOST_LENGTH_BYTES:
+    if len(data) > _MAX_LENGTH_BYTES:
         raise PacketError("the length of a packet must have at most four bytes")
     return None
 
@@ -71,7 +71,7 @@ def connect_end(data: bytes) -> int | None:
     """
     if data and data[0] != _CONNECT:
         raise PacketError("an MQTT connection must begin with CONNECT")
-    found = find_body(data, LARGEST)
+    found = find_body(data, MAX_CONNECT)
     return None if found is None else found[1]
 
 
@@ -87,12 +87,12 @@ def read_connect(packet: bytes) -> Connect | None:
     if flags & _PASSWORD and not flags & _USER:
         raise PacketError("a password without a user (MQTT-3.1.2-22)")
     fields = _fields(packet[at + 3 :])
-    most = 3 if flags & _WILL else 1
-    wanted = most + bool(flags & _USER) + bool(flags & _PASSWORD)
+    maximum = 3 if flags & _WILL else 1
+    wanted = maximum + bool(flags & _USER) + bool(flags & _PASSWORD)
     if len(fields) != wanted:
         raise PacketError("the flags of a CONNECT do not match its fields")
-    login = (*fields[most:], None, None)
-    return Connect(flags, keep_alive, tuple(fields[:most]), login[0], login[1])
+    login = (*fields[maximum:], None, None)
+    return Connect(flags, keep_alive, tuple(fields[:maximum]), login[0], login[1])
 
 
 def _fields(data: bytes) -> list[bytes]:

@@ -13,7 +13,7 @@ from libs.common.lru_cache import LruCache
 from libs.common.tsl import (
     ServiceSpec,
     TslDocument,
-    by_keys,
+    ids_from_keys,
     plausible_params,
     plausible_properties,
     readable_values,
@@ -50,7 +50,7 @@ class SimulatedDevice:
     def adopt(self, document: TslDocument) -> None:
         """Change the TSL, and keep the settings that the new one has too."""
         self._document = document
-        properties = by_keys(document).properties
+        properties = ids_from_keys(document).properties
         self._top = {one.id: one.access_mode for one in properties if "." not in one.id}
         self._settings = {k: v for k, v in self._settings.items() if self._writes(k)}
 
@@ -101,13 +101,13 @@ class SimulatedDevice:
             case other:
                 return {}, f"unknown kind {other}"
 
-    def _change(self, wanted: Values) -> tuple[Values, str | None]:
-        strangers = sorted(name for name in wanted if not self._writes(name))
+    def _change(self, values: Values) -> tuple[Values, str | None]:
+        strangers = sorted(name for name in values if not self._writes(name))
         if strangers:
             return {}, f"not writable: {', '.join(strangers)}"
-        for name, value in wanted.items():
+        for name, value in values.items():
             self._settings[name] = _merge(self._settings.get(name), value)
-        return {name: self._settings[name] for name in wanted}, None
+        return {name: self._settings[name] for name in values}, None
 
     def _writes(self, name: str) -> bool:
         return "W" in self._top.get(name, "")

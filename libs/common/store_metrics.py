@@ -26,7 +26,7 @@ _recreated = _gauge(
 
 PERIOD = 15.0
 """Seconds between two measurements."""
-FORGOTTEN = 60.0
+STALE_SECONDS = 60.0
 """Seconds after which an outdated measurement is no longer shown."""
 TIMEOUT = 5.0
 
@@ -47,7 +47,7 @@ class Cluster(msgspec.Struct):
     replicas: list[Peer] = []
 
 
-class Held(msgspec.Struct):
+class StreamContent(msgspec.Struct):
     """The content of a stream."""
 
     messages: int = 0
@@ -71,7 +71,7 @@ class _Fault(msgspec.Struct):
 class StreamReading(msgspec.Struct):
     """The used fields of JetStream's answer about a stream."""
 
-    state: Held = msgspec.field(default_factory=Held)
+    state: StreamContent = msgspec.field(default_factory=StreamContent)
     config: Bounds = msgspec.field(default_factory=Bounds)
     cluster: Cluster | None = None
     """None on a single server."""
@@ -136,7 +136,7 @@ class StreamMetrics:
         self, value: Callable[[StreamReading], float]
     ) -> Callable[[CallbackOptions], list[Observation]]:
         def observe(_: CallbackOptions) -> list[Observation]:
-            if time.monotonic() - self._read_at > FORGOTTEN:
+            if time.monotonic() - self._read_at > STALE_SECONDS:
                 return []
             return [Observation(value(one), {"stream": name}) for name, one in self._last.items()]
 

@@ -58,12 +58,12 @@ def entity_id(thing_id: int, number: int) -> int:
     return thing_id * MEMBERS + number
 
 
-def thing_of(entity: int) -> int:
+def entity_thing(entity: int) -> int:
     """Return the id of an entity's thing."""
     return entity // MEMBERS
 
 
-def number_of(entity: int) -> int:
+def entity_number(entity: int) -> int:
     """Return the member number of an entity."""
     return entity % MEMBERS
 

@@ -134,26 +134,26 @@ class AuditStore:
         if events:
             await self._audit.insert_many(list(map(_document, events)), session=session)
 
-    async def search(self, tenant: str, wanted: AuditSearch) -> tuple[list[ShownEntry], int]:
+    async def search(self, tenant: str, request: AuditSearch) -> tuple[list[ShownEntry], int]:
         """Return one page of a tenant's entries and the number of all matches."""
-        query, order = _query(tenant, wanted), wanted.order(_COLUMNS, _NEWEST)
-        skip = (wanted.number - 1) * wanted.size
-        found, total = await find_page(self._audit, query, order, skip, wanted.size)
+        query, order = _query(tenant, request), request.order(_COLUMNS, _NEWEST)
+        skip = (request.number - 1) * request.size
+        found, total = await find_page(self._audit, query, order, skip, request.size)
         return list(map(_entry, found)), total
 
 
-def _query(tenant: str, wanted: AuditSearch) -> dict[str, Any]:
+def _query(tenant: str, request: AuditSearch) -> dict[str, Any]:
     query: dict[str, Any] = {"tenant": tenant}
     for name, stored in _FILTERS.items():
-        value = getattr(wanted, name)
+        value = getattr(request, name)
         if value not in {None, ""}:
             query[stored] = str(value)
-    bounds = {"$gte": wanted.start_timestamp, "$lte": wanted.end_timestamp}
+    bounds = {"$gte": request.start_timestamp, "$lte": request.end_timestamp}
     at = {name: from_ms(value) for name, value in bounds.items() if value is not None}
     if at:
         query["at"] = at
-    if wanted.keyword:
-        part = contains_text(wanted.keyword)
+    if request.keyword:
+        part = contains_text(request.keyword)
         query["$or"] = [{"actor.name": part}, {"object.name": part}]
     return query
 

@@ -102,13 +102,13 @@ class UserConnections:
     rpc: RpcClient
     current: CurrentCredentials
 
-    async def has_room(self, user: str, connection: Connection, kept: int, most: int) -> bool:
-        """Return whether a new connection keeps the user within `most` connections.
+    async def has_room(self, user: str, connection: Connection, kept: int, maximum: int) -> bool:
+        """Return whether a new connection keeps the user within `maximum` connections.
 
-        `kept` is the number of known admissions of the user; if it is at most `most`, no request is
-        needed. While `device` is unreachable, every connection is allowed.
+        `kept` is the number of known admissions of the user; if it is at most `maximum`, no request
+        is needed. While `device` is unreachable, every connection is allowed.
         """
-        if kept <= most:
+        if kept <= maximum:
             return True
         try:
             found = set(await self._open(user))
@@ -118,7 +118,7 @@ class UserConnections:
         since = now_ms() - REPORT_DELAY_MS
         latest = await self.admissions.latest(user)
         unreported = {record.connection for record in latest if record.at > since}
-        return len((found | unreported) - {connection}) < most
+        return len((found | unreported) - {connection}) < maximum
 
     async def close(self, user: str, *, ask_servers: bool = False) -> None:
         """Close a user's connections made with revoked credentials. Idempotent.
@@ -157,12 +157,12 @@ class UserConnections:
 def offer_connections(rpc: RpcServer, connections: UserConnections) -> None:
     """Offer `rpc.auth.shut_out` and `rpc.auth.close_mqtt_clients`."""
 
-    async def shut_out(wanted: BlockUser) -> Done:
-        await connections.shut_out(wanted.user)
+    async def shut_out(request: BlockUser) -> Done:
+        await connections.shut_out(request.user)
         return Done()
 
-    async def close(wanted: CloseMqttClients) -> Done:
-        await connections.close(mqtt_client_user(wanted.access_key), ask_servers=True)
+    async def close(request: CloseMqttClients) -> Done:
+        await connections.close(mqtt_client_user(request.access_key), ask_servers=True)
         return Done()
 
     rpc.offer("shut_out", BlockUser, shut_out)

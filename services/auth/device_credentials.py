@@ -287,9 +287,9 @@ class DeviceService:
         await self.revoker.apply(device_revocation(certificate.sn, certificate.sn))
         return Done()
 
-    async def list_certificates(self, wanted: ListDeviceCertificates) -> DeviceCertificates:
+    async def list_certificates(self, request: ListDeviceCertificates) -> DeviceCertificates:
         """Return the certificates of a device."""
-        return DeviceCertificates(await self.store.list_certificates(wanted.sn))
+        return DeviceCertificates(await self.store.list_certificates(request.sn))
 
     async def check_certificate(self, certificate: DeviceCertificateRef) -> DeviceIdentity:
         """Return the device of a TLS-verified certificate; raise `Unauthenticated`."""

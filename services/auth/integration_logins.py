@@ -77,9 +77,9 @@ class IntegrationLoginService:
     store: IntegrationLoginStore
     changes: Changes
 
-    async def create(self, wanted: IntegrationRef) -> IntegrationSecret:
+    async def create(self, request: IntegrationRef) -> IntegrationSecret:
         """Create a login and return its secret once. Raises `Conflict`."""
-        integration, secret = wanted.integration, generate_secret()
+        integration, secret = request.integration, generate_secret()
         if integration in BUILT_IN:
             raise Conflict(f"integration {integration} is built in", field="integration")
 
@@ -94,9 +94,9 @@ class IntegrationLoginService:
         """Return all logins, sorted by integration."""
         return IntegrationLogins(await self.store.list_all())
 
-    async def rotate(self, wanted: IntegrationRef) -> IntegrationSecret:
+    async def rotate(self, request: IntegrationRef) -> IntegrationSecret:
         """Replace the secret and close existing connections. Raises `NotFound`."""
-        integration, secret = wanted.integration, generate_secret()
+        integration, secret = request.integration, generate_secret()
 
         async def replace_secret(change: Change) -> None:
             if not await self.store.set_secret(integration, hash_secret(secret), change.session):
@@ -107,9 +107,9 @@ class IntegrationLoginService:
         await self.changes.run(operator(DEFAULT_TENANT), replace_secret)
         return IntegrationSecret(integration, integration_user(integration), secret)
 
-    async def delete(self, wanted: IntegrationRef) -> Done:
+    async def delete(self, request: IntegrationRef) -> Done:
         """Delete a login and close its connections. Raises `NotFound`."""
-        integration = wanted.integration
+        integration = request.integration
 
         async def delete_login(change: Change) -> None:
             if not await self.store.remove(integration, change.session):

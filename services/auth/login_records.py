@@ -98,11 +98,11 @@ class RefusedLoginRecorder:
     async def _is_within_limits(self, claimed: Caller) -> bool:
         """Return whether to record; the account's limit is checked before the tenant's."""
         principal = claimed.principal
-        for key, most in (
+        for key, maximum in (
             (f"refused:{principal.kind}:{principal.subject}", MAX_PER_ACCOUNT),
             (f"refused:{principal.tenant}", MAX_PER_TENANT),
         ):
-            granted, _ = await self._buckets.take_permits(key, rate=most / HOUR, burst=most)
+            granted, _ = await self._buckets.take_permits(key, rate=maximum / HOUR, burst=maximum)
             if not granted:
                 return False
         return True

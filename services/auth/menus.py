@@ -122,7 +122,7 @@ def select_with_ancestors(menus: Sequence[Menu], ids: Iterable[int]) -> list[Men
 
 MAX_CODE = 127
 """Maximum characters of a code or name."""
-DEEPEST = 16
+MAX_DEPTH = 16
 """Maximum levels of the tree. Consoles show three, and responses nest as deep as the tree."""
 
 
@@ -138,14 +138,14 @@ class MenuService:
         """Return all entries, sorted by id."""
         return await self.store.list_all(caller.tenant)
 
-    async def create(self, caller: Caller, wanted: NewMenu) -> int:
+    async def create(self, caller: Caller, request: NewMenu) -> int:
         """Add an entry; raise `InvalidInput`, `NotFound` (parent), `Conflict` (code)."""
         menu = Menu(
             id=await self.store.next_id(),
-            code=parse_name(wanted.code, "code", MAX_CODE),
-            name=parse_name(wanted.name, most=MAX_CODE),
-            type=wanted.type,
-            parent_id=wanted.parent_id,
+            code=parse_name(request.code, "code", MAX_CODE),
+            name=parse_name(request.name, maximum=MAX_CODE),
+            type=request.type,
+            parent_id=request.parent_id,
         )
         _check_root(menu)
 
@@ -159,13 +159,13 @@ class MenuService:
         await self.changes.run(caller, insert_menu)
         return menu.id
 
-    async def update(self, caller: Caller, menu_id: int, wanted: MenuUpdate) -> None:
+    async def update(self, caller: Caller, menu_id: int, request: MenuUpdate) -> None:
         """Store name and type of an entry; raise `InvalidInput` or `NotFound`."""
-        name = parse_name(wanted.name, most=MAX_CODE)
+        name = parse_name(request.name, maximum=MAX_CODE)
 
         async def update_menu(change: Change) -> None:
             before = await self._found(caller.tenant, menu_id, change.session)
-            after = replace(before, name=name, type=wanted.type)
+            after = replace(before, name=name, type=request.type)
             _check_root(after)
             if after.type is MenuType.FUNCTION and before.type is MenuType.MENU:
                 await self._check_leaf(caller.tenant, menu_id, "type", change.session)
@@ -204,8 +204,10 @@ class MenuService:
         depth = 1
         while parent is not None and parent.parent_id is not None:
             parent, depth = await self.store.get(tenant, parent.parent_id, session), depth + 1
-        if depth >= DEEPEST:
-            raise MalformedRequest(f"the tree can have at most {DEEPEST} levels", field="parent_id")
+        if depth >= MAX_DEPTH:
+            raise MalformedRequest(
+                f"the tree can have at most {MAX_DEPTH} levels", field="parent_id"
+            )
 
     async def _check_leaf(self, tenant: str, menu_id: int, field: str, session: Session) -> None:
         if await self.store.has_children(tenant, menu_id, session):

@@ -74,14 +74,16 @@ async def _index(database: Database, collection: str, *names: str, **options: An
     await database[collection].create_index([(name, 1) for name in names], **options)
 
 
-async def _add_menus(wanted: Collection[str], database: Database) -> None:
+async def _add_menus(new_codes: Collection[str], database: Database) -> None:
     """Add new functions to the menus of existing tenants, but to no role."""
     ids = IdAllocator(database, "menus", len(INITIAL_MENUS))
     codes = {menu.id: menu.code for menu in INITIAL_MENUS}
     async for tenant in database["tenants"].find({}, {"_id": 1}):
         menus = database["menus"]
         known = {one["code"]: one["_id"] async for one in menus.find({"tenant": tenant["_id"]})}
-        for menu in (one for one in INITIAL_MENUS if one.code in wanted and one.code not in known):
+        for menu in (
+            one for one in INITIAL_MENUS if one.code in new_codes and one.code not in known
+        ):
             parent = None if menu.parent_id is None else known.get(codes[menu.parent_id])
             if parent is None and menu.parent_id is not None:
                 continue  # the tenant has deleted the page

@@ -143,9 +143,9 @@ class LoginThrottle:
     def __init__(self, buckets: TokenBuckets, threads: int) -> None:
         """Allow 2 attempts per thread and 2 more, as attempts also wait for stores."""
         self._buckets = buckets
-        most = 2 * threads + 2
+        maximum = 2 * threads + 2
         self._turns = FairScheduler(
-            "log-ins", most, items=WAITING, caps=lambda _: Caps(lane=most, sub=1)
+            "log-ins", maximum, items=WAITING, caps=lambda _: Caps(lane=maximum, sub=1)
         )
 
     @asynccontextmanager

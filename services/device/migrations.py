@@ -11,11 +11,11 @@ from services.device.commands.schedule import DUE_INDEX
 from services.device.commands.write_only import WIPE_INDEX
 from services.device.lorawan.frame_store import FRAMES
 from services.device.lorawan.gaps import GAPS
-from services.device.lorawan.redecode_service import KEPT, REDECODES
+from services.device.lorawan.redecode_service import JOB_DAYS, REDECODES
 from services.device.members.migrations import MIGRATIONS as ENTITIES
 from services.device.telemetry.batch_store import SEEN
 from services.device.telemetry.device_events import EVENTS
-from services.device.telemetry.folded_values import LARGE, MOST
+from services.device.telemetry.folded_values import LARGE, MAX_BYTES
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.value_reader import PARTS
 from services.device.things.deleted_things import REMOVED
@@ -92,7 +92,7 @@ async def _frames(database: Database) -> None:
 
 
 async def _redecodes_end(database: Database) -> None:
-    await database[REDECODES].create_index("at", expireAfterSeconds=KEPT * 86_400)
+    await database[REDECODES].create_index("at", expireAfterSeconds=JOB_DAYS * 86_400)
 
 
 async def _redecodes_by_tenant(database: Database) -> None:
@@ -126,9 +126,9 @@ async def divide_values(database: Database) -> None:
     large = {"$expr": {"$gt": [{"$bsonSize": "$v"}, LARGE]}}
     async for one in database["latest"].find(large, {"_id": 1}):
         size = await LatestValues(database).split(one["_id"])
-        if size > MOST:
+        if size > MAX_BYTES:
             text = "latest values of device %d have %d bytes, above the limit of %d"
-            log.warning(text, one["_id"], size, MOST)
+            log.warning(text, one["_id"], size, MAX_BYTES)
 
 
 REPORT_MIGRATIONS = [
@@ -199,7 +199,7 @@ async def _by_tenant(database: Database) -> None:
     )
 
 
-async def _drop_of_all(database: Database) -> None:
+async def _drop_tenantless(database: Database) -> None:
     """Drop the indexes that version 0.1 uses for due commands of all tenants."""
     for name in ("status_1_nextSendAt_1", "wipeAt_1"):
         await drop_present(database["commands"], name)
@@ -214,7 +214,7 @@ COMMAND_MIGRATIONS = [
         3102, "write-only values of the version before are erased", _erase_again, contract=True
     ),
     Migration(3208, "indexes of due commands by tenant", _by_tenant),
-    Migration(3209, "indexes of due commands of all tenants", _drop_of_all, contract=True),
+    Migration(3209, "indexes of due commands of all tenants", _drop_tenantless, contract=True),
     Migration(911, "commands of a device in their order", _newest),
 ]
 

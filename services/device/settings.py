@@ -10,11 +10,11 @@ from libs.common.bus import Bus, Wakeups
 from libs.common.bus.streams import Partitions
 from libs.common.integrations.client import IntegrationClient, Integrations
 from libs.common.settings import Count, Days, Seconds, StoreSettings
-from libs.common.store.migrations import MOST_DAYS
+from libs.common.store.migrations import MAX_DAYS
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
 
-KeptDays = Annotated[int, msgspec.Meta(ge=1, le=MOST_DAYS)]
+KeptDays = Annotated[int, msgspec.Meta(ge=1, le=MAX_DAYS)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,12 +19,12 @@ async def main() -> None:
             "THINGWAY_CERTIFICATE_PORT and THINGWAY_CERTIFICATE_NATS_PORT require "
             "THINGWAY_TLS_CERTIFICATE and THINGWAY_DEVICE_CA_FILE"
         )
-    door = await create_gateway(settings, telemetry, tls)
+    gateway = await create_gateway(settings, telemetry, tls)
     await serve(
-        door,
+        gateway,
         settings,
-        http=door.connections.protocol,
-        websocket=door.tunnels.protocol,
+        http=gateway.connections.protocol,
+        websocket=gateway.tunnels.protocol,
         tls=tls,
         more_ports=[settings.operations_port] if settings.operations_port else [],
     )

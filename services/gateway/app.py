@@ -53,10 +53,10 @@ async def create_gateway(
     redis = connect_redis(settings.redis_url)
     traced = telemetry.tracing is not None
 
-    async def report(bus: Bus) -> None:
+    async def start_usage_reports(bus: Bus) -> None:
         await report_usage(bus, concurrency.use)
 
-    rpc = BackgroundRpcClient(settings, report)
+    rpc = BackgroundRpcClient(settings, start_usage_reports)
     session = ClientSession(
         cookie_jar=DummyCookieJar(), connector=TCPConnector(ssl=client_context(settings.ca_file))
     )
@@ -68,8 +68,8 @@ async def create_gateway(
             base,
             metrics,
             connect_timeout=settings.connect_timeout,
-            most=bounds.requests,
-            most_polls=bounds.polls,
+            maximum=bounds.requests,
+            max_polls=bounds.polls,
             tls=client_context_for(str(base), settings.ca_file),
         )
         for name, base in addresses.items()
@@ -88,8 +88,8 @@ async def create_gateway(
             rpc.start()
             await stack.enter_async_context(run_in_background(refused.run()))
             if tls is not None:
-                for port, door in doors:
-                    await stack.enter_async_context(door.opened(settings.host, port, tls))
+                for port, listener in listeners:
+                    await stack.enter_async_context(listener.opened(settings.host, port, tls))
             yield
 
     checks = {"redis": partial(check_redis, redis)} | {
@@ -103,7 +103,7 @@ async def create_gateway(
     )
     signer = HeaderSigner(settings.internal_private_key)
     connections = Connections(proxies, min(settings.address_connections, max(1, open_files() // 4)))
-    doors = _certificate_doors(settings, connections)
+    listeners = _certificate_listeners(settings, connections)
     return Gateway(
         routes=routes,
         gatekeeper=gatekeeper,
@@ -118,7 +118,7 @@ async def create_gateway(
             signer=signer,
             proxies=proxies,
             upstream=addresses.get("management"),
-            most=bounds.websockets,
+            maximum=bounds.websockets,
             connect_timeout=settings.connect_timeout,
             ca_file=settings.ca_file,
         ),
@@ -139,20 +139,20 @@ async def create_gateway(
     )
 
 
-def _certificate_doors(
+def _certificate_listeners(
     settings: GatewaySettings, connections: Connections
 ) -> list[tuple[int, MqttListener | NatsListener]]:
     """Return the enabled listeners for devices with a certificate, with their ports."""
     passes, wait = PassSigner(settings.internal_private_key), settings.connect_timeout
     mqtt, nats = mqtt_addresses(settings.mqtt_url, settings.ca_file), settings.nats_url
-    doors: list[tuple[int, MqttListener | NatsListener]] = [
+    listeners: list[tuple[int, MqttListener | NatsListener]] = [
         (settings.certificate_port, MqttListener(connections, passes, mqtt, wait)),
         (
             settings.certificate_nats_port,
             NatsListener(connections, passes, nats, settings.ca_file, wait),
         ),
     ]
-    return [(port, door) for port, door in doors if port]
+    return [(port, listener) for port, listener in listeners if port]
 
 
 def _limits(redis: Redis, settings: GatewaySettings) -> Limits:

@@ -39,7 +39,7 @@ class MqttListener:
         upstream: Sequence[Mapping[str, Any]],
         connect_timeout: float,
     ) -> None:
-        """`upstream` are the MQTT listeners of nats-servers (`mqtt_doors`)."""
+        """`upstream` are the MQTT listeners of nats-servers (`tls.mqtt_addresses`)."""
         self.connections = connections
         self.passes = passes
         self._upstream = upstream

@@ -14,9 +14,9 @@ from libs.common.identity import Principal
 from libs.common.limits.tenants import HeldSlots, LimitsCache, SlotCounts, Usage, acquire_slots
 from services.gateway.routes import Route
 
-SOON = 1.0
+RETRY_SECONDS = 1.0
 """Seconds after which a rejected request may be retried."""
-LATER = 5.0
+POLL_RETRY_SECONDS = 5.0
 """Seconds after which a rejected poll or WebSocket may be retried."""
 
 
@@ -41,7 +41,7 @@ class _Kind(NamedTuple):
     all: str
     each_name: str
     """The field for a principal in camelCase."""
-    most: int
+    maximum: int
     """Maximum share of a tenant in the capacity of the process."""
     again: float
     """Seconds after which a rejected caller may retry."""
@@ -58,9 +58,9 @@ class ConcurrencyLimiter:
     def __init__(self, known: LimitsCache, bounds: Bounds) -> None:
         self._known = known
         self._bounds = bounds
-        self._requests = _kind("requests", bounds.requests, SOON)
-        self._polls = _kind("polls", bounds.polls, LATER)
-        self._websockets = _kind("websockets", bounds.websockets, LATER)
+        self._requests = _kind("requests", bounds.requests, RETRY_SECONDS)
+        self._polls = _kind("polls", bounds.polls, POLL_RETRY_SECONDS)
+        self._websockets = _kind("websockets", bounds.websockets, POLL_RETRY_SECONDS)
         self._strangers = SlotCounts()
         self._nameless = SlotCounts()
 
@@ -86,7 +86,7 @@ class ConcurrencyLimiter:
             (address, max(1, whole // 8), "MQTT WebSockets of one address"),
             ("all", max(1, whole // 2), "MQTT WebSockets"),
         ]
-        return acquire_slots(self._nameless, claims, "", LATER)
+        return acquire_slots(self._nameless, claims, "", POLL_RETRY_SECONDS)
 
     def acquire_anonymous(self, route: Route, path: bytes, address: str) -> HeldSlots:
         """Occupy the slots of a request without a login; raise `TooManyRequests`."""
@@ -97,26 +97,26 @@ class ConcurrencyLimiter:
         ]
         if route.secret_path:
             claims.append((path.decode("latin-1"), each, "requests to one webhook of a flow"))
-        return acquire_slots(self._strangers, claims, "", SOON)
+        return acquire_slots(self._strangers, claims, "", RETRY_SECONDS)
 
-    async def use(self, asked: UsageRequest) -> Usage:
+    async def use(self, request: UsageRequest) -> Usage:
         """Return the usage of a principal and its tenant, by the name of the limit."""
         use = {}
         for kind in (self._requests, self._polls, self._websockets):
-            use[kind.all] = kind.counts.occupied(asked.tenant)
-            use[kind.each_name] = kind.counts.occupied(key_of(asked))
+            use[kind.all] = kind.counts.occupied(request.tenant)
+            use[kind.each_name] = kind.counts.occupied(principal_key(request))
         return use
 
     def _of_principal(self, kind: _Kind, principal: Principal) -> HeldSlots:
         tenant = principal.tenant
         limits = self._known.get(tenant)
         claims = (
-            (key_of(principal), getattr(limits, kind.each), kind.each_name),
-            (tenant, min(getattr(limits, kind.all), kind.most), kind.all),
+            (principal_key(principal), getattr(limits, kind.each), kind.each_name),
+            (tenant, min(getattr(limits, kind.all), kind.maximum), kind.all),
         )
         return acquire_slots(kind.counts, claims, tenant, kind.again)
 
 
-def key_of(principal: Principal | UsageRequest) -> str:
+def principal_key(principal: Principal | UsageRequest) -> str:
     """Return the key by which a principal is counted."""
     return f"{principal.kind}:{principal.tenant}:{principal.subject}"

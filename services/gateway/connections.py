@@ -11,16 +11,16 @@ from services.gateway.access.addresses import TrustedProxies
 from services.gateway.access.gatekeeper import CERTIFICATE
 from services.gateway.tunnel import Client
 
-_LATER = 5.0
+_RETRY_SECONDS = 5.0
 """Seconds after which a client of an address with too many connections may retry."""
 
 
 class Connections:
     """Counts open connections by address, except connections of trusted proxies."""
 
-    def __init__(self, proxies: TrustedProxies, most: int) -> None:
+    def __init__(self, proxies: TrustedProxies, maximum: int) -> None:
         self._proxies = proxies
-        self._most = most
+        self._maximum = maximum
         self._open = SlotCounts()
 
     def protocol(self, *args: Any, **options: Any) -> "CountedProtocol":
@@ -31,7 +31,7 @@ class Connections:
         """Return the slot limit for a connection from `peer`; None if it is not counted."""
         if self._proxies.trusts(peer):
             return None
-        return address_key(peer), self._most, "connections"
+        return address_key(peer), self._maximum, "connections"
 
     def admit(self, claim: SlotLimit) -> bool:
         """Count a connection; return False if its address has too many."""
@@ -56,7 +56,7 @@ class CountedProtocol(BoundedProtocol):
         claim = self._book.claim(self.client[0] if self.client else "unknown")
         if claim is not None and not self._book.admit(claim):
             message = "this address has too many open connections"
-            transport.write(error_response(TooManyRequests(message, retry_after=_LATER)))
+            transport.write(error_response(TooManyRequests(message, retry_after=_RETRY_SECONDS)))
             transport.close()
             return
         self._claim = claim

@@ -28,9 +28,9 @@ from libs.common.http.request import (
 from libs.common.limits.tenants import HeldSlots
 from libs.common.telemetry.tracing import TRACE, begin_trace, mark_failed
 from services.gateway.access.addresses import TrustedProxies
-from services.gateway.access.cross_origin import CrossOrigin, preflight
-from services.gateway.access.gatekeeper import ADMISSION, CERTIFICATE, Gatekeeper, no_store
-from services.gateway.concurrency import ConcurrencyLimiter, key_of
+from services.gateway.access.cross_origin import CrossOrigin, is_preflight
+from services.gateway.access.gatekeeper import ADMISSION, CERTIFICATE, Gatekeeper, redis_error
+from services.gateway.concurrency import ConcurrencyLimiter, principal_key
 from services.gateway.connections import Connections
 from services.gateway.metrics import Metrics
 from services.gateway.proxy.body import ClientGone, RequestBody
@@ -81,7 +81,7 @@ class Gateway:
         if self.cross_origin.on:
             send = self.cross_origin.add_headers(scope, send)
         route = self.routes.find(scope["raw_path"])
-        if scope["method"] == "OPTIONS" and preflight(headers := dict(scope["headers"])):
+        if scope["method"] == "OPTIONS" and is_preflight(headers := dict(scope["headers"])):
             await self._preflight(headers, scope, receive, send)
         elif route is None:
             await self._page(scope, receive, send)
@@ -119,7 +119,9 @@ class Gateway:
             status = CLIENT_CLOSED
         finally:
             exchange.watch.stop()
-        self.metrics.request(route.name, route.upstream, status, time.perf_counter() - started)
+        self.metrics.count_request(
+            route.name, route.upstream, status, time.perf_counter() - started
+        )
         return status
 
     async def _exchange(self, exchange: Exchange, send: Send) -> int:
@@ -136,14 +138,14 @@ class Gateway:
         except ThingwayError as error:
             refused = error
         except asyncio.CancelledError as cancelled:
-            refused = exchange.watch.why(cancelled)
+            refused = exchange.watch.find_error(cancelled)
         except ClientGone:
             raise
         except Exception:
             log.exception("request %s failed", exchange.request_id)
             refused = ThingwayError(OUR_FAULT)
         if isinstance(refused, TooManyRequests):
-            self.metrics.limited(exchange.route.name)
+            self.metrics.count_limited(exchange.route.name)
         if not exchange.answered:
             log_refusal(refused, exchange.scope["method"], exchange.route.name)
             exchange.watch.stop()
@@ -163,7 +165,7 @@ class Gateway:
         scope = exchange.scope
         self._check_header_size(scope)
         exchange.body.check()
-        exchange.watch.limit(ADMISSION, no_store)
+        exchange.watch.limit(ADMISSION, redis_error)
         token, exchange.query = split_query_token(scope["query_string"])
         exchange.principal = await self.gatekeeper.admit(
             exchange.route,
@@ -260,4 +262,4 @@ def _with_id(scope: HTTPScope, send: Send) -> Send:
 def _caller(exchange: Exchange) -> str:
     """Return the key by which rejections are counted."""
     principal = exchange.principal
-    return exchange.origin.limit_key if principal is None else key_of(principal)
+    return exchange.origin.limit_key if principal is None else principal_key(principal)

@@ -45,7 +45,7 @@ class Metrics:
         )
         self._tallies: dict[tuple[str, str, int], _Tally] = {}
 
-    def request(self, route: str, upstream: str, status: int, seconds: float) -> None:
+    def count_request(self, route: str, upstream: str, status: int, seconds: float) -> None:
         """Count a request that was answered with `status` after `seconds`."""
         key = (route, upstream, status // 100)
         tally = self._tallies.get(key)
@@ -55,11 +55,11 @@ class Metrics:
             self._latency.record(seconds, tally.attributes)
         tally.count += 1
 
-    def limited(self, route: str) -> None:
+    def count_limited(self, route: str) -> None:
         """Count a request rejected with 429."""
         self._limited.add(1, {"route": route})
 
-    def upstream_failed(self, upstream: str, status: int) -> None:
+    def count_upstream_failure(self, upstream: str, status: int) -> None:
         """Count an exchange that a service failed."""
         self._failures.add(1, {"upstream": upstream, "status": str(status)})
 

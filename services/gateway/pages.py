@@ -47,7 +47,7 @@ _MEDIA_TYPES = {
 }
 log = logging.getLogger(__name__)
 
-CACHED = 1.0
+CACHE_SECONDS = 1.0
 """Seconds for which states are cached."""
 
 
@@ -77,7 +77,7 @@ class Readiness:
     async def states(self) -> dict[str, str]:
         """Return the state of every dependency, cached for a second; log new failures."""
         async with self._lock:
-            if time.monotonic() - self._at > CACHED:
+            if time.monotonic() - self._at > CACHE_SECONDS:
                 before, self._states = self._states, await check_all("gateway", self._checks)
                 for name, state in self._states.items():
                     if not is_ready(state) and is_ready(before.get(name, OK)):

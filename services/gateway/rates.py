@@ -20,7 +20,7 @@ LEASE_LIFE = 5.0
 """Seconds after which the rest of a lease is dropped."""
 SHORTEST_REFUSAL = 0.01
 """Seconds for which a rejected key is rejected again without asking Redis."""
-MOST_KEYS = 20_000
+MAX_KEYS = 20_000
 """Maximum number of keys; then all leases are dropped and taken again."""
 
 
@@ -72,7 +72,7 @@ class RateLimiter:
     def _lease(self, key: str) -> _Lease:
         lease = self._leases.get(key)
         if lease is None:
-            if len(self._leases) >= MOST_KEYS:
+            if len(self._leases) >= MAX_KEYS:
                 self._leases.clear()
             lease = self._leases[key] = _Lease()
         return lease
@@ -93,9 +93,9 @@ class RateLimiter:
 AT_ONCE = 2.0
 """Rejections per second of a caller without delay; bursts of `meter.BURST` seconds' worth are
 permitted."""
-LONGEST = 5.0
+MAX_DELAY = 5.0
 """Maximum delay of a rejection in seconds."""
-MOST = 10_000
+MAX_DELAYED = 10_000
 """Maximum number of delayed rejections; more are sent immediately."""
 
 
@@ -109,7 +109,7 @@ class Tarpit:
     async def wait(self, caller: str) -> None:
         """Wait until a rejection of this caller may be sent."""
         pause = self._pause(caller, time.monotonic())
-        if not pause or self._held >= MOST:
+        if not pause or self._held >= MAX_DELAYED:
             return
         self._held += 1
         try:
@@ -119,6 +119,6 @@ class Tarpit:
 
     def _pause(self, caller: str, now: float) -> float:
         pause = self._meter.seconds_until(caller, 1, AT_ONCE, now, BURST)
-        if pause < LONGEST:
+        if pause < MAX_DELAY:
             self._meter.consume(caller, 1)
-        return min(pause, LONGEST)
+        return min(pause, MAX_DELAY)

@@ -34,17 +34,17 @@ from libs.common.limits.tenants import HeldSlots
 from libs.common.telemetry.logs import name_lines
 from libs.common.tls import client_context_for
 from services.gateway.access.addresses import Origin, TrustedProxies
-from services.gateway.access.gatekeeper import ADMISSION, Gatekeeper, no_store
-from services.gateway.concurrency import LATER, ConcurrencyLimiter
+from services.gateway.access.gatekeeper import ADMISSION, Gatekeeper, redis_error
+from services.gateway.concurrency import POLL_RETRY_SECONDS, ConcurrencyLimiter
 from services.gateway.proxy.forward import to_service
 from services.gateway.rates import Tarpit
 from services.gateway.routes import API, Credential, Route
 from services.gateway.upstream.connection import Field
 
-MOST_READ, MOST_WAITING = 32 * 1024, 16 * 1024
+MAX_READ, MAX_WAITING = 32 * 1024, 16 * 1024
 """Bytes that are read in one step, and that may wait for a peer before reading from the other
 pauses."""
-_buffer = memoryview(bytearray(MOST_READ))
+_buffer = memoryview(bytearray(MAX_READ))
 """The read buffer of all tunnels: its content is forwarded before the next read."""
 
 
@@ -60,7 +60,7 @@ class End(asyncio.BufferedProtocol):
         self.transport = cast(
             "asyncio.Transport", transport
         )  # uvloop's class does not inherit from it
-        self.transport.set_write_buffer_limits(MOST_WAITING)
+        self.transport.set_write_buffer_limits(MAX_WAITING)
         keep_alive(self.transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -203,7 +203,7 @@ class Tunnels:
     proxies: TrustedProxies
     upstream: URL | None
     """The URL of `management`; None disables tunnels."""
-    most: int
+    maximum: int
     connect_timeout: float
     ca_file: str = ""
     open_tunnels: int = field(default=0, init=False)
@@ -233,8 +233,10 @@ class Tunnels:
         origin = self.proxies.origin(client.scope, dict(handshake.fields))
         try:
             principal = await self._admit(route, handshake, origin)
-            if self.open_tunnels >= self.most:
-                raise Unavailable("too many WebSocket connections are open", retry_after=LATER)
+            if self.open_tunnels >= self.maximum:
+                raise Unavailable(
+                    "too many WebSocket connections are open", retry_after=POLL_RETRY_SECONDS
+                )
             client.hold(self._hold(principal, origin))
         except TooManyRequests:
             await self.tarpit.wait(origin.limit_key)
@@ -255,7 +257,7 @@ class Tunnels:
             async with asyncio.timeout(ADMISSION):
                 principal = await self.gatekeeper.admit(route, handshake.path, origin, None, token)
         except TimeoutError as error:
-            raise no_store() from error
+            raise redis_error() from error
         return principal
 
     def _hold(self, principal: Principal | None, origin: Origin) -> HeldSlots:
@@ -316,7 +318,7 @@ class Client(End):
         self._held = held
         self._tunnels.open_tunnels += 1
         if self._lost:
-            self._give()
+            self._release_slots()
 
     def join(self, service: End, head: bytes) -> None:
         """Start forwarding between this client and `service`."""
@@ -331,7 +333,7 @@ class Client(End):
         """Release the slots of the client."""
         self._connections.discard(self)
         self._lost = True
-        self._give()
+        self._release_slots()
         if self.when_lost is not None:
             self.when_lost()
         super().connection_lost(exc)
@@ -340,7 +342,7 @@ class Client(End):
         """Close, because the process ends: clients reconnect to another replica."""
         self.transport.close()
 
-    def _give(self) -> None:
+    def _release_slots(self) -> None:
         if self._held is not None:
             self._held.release()
             self._held = None

@@ -32,7 +32,7 @@ from libs.common.device_client import DeviceClient
 from libs.common.errors import Forbidden, InvalidInput, NotFound
 from libs.common.http import RequestPrincipal, provide
 from libs.common.http.console import Page, PageRequest, ResponseModel, get, post
-from libs.common.http.guards import holders
+from libs.common.http.guards import allow_holders
 from libs.common.http.operations import route_operations
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
@@ -89,7 +89,7 @@ class IntegrationDetail(ShownIntegration, kw_only=True):
     integration_entities: list[IntegrationEntity]
 
 
-KNOWN = 1000
+CACHE_SIZE = 1000
 """Manifests that are kept in memory."""
 RENEWAL_DELAY = 0.5
 """Seconds for which a repeated announcement waits for others, which are stored together."""
@@ -155,7 +155,7 @@ class Registry:
 
     def __init__(self, store: IntegrationStore) -> None:
         self._store = store
-        self._known: LruCache[str, Manifest] = LruCache(KNOWN)
+        self._known: LruCache[str, Manifest] = LruCache(CACHE_SIZE)
         """The last valid manifest of each integration."""
         self._renewals = RequestBatcher(store.renew, RENEWAL_DELAY)
 
@@ -207,15 +207,15 @@ class IntegrationService:
         self._grants = grants
 
     async def search(
-        self, user: Principal, wanted: SearchIntegrations
+        self, user: Principal, request: SearchIntegrations
     ) -> list[ShownIntegration] | Page[ShownIntegration]:
         """Return the running integrations that the user sees, or the requested page."""
-        order = wanted.order(COLUMNS, [("id", 1)])
+        order = request.order(COLUMNS, [("id", 1)])
         grants = await self._grants.read(user)
         found = [
             manifest
             for manifest in await self._registry.list_visible()
-            if grants.integration(manifest.id) and _matches(manifest, wanted)
+            if grants.allows_integration(manifest.id) and _matches(manifest, request)
         ]
         counts = await self._devices.count_devices(user.tenant) if found else {}
         shown = [
@@ -225,11 +225,11 @@ class IntegrationService:
         for column, direction in reversed(order):
             if column in COLUMNS:
                 shown.sort(key=attrgetter(column), reverse=direction < 0)
-        return wanted.cut(shown)
+        return request.select_page(shown)
 
     async def get(self, user: Principal, integration: str) -> IntegrationDetail:
         """Return an integration with its entities; raise `NotFound` or `Forbidden`."""
-        if not (await self._grants.read(user)).integration(integration):
+        if not (await self._grants.read(user)).allows_integration(integration):
             raise Forbidden("the user does not have data permission", field="integration_id")
         visible = await self._registry.list_visible()
         manifest = next((one for one in visible if one.id == integration), None)
@@ -243,16 +243,16 @@ class IntegrationService:
             integration_entities=[IntegrationEntity.from_fields(entity) for entity in entities],
         )
 
-    async def describe(self, wanted: DescribeIntegrations) -> DescribedIntegrations:
+    async def describe(self, request: DescribeIntegrations) -> DescribedIntegrations:
         """Answer `auth` with integrations for roles, sorted by name."""
-        keyword = wanted.keyword.casefold()
-        ids = None if wanted.ids is None else frozenset(wanted.ids)
+        keyword = request.keyword.casefold()
+        ids = None if request.ids is None else frozenset(request.ids)
         found = [
             manifest
             for manifest in await self._registry.list_visible()
             if (ids is None or manifest.id in ids) and keyword in manifest.name.casefold()
         ]
-        counts = await self._devices.count_devices(wanted.tenant) if found else {}
+        counts = await self._devices.count_devices(request.tenant) if found else {}
         return DescribedIntegrations(
             [
                 DescribedIntegration(
@@ -266,10 +266,13 @@ class IntegrationService:
         )
 
 
-def _matches(manifest: Manifest, wanted: SearchIntegrations) -> bool:
+def _matches(manifest: Manifest, request: SearchIntegrations) -> bool:
     addable = manifest.add_device_service is not None
     deletable = manifest.delete_device_service is not None
-    return wanted.device_addable in {None, addable} and wanted.device_deletable in {None, deletable}
+    return request.device_addable in {None, addable} and request.device_deletable in {
+        None,
+        deletable,
+    }
 
 
 def _counted(manifest: Manifest, counts: DeviceCount) -> dict[str, Any]:
@@ -299,7 +302,7 @@ def _service_key(manifest: Manifest, service: str | None) -> str | None:
 
 
 Integrations = NamedDependency[IntegrationService]
-_SEES = holders(Function.DEVICE_ADD, Function.INTEGRATION_VIEW)
+_SEES = allow_holders(Function.DEVICE_ADD, Function.INTEGRATION_VIEW)
 
 
 @post("/search", guards=[_SEES])

@@ -33,7 +33,7 @@ from libs.common.http.operations import route_operations
 from libs.common.http.streaming import PIECE
 from libs.common.identity import Principal
 from libs.common.identity.seal import Seal, SealBroken
-from libs.common.limits.quota import AGAIN, Quota
+from libs.common.limits.quota import RETRY_SECONDS, Quota
 from libs.common.limits.tenants import LimitsCache, count_limited
 from libs.common.scheduling import FairScheduler
 from libs.common.store.mongo import (
@@ -110,7 +110,7 @@ class Resource(Stored, frozen=True, kw_only=True):
     """When it is deleted, unless something refers to it by then."""
 
 
-UNUSED = timedelta(minutes=UPLOAD_MINUTES)
+UNUSED_AGE = timedelta(minutes=UPLOAD_MINUTES)
 """Time for which an unused file is kept, so that it can be moved to another place."""
 _NAMED = re.compile(re.escape(PREFIX) + "([A-Za-z0-9_-]{32})(?![A-Za-z0-9_-])")
 
@@ -158,17 +158,17 @@ class ResourceStore:
                 {"$addToSet": {"usedBy": holder}, "$unset": {"expiresAt": ""}},
                 session=session,
             )
-        await self._let_go(tenant, [holder], {"_id": {"$nin": keys}}, session)
+        await self._release(tenant, [holder], {"_id": {"$nin": keys}}, session)
 
     async def release(self, tenant: str, holders: Sequence[int], session: Session) -> None:
         """Release the resources of deleted dashboards and canvases."""
-        await self._let_go(tenant, holders, {}, session)
+        await self._release(tenant, holders, {}, session)
 
-    async def _let_go(
+    async def _release(
         self, tenant: str, holders: Sequence[int], only: Document, session: Session
     ) -> None:
         left = {"$setDifference": ["$usedBy", list(holders)]}
-        end = {"$cond": [{"$eq": ["$usedBy", []]}, datetime.now(UTC) + UNUSED, "$$REMOVE"]}
+        end = {"$cond": [{"$eq": ["$usedBy", []]}, datetime.now(UTC) + UNUSED_AGE, "$$REMOVE"]}
         await self._resources.update_many(
             {"tenant": tenant, "usedBy": {"$in": list(holders)}, **only},
             [{"$set": {"usedBy": left}}, {"$set": {"expiresAt": end}}],
@@ -176,7 +176,7 @@ class ResourceStore:
         )
 
     async def _check_bytes(self, resource: Resource) -> None:
-        most = (await self._limits.fetch(resource.tenant)).resource_bytes
+        maximum = (await self._limits.fetch(resource.tenant)).resource_bytes
         rows = await self._resources.aggregate(
             [
                 {"$match": {"tenant": resource.tenant}},
@@ -185,11 +185,11 @@ class ResourceStore:
             hint="tenant_size",
         )
         used = sum([row["size"] async for row in rows])
-        if used + len(resource.content) > most:
+        if used + len(resource.content) > maximum:
             count_limited("resource_bytes", resource.tenant)
             raise TooManyRequests(
-                f"resource_bytes: the tenant has {used} bytes of resources, {most} are allowed",
-                retry_after=AGAIN,
+                f"resource_bytes: the tenant has {used} bytes of resources, {maximum} are allowed",
+                retry_after=RETRY_SECONDS,
             )
 
 
@@ -219,16 +219,16 @@ _BEGINS = (
     (re.compile(rb"PK\x03\x04"), ZIP),
 )
 _SVG = re.compile(rb"<svg[\s>/]")
-_LOOKED = 8192
+_SVG_BYTES = 8192
 """Bytes at the beginning of a text in which the root of an SVG must occur."""
 
 
-def type_of(content: bytes) -> str | None:
+def detect_media_type(content: bytes) -> str | None:
     """Return the media type; None unless it is a supported picture or a ZIP."""
     for begins, media_type in _BEGINS:
         if begins.match(content):
             return media_type
-    return SVG if _is_svg(content[:_LOOKED]) else None
+    return SVG if _is_svg(content[:_SVG_BYTES]) else None
 
 
 def _is_svg(text: bytes) -> bool:
@@ -248,14 +248,14 @@ class ResourceService:
         self._seal = seal
         self._files = FairScheduler("files", FILES)
 
-    def announce(self, user: Principal, wanted: AnnounceUpload) -> AnnouncedUpload:
+    def announce(self, user: Principal, request: AnnounceUpload) -> AnnouncedUpload:
         """Return the URLs of a file to upload."""
         key = secrets.token_urlsafe(_KEY_BYTES)
         ticket = Ticket(
             tenant=user.tenant,
             key=key,
-            name=wanted.file_name,
-            minutes=max(UPLOAD_MINUTES, wanted.temp_resource_live_minutes or 0),
+            name=request.file_name,
+            minutes=max(UPLOAD_MINUTES, request.temp_resource_live_minutes or 0),
             until=now_ms() + UPLOAD_MINUTES * _MINUTE_MS,
         )
         sealed = self._seal.seal(msgspec.json.encode(ticket).decode(), _CONTEXT)
@@ -268,7 +268,7 @@ class ResourceService:
         is a picture or a ZIP, `TooLarge`, `TooManyRequests`.
         """
         ticket = self._opened(sealed)
-        media_type = type_of(content)
+        media_type = detect_media_type(content)
         if media_type is None:
             text = f"the file must be one of {', '.join(TYPES)}"
             library = ticket.name.lower().endswith(".zip")
@@ -303,12 +303,12 @@ class ResourceService:
             raise NotFound("the resource does not exist", field="key")
         return found
 
-    async def read_part(self, asked: ReadResource) -> ResourcePart:
+    async def read_part(self, request: ReadResource) -> ResourcePart:
         """Return a part of a file of the tenant; raise `NotFound`."""
-        for key in keys_in([asked.url]):
+        for key in keys_in([request.url]):
             found = await self._store.get(key)
-            if found is not None and found.tenant == asked.tenant:
-                content = found.content[asked.offset : asked.offset + PART]
+            if found is not None and found.tenant == request.tenant:
+                content = found.content[request.offset : request.offset + PART]
                 return ResourcePart(found.name, found.type, content)
         raise NotFound("the resource does not exist", field="url")
 

@@ -35,10 +35,10 @@ def service(name: str, title: str, *inputs: Part, description: str = "") -> Part
     }
 
 
-def text_input(name: str, title: str, description: str, most: int, *, least: int = 0) -> Part:
-    """Return a STRING input with at most `most` characters, required if `least` is set."""
-    required = {"minSize": least, "maxSize": most, "required": True}
-    validator = required if least else {"maxSize": most}
+def text_input(name: str, title: str, description: str, maximum: int, *, least: int = 0) -> Part:
+    """Return a STRING input with at most `maximum` characters, required if `least` is set."""
+    required = {"minSize": least, "maxSize": maximum, "required": True}
+    validator = required if least else {"maxSize": maximum}
     text = {"dataType": "STRING", "encoding": "UTF8"}
     return device_input(name, title, description, text, validator=validator)
 
@@ -65,7 +65,7 @@ def own_property(name: str, title: str, access: str, description: str, **spec: A
     }
 
 
-def text_property(name: str, title: str, access: str, description: str, most: int = 0) -> Part:
-    """Return a text property of the integration, with at most `most` characters."""
-    bound = {"validator": {"maxSize": most}} if most else {}
+def text_property(name: str, title: str, access: str, description: str, maximum: int = 0) -> Part:
+    """Return a text property of the integration, with at most `maximum` characters."""
+    bound = {"validator": {"maxSize": maximum}} if maximum else {}
     return own_property(name, title, access, description, dataType="STRING", **bound)

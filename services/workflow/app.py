@@ -60,11 +60,11 @@ def wire(clients: Clients) -> Packages:
     flows = wire_flows(clients, nodes=nodes, store=store, triggers=stores.all)
     engine = wire_engine(clients, nodes=nodes, flows=flows)
     notices = NotificationStore(clients.mongo.database, clients.wakeups)
-    outside = nodes.outside
+    external = nodes.external
     sender = NotificationSender(
         notices,
         NotificationSettings(notices, clients.settings.secrets_key),
-        NotificationChannels(outside.mail, nodes.credentials, outside.http),
+        NotificationChannels(external.mail, nodes.credentials, external.http),
         clients.rpc,
         clients.grants,
     )
@@ -114,10 +114,10 @@ async def lifespan(core: Packages) -> AsyncIterator[None]:
     """Run the background tasks of a replica, and stop them in order."""
     clients, engine, triggers = core.clients, core.engine, core.triggers
 
-    async def use(wanted: UsageRequest) -> Usage:
-        return engine.queue.use(wanted.tenant)
+    async def use(request: UsageRequest) -> Usage:
+        return engine.queue.use(request.tenant)
 
-    recover, settle = engine.recovery.look, core.flows.settler.repair
+    recover, settle = engine.recovery.recover, core.flows.settler.repair
     jobs: dict[str, Job] = {
         "outbox": clients.outbox.sweep,
         "recovery": partial(
@@ -130,14 +130,16 @@ async def lifespan(core: Packages) -> AsyncIterator[None]:
     await engine.replicas.sign()
     await report_usage(clients.bus, use)
     async with (
-        core.nodes.outside.opened(),
+        core.nodes.external.opened(),
         run_in_background(
             clients.wakeups.run(),
             engine.replicas.renew(),
             Leader(clients.mongo.database, "workflow", jobs).run(),
             consume_alarms(clients.bus, core.sender.store).run(),
             core.sender.run(),
-            repeat(engine.pending.look, PENDING_PERIOD, "pending runs were not started; retrying"),
+            repeat(
+                engine.pending.recover, PENDING_PERIOD, "pending runs were not started; retrying"
+            ),
             repeat(engine.retention.clean, RETENTION_PERIOD, "old runs were not deleted; retrying"),
             repeat(engine.refused.write, REFUSED_PERIOD, "rejected runs were not logged; retrying"),
         ),

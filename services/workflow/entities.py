@@ -7,7 +7,7 @@ from libs.common.bus import RpcClient
 from libs.common.bus.rpc import remote_error
 from libs.common.contracts.entities import (
     CALL,
-    MOST,
+    MAX_KEYS,
     UPDATE,
     VALUES,
     CalledServices,
@@ -51,8 +51,8 @@ class Entities:
 
     async def read_values(self, tenant: str, keys: Sequence[str]) -> EntityValues:
         """Return the latest values; None without a value, unknown keys are missing."""
-        wanted = ReadEntities(tenant, list(keys))
-        return await self._rpc.call(VALUES, wanted, EntityValues)
+        request = ReadEntities(tenant, list(keys))
+        return await self._rpc.call(VALUES, request, EntityValues)
 
     async def update(
         self, tenant: str, exchange: Mapping[str, Any], hops: int, *, dry_run: bool = False
@@ -62,11 +62,11 @@ class Entities:
         Concurrent updates of custom entities share a request. They need no response from outside
         the platform, so none delays others.
         """
-        wanted = EntityUpdate(tenant=tenant, exchange=dict(exchange), hops=hops, dry_run=dry_run)
+        request = EntityUpdate(tenant=tenant, exchange=dict(exchange), hops=hops, dry_run=dry_run)
         if all(map(is_custom, exchange)):
-            outcome = await self._custom.put(wanted)
+            outcome = await self._custom.put(request)
         else:
-            (outcome,) = await self._update_once([wanted])
+            (outcome,) = await self._update_once([request])
         if outcome.status:
             raise remote_error(outcome.status, outcome.code, outcome.error)
         return outcome
@@ -82,8 +82,8 @@ class Entities:
             return [*first, *await self._update_many(updates[middle:])]
 
     async def _update_once(self, updates: Sequence[EntityUpdate]) -> Sequence[UpdateOutcome]:
-        wanted = UpdateEntities(list(updates))
-        return (await self._rpc.call(UPDATE, wanted, UpdatedEntities)).outcomes
+        request = UpdateEntities(list(updates))
+        return (await self._rpc.call(UPDATE, request, UpdatedEntities)).outcomes
 
     async def call_services(
         self,
@@ -95,12 +95,12 @@ class Entities:
         dry_run: bool = False,
     ) -> Mapping[str, Any]:
         """Call services and return their outputs as one map; a dry run only validates."""
-        wanted = CallServices(tenant=tenant, exchange=dict(exchange), hops=hops, dry_run=dry_run)
-        return (await self._rpc.call(CALL, wanted, CalledServices, timeout=seconds)).outputs
+        request = CallServices(tenant=tenant, exchange=dict(exchange), hops=hops, dry_run=dry_run)
+        return (await self._rpc.call(CALL, request, CalledServices, timeout=seconds)).outputs
 
-    async def change_alarm(self, wanted: ChangeAlarm, seconds: float) -> ChangedAlarm:
+    async def change_alarm(self, request: ChangeAlarm, seconds: float) -> ChangedAlarm:
         """Raise or clear an alarm of the device of an entity."""
-        return await self._rpc.call(CHANGE_ALARM, wanted, ChangedAlarm, timeout=seconds)
+        return await self._rpc.call(CHANGE_ALARM, request, ChangedAlarm, timeout=seconds)
 
     async def resolve(self, tenant: str, keys: Collection[str]) -> Collection[ResolvedEntity]:
         """Return the entities among `keys` that exist."""
@@ -131,10 +131,10 @@ class EntityAccess:
         grants = await self._grants.read(user)
         plain = [key for key in keys if ANY not in key]
         visible = {key for key in keys if ANY in key and _covers(grants, key)}
-        for start in range(0, len(plain), MOST):
-            batch = plain[start : start + MOST]
+        for start in range(0, len(plain), MAX_KEYS):
+            batch = plain[start : start + MAX_KEYS]
             found = await self._entities.resolve(user.tenant, batch)
-            visible |= {entity.key for entity in found if grants.sees(entity)}
+            visible |= {entity.key for entity in found if grants.allows_entity(entity)}
         return [key for key in keys if key not in visible]
 
 
@@ -142,4 +142,4 @@ def _covers(grants: Grants, pattern: str) -> bool:
     integration, dot, _ = pattern.partition(ANY)[0].partition(".")
     if grants.everything:
         return True
-    return bool(dot) and (integration == SYSTEM or grants.integration(integration))
+    return bool(dot) and (integration == SYSTEM or grants.allows_integration(integration))

@@ -14,12 +14,12 @@ from msgspec import UNSET
 from libs.common.clock import now_ms
 from libs.common.envelope import Answer
 from libs.common.errors import InvalidInput
-from libs.common.http import HttpRequest, RequestPrincipal, principal_of, provide
+from libs.common.http import HttpRequest, RequestPrincipal, get_principal, provide
 from libs.common.http.console import ResponseModel, post
-from libs.common.http.guards import holders
+from libs.common.http.guards import allow_holders
 from libs.common.http.ids import Id
 from libs.common.http.operations import route_operations
-from libs.common.http.request import request_id_of
+from libs.common.http.request import get_request_id
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
 from libs.common.store.ids import IdAllocator
@@ -155,7 +155,7 @@ class TrialService:
     registry: Registry
     ids: IdAllocator
 
-    async def find_reasons(self, user: Principal, text: str) -> list[Reason]:
+    async def validate_design(self, user: Principal, text: str) -> list[Reason]:
         """Return the reasons why a design cannot run."""
         try:
             plan = await self.deployer.compile_for(user, text)
@@ -164,20 +164,20 @@ class TrialService:
             return error.reasons
         return []
 
-    async def test_design(self, user: Principal, wanted: TestDesign) -> TestedDesign:
+    async def test_design(self, user: Principal, request: TestDesign) -> TestedDesign:
         """Run a design with `input` as the input of its entry.
 
         An invalid design is a normal result, because editors do not show the reasons of errors.
         Raises `InvalidInput` if the text is no design.
         """
-        flow_id = wanted.flow_id
-        text = await self._find_design(user, wanted.design_data, flow_id)
+        flow_id = request.flow_id
+        text = await self._find_design(user, request.design_data, flow_id)
         try:
             plan = await self.deployer.compile_for(user, text)
-            if not wanted.dry_run:
+            if not request.dry_run:
                 self.deployer.check_commands(user, plan)
-            run = await self._create_run(user, _enter(plan, wanted.input))
-            await self.engine.test(plan, run, dry_run=wanted.dry_run)
+            run = await self._create_run(user, _enter(plan, request.input))
+            await self.engine.test(plan, run, dry_run=request.dry_run)
         except DesignInvalid as error:
             run = await self._create_run(user)
             run.status, run.traces = "ERROR", trace_invalid_design(text, error, run)
@@ -197,24 +197,24 @@ class TrialService:
             raise InvalidInput("is required unless flow_id is set", field="design_data")
         return text
 
-    async def test_node(self, user: Principal, wanted: TestNode) -> TraceItem:
+    async def test_node(self, user: Principal, request: TestNode) -> TraceItem:
         """Run one node with `input` as the output of the node before.
 
         References to any node also return `input`. Raises `InvalidInput` if the text is no node.
         """
-        config = wanted.node_config
+        config = request.node_config
         try:
             plan, referred = self._plan_single_node(await self.vault.reveal(user.tenant, config))
-            if not wanted.dry_run:
+            if not request.dry_run:
                 self.deployer.check_commands(user, plan)
             await self.deployer.check_entities(user, plan)
         except DesignInvalid as error:
             return trace_invalid_node(config, error, await self._create_run(user))
         run, outputs = (
-            await self._create_run(user, wanted.input),
-            dict.fromkeys(referred, wanted.input),
+            await self._create_run(user, request.input),
+            dict.fromkeys(referred, request.input),
         )
-        await self.engine.test(plan, run, dry_run=wanted.dry_run, outputs=outputs)
+        await self.engine.test(plan, run, dry_run=request.dry_run, outputs=outputs)
         return run.traces[-1]
 
     def _plan_single_node(self, config: str) -> tuple[Plan, set[str]]:
@@ -257,7 +257,7 @@ def _enter(plan: Plan, given: Any) -> Any:
     entry = plan.entry
     assert isinstance(entry.type, Entry)  # noqa: S101 - a checked plan begins with one
     try:
-        return entry.type.entered(entry.parameters, given)
+        return entry.type.build_output(entry.parameters, given)
     except NodeFailed as error:
         raise DesignInvalid([Reason(entry.id, "input", str(error))]) from error
 
@@ -275,20 +275,20 @@ Trials = NamedDependency[TrialService]
 FUNCTIONS = (Function.WORKFLOW_ADD, Function.WORKFLOW_EDIT)
 
 
-@post("/design/validate", guards=[holders(*FUNCTIONS)])
+@post("/design/validate", guards=[allow_holders(*FUNCTIONS)])
 async def validate_design(
     request: HttpRequest, trials: Trials, data: JSONBody[ValidateDesign]
 ) -> Verdict:
     """Get whether a design can run. `detail` lists all reasons if it cannot."""
-    reasons = await trials.find_reasons(principal_of(request), data.design_data)
+    reasons = await trials.validate_design(get_principal(request), data.design_data)
     return Verdict(
         data=not reasons,
-        request_id=request_id_of(request),
+        request_id=get_request_id(request),
         detail=[RefusedDesign(**reason._asdict()) for reason in reasons] or UNSET,
     )
 
 
-@post("/design/test", guards=[holders(*FUNCTIONS)], waits=True)
+@post("/design/test", guards=[allow_holders(*FUNCTIONS)], waits=True)
 async def test_design(
     principal: RequestPrincipal, trials: Trials, data: JSONBody[TestDesign]
 ) -> TestedDesign:
@@ -299,7 +299,7 @@ async def test_design(
     return await trials.test_design(principal, data)
 
 
-@post("/node/test", guards=[holders(*FUNCTIONS)], waits=True)
+@post("/node/test", guards=[allow_holders(*FUNCTIONS)], waits=True)
 async def test_node(
     principal: RequestPrincipal, trials: Trials, data: JSONBody[TestNode]
 ) -> TraceItem:
@@ -309,7 +309,7 @@ async def test_node(
 
 test_flow = post(
     "/test",
-    guards=[holders(*FUNCTIONS)],
+    guards=[allow_holders(*FUNCTIONS)],
     summary="Test a flow",
     operation_id="testFlow",
     deprecated=True,

@@ -124,7 +124,7 @@ def _destination(parameters: dict[str, Any], path: Path) -> str:
     return "/".join(text.split("/")[:3]) if "://" in text else text
 
 
-class Concealed(msgspec.Struct, frozen=True):
+class ConcealedDesign(msgspec.Struct, frozen=True):
     """A design with marks."""
 
     text: str
@@ -145,7 +145,9 @@ class SecretStore:
         found = self._secrets.find({"_id": {"$in": list(marks)}, "tenant": tenant})
         return {row["_id"]: row["sealed"] async for row in found}
 
-    async def keep(self, tenant: str, flow_id: int, concealed: Concealed, session: Session) -> None:
+    async def keep(
+        self, tenant: str, flow_id: int, concealed: ConcealedDesign, session: Session
+    ) -> None:
         """Store new secrets, and add a flow to them and to other marks."""
         also = {"$addToSet": {"flows": flow_id}}
         for mark, sealed in concealed.given.items():
@@ -187,7 +189,7 @@ class Vault:
         self._seal = Seal(key)
         self._key = hmac.digest(base64.urlsafe_b64decode(key + "="), _PURPOSE, "sha256")
 
-    def conceal(self, tenant: str, text: str) -> Concealed:
+    def conceal(self, tenant: str, text: str) -> ConcealedDesign:
         """Return a storable design with marks instead of secrets.
 
         References are not secret and stay.
@@ -206,7 +208,7 @@ class Vault:
                 given[mark] = sealed
             marks.add(mark)
         written = msgspec.json.encode(design).decode() if given else text
-        return Concealed(written, given, frozenset(marks))
+        return ConcealedDesign(written, given, frozenset(marks))
 
     async def reveal(self, tenant: str, text: str, given: Mapping[str, str] | None = None) -> str:
         """Return a design or node with its secrets; `given` are unsaved secrets.

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from libs.common.http.guards import WEBSOCKET, Guarded
-from libs.common.http.request import MOST_LINES
+from libs.common.http.request import MAX_LINES
 from libs.common.identity import Kind
 from libs.common.things import DIRECT
 from tests.contract.cast import BODIES, OPERATIONS, UNKNOWN, Cast, name_of
@@ -81,7 +81,7 @@ class Sweep:
             check(answer)
         if answer.status_code >= 400:
             self.failed.add(answer.headers["x-request-id"])
-            if len(self.failed) % (MOST_LINES // 2) == 0:
+            if len(self.failed) % (MAX_LINES // 2) == 0:
                 await asyncio.sleep(1)  # a process logs so many lines in a second
 
     async def send(self, method: str, path: str, **more: Any) -> httpx.Response:

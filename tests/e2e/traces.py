@@ -15,7 +15,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 from tests.e2e.waiting import until
 
-MOST = 50_000
+MAX_SPANS = 50_000
 """Spans that are kept."""
 
 
@@ -46,7 +46,7 @@ class Receiver(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.spans: deque[Seen] = deque(maxlen=MOST)
+        self.spans: deque[Seen] = deque(maxlen=MAX_SPANS)
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     @property

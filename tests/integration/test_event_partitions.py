@@ -38,7 +38,7 @@ DEVICES = 8
 
 @pytest_asyncio.fixture
 async def server(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Server]:
-    monkeypatch.setattr(consumer, "WATCHED", 0.2)
+    monkeypatch.setattr(consumer, "WATCH_INTERVAL", 0.2)
     async with nats_door(tmp_path) as running:
         yield running
 

@@ -34,7 +34,7 @@ from libs.common.jobs import gather_limited, run_until_first_ends
 from libs.common.tls import MQTT_PORTS
 from libs.common.tsl import parse_document
 from services.device.lorawan.codec_runner import CodecWorkers
-from services.device.things.product_model import ProductCodec, codec_of
+from services.device.things.product_model import ProductCodec, codec_scripts
 
 _AT_ONCE = 8
 _POLL_SECONDS, _POLLS = 0.5, 40
@@ -53,14 +53,14 @@ class Broker:
     application: str
 
 
-def connect_management(given: Namespace) -> ManagementApi:
+def connect_management(options: Namespace) -> ManagementApi:
     """Connect to the management API as the first user or the user in the options."""
-    state, addresses = states.load_addressed(given.data)
+    state, addresses = states.load_addressed(options.data)
     if state.user is None:
-        raise CommandError(f"the first start with data in {given.data} is not complete")
+        raise CommandError(f"the first start with data in {options.data} is not complete")
     login = (state.user.email, state.user.password)
-    if given.email or given.email_password_file:
-        login = (given.email or state.user.email, read_line(given.email_password_file))
+    if options.email or options.email_password_file:
+        login = (options.email or state.user.email, read_line(options.email_password_file))
     return ManagementApi(addresses.base_url, console.client(state), login, addresses.ca_file)
 
 
@@ -72,16 +72,19 @@ def read_line(file: Path | None) -> str:
     return read_text_file(file).rstrip("\r\n") if file else ""
 
 
-async def find_broker(api: ManagementApi, server: str, given: Namespace) -> Broker:
+async def find_broker(api: ManagementApi, server: str, options: Namespace) -> Broker:
     """Return the broker in the options, by default that of the integration.
 
     Raises `CommandError` if neither exists.
     """
     properties = await _read_properties(api, server)
-    url, username = given.broker or properties["broker"], given.username or properties["username"]
+    url, username = (
+        options.broker or properties["broker"],
+        options.username or properties["username"],
+    )
     if not url:
         raise CommandError(f"{server} has no broker: set one in the console, or add --broker")
-    ca = read_line(given.ca_file) or properties["ca"]
+    ca = read_line(options.ca_file) or properties["ca"]
     return Broker(url, username or "", ca or "", properties.get("application") or "")
 
 
@@ -140,7 +143,9 @@ async def generate_uplinks(
             raise
         hint = "`thingway product import-template` creates products with codecs"
         raise CommandError(f"{error} ({hint})") from error
-    decoder = UplinkDecoder(workers, codec_of(stored), parse_document(product["tsl"], stored=True))
+    decoder = UplinkDecoder(
+        workers, codec_scripts(stored), parse_document(product["tsl"], stored=True)
+    )
     examples = [Uplink(each.port, each.content()) for each in stored.examples]
     rng = Random(f"{seed} {model}")  # noqa: S311 - not a secret; runs are repeatable
     try:
@@ -229,25 +234,26 @@ class NetworkCounters:
         )
 
 
-async def simulate(given: Namespace) -> None:
+async def simulate(options: Namespace) -> None:
     """Simulate a network server until Ctrl-C or for `duration` seconds."""
     out = Console()
-    async with Target.from_directory(given.data).connect() as api, CodecWorkers() as workers:
+    async with Target.from_directory(options.data).connect() as api, CodecWorkers() as workers:
         models = {
-            model: await generate_uplinks(api, workers, model, given.seed) for model in given.model
+            model: await generate_uplinks(api, workers, model, options.seed)
+            for model in options.model
         }
-    sensors = create_sensors(given.server, models, given.devices, given.seed)
-    password = read_line(given.password_file)
-    async with connect_management(given) as api:
-        broker = await find_broker(api, given.server, given)
-        if given.connect:
-            await configure_broker(api, given.server, broker, password)
+    sensors = create_sensors(options.server, models, options.devices, options.seed)
+    password = read_line(options.password_file)
+    async with connect_management(options) as api:
+        broker = await find_broker(api, options.server, options)
+        if options.connect:
+            await configure_broker(api, options.server, broker, password)
         await _check_login(broker, password)
-        new = await register(api, given.server, sensors)
-        await wait_connected(api, given.server)
+        new = await register(api, options.server, sensors)
+        await wait_connected(api, options.server)
     out.print(f"{len(sensors)} sensors, {new} of them new, at {broker.url}", soft_wrap=True)
-    network = Network(create_server(given.server, broker), sensors, given.rate, given.loss)
-    await run_with_display(out, network.counts, [network.run(broker, password)], given.duration)
+    network = Network(create_server(options.server, broker), sensors, options.rate, options.loss)
+    await run_with_display(out, network.counts, [network.run(broker, password)], options.duration)
 
 
 def create_server(kind: str, broker: Broker) -> NetworkServer:
@@ -323,26 +329,26 @@ class Network:
         if not sensor.address or rng.random() < _JOINS:
             sensor.join()
             counts.joins += 1
-            messages.append(server.join(sensor, at))
+            messages.append(server.build_join(sensor, at))
         sensor.counter += 1
         uplink, radio = sensor.next_uplink(), sensor.radio()
         if rng.random() < self._loss:
             counts.lost += 1
             return messages
         messages += self._acknowledgements(sensor, at)
-        messages.append(server.up(sensor, uplink, radio, at))
+        messages.append(server.build_uplink(sensor, uplink, radio, at))
         counts.uplinks += 1
         if rng.random() < _DUPLICATES:
             counts.duplicates += 1
-            messages.append(server.up(sensor, uplink, sensor.radio(), at))
-        status = server.status(sensor, at) if rng.random() < _STATUS else None
+            messages.append(server.build_uplink(sensor, uplink, sensor.radio(), at))
+        status = server.build_status(sensor, at) if rng.random() < _STATUS else None
         if status is not None:
             counts.statuses += 1
             messages.append(status)
         if sensor.queue:
             sensor.pending = sensor.queue.popleft()
             counts.sent += 1
-            messages.append(server.sent(sensor, sensor.pending, at))
+            messages.append(server.build_sent(sensor, sensor.pending, at))
         return messages
 
     def _acknowledgements(self, sensor: Sensor, at: datetime) -> list[Published]:
@@ -352,7 +358,7 @@ class Network:
             return []
         is_received = sensor.rng.random() >= self._loss
         self.counts.acknowledged += is_received
-        return [self._server.acknowledgement(sensor, downlink, at, acknowledged=is_received)]
+        return [self._server.build_acknowledgement(sensor, downlink, at, acknowledged=is_received)]
 
 
 async def _check_login(broker: Broker, password: str) -> None:

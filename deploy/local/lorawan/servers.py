@@ -25,19 +25,19 @@ class NetworkServer(Protocol):
     downlinks: str
     """Topic filter of downlinks."""
 
-    def up(self, sensor: Sensor, uplink: Uplink, radio: Radio, at: datetime) -> Published:
+    def build_uplink(self, sensor: Sensor, uplink: Uplink, radio: Radio, at: datetime) -> Published:
         """Return an uplink with the sensor's current frame counter."""
 
-    def join(self, sensor: Sensor, at: datetime) -> Published:
+    def build_join(self, sensor: Sensor, at: datetime) -> Published:
         """Return a join event."""
 
-    def status(self, sensor: Sensor, at: datetime) -> Published | None:
+    def build_status(self, sensor: Sensor, at: datetime) -> Published | None:
         """Return a battery status; None if the server has no such message."""
 
-    def sent(self, sensor: Sensor, downlink: Queued, at: datetime) -> Published:
+    def build_sent(self, sensor: Sensor, downlink: Queued, at: datetime) -> Published:
         """Return the event that a gateway has sent a downlink."""
 
-    def acknowledgement(
+    def build_acknowledgement(
         self, sensor: Sensor, downlink: Queued, at: datetime, *, acknowledged: bool
     ) -> Published:
         """Return the acknowledgement of a confirmed downlink, or its absence."""
@@ -75,7 +75,7 @@ class ChirpStack:
         topic = f"application/{self.application}/device/{eui.lower()}/event/{kind}"
         return Published(topic, msgspec.json.encode(body))
 
-    def up(self, sensor: Sensor, uplink: Uplink, radio: Radio, at: datetime) -> Published:
+    def build_uplink(self, sensor: Sensor, uplink: Uplink, radio: Radio, at: datetime) -> Published:
         """Return an `up` event."""
         return self.event(
             sensor.eui,
@@ -103,11 +103,11 @@ class ChirpStack:
             },
         )
 
-    def join(self, sensor: Sensor, at: datetime) -> Published:
+    def build_join(self, sensor: Sensor, at: datetime) -> Published:
         """Return a `join` event."""
         return self.event(sensor.eui, "join", at, devAddr=sensor.address)
 
-    def status(self, sensor: Sensor, at: datetime) -> Published | None:
+    def build_status(self, sensor: Sensor, at: datetime) -> Published | None:
         """Return a `status` event."""
         level = sensor.rng.randint(30, 100)
         return self.event(
@@ -120,11 +120,11 @@ class ChirpStack:
             batteryLevel=level,
         )
 
-    def sent(self, sensor: Sensor, downlink: Queued, at: datetime) -> Published:
+    def build_sent(self, sensor: Sensor, downlink: Queued, at: datetime) -> Published:
         """Return a `txack` event."""
         return self.event(sensor.eui, "txack", at, queueItemId=downlink.name)
 
-    def acknowledgement(
+    def build_acknowledgement(
         self, sensor: Sensor, downlink: Queued, at: datetime, *, acknowledged: bool
     ) -> Published:
         """Return an `ack` event."""
@@ -168,7 +168,7 @@ class TheThingsStack:
         }
         return Published(f"v3/{self.user}/devices/{name}/{kind}", msgspec.json.encode(body))
 
-    def up(self, sensor: Sensor, uplink: Uplink, radio: Radio, at: datetime) -> Published:
+    def build_uplink(self, sensor: Sensor, uplink: Uplink, radio: Radio, at: datetime) -> Published:
         """Return an uplink; empty fields are left out."""
         message = {
             "session_key_id": _session_key(sensor),
@@ -188,20 +188,20 @@ class TheThingsStack:
         filled = {name: value for name, value in message.items() if value}
         return self.message(sensor.eui, "up", at, uplink_message=filled)
 
-    def join(self, sensor: Sensor, at: datetime) -> Published:
+    def build_join(self, sensor: Sensor, at: datetime) -> Published:
         """Return a `join` message."""
         accept = {"session_key_id": _session_key(sensor), "received_at": _iso_time(at)}
         return self.message(sensor.eui, "join", at, join_accept=accept)
 
-    def status(self, sensor: Sensor, at: datetime) -> Published | None:
+    def build_status(self, sensor: Sensor, at: datetime) -> Published | None:
         """Return None: the server has no such message."""
         return None
 
-    def sent(self, sensor: Sensor, downlink: Queued, at: datetime) -> Published:
+    def build_sent(self, sensor: Sensor, downlink: Queued, at: datetime) -> Published:
         """Return a `down/sent` message."""
         return self.message(sensor.eui, "down/sent", at, downlink_sent=_downlink(downlink))
 
-    def acknowledgement(
+    def build_acknowledgement(
         self, sensor: Sensor, downlink: Queued, at: datetime, *, acknowledged: bool
     ) -> Published:
         """Return a `down/ack` or `down/nack` message."""

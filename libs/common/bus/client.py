@@ -18,7 +18,7 @@ RETRY_PAUSE = 0.2
 """Seconds between two attempts to connect."""
 REFUSALS = ("authorization", "authentication", "user authentication", "account authentication")
 """Prefixes of the errors with which NATS rejects a login or ends a session."""
-TOLD_EVERY = 1.0
+LOG_INTERVAL = 1.0
 """Seconds between two log lines for errors of one type: a slow subscription causes an error for
 each message that it drops."""
 
@@ -108,12 +108,12 @@ def report_errors(name: str) -> Any:
     loss immediately. This callback delays the attempts after a failed one.
     """
 
-    told: dict[type[Exception], float] = {}
+    logged: dict[type[Exception], float] = {}
 
     async def report(error: Exception) -> None:
         now = asyncio.get_running_loop().time()
-        if told.get(type(error), -TOLD_EVERY) + TOLD_EVERY <= now:
-            told[type(error)] = now
+        if logged.get(type(error), -LOG_INTERVAL) + LOG_INTERVAL <= now:
+            logged[type(error)] = now
             log.warning("%s: NATS: %r", name, error)
         if isinstance(error, OSError):
             await asyncio.sleep(RETRY_PAUSE)

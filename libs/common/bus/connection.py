@@ -123,13 +123,13 @@ class Bus:
             end_process("the connection to NATS is closed for good", self.client.last_error)
 
     @property
-    def connected(self) -> bool:
+    def is_connected(self) -> bool:
         """Return whether the connection is established."""
         return self.client.is_connected
 
     async def check(self) -> None:
         """Raise `Unavailable` while the connection is down (a readiness check)."""
-        if not self.connected:
+        if not self.is_connected:
             raise Unavailable("NATS is not connected")
 
     def measure(
@@ -219,7 +219,7 @@ class Bus:
                 await self.client.close()
 
 
-MOST = 1000
+MAX_BATCH = 1000
 """Maximum number of messages in a batch (the server's limit)."""
 ALONE = 2
 """Minimum number of messages that need a batch to be stored atomically."""
@@ -238,11 +238,13 @@ async def publish_all(bus: Bus, messages: Sequence[OutgoingMessage]) -> None:
     if len(messages) < ALONE:
         await bus.publish(messages)
         return
-    most = bus.client.max_payload
+    maximum = bus.client.max_payload
     streams: dict[str, list[OutgoingMessage]] = {}
     for message in await bus.place(messages):
         streams.setdefault(partition_prefix(message.subject), []).append(message)
-    batches = [_Batch(chunk, most) for some in streams.values() for chunk in chunks(some, MOST)]
+    batches = [
+        _Batch(chunk, maximum) for some in streams.values() for chunk in chunks(some, MAX_BATCH)
+    ]
     await asyncio.gather(*(one.publish(bus) for one in batches))
 
 
@@ -257,12 +259,12 @@ async def publish_each(bus: Bus, messages: Sequence[OutgoingMessage]) -> None:
 class _Batch:
     """Messages of one atomic batch."""
 
-    def __init__(self, messages: Sequence[OutgoingMessage], most: int) -> None:
-        """Raise `TooLarge` for a message with more than `most` bytes."""
+    def __init__(self, messages: Sequence[OutgoingMessage], maximum: int) -> None:
+        """Raise `TooLarge` for a message with more than `maximum` bytes."""
         self._messages = messages
         self._id = {"Nats-Batch-Id": uuid4().hex}
         self._frames = [
-            publish_frame(one.subject, one.payload, self._headers(number, one), most=most)
+            publish_frame(one.subject, one.payload, self._headers(number, one), maximum=maximum)
             for number, one in enumerate(messages, 1)
         ]
 

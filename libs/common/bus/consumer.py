@@ -29,9 +29,9 @@ from libs.common.jobs import run_in_background as beside
 
 log = logging.getLogger(__name__)
 
-MOST_BYTES = 8 * 1024**2
+MAX_BATCH_BYTES = 8 * 1024**2
 """Maximum bytes of a batch, which limits memory and the size of the transaction that stores it."""
-IDLE = 30.0
+IDLE_SECONDS = 30.0
 """Seconds for which the server keeps a request open if the stream has no message."""
 HEARTBEAT = 1.5
 """Seconds between the server's heartbeats during an open request."""
@@ -43,7 +43,7 @@ LINGER = 0.005
 """Seconds for which a batch waits for more messages, if `may_linger` permits it."""
 FLEETING = 300.0
 """Seconds for which an ephemeral consumer outlives its process."""
-WATCHED = 10.0
+WATCH_INTERVAL = 10.0
 """Seconds between two measurements of the backlog."""
 ALIVE = "100"
 """The status of a heartbeat."""
@@ -70,7 +70,7 @@ class _Inbox:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._address = client.new_inbox()
-        self._asked = 0
+        self._requests = 0
         self._wanted = 0
         self._messages: list[Msg] = []
         self._status = ""
@@ -88,9 +88,9 @@ class _Inbox:
         if not self._client.is_closed:
             await self._subscription.unsubscribe()
 
-    async def ask(self, subject: str, request: dict[str, int | bool]) -> list[Msg]:
+    async def request(self, subject: str, request: dict[str, int | bool]) -> list[Msg]:
         """Return the messages of a request, and late messages of an earlier one."""
-        self._asked += 1
+        self._requests += 1
         self._wanted, self._status, self._done = int(request["batch"]), "", False
         await self._client.publish(subject, msgspec.json.encode(request), reply=self._reply)
         while not self._done and await self._is_alive():
@@ -112,7 +112,7 @@ class _Inbox:
 
     @property
     def _reply(self) -> str:
-        return f"{self._address}.{self._asked}"
+        return f"{self._address}.{self._requests}"
 
     async def _receive(self, message: Msg) -> None:
         if message.reply:
@@ -182,8 +182,8 @@ class BatchConsumer:
 
     For `EVENTS`, it reads the partitions of events as well, in each of which it has a consumer of
     the same name. `EVENTS` also has copies of their events for external readers, which it skips.
-    A batch has at most `batch` messages and `MOST_BYTES` bytes. `handle` acknowledges the messages
-    that it has processed. When it raises, the batch is returned to the stream and delivered again.
+    A batch has at most `batch` messages and `MAX_BATCH_BYTES` bytes. `handle` acknowledges the
+    messages that it has processed. When it raises, the batch is returned and delivered again.
     """
 
     bus: Bus
@@ -239,7 +239,7 @@ class BatchConsumer:
                 for stream in await self._streams():
                     if stream not in running:
                         running[stream] = asyncio.ensure_future(self._run(work, stream))
-                ended, _ = await asyncio.wait(running.values(), timeout=WATCHED)
+                ended, _ = await asyncio.wait(running.values(), timeout=WATCH_INTERVAL)
                 for one in ended:
                     one.result()
         finally:
@@ -250,7 +250,7 @@ class BatchConsumer:
         if self.stream != EVENTS:
             return [self.stream]
         try:
-            return (await self.bus.read_partitions(WATCHED)).streams
+            return (await self.bus.read_partitions(WATCH_INTERVAL)).streams
         except (NatsError, APIError, OSError, TimeoutError) as error:
             log.info("the partitions of events are unknown: %r", error)
             return [EVENTS]
@@ -272,7 +272,7 @@ class BatchConsumer:
     async def _watch(self, work: _Overlapping | LanedMessages) -> None:
         """Measure the backlog, for ever."""
         while True:
-            await asyncio.sleep(min(WATCHED, self.ack_wait / 3))
+            await asyncio.sleep(min(WATCH_INTERVAL, self.ack_wait / 3))
             try:
                 await work.extend()
                 for stream in await self._streams():
@@ -293,10 +293,10 @@ class BatchConsumer:
                     subjects = await self._ensure(stream)
                 messages = []
                 try:
-                    messages = await self._ask(inbox, stream, self.batch, IDLE)
+                    messages = await self._request(inbox, stream, self.batch, IDLE_SECONDS)
                     if messages and self.may_linger is not None and self.may_linger(messages):
                         await asyncio.sleep(LINGER)
-                        messages += await self._ask(inbox, stream, self.batch - len(messages))
+                        messages += await self._request(inbox, stream, self.batch - len(messages))
                     copies = [one for one in messages if _is_copy(one)]
                     if copies:
                         messages = [one for one in messages if not _is_copy(one)]
@@ -304,16 +304,16 @@ class BatchConsumer:
                 finally:
                     await work.put(messages)
 
-    async def _ask(
+    async def _request(
         self, inbox: _Inbox, stream: str, number: int, seconds: float = 0.0
     ) -> list[Msg]:
         """Return up to `number` waiting messages, or else the next within `seconds`."""
-        most = max(MOST_BYTES, 2 * self.bus.client.max_payload)  # any single message fits
-        request = {"batch": number, "no_wait": True, "max_bytes": most}
+        maximum = max(MAX_BATCH_BYTES, 2 * self.bus.client.max_payload)  # any single message fits
+        request = {"batch": number, "no_wait": True, "max_bytes": maximum}
         if seconds:
             request["expires"] = int(seconds * 1e9)
             request["idle_heartbeat"] = int(HEARTBEAT * 1e9)
-        return await inbox.ask(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{self.durable}", request)
+        return await inbox.request(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{self.durable}", request)
 
     async def _handled(self, messages: list[Msg]) -> bool:
         """Handle a batch; return whether that succeeded."""
@@ -389,7 +389,7 @@ class BatchConsumer:
         except NotFoundError:
             if config.deliver_policy == DeliverPolicy.ALL:
                 return config
-            start = datetime.now(UTC) - timedelta(seconds=2 * WATCHED)
+            start = datetime.now(UTC) - timedelta(seconds=2 * WATCH_INTERVAL)
             if not self.fleeting:
                 start = (await js.consumer_info(EVENTS, self.durable)).created or start
             return config.evolve(deliver_policy=DeliverPolicy.BY_START_TIME, opt_start_time=start)

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 HOPS = "Thingway-Hops"
-MOST = 255
+MAX_HOPS = 255
 """The maximum; greater numbers count as this one."""
-_LONGEST = 9
+_MAX_DIGITS = 9
 """Digits."""
 
 _current: ContextVar[int] = ContextVar("thingway_hops", default=0)
@@ -21,8 +21,8 @@ _current: ContextVar[int] = ContextVar("thingway_hops", default=0)
 def read_hops(headers: Mapping[str, str] | None) -> int:
     """Return the hops in a message's headers; 0 if missing or unreadable."""
     text = (headers or {}).get(HOPS, "")
-    readable = text.isascii() and text.isdecimal() and len(text) <= _LONGEST
-    return min(int(text), MOST) if readable else 0
+    readable = text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS
+    return min(int(text), MAX_HOPS) if readable else 0
 
 
 def hops_header(hops: int) -> dict[str, str]:
@@ -38,7 +38,7 @@ def current_hops() -> int:
 @contextmanager
 def carrying_hops(hops: int) -> Iterator[None]:
     """Set the number of hops for everything inside the block."""
-    token = _current.set(min(hops, MOST))
+    token = _current.set(min(hops, MAX_HOPS))
     try:
         yield
     finally:

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 ITEMS, SIZE = 2_000, 8 * 1024**2
 """Messages and bytes of a lane that are always read ahead. A lane may hold more, but not more than
 the room that is left below the limits of all lanes."""
-MOST_ITEMS, MOST_SIZE = 20_000, 32 * 1024**2
+MAX_ITEMS, MAX_SIZE = 20_000, 32 * 1024**2
 """Messages and bytes of all lanes, above which no more messages are requested. Messages that arrive
 nevertheless are accepted up to twice the bytes."""
 COST = 512
@@ -96,7 +96,7 @@ class LanedMessages:
 
     async def ready(self) -> None:
         """Wait until the lanes have room for more messages."""
-        while self._running and (self._lanes.items >= MOST_ITEMS or self._lanes.size >= MOST_SIZE):
+        while self._running and (self._lanes.items >= MAX_ITEMS or self._lanes.size >= MAX_SIZE):
             await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
 
     async def put(self, messages: Iterable[Msg]) -> None:
@@ -163,10 +163,10 @@ class LanedMessages:
         lanes, size = self._lanes, len(message.data) + COST
         waiting = lanes.waiting(lane)
         full = waiting and (
-            waiting >= max(self._items, MOST_ITEMS - lanes.items)
-            or lanes.waiting_size(lane) + size > max(SIZE, MOST_SIZE - lanes.size)
+            waiting >= max(self._items, MAX_ITEMS - lanes.items)
+            or lanes.waiting_size(lane) + size > max(SIZE, MAX_SIZE - lanes.size)
         )
-        if full or lanes.size >= 2 * MOST_SIZE:
+        if full or lanes.size >= 2 * MAX_SIZE:
             return False
         lanes.put(lane, message, size=size)
         return True

@@ -84,8 +84,8 @@ class Outbox:
     def build(self, entries: Sequence[OutboxEntry]) -> list[dict[str, Any]]:
         """Return the documents of entries for `send`.
 
-        An entry without a tenant, such as a command to a device, belongs to that of the entry
-        before. Raises `TooLarge` for an entry above the limit of the bus.
+        An entry without a tenant, such as a command to a device, belongs to the tenant of the
+        previous entry. Raises `TooLarge` for an entry above the limit of the bus.
         """
         headers, tenant = trace_header(), ""
         groups: dict[str, list[OutboxEntry]] = defaultdict(list)
@@ -99,7 +99,7 @@ class Outbox:
             | ({"tenant": tenant} if tenant else {})
             | UNREADABLE
             for tenant, group in groups.items()
-            # events last: the version before publishes all entries as it does the first
+            # events last: an older version publishes all entries in the way of the first one
             for some in chunks(sorted(group, key=_is_event), CHUNK, LARGEST)
         ]
 
@@ -114,7 +114,8 @@ class Outbox:
     async def send(self, documents: Sequence[dict[str, Any]]) -> bool:
         """Publish documents that are not stored; after a failure, store their events.
 
-        The caller sends other messages again, and the events if the result is False.
+        The caller sends other messages again. If the result is False, the events are not stored
+        either, and the caller sends them again too.
         """
         failure = await self._publish_groups(documents)
         if failure is None:
@@ -177,7 +178,7 @@ class Outbox:
         failure = await self._publish_groups(documents)
         gone = []
         for document in documents:
-            entries = _entries_of(document)
+            entries = _entries(document)
             done = {
                 f"entries.{n}.withdrawn": True for n, one in enumerate(entries) if _is_done(one)
             }
@@ -197,7 +198,7 @@ class Outbox:
         """
         groups: dict[str, list[tuple[str, dict[str, Any]]]] = defaultdict(list)
         for document in documents:
-            for number, entry in enumerate(_entries_of(document)):
+            for number, entry in enumerate(_entries(document)):
                 own = f"{document['_id']}-{number}" if number else str(document["_id"])
                 if not _is_done(entry):
                     groups[_stream(entry["subject"])].append((entry.get("id", own), entry))
@@ -282,7 +283,7 @@ def _stored(entry: OutboxEntry, headers: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _entries_of(document: dict[str, Any]) -> list[dict[str, Any]]:
+def _entries(document: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the entries of a document; version 0.1 stored each entry as a document."""
     found: list[dict[str, Any]] = document.get("entries", [document])
     return found

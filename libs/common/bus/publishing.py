@@ -33,12 +33,12 @@ def publish_frame(
     payload: bytes,
     headers: Mapping[str, str],
     reply: str = "",
-    most: float = inf,
+    maximum: float = inf,
 ) -> bytes:
-    """Return the frame that publishes a message; raise `TooLarge` above `most` bytes."""
+    """Return the frame that publishes a message; raise `TooLarge` above `maximum` bytes."""
     head = _head(headers)
     size = len(head) + len(payload)
-    check_size(subject, size, most)
+    check_size(subject, size, maximum)
     start = b"%s %s" % (subject.encode(), reply.encode())
     if headers:
         return b"HPUB %s %d %d\r\n%s%s\r\n" % (start, len(head), size, head, payload)
@@ -50,10 +50,10 @@ def message_size(payload: bytes, headers: Mapping[str, str] | None) -> int:
     return len(_head(headers)) + len(payload)
 
 
-def check_size(subject: str, size: int, most: float) -> None:
-    """Raise `TooLarge` for a message of more than `most` bytes."""
-    if size > most:
-        raise TooLarge(f"a message for {subject} has {size} bytes, the bus takes {most}")
+def check_size(subject: str, size: int, maximum: float) -> None:
+    """Raise `TooLarge` for a message of more than `maximum` bytes."""
+    if size > maximum:
+        raise TooLarge(f"a message for {subject} has {size} bytes, the bus takes {maximum}")
 
 
 def _head(headers: Mapping[str, str] | None) -> bytes:
@@ -102,7 +102,7 @@ DUPLICATE_IN_BATCH = 10201
 """JetStream's error code for a batch with a message id that the stream already has."""
 FULL_SUBJECT = "messages per subject exceeded"
 """JetStream's error text for a full subject; its code (10077) has other meanings too."""
-MOST_BYTES = 16 * 1024**2
+MAX_WRITE_BYTES = 16 * 1024**2
 """Maximum bytes of one write; a complete HTTP request fits."""
 PENDING = 64 * 1024**2
 """Maximum bytes that a connection buffers, for example while it is lost."""
@@ -135,15 +135,17 @@ class _Sized(Protocol):
 M = TypeVar("M", bound=_Sized)
 
 
-def chunks(messages: Sequence[M], most: int, most_bytes: int = MOST_BYTES) -> Iterator[Sequence[M]]:
-    """Yield parts of at most `most` messages and `most_bytes` bytes, in order.
+def chunks(
+    messages: Sequence[M], maximum: int, max_bytes: int = MAX_WRITE_BYTES
+) -> Iterator[Sequence[M]]:
+    """Yield parts of at most `maximum` messages and `max_bytes` bytes, in order.
 
     A single larger message forms a part.
     """
     first = size = 0
     for number, message in enumerate(messages):
         size += len(message.payload)
-        if number - first >= most or (size > most_bytes and number > first):
+        if number - first >= maximum or (size > max_bytes and number > first):
             yield messages[first:number]
             first, size = number, len(message.payload)
     if messages:
@@ -214,8 +216,8 @@ class Publisher:
 
     def _frame(self, message: OutgoingMessage, name: str) -> bytes:
         reply = f"{self._inbox}.{name}"
-        headers, most = message.all_headers(), self._client.max_payload
-        return publish_frame(message.subject, message.payload, headers, reply, most)
+        headers, maximum = message.all_headers(), self._client.max_payload
+        return publish_frame(message.subject, message.payload, headers, reply, maximum)
 
     async def _receive_ack(self, message: Msg) -> None:
         flight = self._flights.get(message.subject.rpartition(".")[2])

@@ -24,7 +24,7 @@ from libs.common.errors import Unavailable
 
 LOOK = "look-"
 """Prefix of the names of temporary consumers, each of which exists for a single read."""
-IDLE = 10.0
+IDLE_SECONDS = 10.0
 """Seconds after which nats-server deletes a consumer that its process did not delete."""
 TIMEOUT = 5.0
 """Seconds that reading may take."""
@@ -41,9 +41,9 @@ class RetainedMessage(NamedTuple):
 
 
 async def read_newest(
-    bus: Bus, stream: str, subjects: Sequence[str], most: int, before: int | None = None
+    bus: Bus, stream: str, subjects: Sequence[str], maximum: int, before: int | None = None
 ) -> list[RetainedMessage]:
-    """Return up to `most` messages of `subjects` before a sequence, the newest first.
+    """Return up to `maximum` messages of `subjects` before a sequence, the newest first.
 
     Raises `Unavailable` when the bus does not answer.
     """
@@ -52,28 +52,28 @@ async def read_newest(
         end = state.last_seq + 1 if before is None else min(before, state.last_seq + 1)
         if not state.messages or end <= state.first_seq:
             return []
-        look = _Look(bus, stream, subjects, end)
-        return (await look.read(await look.start(state.first_seq, most)))[-most:][::-1]
+        reader = _Reader(bus, stream, subjects, end)
+        return (await reader.read(await reader.start(state.first_seq, maximum)))[-maximum:][::-1]
     except (NatsError, APIError, TimeoutError) as error:
         raise Unavailable(f"{stream} cannot be read: {error!r}") from error
 
 
-KNOWN = 10.0
+CACHE_SECONDS = 10.0
 """Seconds that the number of partitions is cached."""
 STREAM_BITS = 44
 """The bits of a sequence in its stream; those above contain the number of the stream."""
 
 
 async def read_newest_events(
-    bus: Bus, subjects: Sequence[str], most: int, before: int | None = None
+    bus: Bus, subjects: Sequence[str], maximum: int, before: int | None = None
 ) -> list[RetainedMessage]:
-    """Return up to `most` events of a device before a sequence, the newest first.
+    """Return up to `maximum` events of a device before a sequence, the newest first.
 
     With partitions, the sequence also contains the stream. The partition that stores the device's
     events now is read first. Raises `Unavailable` when the bus does not answer.
     """
     try:
-        partitions = await bus.read_partitions(KNOWN)
+        partitions = await bus.read_partitions(CACHE_SECONDS)
     except (NatsError, APIError, TimeoutError) as error:
         raise Unavailable(f"the partitions of events are unknown: {error!r}") from error
     streams = partitions.streams
@@ -85,8 +85,8 @@ async def read_newest_events(
         end = before % 2**STREAM_BITS
     found: list[RetainedMessage] = []
     for number in order:
-        while len(found) < most:
-            newest = await read_newest(bus, streams[number], subjects, most, end)
+        while len(found) < maximum:
+            newest = await read_newest(bus, streams[number], subjects, maximum, end)
             if not newest:
                 break
             end = newest[-1].sequence
@@ -96,15 +96,15 @@ async def read_newest_events(
                 if COPIED_FROM not in (one.message.headers or {})
             ]
         end = None
-    return found[:most]
+    return found[:maximum]
 
 
 async def count_messages(bus: Bus, stream: str, subject: str) -> int:
     """Return how many messages of a subject a stream retains, without reading them."""
-    return await _Look(bus, stream, [subject], 0).number(1)
+    return await _Reader(bus, stream, [subject], 0).number(1)
 
 
-class _Look:
+class _Reader:
     """Reads messages before the sequence `end`."""
 
     def __init__(self, bus: Bus, stream: str, subjects: Sequence[str], end: int) -> None:
@@ -113,15 +113,15 @@ class _Look:
         self._subjects = list(subjects)
         self._end = end
 
-    async def start(self, first: int, most: int) -> int:
-        """Return a sequence from which `most` to twice as many messages (or all) follow."""
+    async def start(self, first: int, maximum: int) -> int:
+        """Return a sequence from which `maximum` to twice as many messages (or all) follow."""
         after = await self.number(self._end)
         low, high, guess = first, self._end, first
         while high - low > 1:
             number = await self.number(guess) - after
-            if number > 2 * most:
+            if number > 2 * maximum:
                 low = guess
-            elif number < most and guess > first:
+            elif number < maximum and guess > first:
                 high = guess
             else:
                 return guess
@@ -162,7 +162,7 @@ class _Look:
             opt_start_seq=start,
             ack_policy=AckPolicy.NONE,
             filter_subjects=self._subjects,
-            inactive_threshold=IDLE,
+            inactive_threshold=IDLE_SECONDS,
             mem_storage=True,
             num_replicas=1,
         )
@@ -174,15 +174,19 @@ class _Look:
 
 
 async def delete_messages(
-    bus: Bus, stream: str, subject: str, matches: Callable[[bytes], bool], most: int | None = None
+    bus: Bus,
+    stream: str,
+    subject: str,
+    matches: Callable[[bytes], bool],
+    maximum: int | None = None,
 ) -> int:
     """Delete the messages of a subject whose payload matches; return their number.
 
-    At most `most` messages are read, or all if it is None. nats-server overwrites a message that it
-    deletes. Raises the errors of nats-py while the bus is unavailable.
+    At most `maximum` messages are read, or all if it is None. nats-server overwrites a message that
+    it deletes. Raises the errors of nats-py while the bus is unavailable.
     """
     sequence, deleted = 1, 0
-    for _ in count() if most is None else range(most):
+    for _ in count() if maximum is None else range(maximum):
         try:
             message = await bus.js.get_msg(stream, sequence, subject, next=True)
         except NotFoundError:

@@ -40,11 +40,11 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 TIMEOUT = 5.0
-REQUEST = "Thingway-Request"
+REQUEST_HEADER = "Thingway-Request"
 """Header: the id of the HTTP request that caused the call, for the log."""
 TENANT = "Thingway-Tenant"
 """Header: the tenant that a request is for; tenants take turns."""
-PATIENCE = "Thingway-Patience"
+PATIENCE_HEADER = "Thingway-Patience"
 """Header: seconds for which the client waits for the answer."""
 AT_ONCE = 128
 """Concurrent requests of an operation, at most half of them of one tenant."""
@@ -156,10 +156,10 @@ class RpcServer:
 
         async def answer(message: Request, tenant: str, arrived: float) -> None:
             headers = message.headers or {}
-            names = {"tenant": tenant, "requestId": headers.get(REQUEST)}
+            names = {"tenant": tenant, "requestId": headers.get(REQUEST_HEADER)}
             name_lines(**{name: value for name, value in names.items() if value})
             try:
-                if time.monotonic() - arrived > float(headers.get(PATIENCE, "inf")):
+                if time.monotonic() - arrived > float(headers.get(PATIENCE_HEADER, "inf")):
                     log.warning("%s: the client gave up before its turn", message.subject)
                     return
                 with continue_trace(name, SpanKind.SERVER, read_trace(headers)):
@@ -189,7 +189,7 @@ class RpcServer:
 
     async def stop(self) -> None:
         """Stop accepting requests, and finish those that are being processed."""
-        if self._micro and self._bus.connected:
+        if self._micro and self._bus.is_connected:
             await self._micro.stop()
         for scheduler in self._schedulers:
             await scheduler.finish()
@@ -205,9 +205,9 @@ class RpcClient:
         self, subject: str, request: Any, answer: type[A], timeout: float = TIMEOUT
     ) -> A:
         """Call `subject`; raise the error of the service, `Unavailable` or `UpstreamFailed`."""
-        headers = {**trace_header(), PATIENCE: f"{timeout:g}"}
+        headers = {**trace_header(), PATIENCE_HEADER: f"{timeout:g}"}
         if request_id := line_name("requestId"):
-            headers[REQUEST] = request_id
+            headers[REQUEST_HEADER] = request_id
         if tenant := getattr(request, "tenant", None) or line_name("tenant"):
             headers[TENANT] = tenant
         try:

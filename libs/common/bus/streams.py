@@ -41,7 +41,7 @@ RETAINED, SESSIONS = "$MQTT_rmsgs", "$MQTT_sess"
 
 ANY_EVENT = "event.>"
 
-UNSTORED = 10_000
+MAX_UNSTORED = 10_000
 """Messages per device and channel that may wait in `UPLINK`; more are rejected."""
 SESSION_DAYS = 30
 """Days after which an unchanged persistent MQTT session is deleted."""
@@ -109,7 +109,7 @@ STREAMS: dict[str, StreamConfig] = {
         allow_atomic=True,
         max_msgs=20_000_000,
         max_bytes=8 * 1024**3,
-        max_msgs_per_subject=UNSTORED,
+        max_msgs_per_subject=MAX_UNSTORED,
         discard_new_per_subject=True,
         duplicate_window=120,
     ),
@@ -118,15 +118,15 @@ STREAMS: dict[str, StreamConfig] = {
 }
 
 
-MOST_PARTITIONS = 16
-Partitions = Annotated[int, msgspec.Meta(ge=1, le=MOST_PARTITIONS)]
+MAX_PARTITIONS = 16
+Partitions = Annotated[int, msgspec.Meta(ge=1, le=MAX_PARTITIONS)]
 PARTITIONS: dict[str, StreamConfig] = {
     f"{UPLINK}_{number}": STREAMS[UPLINK].evolve(
         name=f"{UPLINK}_{number}",
         description=f"{STREAMS[UPLINK].description}; partition {number}",
         subjects=[f"{prefix}{partitioned('*', '*', number)}" for prefix in ("", "$MQTT.msgs.")],
     )
-    for number in range(MOST_PARTITIONS)
+    for number in range(MAX_PARTITIONS)
 }
 UPLINKS = (UPLINK, *PARTITIONS)
 
@@ -155,7 +155,7 @@ def event_partition(number: int, partitions: int) -> StreamConfig:
     )
 
 
-EVENT_PARTITIONS = tuple(f"{EVENTS}_{number}" for number in range(MOST_PARTITIONS))
+EVENT_PARTITIONS = tuple(f"{EVENTS}_{number}" for number in range(MAX_PARTITIONS))
 COPIED_FROM = "Nats-Stream-Source"
 """The header of an event that `EVENTS` has copied from a partition."""
 _USED, _CREATED = "partitions", "created-partitions"

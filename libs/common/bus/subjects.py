@@ -119,7 +119,7 @@ def outside_topic(subject: str) -> tuple[str, str]:
     return access_key, "/".join(levels)
 
 
-MOST_LISTED = 16
+MAX_LISTED = 16
 """Tenants whose events a consumer can select; nats-server compares each filter with all others."""
 NO_EVENT = "event.none"
 """A subject of the stream `EVENTS` that no message has."""
@@ -130,7 +130,7 @@ def event_filters(tenants: Collection[str], patterns: Sequence[str]) -> tuple[st
 
     `patterns` begin with `event.*.`.
     """
-    if len(tenants) > MOST_LISTED:
+    if len(tenants) > MAX_LISTED:
         return tuple(patterns)
     return (
         *(pattern.replace("*", tenant, 1) for tenant in sorted(tenants) for pattern in patterns),

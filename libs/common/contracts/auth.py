@@ -12,7 +12,7 @@ from libs.common.contracts.integrations import IntegrationId
 
 
 class CreateApplication(msgspec.Struct, rename="camel"):
-    """`create_application`."""
+    """`create_application`: create an application in a tenant."""
 
     name: str
     tenant: str = "default"
@@ -47,21 +47,22 @@ class Applications(msgspec.Struct):
 
 
 class ListApplications(msgspec.Struct):
-    """`list_applications` of a tenant."""
+    """`list_applications`: list the applications of a tenant."""
 
     tenant: str = "default"
 
 
 class ApplicationRef(msgspec.Struct, rename="camel"):
-    """`rotate_application_secret`, `delete_application`, `get_application`."""
+    """Request of `rotate_application_secret`, `delete_application` and `get_application`."""
 
     application_id: int
     tenant: str = "default"
 
 
 class DeviceRef(msgspec.Struct, rename="camel"):
-    """`issue_device_credentials` (replaces the key), `revoke_device_credentials`,
+    """A device in requests about its key and logins.
 
+    Request of `issue_device_credentials`, which replaces the key, `revoke_device_credentials` and
     `last_refused_login`.
     """
 
@@ -138,7 +139,7 @@ class DeviceCertificate(msgspec.Struct, frozen=True):
 
 
 class ListDeviceCertificates(msgspec.Struct, frozen=True):
-    """`list_device_certificates` of a device."""
+    """`list_device_certificates`: list the certificates of a device."""
 
     sn: str
 
@@ -163,7 +164,7 @@ class Connection(msgspec.Struct, frozen=True):
 
 
 class FindConnections(msgspec.Struct, frozen=True):
-    """`find_connections` of a user of the bus, whose case is ignored."""
+    """`find_connections`: find the connections of a bus user, whose case is ignored."""
 
     user: str
     """An SN, `app.{client id}` or `integration.{id}`."""
@@ -217,7 +218,7 @@ class IntegrationLogin(msgspec.Struct, rename="camel"):
 
 
 class ListIntegrationLogins(msgspec.Struct):
-    """`list_integration_logins`."""
+    """`list_integration_logins`: list the logins of external integrations."""
 
 
 class IntegrationLogins(msgspec.Struct):
@@ -274,7 +275,7 @@ class CreatedTenant(msgspec.Struct, rename="camel"):
 
 
 class ListTenants(msgspec.Struct):
-    """`list_tenants`."""
+    """`list_tenants`: list all tenants."""
 
 
 class Tenant(msgspec.Struct, rename="camel"):

@@ -1,7 +1,7 @@
 """Entities, as services request them from `device`: `rpc.device.{operation}`.
 
 `libs.common.things` describes keys and ids. `device` ignores grants here: a service that acts for a
-user filters the answer (`Grants.device`, `Grants.entity`).
+user filters the answer (`Grants.allows_entity`).
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from libs.common.things import AccessMod, EntityType, ValueType
 
 RESOLVE = "rpc.device.resolve_entities"
 
-MOST = 10_000
+MAX_KEYS = 10_000
 """Maximum number of keys and ids of a request."""
 
 

@@ -10,11 +10,11 @@ import msgspec
 
 from libs.common.contracts.integrations import DeviceRef, IdentifierText, Tenant
 
-MOST_FRAMES = 500
+MAX_FRAMES = 500
 """Frames of one call."""
 LARGEST_FRAME = 255
 """Bytes of a LoRaWAN payload."""
-MOST_GATEWAYS = 16
+MAX_GATEWAYS = 16
 """Gateways that are stored per frame, the strongest."""
 
 Port = Annotated[int, msgspec.Meta(ge=1, le=223)]
@@ -51,7 +51,7 @@ class Frame(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_
     """For example `SF7BW125`."""
     frequency: int | None = None
     """Hz."""
-    gateways: Annotated[list[Reception], msgspec.Meta(max_length=MOST_GATEWAYS)] = []
+    gateways: Annotated[list[Reception], msgspec.Meta(max_length=MAX_GATEWAYS)] = []
 
 
 class DeviceFrame(msgspec.Struct, rename="camel", kw_only=True):
@@ -65,7 +65,7 @@ class DeviceFrame(msgspec.Struct, rename="camel", kw_only=True):
 class SendFrames(msgspec.Struct, kw_only=True):
     """`rpc.device.frames.{integration}`: uplinks; an answer means that they are accepted."""
 
-    frames: Annotated[list[DeviceFrame], msgspec.Meta(min_length=1, max_length=MOST_FRAMES)]
+    frames: Annotated[list[DeviceFrame], msgspec.Meta(min_length=1, max_length=MAX_FRAMES)]
 
 
 class RefusedFrame(msgspec.Struct, kw_only=True):
@@ -92,7 +92,7 @@ class Downlink(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, 
     """Expiry, ms: a network server that supports it then deletes the downlink."""
 
 
-MOST_DOWNLINKS = 32
+MAX_DOWNLINKS = 32
 """Downlinks of one call."""
 
 
@@ -104,7 +104,7 @@ class QueueDownlinks(msgspec.Struct, rename="camel", kw_only=True):
     """
 
     device: DeviceRef
-    downlinks: Annotated[list[Downlink], msgspec.Meta(min_length=1, max_length=MOST_DOWNLINKS)]
+    downlinks: Annotated[list[Downlink], msgspec.Meta(min_length=1, max_length=MAX_DOWNLINKS)]
 
 
 class SendDownlinkState(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):

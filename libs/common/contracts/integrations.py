@@ -100,7 +100,7 @@ class Integration(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class GetIntegrations(msgspec.Struct):
-    """`get_integrations`."""
+    """`get_integrations`: list all known integrations."""
 
 
 class KnownIntegrations(msgspec.Struct):

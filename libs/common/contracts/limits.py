@@ -82,7 +82,7 @@ class Limits(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_u
 
 
 class GetLimits(msgspec.Struct):
-    """`get_limits` of a tenant."""
+    """`get_limits`: return the limits of a tenant."""
 
     tenant: str
 

@@ -14,7 +14,7 @@ DASHBOARDS = "rpc.management.describe_dashboards"
 CANVAS_OF_DEVICE = "rpc.management.canvas_of_device"
 FLOWS = "rpc.workflow.describe_flows"
 
-MOST_DEVICES = 500
+MAX_DEVICES = 500
 """Maximum number of devices in an answer, so that it fits into a message with any names."""
 HIDDEN_INTEGRATION = "system"
 """Owner of custom entities and of flows' services; not shown in lists of roles."""
@@ -34,8 +34,8 @@ class DescribeDevices(msgspec.Struct, rename="camel"):
     keyword_integrations: list[str] = []
     """Integrations whose names match the keyword: all their devices match too."""
     skip: int = 0
-    limit: int = MOST_DEVICES
-    """At most `MOST_DEVICES`; the caller requests further pages."""
+    limit: int = MAX_DEVICES
+    """At most `MAX_DEVICES`; the caller requests further pages."""
     counted: bool = True
     """Whether to count all matching devices."""
     order: list[tuple[str, int]] = []
@@ -76,7 +76,7 @@ class DescribedGroups(msgspec.Struct):
 
 
 class CountDevices(msgspec.Struct):
-    """`count_devices` by integration."""
+    """`count_devices`: count devices and their entities by integration."""
 
     tenant: str
 
@@ -95,7 +95,7 @@ class DeviceCounts(msgspec.Struct):
 
 
 class DescribeIntegrations(msgspec.Struct):
-    """`describe_integrations`."""
+    """`describe_integrations`: return names and counts of integrations."""
 
     tenant: str
     ids: list[str] | None = None
@@ -118,7 +118,7 @@ class DescribedIntegrations(msgspec.Struct):
 
 
 class DescribeDashboards(msgspec.Struct):
-    """`describe_dashboards`."""
+    """`describe_dashboards`: return names and creators of dashboards."""
 
     tenant: str
     ids: list[int] | None = None

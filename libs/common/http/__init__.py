@@ -7,9 +7,9 @@ from libs.common.http.request import (
     HttpRequest,
     RequestCaller,
     RequestPrincipal,
+    get_principal,
+    get_request_id,
     ok,
-    principal_of,
-    request_id_of,
 )
 from libs.common.http.server import run_service, serve
 
@@ -21,10 +21,10 @@ __all__ = [
     "RequestPrincipal",
     "Service",
     "create_app",
+    "get_principal",
+    "get_request_id",
     "ok",
-    "principal_of",
     "provide",
-    "request_id_of",
     "run_service",
     "serve",
 ]

@@ -29,13 +29,13 @@ MAX_SORTS = 8
 Ids = Annotated[list[Id], msgspec.Meta(max_length=LARGEST_PAGE)]
 
 
-def parse_name(text: str, field: str = "name", most: int | None = None) -> str:
+def parse_name(text: str, field: str = "name", maximum: int | None = None) -> str:
     """Return a name without surrounding blanks; raise `MalformedRequest` or `InvalidInput`."""
     name = text.strip()
     if not name:
         raise MalformedRequest(f"{field} is empty", field=field)
-    if most is not None and len(name) > most:
-        raise InvalidInput(f"must have at most {most} characters", field=field)
+    if maximum is not None and len(name) > maximum:
+        raise InvalidInput(f"must have at most {maximum} characters", field=field)
     if not name.isprintable():
         raise InvalidInput("must not have control characters", field=field)
     return name
@@ -68,7 +68,7 @@ class ResponseModel(msgspec.Struct, omit_defaults=True, kw_only=True):
         kind: Any = type(source)
         shown = {
             name: _shown(getattr(source, name), is_text=is_text)
-            for name, is_text in _fields_of(cls, kind)
+            for name, is_text in _shared_fields(cls, kind)
             if name not in more
         }
         return cls(**shown, **more)
@@ -78,7 +78,7 @@ _TEXT = (str, str | None)
 
 
 @cache
-def _fields_of(kind: type[ResponseModel], source: type) -> list[tuple[str, bool]]:
+def _shared_fields(kind: type[ResponseModel], source: type) -> list[tuple[str, bool]]:
     """Return the common fields, and whether each is a text field."""
     there = {*dir(source), *getattr(source, "__struct_fields__", ())}
     return [
@@ -129,7 +129,7 @@ class PageRequest(msgspec.Struct, kw_only=True):
             self.page_size = min(self.page_size, self.largest)
 
     @property
-    def paged(self) -> bool:
+    def is_paged(self) -> bool:
         """Return whether a page was requested, and not the whole list."""
         return self.page_size is not None or self.page_number is not None
 
@@ -146,12 +146,12 @@ class PageRequest(msgspec.Struct, kw_only=True):
     @property
     def skip(self) -> int:
         """Return the number of rows before the page; 0 for the whole list."""
-        return (self.number - 1) * self.size if self.paged else 0
+        return (self.number - 1) * self.size if self.is_paged else 0
 
     @property
     def limit(self) -> int:
         """Return the maximum rows of the answer; 0 for all, as in MongoDB."""
-        return self.size if self.paged else 0
+        return self.size if self.is_paged else 0
 
     def order(
         self, columns: Mapping[str, str], default: Sequence[tuple[str, int]] = (("_id", -1),)
@@ -179,7 +179,7 @@ class PageRequest(msgspec.Struct, kw_only=True):
     def page(self, rows: Sequence[T], total: int) -> Page[T]:
         """Return the answer for `rows`, which are the requested page."""
         return Page(
-            page_size=self.size if self.paged else len(rows),
+            page_size=self.size if self.is_paged else len(rows),
             page_number=self.number,
             total=total,
             content=list(rows),
@@ -187,7 +187,7 @@ class PageRequest(msgspec.Struct, kw_only=True):
 
     def listed(self, rows: Sequence[T], total: int) -> list[T] | Page[T]:
         """Return the page if one was requested, else the plain list."""
-        return self.page(rows, total) if self.paged else list(rows)
+        return self.page(rows, total) if self.is_paged else list(rows)
 
     def streamed(self, rows: AsyncGenerator[T, None], total: int) -> Streamed[list[T] | Page[T]]:
         """Return the answer of `listed` for rows that are read while it is sent."""
@@ -198,9 +198,9 @@ class PageRequest(msgspec.Struct, kw_only=True):
         page: Page[T] = Page(page_size=self.size, page_number=self.number, total=total, content=[])
         return Streamed(page, rows)
 
-    def cut(self, rows: Sequence[T]) -> list[T] | Page[T]:
+    def select_page(self, rows: Sequence[T]) -> list[T] | Page[T]:
         """Return the requested page of the whole list `rows`."""
-        if not self.paged:
+        if not self.is_paged:
             return list(rows)
         return self.page(rows[self.skip : self.skip + self.size], len(rows))
 

@@ -21,7 +21,7 @@ from litestar.plugins import OpenAPISchemaPlugin
 from litestar.routes import HTTPRoute
 from litestar.typing import FieldDefinition
 
-from libs.common.http.guards import Guard, guarded
+from libs.common.http.guards import Guard, list_guarded
 from libs.common.http.ids import describe_id
 
 _NUMBER = {
@@ -163,7 +163,7 @@ def _name_forms(document: dict[str, Any], operation: dict[str, Any]) -> None:
 
 
 def _name_callers(document: dict[str, Any], app: Litestar) -> None:
-    for operation in guarded(app):
+    for operation in list_guarded(app):
         item = document.get("paths", {}).get(operation.path, {})
         if operation.guard is not None and operation.method.lower() in item:
             item[operation.method.lower()][WHO] = _caller(operation.guard)

@@ -21,7 +21,7 @@ from libs.common.errors import (
     TooLarge,
     Unavailable,
 )
-from libs.common.http.request import IS_OPTIONS, log_refusal, request_id_of
+from libs.common.http.request import IS_OPTIONS, get_request_id, log_refusal
 from libs.common.store.mongo import StoreUnavailable
 from libs.common.store.redis import RedisConnectionError, RedisTimeoutError
 
@@ -33,7 +33,7 @@ MISSING = "parameter_missing"
 """The open API's code for a missing value; the management API has no such code."""
 
 
-def _of_validation(error: ValidationException, path: str) -> ThingwayError:
+def _validation_error(error: ValidationException, path: str) -> ThingwayError:
     entries: list[dict[str, Any]] = error.extra if isinstance(error.extra, list) else []
     faults = [_fault(entry, path) for entry in entries]
     if not faults and (lacks := _LACKS(error.detail)):
@@ -71,7 +71,7 @@ def as_thingway_error(error: Exception, path: str = "") -> ThingwayError:  # noq
         case ThingwayError():
             return error
         case ValidationException():
-            return _of_validation(error, path)
+            return _validation_error(error, path)
         case HTTPException(status_code=400):
             return MalformedRequest(error.detail)
         case HTTPException(status_code=413):
@@ -100,7 +100,7 @@ def handle_exception(request: Request[Any, Any, Any], error: Exception) -> Respo
     known = as_thingway_error(error, path)
     if isinstance(known, MethodNotAllowed) and IS_OPTIONS in request.scope:
         return Response(b"", status_code=204, headers=_given_headers(error))
-    request_id = request_id_of(request)
+    request_id = get_request_id(request)
     if known.status == ThingwayError.status:
         log.error("request %s %s failed", request_id, request.url.path, exc_info=error)
     else:

@@ -15,7 +15,7 @@ from litestar.handlers.base import BaseRouteHandler
 from litestar.routes import HTTPRoute
 
 from libs.common.errors import Forbidden
-from libs.common.http.request import principal_of
+from libs.common.http.request import get_principal
 from libs.common.identity.functions import COMMANDERS, Function
 from libs.common.identity.principal import Kind
 
@@ -43,7 +43,7 @@ class Guard:
 
         Async, because Litestar would run a plain function in a thread for each request.
         """
-        principal = principal_of(connection)
+        principal = get_principal(connection)
         if principal.kind is not self.kind:
             raise Forbidden(_WRONG_KIND[self.kind])
         if self.super_admin and not principal.super_admin:
@@ -65,7 +65,7 @@ commanders = Guard(Kind.USER, COMMANDERS, commands=True)
 """Users who may set values and call services (decision 0048)."""
 
 
-def holders(*functions: Function) -> Guard:
+def allow_holders(*functions: Function) -> Guard:
     """Return a guard for users with any of `functions`, and super-admins."""
     return Guard(Kind.USER, frozenset(functions))
 
@@ -84,7 +84,7 @@ class Guarded(NamedTuple):
     """None when the operation is public, or lacks a guard."""
 
 
-def guarded(app: Litestar) -> Iterator[Guarded]:
+def list_guarded(app: Litestar) -> Iterator[Guarded]:
     """Return all operations of a service with their guards, except OPTIONS.
 
     Sorted by path and method, because Litestar keeps the handlers of a path in a set.
@@ -97,12 +97,12 @@ def _operations(app: Litestar) -> Iterator[Guarded]:
         if isinstance(route, HTTPRoute):
             for handler in route.route_handlers:
                 for method in handler.http_methods - {HttpMethod.OPTIONS}:
-                    yield Guarded(str(method), route.path_format, _guard_of(handler))
+                    yield Guarded(str(method), route.path_format, _find_guard(handler))
         else:
-            yield Guarded(WEBSOCKET, route.path_format, _guard_of(route.route_handler))
+            yield Guarded(WEBSOCKET, route.path_format, _find_guard(route.route_handler))
 
 
-def _guard_of(handler: BaseRouteHandler) -> Guard | None:
+def _find_guard(handler: BaseRouteHandler) -> Guard | None:
     """Return the innermost guard of a handler."""
     found = [guard for guard in handler.resolve_guards() if isinstance(guard, Guard)]
     return found[-1] if found else None

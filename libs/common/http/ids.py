@@ -18,7 +18,7 @@ from libs.common.errors import InvalidInput
 MAX_ID = 2**53 - 1
 LONGEST_TEXT = 255
 """Characters of an id that is a text."""
-_MOST_DIGITS = 16
+_MAX_DIGITS = 16
 _RULE = f"must be an id: a whole number from 1 to {MAX_ID}, or 1 to 16 digits as text"
 
 
@@ -29,7 +29,7 @@ def is_id(value: Any) -> bool:
 
 def find_id(value: Any) -> int | None:
     """Return the id in a number or text, or None if `value` is not an id."""
-    if type(value) is str and len(value) <= _MOST_DIGITS and value.isascii() and value.isdecimal():
+    if type(value) is str and len(value) <= _MAX_DIGITS and value.isascii() and value.isdecimal():
         value = int(value)
     return value if is_id(value) else None
 

@@ -17,7 +17,13 @@ from opentelemetry.trace import SpanKind
 
 from libs.common.envelope import encode_error, error_headers
 from libs.common.errors import ThingwayError, Unauthenticated
-from libs.common.http.request import PRINCIPAL, REQUESTS, address_in, assign_request_id, log_refusal
+from libs.common.http.request import (
+    PRINCIPAL,
+    REQUESTS,
+    assign_request_id,
+    log_refusal,
+    read_address,
+)
 from libs.common.http.streaming import PIECE
 from libs.common.identity import PRINCIPAL_HEADER, HeaderVerifier, Principal
 from libs.common.scheduling import Caps, FairScheduler, LaneFull
@@ -43,10 +49,10 @@ class Turns:
     """The concurrency limits of a process."""
 
     def __init__(self) -> None:
-        most, bodies = Caps(WORKERS, OF_PRINCIPAL), partial(Caps, sub=1)
-        self.requests = FairScheduler("requests", WORKERS, items=WAITING, caps=lambda _: most)
+        maximum, bodies = Caps(WORKERS, OF_PRINCIPAL), partial(Caps, sub=1)
+        self.requests = FairScheduler("requests", WORKERS, items=WAITING, caps=lambda _: maximum)
         self.answers = FairScheduler(
-            "large answers", LARGE_ANSWERS, items=FEWER, caps=lambda _: most
+            "large answers", LARGE_ANSWERS, items=FEWER, caps=lambda _: maximum
         )
         self.bodies = FairScheduler(
             "large bodies", BODIES, items=WAITING, caps=lambda lane: bodies(1 if lane else BODIES)
@@ -67,7 +73,9 @@ class _Request(AsyncExitStack):
         super().__init__()
         principal: Principal | None = scope.get(PRINCIPAL)  # type: ignore[assignment]
         self._lane = "" if principal is None else principal.tenant
-        self._sub = address_in(scope) if principal is None else (principal.kind, principal.subject)
+        self._sub = (
+            read_address(scope) if principal is None else (principal.kind, principal.subject)
+        )
         self._turns, self._receive, self._send = turns, receive, send
         self._waits = scope["route_handler"].opt.get("waits", False)
         self._turn = AsyncExitStack()

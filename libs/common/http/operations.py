@@ -14,7 +14,7 @@ from litestar.serialization import encode_json
 from litestar.types import AnyCallable, ASGIApp
 
 from libs.common.envelope import Answer, Success
-from libs.common.http.request import HttpRequest, request_id_of
+from libs.common.http.request import HttpRequest, get_request_id
 from libs.common.http.streaming import Streamed, as_streamed, chain_rows, encode_parts, join_pieces
 
 
@@ -44,7 +44,7 @@ class Operation(HTTPRouteHandler):
     async def to_response(self, app: Litestar, data: Any, request: HttpRequest) -> ASGIApp:
         """Return the response with the envelope around `data`; a long one is streamed."""
         if not isinstance(data, self.envelope | Response):
-            request_id = request_id_of(request)
+            request_id = get_request_id(request)
             streamed = as_streamed(data)
             given = msgspec.UNSET if data is None else data
             data = self.envelope(
@@ -71,7 +71,7 @@ class ConsoleOperation(Operation):
     envelope = Answer
 
 
-def operations_of(module: Mapping[str, Any]) -> list[HTTPRouteHandler]:
+def list_operations(module: Mapping[str, Any]) -> list[HTTPRouteHandler]:
     """Return the operations that a module (its `globals()`) has defined so far, in order."""
     return [
         one
@@ -90,7 +90,7 @@ def route_operations(module: Mapping[str, Any], path: str, **options: Any) -> Ro
         if isinstance(route, HTTPRoute)
         for handler in route.route_handlers
     }
-    handlers = [one for one in operations_of(module) if one.fn not in routed]
+    handlers = [one for one in list_operations(module) if one.fn not in routed]
     return Router(path, route_handlers=handlers, **options)
 
 

@@ -17,7 +17,7 @@ from libs.common.errors import HeaderTooLarge, MalformedRequest, ThingwayError
 from libs.common.http.request import log_refusal, new_request_id
 from libs.common.telemetry.logs import name_lines
 
-MOST_HEAD = 64 * 1024
+MAX_HEAD = 64 * 1024
 """Maximum bytes of the request line and header fields together, or of trailers and other data
 between two parts of a body; more is 431."""
 HEAD_TIMEOUT = 15.0
@@ -122,8 +122,8 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.transport.is_closing() or self.transport.get_protocol() is not self:
             return  # after an upgrade, the WebSocket protocol owns the transport
         self._size = 0 if self._moved else self._size + len(data)
-        if self._size > MOST_HEAD:
-            self._refuse(HeaderTooLarge(f"the header is larger than {MOST_HEAD} bytes"))
+        if self._size > MAX_HEAD:
+            self._refuse(HeaderTooLarge(f"the header is larger than {MAX_HEAD} bytes"))
         elif self._in_head:
             if self._head_timer is None:
                 self._head_timer = self.loop.call_later(HEAD_TIMEOUT, self.transport.close)

@@ -82,13 +82,13 @@ def _sent_id(scope: Scope) -> str:
     return found.decode("latin-1")
 
 
-def request_id_of(connection: Connection) -> str:
+def get_request_id(connection: Connection) -> str:
     """Return the id of this request, from the gateway or generated here."""
     found: str | None = connection.scope.get(REQUEST_ID)  # type: ignore[assignment]
     return found or new_request_id()
 
 
-def principal_of(connection: Connection) -> Principal:
+def get_principal(connection: Connection) -> Principal:
     """Return the principal; raise `Unauthenticated` without one."""
     principal: Principal | None = connection.scope.get(PRINCIPAL)  # type: ignore[assignment]
     if principal is None:
@@ -97,25 +97,25 @@ def principal_of(connection: Connection) -> Principal:
 
 
 def request_principal(request: HttpRequest) -> Principal:
-    """Return `principal_of`, as a dependency."""
-    return principal_of(request)
+    """Return `get_principal`, as a dependency."""
+    return get_principal(request)
 
 
 RequestPrincipal = NamedDependency[Principal]
 """The type of a handler's `principal`: the caller."""
 
 
-def address_of(connection: Connection) -> str:
+def get_address(connection: Connection) -> str:
     """Return the client's IP address; empty if the gateway did not set it."""
     return connection.headers.get(CLIENT_ADDRESS_HEADER, "")
 
 
-def address_in(scope: Scope) -> str:
+def read_address(scope: Scope) -> str:
     """Return the client's IP address from a scope."""
     return dict(scope["headers"]).get(CLIENT_ADDRESS_HEADER.encode(), b"").decode("latin-1")
 
 
-def host_of(connection: Connection) -> str:
+def get_host(connection: Connection) -> str:
     """Return the host that the client called, with its port."""
     headers = connection.headers
     return headers.get(CALLED_HOST_HEADER, "") or headers.get("host", "")
@@ -123,7 +123,7 @@ def host_of(connection: Connection) -> str:
 
 def request_caller(request: HttpRequest) -> Caller:
     """Return the caller with address and request id, for the audit log."""
-    return Caller(principal_of(request), address_of(request), request_id_of(request))
+    return Caller(get_principal(request), get_address(request), get_request_id(request))
 
 
 RequestCaller = NamedDependency[Caller]
@@ -132,7 +132,7 @@ RequestCaller = NamedDependency[Caller]
 
 def ok(connection: Connection, data: T | msgspec.UnsetType = msgspec.UNSET) -> Success[T]:
     """Return the open API's success envelope with `data`."""
-    return Success(data=data, request_id=request_id_of(connection))
+    return Success(data=data, request_id=get_request_id(connection))
 
 
 LONGEST_CREDENTIAL = 4096
@@ -180,16 +180,16 @@ def split_query_token(query: bytes) -> tuple[str | None, bytes]:
     return token, "&".join(kept).encode("latin-1")
 
 
-MOST_LINES = 200
+MAX_LINES = 200
 """Log lines per second: many invalid requests must not fill the disk."""
 
 
 class LineLimit(logging.Filter):
-    """Passes at most `most` lines a second; the next line counts the dropped ones."""
+    """Passes at most `maximum` lines a second; the next line counts the dropped ones."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, maximum: int) -> None:
         super().__init__()
-        self._most = most
+        self._maximum = maximum
         self._second = 0
         self._passed = 0
         self._missing = 0
@@ -199,7 +199,7 @@ class LineLimit(logging.Filter):
         second = int(time.monotonic())
         if second != self._second:
             self._second, self._passed = second, 0
-        if self._passed >= self._most:
+        if self._passed >= self._maximum:
             self._missing += 1
             return False
         self._passed += 1
@@ -209,7 +209,7 @@ class LineLimit(logging.Filter):
         return True
 
 
-log.addFilter(LineLimit(MOST_LINES))
+log.addFilter(LineLimit(MAX_LINES))
 
 
 def log_refusal(error: ThingwayError, method: str, where: str) -> None:

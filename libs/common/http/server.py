@@ -26,11 +26,11 @@ from libs.common.tls import ServerTls, observe_expiry
 
 log = logging.getLogger(__name__)
 
-YOUNG = 10_000
+GC_THRESHOLD = 10_000
 """Default number of new objects after which the garbage collector examines them."""
 LARGEST_FRAME = 1024 * 1024
 """Bytes of a WebSocket frame: a subscription with the maximum number of keys, all long."""
-MOST_FILES = 1_048_576
+MAX_FILES = 1_048_576
 """Open files if the system sets no limit."""
 
 
@@ -85,7 +85,7 @@ async def serve(
     http: Any = BoundedProtocol,
     websocket: Any = "none",
     tls: ServerTls | None = None,
-    young: int = YOUNG,
+    young: int = GC_THRESHOLD,
     more_ports: Sequence[int] = (),
 ) -> None:
     """Serve `app` until SIGTERM or SIGINT; raise OSError if the port is in use.
@@ -137,14 +137,14 @@ def _spare_what_stays(young: int) -> None:
 def open_files() -> int:
     """Return the maximum number of open files of the process, including sockets."""
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MOST_FILES if allowed == resource.RLIM_INFINITY else allowed
+    return MAX_FILES if allowed == resource.RLIM_INFINITY else allowed
 
 
 def _raise_open_files() -> None:
     """Raise the limit of open files to the maximum; the default suits `select`."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if most != resource.RLIM_INFINITY:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    _, maximum = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if maximum != resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (maximum, maximum))
 
 
 def run_service(name: str, main: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -55,14 +55,14 @@ def as_streamed(data: Any) -> Streamed[Any] | None:
 async def map_batches(
     rows: AsyncGenerator[T, None],
     complete: Callable[[Sequence[T]], Awaitable[Sequence[R]]],
-    most: int = ROWS_TOGETHER,
+    maximum: int = ROWS_TOGETHER,
 ) -> AsyncGenerator[R, None]:
-    """Yield rows that `complete` returns for `most` rows at a time."""
+    """Yield rows that `complete` returns for `maximum` rows at a time."""
     async with aclosing(rows):
         part: list[T] = []
         async for row in rows:
             part.append(row)
-            if len(part) == most:
+            if len(part) == maximum:
                 for completed in await complete(part):
                     yield completed
                 part = []
@@ -71,9 +71,9 @@ async def map_batches(
 
 
 async def cut_page(
-    rows: AsyncGenerator[T, None], most: int, show: Callable[[Any], Any]
+    rows: AsyncGenerator[T, None], maximum: int, show: Callable[[Any], Any]
 ) -> tuple[list[Any], T | None]:
-    """Return up to `most` rows as JSON, fewer if they exceed `LARGEST_PAGE` bytes.
+    """Return up to `maximum` rows as JSON, fewer if they exceed `LARGEST_PAGE` bytes.
 
     At least one row is returned. The last row is also returned separately if more rows follow.
     """
@@ -84,7 +84,7 @@ async def cut_page(
         async for row in rows:
             text = encode_json(show(row))
             size += len(text) + 1
-            if len(shown) == most or (shown and size > LARGEST_PAGE):
+            if len(shown) == maximum or (shown and size > LARGEST_PAGE):
                 return shown, last
             shown.append(msgspec.Raw(text))
             last = row

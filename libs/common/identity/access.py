@@ -50,18 +50,18 @@ class VersionedCache(Generic[V]):
         key = (user.tenant, user.subject, user.access)
         task = self._asking.get(key)
         if task is None:
-            task = self._asking[key] = asyncio.ensure_future(self._ask(user))
+            task = self._asking[key] = asyncio.ensure_future(self._request(user))
             task.add_done_callback(lambda _: self._asking.pop(key, None))
         return await asyncio.shield(task)
 
-    async def _ask(self, user: Principal) -> V:
-        wanted = UserRef(user.tenant, user.user_id)
-        found = await self._rpc.call(self._subject, wanted, self._answer)
+    async def _request(self, user: Principal) -> V:
+        request = UserRef(user.tenant, user.user_id)
+        found = await self._rpc.call(self._subject, request, self._answer)
         self._known.put((user.tenant, user.subject), found)
         return found
 
 
-KEPT = 10_000
+CACHE_SIZE = 10_000
 """Users whose permissions a process caches."""
 
 
@@ -86,7 +86,7 @@ class AccessReader:
     """Adds permissions to principals of users; used by the gateway."""
 
     def __init__(self, rpc: RpcClient) -> None:
-        self._asked = VersionedCache(rpc, ACCESS, Access, KEPT)
+        self._cache = VersionedCache(rpc, ACCESS, Access, CACHE_SIZE)
 
     async def add_access(self, principal: Principal) -> Principal:
         """Return a user with the permissions of version `principal.access`; others unchanged.
@@ -97,7 +97,7 @@ class AccessReader:
         """
         if principal.kind is not Kind.USER:
             return principal
-        known = await self._asked.get(principal)
+        known = await self._cache.get(principal)
         return msgspec.structs.replace(
             principal,
             functions=known.functions,

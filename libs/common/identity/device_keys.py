@@ -102,8 +102,8 @@ class DeviceKeyReader:
         """
         copy = await self._copy(sn)
         if copy is None:
-            return await self._ask(CHECK, DeviceLogin(sn, key))
-        return self._let_in(copy, "KEY", right=copy.matches_key(key))
+            return await self._request(CHECK, DeviceLogin(sn, key))
+        return self._admit(copy, "KEY", right=copy.matches_key(key))
 
     async def authenticate_certificate(self, certificate: PeerCertificate) -> Principal | None:
         """Return the principal of the device of a certificate that TLS has verified.
@@ -113,10 +113,10 @@ class DeviceKeyReader:
         """
         copy = await self._copy(certificate.subject)
         if copy is None:
-            return await self._ask(CHECK_CERTIFICATE, DeviceCertificateRef(*certificate))
-        return self._let_in(copy, "CERTIFICATE", right=copy.matches_certificate(certificate))
+            return await self._request(CHECK_CERTIFICATE, DeviceCertificateRef(*certificate))
+        return self._admit(copy, "CERTIFICATE", right=copy.matches_certificate(certificate))
 
-    def _let_in(self, copy: DeviceKeyCopy, wrong: LoginFault, *, right: bool) -> Principal | None:
+    def _admit(self, copy: DeviceKeyCopy, wrong: LoginFault, *, right: bool) -> Principal | None:
         if right:
             return device_principal(copy.sn, copy.tenant)
         self._refused(copy, wrong)
@@ -126,7 +126,7 @@ class DeviceKeyReader:
         raw = await self._copies.answer(device_copy_key(sn))
         return None if raw is None else self._decoder.decode(raw)
 
-    async def _ask(self, subject: str, login: Any) -> Principal | None:
+    async def _request(self, subject: str, login: Any) -> Principal | None:
         try:
             known = await self._rpc.call(subject, login, DeviceIdentity)
         except Unauthenticated:
@@ -136,13 +136,13 @@ class DeviceKeyReader:
 
 EVERY = 5.0
 """Seconds between two writes."""
-MOST = 200
+MAX_DEVICES = 200
 """Maximum devices of a write; tenants take turns."""
 SHARE = 50
 """Waiting devices per tenant; further rejected logins are not recorded."""
-LARGEST = 1024
+MAX_KEY_BYTES = 1024
 """Maximum bytes of a key."""
-LIFE = 7 * 86_400
+RECORD_SECONDS = 7 * 86_400
 """Seconds for which a record is kept."""
 
 
@@ -167,7 +167,7 @@ class RefusedLogins:
         self._queue: FairQueue[str] = FairQueue(
             "refused log-ins of devices",
             items=SHARE,
-            size=SHARE * LARGEST,
+            size=SHARE * MAX_KEY_BYTES,
         )
         """The keys of `_waiting`."""
 
@@ -182,7 +182,7 @@ class RefusedLogins:
     async def run(self) -> None:
         """Write waiting records, for ever."""
         while True:
-            keys = await self._queue.pop_batch(MOST, MOST * LARGEST)
+            keys = await self._queue.pop_batch(MAX_DEVICES, MAX_DEVICES * MAX_KEY_BYTES)
             try:
                 await self._write(keys)
             except (RedisError, OSError) as error:
@@ -191,13 +191,13 @@ class RefusedLogins:
 
     async def write(self) -> None:
         """Write waiting records; raises errors of Redis, after which the records are lost."""
-        await self._write(self._queue.pop_waiting(MOST, MOST * LARGEST))
+        await self._write(self._queue.pop_waiting(MAX_DEVICES, MAX_DEVICES * MAX_KEY_BYTES))
 
     async def _write(self, keys: Iterable[tuple[str, str]]) -> None:
         waiting = {key: self._waiting.pop(key) for _, key in keys}
         async with self._redis.pipeline(transaction=False) as pipe:
             for key, login in waiting.items():
-                pipe.set(key, msgspec.json.encode(login), ex=LIFE)
+                pipe.set(key, msgspec.json.encode(login), ex=RECORD_SECONDS)
             await pipe.execute()
 
     async def last(self, sn: str, device_id: int, tenant: str) -> RefusedLogin | None:

@@ -24,7 +24,7 @@ from libs.common.things import SYSTEM
 
 log = logging.getLogger(__name__)
 
-KEPT = 1000
+CACHE_SIZE = 1000
 """Users whose grants a process caches."""
 
 _NOTHING = GrantedResources(version=0)
@@ -38,7 +38,7 @@ class Grants:
     resources: GrantedResources
 
     @property
-    def nothing(self) -> bool:
+    def is_empty(self) -> bool:
         """Return whether no resource is granted."""
         found = self.resources
         return not self.everything and not (
@@ -50,11 +50,11 @@ class Grants:
             or found.workflows
         )
 
-    def integration(self, integration: str) -> bool:
+    def allows_integration(self, integration: str) -> bool:
         """Return whether an integration is visible."""
         return self.everything or integration in self.resources.integrations
 
-    def device(self, device_id: int, integration: str, group: int | None) -> bool:
+    def allows_device(self, device_id: int, integration: str, group: int | None) -> bool:
         """Return whether a device is visible, by itself, its integration or its group."""
         return (
             self.everything
@@ -63,30 +63,30 @@ class Grants:
             or group in self.resources.groups
         )
 
-    def thing(
+    def allows_thing(
         self, thing_id: int, integration: str, *, device: bool, group: int | None = None
     ) -> bool:
         """Return whether all entities of a thing are visible; custom entities always are."""
         if device:
-            return self.device(thing_id, integration, group)
-        return integration == SYSTEM or self.integration(integration)
+            return self.allows_device(thing_id, integration, group)
+        return integration == SYSTEM or self.allows_integration(integration)
 
-    def entity(self, entity_id: int) -> bool:
+    def allows_entity_id(self, entity_id: int) -> bool:
         """Return whether an entity itself is granted; its thing may grant it too."""
         return self.everything or entity_id in self.resources.entities
 
-    def sees(self, entity: ResolvedEntity) -> bool:
+    def allows_entity(self, entity: ResolvedEntity) -> bool:
         """Return whether an entity is visible, by its thing or by itself."""
-        whole = self.thing(
+        whole = self.allows_thing(
             entity.thing_id, entity.integration, device=entity.device, group=entity.group
         )
-        return whole or self.entity(entity.id)
+        return whole or self.allows_entity_id(entity.id)
 
-    def dashboard(self, dashboard_id: int) -> bool:
+    def allows_dashboard(self, dashboard_id: int) -> bool:
         """Return whether a dashboard is visible."""
         return self.everything or dashboard_id in self.resources.dashboards
 
-    def workflow(self, workflow_id: int) -> bool:
+    def allows_workflow(self, workflow_id: int) -> bool:
         """Return whether a flow is visible."""
         return self.everything or workflow_id in self.resources.workflows
 
@@ -99,7 +99,7 @@ class GrantReader:
     """Reads the grants of users; one instance per process."""
 
     def __init__(self, rpc: RpcClient) -> None:
-        self._asked = VersionedCache(rpc, GRANTS, GrantedResources, KEPT)
+        self._cache = VersionedCache(rpc, GRANTS, GrantedResources, CACHE_SIZE)
 
     async def read(self, principal: Principal) -> Grants:
         """Return the grants of a user, not older than `principal.access`.
@@ -111,7 +111,7 @@ class GrantReader:
             raise Forbidden("this operation is for users")
         if principal.super_admin:
             return ALL
-        return Grants(everything=False, resources=await self._asked.get(principal))
+        return Grants(everything=False, resources=await self._cache.get(principal))
 
 
 class Sharing:
@@ -129,8 +129,8 @@ class Sharing:
     async def share(self, principal: Principal, resource_id: int) -> None:
         """Grant a resource to the roles of its creator; raise the errors of `auth`."""
         resource = ResourceRef(str(resource_id), self._kind)
-        wanted = ShareWithRoles(principal.tenant, principal.user_id, [resource])
-        await self._rpc.call(SHARE, wanted, Done)
+        request = ShareWithRoles(principal.tenant, principal.user_id, [resource])
+        await self._rpc.call(SHARE, request, Done)
 
     async def forget(self, tenant: str, ids: Sequence[int]) -> None:
         """Delete the grants of deleted resources; see `forget_grants`."""

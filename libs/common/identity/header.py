@@ -30,7 +30,7 @@ LIFETIME = 30.0
 """Seconds for which a signed header is accepted."""
 REUSE = 10.0
 """Seconds for which the gateway reuses a signed header."""
-CACHED = 10_000
+CACHE_SIZE = 10_000
 """Maximum cached headers on either side."""
 
 
@@ -75,7 +75,7 @@ class HeaderSigner:
     def __init__(self, private_key: str, clock: Callable[[], float] = time.time) -> None:
         self._key = Ed25519PrivateKey.from_private_bytes(decode(private_key))
         self._clock = clock
-        self._signed: LruCache[Principal, tuple[float, str]] = LruCache(CACHED)
+        self._signed: LruCache[Principal, tuple[float, str]] = LruCache(CACHE_SIZE)
 
     def sign(self, principal: Principal) -> str:
         """Return the header value for `principal`, valid for at least 20 s."""
@@ -95,7 +95,7 @@ class HeaderVerifier:
     def __init__(self, public_key: str, clock: Callable[[], float] = time.time) -> None:
         self._key = Ed25519PublicKey.from_public_bytes(decode(public_key))
         self._clock = clock
-        self._verified: LruCache[str, _Claims] = LruCache(CACHED)
+        self._verified: LruCache[str, _Claims] = LruCache(CACHE_SIZE)
 
     def verify(self, value: str | None) -> Principal:
         """Return the principal of a header value; raise `Unauthenticated`."""

@@ -16,7 +16,7 @@ from libs.common.identity.principal import Kind, Principal
 from libs.common.lru_cache import LruCache
 from libs.common.store.redis import Redis, RequestBatcher
 
-REMEMBERED = 50_000
+CACHE_SIZE = 50_000
 """Tokens whose tenant a process caches."""
 
 
@@ -50,7 +50,7 @@ class TokenReader:
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
         self._decode = msgspec.json.Decoder(Principal).decode
-        self._tenants: LruCache[str, str] = LruCache(REMEMBERED)
+        self._tenants: LruCache[str, str] = LruCache(CACHE_SIZE)
         self._coalescing = RequestBatcher(self.principals)
 
     async def principal(self, token: str) -> Principal | None:

@@ -39,7 +39,7 @@ class UserNames:
         return {int(user_id): name for user_id, name in found.nicknames.items()}
 
 
-KEPT = 100_000
+CACHE_SIZE = 100_000
 """Cached users."""
 TENANT_LIFE = 86_400 * 30
 """Seconds for which Redis keeps the tenant of a user after the last login."""
@@ -55,15 +55,15 @@ class UserTenants:
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
-        self._known: LruCache[str, str] = LruCache(KEPT)
+        self._known: LruCache[str, str] = LruCache(CACHE_SIZE)
         self._asking: dict[str, asyncio.Task[None]] = {}
 
     def get(self, user: str) -> str:
         """Return the tenant of a user; if unknown, return "" and start to read it."""
         known = self._known.get(user)
         if known is None:
-            if user not in self._asking and len(self._asking) < KEPT:
-                task = self._asking[user] = asyncio.ensure_future(self._ask(user))
+            if user not in self._asking and len(self._asking) < CACHE_SIZE:
+                task = self._asking[user] = asyncio.ensure_future(self._request(user))
                 task.add_done_callback(lambda _: self._asking.pop(user, None))
             return ""
         return known
@@ -78,10 +78,10 @@ class UserTenants:
 
     async def find(self, user: str) -> str:
         """Read the tenant of a user; empty if it has none, or if Redis fails."""
-        await self._ask(user)
+        await self._request(user)
         return self._known.get(user) or ""
 
-    async def _ask(self, user: str) -> None:
+    async def _request(self, user: str) -> None:
         try:
             found = await self._redis.get(tenant_key(user))
         except RedisError as error:

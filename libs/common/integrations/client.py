@@ -32,7 +32,7 @@ from libs.common.tsl import TslDocument, TslInvalid
 
 log = logging.getLogger(__name__)
 
-FRESH = 2.0
+CACHE_SECONDS = 2.0
 """Seconds for which the list from `management` is cached."""
 DEVICE_SECONDS = 10.0
 """Seconds for which an integration may take to add or delete a device."""
@@ -83,7 +83,7 @@ class Integrations:
                     GET_INTEGRATIONS, GetIntegrations(), KnownIntegrations
                 )
                 self._found = {found.manifest.id: found for found in answer.integrations}
-                self._until = time.monotonic() + FRESH
+                self._until = time.monotonic() + CACHE_SECONDS
         return self._found
 
     async def list_expected(self, integrations: Iterable[str]) -> Mapping[str, Integration]:
@@ -198,24 +198,24 @@ class IntegrationClient:
         self, integration: str, tenant: str, thing_id: int, service: str, inputs: dict[str, Any]
     ) -> Mapping[str, Any]:
         """Call a service of the integration itself; return its outputs."""
-        wanted = CallService(tenant=tenant, thing_id=thing_id, service_id=service, inputs=inputs)
+        request = CallService(tenant=tenant, thing_id=thing_id, service_id=service, inputs=inputs)
         answer = await self.call_operation(
-            integration, "call", wanted, ServiceResult, self._call_seconds
+            integration, "call", request, ServiceResult, self._call_seconds
         )
         return answer.outputs
 
-    async def add_device(self, integration: str, wanted: AddDevice) -> NewDevice:
+    async def add_device(self, integration: str, request: AddDevice) -> NewDevice:
         """Let an integration prepare a new device; return the data of the device."""
         return await self.call_operation(
-            integration, "add_device", wanted, NewDevice, DEVICE_SECONDS
+            integration, "add_device", request, NewDevice, DEVICE_SECONDS
         )
 
     async def queue_downlinks(
         self, integration: str, device: DeviceRef, some: Sequence[Downlink]
     ) -> None:
         """Let an integration queue downlinks for a device; raise its error."""
-        wanted = QueueDownlinks(device=device, downlinks=list(some))
-        await self.call_operation(integration, "downlink", wanted, Acknowledged, CARRY_SECONDS)
+        request = QueueDownlinks(device=device, downlinks=list(some))
+        await self.call_operation(integration, "downlink", request, Acknowledged, CARRY_SECONDS)
 
     async def delete_device(self, integration: str, device: DeviceRef) -> None:
         """Let an integration delete a device."""
@@ -224,7 +224,7 @@ class IntegrationClient:
         )
 
 
-def tsl_of(manifest: Manifest) -> TslDocument:
+def manifest_tsl(manifest: Manifest) -> TslDocument:
     """Return the manifest's TSL, which `management` has validated."""
     try:
         return manifest.document(stored=True)

@@ -67,14 +67,14 @@ class IntegrationThings:
 
         Reports with the same `report_id` within two minutes are stored once.
         """
-        told = SendReport(
+        request = SendReport(
             tenant=tenant,
             identifier=identifier,
             properties=properties,
             ts=ts,
             report_id=report_id,
         )
-        await self._rpc.call(device_subject(self._id, "report"), told, Acknowledged)
+        await self._rpc.call(device_subject(self._id, "report"), request, Acknowledged)
 
     async def send_event(
         self,
@@ -85,10 +85,10 @@ class IntegrationThings:
         ts: int | None = None,
     ) -> None:
         """Report an event of a device."""
-        told = SendEvent(
+        request = SendEvent(
             tenant=tenant, identifier=identifier, event_id=event_id, outputs=outputs, ts=ts
         )
-        await self._rpc.call(device_subject(self._id, "event"), told, Acknowledged)
+        await self._rpc.call(device_subject(self._id, "event"), request, Acknowledged)
 
     async def send_reply(
         self,
@@ -101,7 +101,7 @@ class IntegrationThings:
         error: str | None = None,
     ) -> None:
         """Report the result of a command."""
-        told = SendReply(
+        request = SendReply(
             tenant=tenant,
             identifier=identifier,
             command_id=command_id,
@@ -109,25 +109,25 @@ class IntegrationThings:
             outputs=outputs,
             error=error,
         )
-        await self._rpc.call(device_subject(self._id, "reply"), told, Acknowledged)
+        await self._rpc.call(device_subject(self._id, "reply"), request, Acknowledged)
 
     async def send_frames(self, frames: Sequence[DeviceFrame]) -> FramesAnswer:
         """Send up to 500 uplinks; all but the refused are accepted when this returns."""
-        told = SendFrames(frames=list(frames))
-        return await self._rpc.call(device_subject(self._id, "frames"), told, FramesAnswer)
+        request = SendFrames(frames=list(frames))
+        return await self._rpc.call(device_subject(self._id, "frames"), request, FramesAnswer)
 
-    async def send_downlink_state(self, told: SendDownlinkState) -> None:
+    async def send_downlink_state(self, request: SendDownlinkState) -> None:
         """Report the state of a downlink."""
-        await self._rpc.call(device_subject(self._id, "downlink"), told, Acknowledged)
+        await self._rpc.call(device_subject(self._id, "downlink"), request, Acknowledged)
 
-    async def send_link_state(self, told: SendLinkState) -> None:
+    async def send_link_state(self, request: SendLinkState) -> None:
         """Report a join, or a device's answer to a status request."""
-        await self._rpc.call(device_subject(self._id, "link"), told, Acknowledged)
+        await self._rpc.call(device_subject(self._id, "link"), request, Acknowledged)
 
     async def report_own(self, tenant: str, properties: dict[str, Any]) -> None:
         """Set properties of the integration itself; unknown properties are ignored."""
-        told = SendOwnReport(tenant=tenant, properties=properties)
-        await self._rpc.call(device_subject(self._id, "own_report"), told, Acknowledged)
+        request = SendOwnReport(tenant=tenant, properties=properties)
+        await self._rpc.call(device_subject(self._id, "own_report"), request, Acknowledged)
 
     async def get_own_values(self, tenant: str) -> OwnValues:
         """Return the latest values of the integration itself in a tenant."""
@@ -137,21 +137,21 @@ class IntegrationThings:
 
     async def put_device(self, tenant: str, name: str, device: NewDevice) -> DeviceRef:
         """Add or update a device that the integration discovered; only for built-in ones."""
-        wanted = PutDevice(tenant=tenant, name=name, device=device)
-        return await self._rpc.call(device_subject(self._id, "put_device"), wanted, DeviceRef)
+        request = PutDevice(tenant=tenant, name=name, device=device)
+        return await self._rpc.call(device_subject(self._id, "put_device"), request, DeviceRef)
 
     async def get_tsl(self, tenant: str, identifier: str) -> dict[str, Any]:
         """Return the TSL document of a device."""
-        wanted = GetTsl(tenant=tenant, identifier=identifier)
-        return (await self._rpc.call(device_subject(self._id, "get_tsl"), wanted, DeviceTsl)).tsl
+        request = GetTsl(tenant=tenant, identifier=identifier)
+        return (await self._rpc.call(device_subject(self._id, "get_tsl"), request, DeviceTsl)).tsl
 
     async def list_devices(self) -> AsyncIterator[DeviceRef]:
         """Yield all devices of the integration, of all tenants, by id."""
         after = 0
         while True:
-            wanted = ListDevices(after=after, limit=PAGE)
+            request = ListDevices(after=after, limit=PAGE)
             subject = device_subject(self._id, "list_devices")
-            found = (await self._rpc.call(subject, wanted, ListedDevices)).devices
+            found = (await self._rpc.call(subject, request, ListedDevices)).devices
             for device in found:
                 yield device
             if len(found) < PAGE:
@@ -171,25 +171,25 @@ class Integration:
     things: IntegrationThings
     """Reports and requests for its devices and itself; set by its host."""
 
-    async def add_device(self, wanted: AddDevice) -> NewDevice:
+    async def add_device(self, request: AddDevice) -> NewDevice:
         """Prepare a new device and return its data; the platform then stores it."""
         raise MethodNotAllowed(f"integration {self.manifest.id} does not add devices")
 
     async def delete_device(self, device: DeviceRef) -> None:
         """Delete a device; the platform then removes it."""
 
-    async def call(self, wanted: CallService) -> ServiceResult:
+    async def call(self, request: CallService) -> ServiceResult:
         """Run a service of the integration itself."""
         raise MethodNotAllowed(f"integration {self.manifest.id} has no services")
 
     async def updated(self, change: PropertiesUpdated) -> None:
         """Process properties of the integration that users changed."""
 
-    async def command(self, wanted: DeviceCommand) -> None:
+    async def command(self, request: DeviceCommand) -> None:
         """Send a command to a device (`carries_commands`), and report its result later."""
         raise MethodNotAllowed(f"integration {self.manifest.id} does not carry commands")
 
-    async def downlink(self, wanted: QueueDownlinks) -> None:
+    async def downlink(self, request: QueueDownlinks) -> None:
         """Queue frames for a device (`carries_frames`), and report their state later."""
         raise MethodNotAllowed(f"integration {self.manifest.id} does not carry frames")
 
@@ -251,8 +251,8 @@ class IntegrationHost:
 def _acknowledged(handle: Callable[[Q], Awaitable[None]]) -> Callable[[Q], Awaitable[Acknowledged]]:
     """Return a handler that runs `handle` and acknowledges."""
 
-    async def acknowledging(wanted: Q) -> Acknowledged:
-        await handle(wanted)
+    async def acknowledging(request: Q) -> Acknowledged:
+        await handle(request)
         return Acknowledged()
 
     return acknowledging
@@ -264,9 +264,9 @@ def _named(handle: Callable[[Q], Awaitable[A]]) -> Callable[[Q], Awaitable[A]]:
     It is not sufficient that the message contains the name ("a serial has no spaces").
     """
 
-    async def naming(wanted: Q) -> A:
+    async def naming(request: Q) -> A:
         try:
-            return await handle(wanted)
+            return await handle(request)
         except ThingwayError as error:
             if error.field and not error.message.startswith(f"{error.field}: "):
                 error.message = f"{error.field}: {error.message}"

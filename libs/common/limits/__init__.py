@@ -47,11 +47,11 @@ class TokenBuckets:
 
 def address_key(address: str) -> str:
     """Return the address, or the /64 network of an IPv6 address, which a client owns."""
-    return address if ":" not in address else _network_of(address)
+    return address if ":" not in address else _client_network(address)
 
 
 @lru_cache(maxsize=4096)
-def _network_of(address: str) -> str:
+def _client_network(address: str) -> str:
     try:
         parsed = ip_address(address.partition("%")[0])
     except ValueError:

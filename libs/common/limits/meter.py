@@ -25,7 +25,7 @@ BURST = 10.0
 """Permits that may be used at once, in seconds of the rate."""
 DAY = 86_400.0
 """Seconds."""
-KEPT = 100_000
+CACHE_SIZE = 100_000
 """Buckets in memory. The least recently used one is dropped, and is full when it is used again."""
 
 
@@ -53,7 +53,7 @@ class Meter:
         bucket = self._buckets.get(key)
         if bucket is None:
             bucket = self._buckets[key] = _Bucket(rate * burst, at)
-            if len(self._buckets) > KEPT:
+            if len(self._buckets) > CACHE_SIZE:
                 self._buckets.popitem(last=False)
         else:
             self._buckets.move_to_end(key)

@@ -11,21 +11,21 @@ from libs.common.errors import TooManyRequests
 from libs.common.limits.tenants import LimitsCache, Usage, count_limited
 from libs.common.lru_cache import LruCache
 
-LIFE = 1.0
+CACHE_SECONDS = 1.0
 """Minimum seconds for which a count is cached."""
 SHARE = 20
 """A count is cached for this multiple of its duration, if longer: counting 10,000,000 takes
 seconds."""
-KEPT = 10_000
+CACHE_SIZE = 10_000
 """Tenants whose counts are cached."""
-AGAIN = 60.0
+RETRY_SECONDS = 60.0
 """Seconds after which a rejected caller may retry, because users may have deleted documents."""
 
 
-def limit_reached(limit: str, most: int) -> TooManyRequests:
+def limit_error(limit: str, maximum: int) -> TooManyRequests:
     """Return the error for a tenant that has as many documents as `limit` permits."""
-    text = f"{limit}: the tenant has {most} of these, which is its limit"
-    return TooManyRequests(text, retry_after=AGAIN)
+    text = f"{limit}: the tenant has {maximum} of these, which is its limit"
+    return TooManyRequests(text, retry_after=RETRY_SECONDS)
 
 
 @dataclass(slots=True)
@@ -55,37 +55,37 @@ class Quota:
         self._limit = limit
         self._field = tenant
         self._only = only
-        self._counted: LruCache[str, _Counted] = LruCache(KEPT)
+        self._counted: LruCache[str, _Counted] = LruCache(CACHE_SIZE)
         self._counting: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def reserve(self, tenant: str) -> None:
         """Count a new document; raise `TooManyRequests` above the tenant's limit."""
-        most: int = getattr(await self._limits.fetch(tenant), self._limit)
-        counted = await self._count(tenant, most)
-        if counted.number >= most:
+        maximum: int = getattr(await self._limits.fetch(tenant), self._limit)
+        counted = await self._count(tenant, maximum)
+        if counted.number >= maximum:
             count_limited(self._limit, tenant)
-            raise limit_reached(self._limit, most)
+            raise limit_error(self._limit, maximum)
         counted.number += 1
 
     async def find_excess(self, tenant: str, wanted: int) -> tuple[int, TooManyRequests]:
         """Return the number of `wanted` documents that exceed the limit, and their error."""
-        most: int = getattr(await self._limits.fetch(tenant), self._limit)
-        counted = await self._count(tenant, most)
-        return max(0, counted.number + wanted - most), limit_reached(self._limit, most)
+        maximum: int = getattr(await self._limits.fetch(tenant), self._limit)
+        counted = await self._count(tenant, maximum)
+        return max(0, counted.number + wanted - maximum), limit_error(self._limit, maximum)
 
-    async def count_used(self, wanted: UsageRequest) -> Usage:
-        """Return the number of documents of a tenant, for `report_use`."""
-        most: int = getattr(await self._limits.fetch(wanted.tenant), self._limit)
-        return {self._limit: (await self._count(wanted.tenant, most)).number}
+    async def count_used(self, request: UsageRequest) -> Usage:
+        """Return the number of documents of a tenant, for `report_usage`."""
+        maximum: int = getattr(await self._limits.fetch(request.tenant), self._limit)
+        return {self._limit: (await self._count(request.tenant, maximum)).number}
 
-    async def _count(self, tenant: str, most: int) -> _Counted:
+    async def _count(self, tenant: str, maximum: int) -> _Counted:
         async with self._counting.setdefault(tenant, asyncio.Lock()):
             known, started = self._counted.get(tenant), time.monotonic()
             if known is not None and known.until > started:
                 return known
             query = {self._field: tenant, **self._only}
-            number = await self._collection.count_documents(query, limit=most)
+            number = await self._collection.count_documents(query, limit=maximum)
             now = time.monotonic()
-            counted = _Counted(number, now + max(LIFE, SHARE * (now - started)))
+            counted = _Counted(number, now + max(CACHE_SECONDS, SHARE * (now - started)))
             self._counted.put(tenant, counted)
             return counted

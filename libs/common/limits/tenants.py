@@ -1,6 +1,6 @@
 """The limits of tenants, requested from `auth` and cached, and their usage.
 
-The number of processes is unknown, so a request for usage collects the answers for `PATIENCE`
+The number of processes is unknown, so a request for usage collects the answers for `ANSWER_SECONDS`
 seconds.
 """
 
@@ -38,30 +38,30 @@ def count_limited(limit: str, tenant: str, number: int = 1) -> None:
     _limited.add(number, {"limit": limit, "tenant": tenant})
 
 
-LIFE = 5.0
+CACHE_SECONDS = 5.0
 """Seconds after which a tenant's limits are read again."""
-KEPT = 10_000
+CACHE_SIZE = 10_000
 """Tenants whose limits are cached."""
 
 
 class LimitsCache:
     """The limits of each tenant; the defaults until `auth` has answered.
 
-    A change takes effect within `LIFE` seconds. While `auth` is unavailable, the last known limits
+    A change takes effect within `CACHE_SECONDS`. While `auth` is unavailable, the last known limits
     remain valid.
     """
 
     def __init__(self, rpc: RpcClient, defaults: Limits | None = None) -> None:
         self._rpc = rpc
         self._defaults = defaults or Limits()
-        self._known: LruCache[str, tuple[float, Limits]] = LruCache(KEPT)
+        self._known: LruCache[str, tuple[float, Limits]] = LruCache(CACHE_SIZE)
         self._asking: dict[str, asyncio.Task[None]] = {}
 
     def get(self, tenant: str) -> Limits:
         """Return the known limits of a tenant; refresh outdated ones in the background."""
-        asked, limits = self._known.get(tenant) or (-LIFE, self._defaults)
-        if asked + LIFE <= time.monotonic() and tenant not in self._asking:
-            task = self._asking[tenant] = asyncio.ensure_future(self._ask(tenant, limits))
+        requested_at, limits = self._known.get(tenant) or (-CACHE_SECONDS, self._defaults)
+        if requested_at + CACHE_SECONDS <= time.monotonic() and tenant not in self._asking:
+            task = self._asking[tenant] = asyncio.ensure_future(self._request(tenant, limits))
             task.add_done_callback(lambda _: self._asking.pop(tenant, None))
         return limits
 
@@ -74,7 +74,7 @@ class LimitsCache:
         await asyncio.shield(task)
         return self.get(tenant)
 
-    async def _ask(self, tenant: str, before: Limits) -> None:
+    async def _request(self, tenant: str, before: Limits) -> None:
         try:
             answer = await self._rpc.call(GET_LIMITS, GetLimits(tenant), TenantLimits)
             before = answer.limits
@@ -85,7 +85,7 @@ class LimitsCache:
 
 ASK = "use.ask"
 ANSWERS = "use.answer"
-PATIENCE = 0.3
+ANSWER_SECONDS = 0.3
 """Seconds in which processes answer."""
 WORKERS = 8
 """Usage requests that a process sends or answers concurrently: counting in a database may take
@@ -96,7 +96,7 @@ Usage = Mapping[str, int | float]
 Part = Callable[[UsageRequest], Awaitable[Usage]]
 """Returns this process's share of the usage of a tenant and of one of its principals."""
 
-_ask = msgspec.json.Decoder(UsageRequest).decode
+_decode_request = msgspec.json.Decoder(UsageRequest).decode
 _use = msgspec.json.Decoder(dict[str, int | float]).decode
 
 
@@ -109,15 +109,15 @@ async def report_usage(bus: Bus, part: Part, queue: str = "") -> None:
 
     scheduler = FairScheduler("use", WORKERS)
 
-    async def answer(message: Msg, asked: UsageRequest) -> None:
+    async def answer(message: Msg, request: UsageRequest) -> None:
         try:
-            await message.respond(msgspec.json.encode(await part(asked)))
+            await message.respond(msgspec.json.encode(await part(request)))
         except (NatsError, StoreError) as error:
             log.warning("usage could not be reported: %r", error)
 
     async def receive(message: Msg) -> None:
         try:
-            asked = _ask(message.data)
+            asked = _decode_request(message.data)
             scheduler.start(asked.tenant, partial(answer, message, asked))
         except (*INVALID_JSON, LaneFull) as error:
             log.warning("a request for usage was ignored: %r", error)
@@ -126,17 +126,17 @@ async def report_usage(bus: Bus, part: Part, queue: str = "") -> None:
 
 
 class UsageCollector:
-    """Requests the usage from all processes, which takes `PATIENCE` seconds."""
+    """Requests the usage from all processes, which takes `ANSWER_SECONDS` seconds."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._scheduler = FairScheduler("questions about use", WORKERS)
 
-    async def ask(self, wanted: UsageRequest) -> Usage:
+    async def collect(self, request: UsageRequest) -> Usage:
         """Return the sum of all shares; raise `TooManyRequests` or `Unavailable`."""
         try:
-            async with self._scheduler.slot(wanted.tenant):
-                return await self._sum(msgspec.json.encode(wanted))
+            async with self._scheduler.slot(request.tenant):
+                return await self._sum(msgspec.json.encode(request))
         except NatsError as error:
             raise Unavailable(f"the bus does not take questions: {error!r}") from error
 
@@ -147,7 +147,7 @@ class UsageCollector:
         together: Counter[str] = Counter()
         try:
             await client.publish(ASK, question, reply=answers)
-            end = loop.time() + PATIENCE
+            end = loop.time() + ANSWER_SECONDS
             while (left := end - loop.time()) > 0:
                 try:
                     message = await subscription.next_msg(left)
@@ -217,7 +217,7 @@ def acquire_slots(
     beyond = counts.occupy(claims, number)
     if beyond is None:
         return HeldSlots(counts, claims)
-    _, most, limit = beyond
+    _, maximum, limit = beyond
     if tenant:
         count_limited(limit, tenant)
-    raise TooManyRequests(f"more than {most} {limit} at once", retry_after=again)
+    raise TooManyRequests(f"more than {maximum} {limit} at once", retry_after=again)

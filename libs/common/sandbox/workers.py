@@ -37,7 +37,7 @@ async def start_worker(module: str, *arguments: int, largest: int) -> Process:
     )
 
 
-async def ask_worker(process: Process, request: bytes) -> bytes:
+async def send_request(process: Process, request: bytes) -> bytes:
     """Send a request frame and return the answer.
 
     Raises `OSError`, also if the answer exceeds `LARGEST_ANSWER` bytes, and
@@ -52,7 +52,7 @@ async def ask_worker(process: Process, request: bytes) -> bytes:
     return await source.readexactly(size)
 
 
-async def ask_once(process: Process, request: bytes, largest: int) -> bytes:
+async def read_output(process: Process, request: bytes, largest: int) -> bytes:
     """Return the complete output of a process; raise `OSError` above `largest` bytes."""
     source, target = _pipes(process)
     with contextlib.suppress(ConnectionError):  # it may end before it has read the request
@@ -73,7 +73,7 @@ def _pipes(process: Process) -> tuple[asyncio.StreamReader, asyncio.StreamWriter
     return process.stdout, process.stdin
 
 
-def memory_of(process: Process) -> int:
+def process_memory(process: Process) -> int:
     """Return the bytes of memory that a process uses (Linux; 0 elsewhere)."""
     with contextlib.suppress(OSError):
         pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])

@@ -17,7 +17,7 @@ QUANTUM = 0.01
 """Seconds of a worker that a lane may use per round."""
 DEBT = 1_000
 """Maximum debt of a lane in rounds, so that no lane is blocked for long."""
-REMEMBERED = 1_000
+REMEMBERED_LANES = 1_000
 """Idle lanes whose usage is remembered, for the metrics and for their next turn."""
 
 
@@ -224,7 +224,7 @@ class Lanes(Generic[T]):
     def _forget(self, name: str, lane: _Lane[T]) -> None:
         """Drop the least recently used idle lane if too many are remembered."""
         self._lanes.move_to_end(name)
-        if len(self._lanes) <= REMEMBERED or lane.items or lane.running:
+        if len(self._lanes) <= REMEMBERED_LANES or lane.items or lane.running:
             return
         for old, one in self._lanes.items():
             if not (one.items or one.running):

@@ -21,9 +21,9 @@ class Caps(NamedTuple):
     """Maximum numbers of workers at a time."""
 
     lane: int
-    """Of a lane."""
+    """Workers of a lane."""
     sub: int
-    """Of each sub-lane."""
+    """Workers of each sub-lane."""
 
 
 class FairScheduler:
@@ -184,9 +184,9 @@ class FairScheduler:
     def _hand_out(self) -> None:
         """Assign free workers to the lanes whose turn it is."""
         while self._free and (lane := self._lanes.next(self._may_next)) is not None:
-            most = self._caps(lane).sub if self._caps else math.inf
+            maximum = self._caps(lane).sub if self._caps else math.inf
             subs = self._lanes.sub_lanes(lane)
-            sub = next(sub for sub in subs if self._held[lane, sub] < most)
+            sub = next(sub for sub in subs if self._held[lane, sub] < maximum)
             turn, _ = self._lanes.pop(lane, sub)
             if not turn.done():  # else it is cancelled
                 turn.set_result(self._hold(lane, sub))
@@ -199,8 +199,8 @@ class FairScheduler:
         held = self._lanes.running(lane)
         if held >= self._free or not self._caps:
             return held < self._free
-        most = self._caps(lane)
-        return held < most.lane and any(self._held[lane, sub] < most.sub for sub in subs)
+        maximum = self._caps(lane)
+        return held < maximum.lane and any(self._held[lane, sub] < maximum.sub for sub in subs)
 
 
 T = TypeVar("T")
@@ -244,18 +244,18 @@ class FairQueue(Generic[T]):
         self._filled.set()
         return True
 
-    async def pop_batch(self, most: int, size: int) -> list[tuple[str, T]]:
-        """Wait for items; remove up to `most` with about `size` bytes, at least one."""
+    async def pop_batch(self, maximum: int, size: int) -> list[tuple[str, T]]:
+        """Wait for items; remove up to `maximum` with about `size` bytes, at least one."""
         while not self._lanes:
             self._filled.clear()
             await self._filled.wait()
-        return self.pop_waiting(most, size)
+        return self.pop_waiting(maximum, size)
 
-    def pop_waiting(self, most: int, size: int) -> list[tuple[str, T]]:
-        """Remove the waiting items, up to `most` with about `size` bytes, in turns."""
+    def pop_waiting(self, maximum: int, size: int) -> list[tuple[str, T]]:
+        """Remove the waiting items, up to `maximum` with about `size` bytes, in turns."""
         popped: list[tuple[str, T]] = []
         total = 0
-        while len(popped) < most and total < size and (lane := self._lanes.next()) is not None:
+        while len(popped) < maximum and total < size and (lane := self._lanes.next()) is not None:
             item, item_size = self._lanes.pop(lane)
             self._lanes.charge(lane, item_size + COST)
             total += item_size

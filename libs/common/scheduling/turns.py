@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 DEADLINE = 900.0
 """Seconds after which a step is cancelled; it must have hung, because all waits in steps end
 sooner."""
-REST = 10.0
+IDLE_PERIOD = 10.0
 """Seconds between two queries of a loop that has no work, unless it is woken."""
 LINGER = 2.0
 """Seconds for which a woken loop is busy: the transaction that woke it may still be running."""
@@ -38,7 +38,7 @@ Upcoming = Callable[[float], Awaitable[Collection[object]]]
 
 
 class _Pace:
-    """The pauses of a loop: `period` seconds while work is upcoming, else `REST`."""
+    """The pauses of a loop: `period` seconds while work is upcoming, else `IDLE_PERIOD`."""
 
     def __init__(
         self, period: float, wake: asyncio.Event | None, upcoming: Upcoming | None
@@ -48,14 +48,14 @@ class _Pace:
         self._is_busy, self._until = True, 0.0
 
     async def is_busy(self, *, woken: bool) -> bool:
-        """Return whether work is upcoming; query it every `REST` seconds."""
+        """Return whether work is upcoming; query it every `IDLE_PERIOD` seconds."""
         now = time.monotonic()
         if woken and not self._is_busy:
             self._is_busy, self._until = True, now + LINGER
         elif self._upcoming is not None and now >= self._until:
             self._is_busy = True  # also when the next line raises
-            self._is_busy = bool(await self._upcoming(REST))
-            self._until = now + REST
+            self._is_busy = bool(await self._upcoming(IDLE_PERIOD))
+            self._until = now + IDLE_PERIOD
         return self._is_busy
 
     def is_woken(self) -> bool:
@@ -71,7 +71,7 @@ class _Pace:
         elif self._is_busy:
             await asyncio.sleep(self._period)
         else:
-            await wait_for_event(self._wake, REST)
+            await wait_for_event(self._wake, IDLE_PERIOD)
 
 
 async def repeat(

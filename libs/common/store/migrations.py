@@ -36,7 +36,7 @@ RESTORING = "restoring"
 """Id of the document in `migrations` that marks a database while a backup is restored."""
 _LOOK = 1.0
 """Seconds between two checks for the end of the restoration."""
-LIFE = 30.0
+LOCK_SECONDS = 30.0
 """Seconds after which another process continues the migrations of a crashed one."""
 
 NAMESPACE_EXISTS = 48
@@ -77,7 +77,7 @@ async def migrate(
     """
     await _restored(database)
     await _require_known_contracts(database, migrations)
-    lease = Lease(database, MIGRATIONS, life=LIFE)
+    lease = Lease(database, MIGRATIONS, life=LOCK_SECONDS)
     while await due(database, migrations, contract=contract):
         if await lease.acquire():
             break
@@ -141,7 +141,7 @@ async def due(
 async def _renew(lease: Lease) -> None:
     """Renew the lease during a long migration, such as a large index."""
     while True:
-        await asyncio.sleep(LIFE / 4)
+        await asyncio.sleep(LOCK_SECONDS / 4)
         with suppress(StoreError):
             await lease.acquire()
 
@@ -198,7 +198,7 @@ async def drop_present(collection: Collection, index: str) -> None:
 
 RETENTION_INDEX = "retention"
 DAY = 86_400
-MOST_DAYS = 24_855
+MAX_DAYS = 24_855
 """Maximum days in MongoDB's 32 bits of seconds."""
 
 

@@ -322,15 +322,17 @@ class Mongo:
         await self._direct.close()
 
 
-async def ids_in_turns(collection: Collection, query: Document, order: str, most: int) -> list[Any]:
-    """Return `_id` of up to `most` documents, in turns of tenants, each sorted by `order`."""
+async def ids_in_turns(
+    collection: Collection, query: Document, order: str, maximum: int
+) -> list[Any]:
+    """Return `_id` of up to `maximum` documents, in turns of tenants, each sorted by `order`."""
     first = {"partitionBy": "$tenant", "sortBy": {order: 1}}
     stages: list[Document] = [
         {"$match": query},
         {"$project": {"tenant": 1, order: 1}},
         {"$setWindowFields": {**first, "output": {"turn": {"$documentNumber": {}}}}},
         {"$sort": {"turn": 1, order: 1}},
-        {"$limit": most},
+        {"$limit": maximum},
     ]
     return [found["_id"] async for found in await collection.aggregate(stages)]
 

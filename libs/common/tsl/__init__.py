@@ -1,8 +1,8 @@
 """The thing specification language (TSL): the model of a thing, and checks of its values."""
 
-from libs.common.tsl._check import accepted
+from libs.common.tsl._check import keep_given
 from libs.common.tsl._decoders import Event, Report, Values
-from libs.common.tsl._write_only import MASK, mask_text, readable_values, texts_beyond
+from libs.common.tsl._write_only import MASK, hidden_texts, mask_text, readable_values
 from libs.common.tsl.compiled import CompiledTsl, compile_tsl
 from libs.common.tsl.document import (
     DataSpec,
@@ -14,10 +14,10 @@ from libs.common.tsl.document import (
     ServiceSpec,
     TslDocument,
     Validator,
-    by_keys,
-    entries_of,
+    ids_from_keys,
+    iterate_entries,
+    keys_from_ids,
     to_wire,
-    with_keys_of_ids,
 )
 from libs.common.tsl.faults import (
     Fault,
@@ -53,17 +53,17 @@ __all__ = [
     "UnknownService",
     "Validator",
     "Values",
-    "accepted",
-    "by_keys",
     "compile_tsl",
-    "entries_of",
     "generic_tsl",
+    "hidden_texts",
+    "ids_from_keys",
+    "iterate_entries",
+    "keep_given",
+    "keys_from_ids",
     "mask_text",
     "parse_document",
     "plausible_params",
     "plausible_properties",
     "readable_values",
-    "texts_beyond",
     "to_wire",
-    "with_keys_of_ids",
 ]

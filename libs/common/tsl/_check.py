@@ -219,11 +219,11 @@ def _all_readable(node: Node) -> Node:
     return msgspec.structs.replace(node, members=members, element=element, readable=True)
 
 
-def accepted(given: object, checked: object) -> Any:
+def keep_given(given: object, checked: object) -> Any:
     """Return the checked values without members that `given` lacks."""
     if not isinstance(given, dict) or not isinstance(checked, dict):
         return checked
-    return {key: accepted(item, checked[key]) for key, item in given.items() if key in checked}
+    return {key: keep_given(item, checked[key]) for key, item in given.items() if key in checked}
 
 
 def partial_view(node: Node) -> Node:
@@ -257,7 +257,7 @@ def without_read_only(node: Node, given: object, path: str, faults: list[Fault])
     return kept
 
 
-def merged(node: Node, current: object, given: object) -> Any:
+def merge_value(node: Node, current: object, given: object) -> Any:
     """Merge `given` into `current`, STRUCTs member by member.
 
     Only valid members of `current` that `node` knows are used, so that values stored under an older
@@ -269,16 +269,16 @@ def merged(node: Node, current: object, given: object) -> Any:
     whole = dict(given)
     for key, member in node.members.items():
         if key in given:
-            whole[key] = merged(member, known.get(key), given[key])
+            whole[key] = merge_value(member, known.get(key), given[key])
         elif key in known:
-            whole.update(still_valid(key, member, known[key]))
+            whole.update(keep_valid(key, member, known[key]))
     return whole
 
 
-def still_valid(key: str, node: Node, value: object) -> dict[str, Any]:
+def keep_valid(key: str, node: Node, value: object) -> dict[str, Any]:
     """Return `{key: value}` with the parts that `node` accepts, else an empty dict."""
     faults: list[Fault] = []
-    known = merged(node, value, {}) if node.kind == "STRUCT" else _known(node, value)
+    known = merge_value(node, value, {}) if node.kind == "STRUCT" else _known(node, value)
     checked = check_value(node, known, key, faults)
     return {} if faults or checked == {} else {key: checked}
 

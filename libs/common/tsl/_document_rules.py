@@ -94,9 +94,9 @@ def _check_range(spec: DataSpec, rules: Validator, path: str, faults: Faults) ->
 
 def _check_sizes(spec: DataSpec, rules: Validator, path: str, faults: Faults) -> None:
     low, high = rules.min_size, rules.max_size
-    for name, size, most in (("minSize", low, MAX_TEXT), ("maxSize", high, MAX_SIZE)):
-        if size is not None and not 0 <= size <= most:
-            faults.add(f"{path}.{name}", f"must be from 0 to {most}")
+    for name, size, maximum in (("minSize", low, MAX_TEXT), ("maxSize", high, MAX_SIZE)):
+        if size is not None and not 0 <= size <= maximum:
+            faults.add(f"{path}.{name}", f"must be from 0 to {maximum}")
     if low is not None and high is not None and low > high:
         faults.add(f"{path}.minSize", "exceeds maxSize")
     elif spec.data_type == "STRING" and high is not None:
@@ -109,12 +109,12 @@ def _check_default(spec: DataSpec, path: str, faults: Faults) -> None:
     wrong: list[Fault] = []
     if any(faults.covers(f"{path}.{name}") for name in ("dataType", "mapping", "encoding")):
         return
-    check_value(value_node(spec), default_of(spec.data_type, spec.default_value), "", wrong)
+    check_value(value_node(spec), parse_default(spec.data_type, spec.default_value), "", wrong)
     if wrong:
         faults.add(f"{path}.defaultValue", wrong[0].reason)
 
 
-def default_of(kind: str, text: str | None) -> object:
+def parse_default(kind: str, text: str | None) -> object:
     """Return the value of a `defaultValue`, which is always text on the wire."""
     if text is None or kind in {"STRING", "ENUM"}:
         return text

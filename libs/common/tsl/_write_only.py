@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from libs.common.tsl._node import Node, build_tree
-from libs.common.tsl.document import TslDocument, by_keys
+from libs.common.tsl.document import TslDocument, ids_from_keys
 from libs.common.tsl.faults import Fault
 
 MASK = "******"
@@ -18,7 +18,7 @@ SHORTEST_TEXT = 3
 """Minimum length of a secret that is also searched within words; shorter ones would match by
 chance."""
 
-MOST_LEVELS = 64
+MAX_LEVELS = 64
 """Levels of objects and arrays that are searched for names; deeper values are masked."""
 
 UNKNOWN = "is not known"
@@ -29,7 +29,7 @@ _ABSENT: Any = object()
 
 def readable_values(document: TslDocument, values: dict[str, Any]) -> dict[str, Any]:
     """Return `values` of a thing without write-only ones, without compiling its TSL."""
-    tree = build_tree(by_keys(document).properties)
+    tree = build_tree(ids_from_keys(document).properties)
     return omit_write_only({key: node for key, node in tree.items() if node.conceals}, values)
 
 
@@ -71,17 +71,17 @@ def write_only_paths(nodes: Mapping[str, Node], above: str = "") -> list[str]:
     return found
 
 
-def by_path(nodes: Mapping[str, Node], above: str = "") -> dict[str, Node]:
+def members_by_path(nodes: Mapping[str, Node], above: str = "") -> dict[str, Node]:
     """Return the members that conceal, at every level outside of ARRAYs, by path."""
     found: dict[str, Node] = {}
     for key, node in nodes.items():
         if node.conceals:
             found[f"{above}{key}"] = node
-            found |= by_path(node.members, f"{above}{key}.")
+            found |= members_by_path(node.members, f"{above}{key}.")
     return found
 
 
-def names_of(hidden: Mapping[str, Node]) -> frozenset[str]:
+def write_only_names(hidden: Mapping[str, Node]) -> frozenset[str]:
     """Return the possible names of write-only members, in lower case.
 
     These are their paths and, for outermost write-only members, also their last part.
@@ -92,7 +92,7 @@ def names_of(hidden: Mapping[str, Node]) -> frozenset[str]:
     return frozenset(name.casefold() for name in names)
 
 
-def mask_names(names: Container[str], value: Any, levels: int = MOST_LEVELS) -> Any:
+def mask_names(names: Container[str], value: Any, levels: int = MAX_LEVELS) -> Any:
     """Return a value of a message with `MASK` below `names`, and below `levels`."""
     if not isinstance(value, dict | list):
         return value
@@ -106,7 +106,7 @@ def mask_names(names: Container[str], value: Any, levels: int = MOST_LEVELS) -> 
     }
 
 
-def texts_beyond(whole: Any, shown: Any) -> set[str]:
+def hidden_texts(whole: Any, shown: Any) -> set[str]:
     """Return the scalars of `whole` that its readable part `shown` lacks, as texts."""
     if isinstance(whole, dict) and isinstance(shown, dict):
         pairs = [(value, shown.get(key)) for key, value in whole.items()]
@@ -114,7 +114,7 @@ def texts_beyond(whole: Any, shown: Any) -> set[str]:
         pairs = list(zip_longest(whole, shown))
     else:
         return set() if whole == shown else set(_texts(whole))
-    return set().union(*(texts_beyond(*pair) for pair in pairs))
+    return set().union(*(hidden_texts(*pair) for pair in pairs))
 
 
 def mask_text(text: str, secrets: set[str]) -> str:

@@ -9,10 +9,10 @@ from libs.common.tsl._check import (
     check_each,
     check_members,
     check_value,
-    merged,
+    keep_valid,
+    merge_value,
     partial_view,
     settable_view,
-    still_valid,
     without_read_only,
     writable_view,
 )
@@ -35,19 +35,19 @@ from libs.common.tsl._node import (
     with_booleans,
 )
 from libs.common.tsl._write_only import (
-    by_path,
     conceal_fault,
     mask_fault,
     mask_names,
     mask_write_only,
-    names_of,
+    members_by_path,
     omit_write_only,
     without_write_only,
+    write_only_names,
     write_only_paths,
 )
 from libs.common.tsl.document import (
     TslDocument,
-    by_keys,
+    ids_from_keys,
 )
 from libs.common.tsl.faults import (
     Fault,
@@ -69,7 +69,7 @@ class CompiledTsl(Tsl):
 
     def __init__(self, document: TslDocument) -> None:
         super().__init__(document)
-        document = by_keys(document)
+        document = ids_from_keys(document)
         self._tree = build_tree(document.properties)
         self._reported = {key: partial_view(node) for key, node in self._tree.items()}
         self._concealing = {key: node for key, node in self._tree.items() if node.conceals}
@@ -82,9 +82,9 @@ class CompiledTsl(Tsl):
         writable = {key: node for key, node in self._tree.items() if node.writable}
         self._writable = {key: writable_view(node) for key, node in writable.items()}
         self._properties = {spec.id: spec for spec in document.properties}
-        ids = by_path(build_tree(self.document.properties))
+        ids = members_by_path(build_tree(self.document.properties))
         self._hidden = {path: node for path, node in ids.items() if path not in self._properties}
-        self._hidden |= by_path(self._tree)
+        self._hidden |= members_by_path(self._tree)
         self._events = {spec.id: spec for spec in document.events}
         self._services = {spec.id: spec for spec in document.services}
         self._outputs = {spec.id: build_tree(spec.outputs, spec.id) for spec in document.events}
@@ -130,7 +130,7 @@ class CompiledTsl(Tsl):
 
     @cached_property
     def _hidden_names(self) -> frozenset[str]:
-        return names_of(self._hidden)
+        return write_only_names(self._hidden)
 
     def masked(self, values: Values) -> Values:
         """Return `values` with masked write-only members.
@@ -204,7 +204,7 @@ class CompiledTsl(Tsl):
         for key, value in values.items():
             node = self._writable.get(key)
             if node is not None:
-                whole.update(still_valid(key, node, value))
+                whole.update(keep_valid(key, node, value))
         return whole
 
     def _written(self, key: str, given: object, current: object, faults: list[Fault]) -> object:
@@ -216,7 +216,7 @@ class CompiledTsl(Tsl):
             return None
         allowed = without_read_only(self._tree[key], given, path, faults)
         before = len(faults)
-        checked = check_value(node, merged(node, current, allowed), path, faults)
+        checked = check_value(node, merge_value(node, current, allowed), path, faults)
         if node.conceals:
             faults[before:] = map(mask_fault, faults[before:])
         return checked

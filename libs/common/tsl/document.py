@@ -4,7 +4,7 @@ Structs have a document that `parse_document` has checked and normalised; treat 
 Their empty defaults permit to decode incomplete vendor documents.
 Property keys are the names of values if they differ from ids. A key is a path like an id: the key
 of a member continues the key of its parent. Documents keep imported ids and keys; code that reads
-or checks values uses `by_keys`.
+or checks values uses `ids_from_keys`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,13 +27,13 @@ ITEM: Final = "_item"
 """Key of the member that describes the elements of an ARRAY."""
 
 
-def _one_of(values: frozenset[str]) -> msgspec.Meta:
+def _permitted(values: frozenset[str]) -> msgspec.Meta:
     """Document the permitted values of a field, without checking them when it is decoded."""
     return msgspec.Meta(extra_json_schema={"extra": {"enum": sorted(values)}})
 
 
-DataType = Annotated[str, _one_of(DATA_TYPES)]
-AccessMode = Annotated[str, _one_of(ACCESS_MODES)]
+DataType = Annotated[str, _permitted(DATA_TYPES)]
+AccessMode = Annotated[str, _permitted(ACCESS_MODES)]
 
 
 class Wire(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
@@ -81,7 +81,7 @@ class DataSpec(Wire):
     fraction_digits: int | None = None
     coefficient: int | float | None = None
     validator: Validator | None = None
-    encoding: Annotated[str, _one_of(ENCODINGS)] | None = None
+    encoding: Annotated[str, _permitted(ENCODINGS)] | None = None
     mapping: dict[str, str] | None = None
     mappings: list[MappingItem] | None = None
     ref: str | None = None
@@ -121,7 +121,7 @@ class EventSpec(Wire):
     id: str = ""
     name: str | None = None
     description: str | None = None
-    type: Annotated[str, _one_of(EVENT_TYPES)] | None = None
+    type: Annotated[str, _permitted(EVENT_TYPES)] | None = None
     outputs: list[ParamSpec] = msgspec.field(default_factory=_no_params)
 
 
@@ -131,7 +131,7 @@ class ServiceSpec(Wire):
     id: str = ""
     name: str | None = None
     description: str | None = None
-    call_type: Annotated[str, _one_of(CALL_TYPES)] | None = None
+    call_type: Annotated[str, _permitted(CALL_TYPES)] | None = None
     inputs: list[ParamSpec] = msgspec.field(default_factory=_no_params)
     outputs: list[ParamSpec] = msgspec.field(default_factory=_no_params)
 
@@ -200,9 +200,9 @@ def _key_fault(own: str, last: str, *, stored: bool) -> str | None:
     return key_fault(own) or (None if stored else sign_fault(own))
 
 
-def by_keys(document: TslDocument) -> TslDocument:
+def ids_from_keys(document: TslDocument) -> TslDocument:
     """Return a document with property keys as ids; the same document if they are equal."""
-    if all(entry.property_key in {None, entry.id} for entry in entries_of(document)):
+    if all(entry.property_key in {None, entry.id} for entry in iterate_entries(document)):
         return document
     return replace(
         document,
@@ -215,17 +215,17 @@ def by_keys(document: TslDocument) -> TslDocument:
     )
 
 
-def with_keys_of_ids(document: TslDocument) -> TslDocument:
+def keys_from_ids(document: TslDocument) -> TslDocument:
     """Return a document whose property keys are its ids, as before keys were supported."""
-    if by_keys(document) is document:
+    if ids_from_keys(document) is document:
         return document
     plain: TslDocument = msgspec.convert(msgspec.to_builtins(document), TslDocument)
-    for entry in entries_of(plain):
+    for entry in iterate_entries(plain):
         entry.property_key = entry.id
     return plain
 
 
-def entries_of(document: TslDocument) -> Iterator[MemberSpec]:
+def iterate_entries(document: TslDocument) -> Iterator[MemberSpec]:
     """Yield the properties and parameters of a document."""
     yield from document.properties
     for event in document.events:

@@ -5,7 +5,7 @@ from typing import Any, Literal, TypeGuard, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
-from libs.common.tsl.limits import MAX_KEY, unstorable
+from libs.common.tsl.limits import MAX_KEY, explain_unstorable
 
 Code = Literal["null", "type", "choice", "range", "size", "encoding", "write_only", "other"]
 """The type of a fault; `null` includes missing values."""
@@ -112,7 +112,7 @@ class Repeating(dict[str, Any]):
     repeated: tuple[str, ...] = ()
 
 
-def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def object_from_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return a JSON object that records duplicate keys (an `object_pairs_hook`)."""
     plain = dict(pairs)
     if len(plain) == len(pairs):
@@ -165,7 +165,7 @@ def _is_struct(kind: Any) -> TypeGuard[type[msgspec.Struct]]:
 
 
 def _read_leaf(kind: Any, raw: object, path: str, faults: Faults) -> Any:
-    reason = unstorable(raw)
+    reason = explain_unstorable(raw)
     if reason:
         return faults.add(path, reason)
     for key in getattr(raw, "repeated", ()):

@@ -18,8 +18,8 @@ from libs.common.tsl.limits import (
     MAX_KEY,
     MAX_MEMBERS,
     MAX_TEXT,
+    explain_unstorable_scalar,
     open_key_fault,
-    unstorable_scalar,
 )
 
 _SCALARS = (bool, int, float, str)
@@ -95,7 +95,7 @@ class _Walk:
         elif isinstance(value, str) and len(value) > MAX_TEXT:
             reason = f"must have at most {MAX_TEXT} characters"
         else:
-            reason = unstorable_scalar(value)
+            reason = explain_unstorable_scalar(value)
         if reason is None:
             return value
         code: Code = "null" if value is None else "type"

@@ -21,10 +21,10 @@ from libs.common.tsl.document import (
     ServiceSpec,
     TslDocument,
     Validator,
-    entries_of,
+    iterate_entries,
     settle_keys,
 )
-from libs.common.tsl.faults import Fault, Faults, TslInvalid, object_of, read_struct
+from libs.common.tsl.faults import Fault, Faults, TslInvalid, object_from_pairs, read_struct
 from libs.common.tsl.limits import MAX_DEPTH, MAX_MEMBERS, key_fault, sign_fault
 
 _T = TypeVar("_T", DataSpec, Validator)
@@ -153,7 +153,7 @@ def parse_document(raw: bytes | dict[str, Any], *, stored: bool = False) -> TslD
     if faults:
         raise TslInvalid(faults.listed())
     if wrong_keys:
-        for entry in entries_of(document):
+        for entry in iterate_entries(document):
             entry.property_key = entry.id
     return document
 
@@ -162,7 +162,7 @@ def _loaded(raw: bytes | dict[str, Any]) -> object:
     if isinstance(raw, dict):
         return raw
     try:
-        return json.loads(raw, object_pairs_hook=object_of, parse_constant=_no_constant)
+        return json.loads(raw, object_pairs_hook=object_from_pairs, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise TslInvalid([Fault("", f"is not JSON: {error}")]) from error
 

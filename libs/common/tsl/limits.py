@@ -73,7 +73,7 @@ def open_key_fault(key: str) -> str | None:
     return f"must not have {found.group()!r} in its key" if found else None
 
 
-def unstorable(value: object, depth: int = 0) -> str | None:
+def explain_unstorable(value: object, depth: int = 0) -> str | None:
     """Return why `value` cannot be stored or sent as JSON, or None."""
     if depth > MAX_DEPTH:
         return f"must not be nested more than {MAX_DEPTH} levels deep"
@@ -82,11 +82,11 @@ def unstorable(value: object, depth: int = 0) -> str | None:
     elif isinstance(value, list):
         parts = value
     else:
-        return unstorable_scalar(value)
-    return next(filter(None, (unstorable(part, depth + 1) for part in parts)), None)
+        return explain_unstorable_scalar(value)
+    return next(filter(None, (explain_unstorable(part, depth + 1) for part in parts)), None)
 
 
-def unstorable_scalar(value: object) -> str | None:
+def explain_unstorable_scalar(value: object) -> str | None:
     """Return why a scalar cannot be stored or sent as JSON, or None."""
     if isinstance(value, float) and not math.isfinite(value):
         return "must be finite"

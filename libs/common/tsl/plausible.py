@@ -9,9 +9,9 @@ from typing import Any
 
 from libs.common.tsl._check import check_value
 from libs.common.tsl._decoders import Values
-from libs.common.tsl._document_rules import default_of
+from libs.common.tsl._document_rules import parse_default
 from libs.common.tsl._node import Node, build_tree
-from libs.common.tsl.document import ParamSpec, TslDocument, by_keys, keyed_entries
+from libs.common.tsl.document import ParamSpec, TslDocument, ids_from_keys, keyed_entries
 from libs.common.tsl.faults import Fault
 from libs.common.tsl.limits import INT_RANGE, LONG_RANGE
 
@@ -38,7 +38,7 @@ def plausible_properties(
     Numbers change gradually from `previous`, the last result of this function. Settings (RW) and
     texts stay unchanged while they are valid. A DATE that is not a setting is the current time.
     """
-    return _members(build_tree(by_keys(document).properties), rng, previous)
+    return _members(build_tree(ids_from_keys(document).properties), rng, previous)
 
 
 def plausible_params(params: Sequence[ParamSpec], rng: random.Random) -> Values:
@@ -62,7 +62,7 @@ def _value(node: Node, rng: random.Random, previous: object) -> Any:
     if last is not None and (node.writable or node.kind == "STRING"):
         return last
     if last is None and node.writable and node.default is not None:
-        last = _valid(node, default_of(node.kind, node.default))
+        last = _valid(node, parse_default(node.kind, node.default))
         if last is not None:
             return last
     return _KINDS[node.kind](node, rng, last)
@@ -145,9 +145,9 @@ def _range(node: Node) -> tuple[int | float, int | float]:
 
 def _text(node: Node, rng: random.Random, last: str | None) -> str:
     unit, alphabet = _ALPHABETS.get(node.encoding or "", (1, string.ascii_letters))
-    most = math.inf if node.max_size is None else node.max_size
-    size = -(-max(node.min_size, min(_TEXT_SIZE, most)) // unit) * unit
-    size = size if size <= most else most // unit * unit
+    maximum = math.inf if node.max_size is None else node.max_size
+    size = -(-max(node.min_size, min(_TEXT_SIZE, maximum)) // unit) * unit
+    size = size if size <= maximum else maximum // unit * unit
     return "".join(rng.choices(alphabet, k=int(size)))
 
 

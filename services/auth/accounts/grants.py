@@ -39,7 +39,7 @@ class GrantStore:
         self._grants = database["grants"]
 
     async def search(
-        self, tenant: str, role_id: int, kind: ResourceType | None, wanted: PageRequest
+        self, tenant: str, role_id: int, kind: ResourceType | None, request: PageRequest
     ) -> tuple[list[Resource], int]:
         """Return one page of a role's resources and the number of all matches.
 
@@ -49,7 +49,7 @@ class GrantStore:
         if kind is not None:
             query["type"] = kind.value
         found, total = await find_page(
-            self._grants, query, wanted.order(_COLUMNS), wanted.skip, wanted.limit
+            self._grants, query, request.order(_COLUMNS), request.skip, request.limit
         )
         return msgspec.convert(found, list[Resource]), total
 
@@ -92,7 +92,7 @@ class GrantStore:
         self, tenant: str, role_id: int, resources: Sequence[Resource], session: Session
     ) -> list[Resource]:
         """Grant resources to a role; return the new ones."""
-        query = {"tenant": tenant, "role": role_id, **_any_of(resources)}
+        query = {"tenant": tenant, "role": role_id, **_match_any(resources)}
         found = self._grants.find(query, {"type": 1, "id": 1}, session=session)
         held = msgspec.convert(await found.to_list(None), set[Resource])
         new = [resource for resource in resources if resource not in held]
@@ -106,7 +106,7 @@ class GrantStore:
         self, tenant: str, role_id: int, resources: Sequence[Resource], session: Session
     ) -> list[Resource]:
         """Revoke resources of a role; return those that it had."""
-        query = {"tenant": tenant, "role": role_id, **_any_of(resources)}
+        query = {"tenant": tenant, "role": role_id, **_match_any(resources)}
         return (await self._remove(query, session)).get(role_id, [])
 
     async def forget(
@@ -147,7 +147,7 @@ class GrantStore:
         return removed
 
 
-def _any_of(resources: Iterable[Resource]) -> Document:
+def _match_any(resources: Iterable[Resource]) -> Document:
     ids: dict[str, list[int | str]] = defaultdict(list)
     for resource in resources:
         ids[resource.type.value].append(resource.id)
@@ -163,4 +163,4 @@ def _gone(resources: Sequence[Resource]) -> Document:
         for device in (each.id for each in resources if each.type is ResourceType.DEVICE)
         if isinstance(device, int)
     ]
-    return {"$or": [*_any_of(resources)["$or"], *entities]}
+    return {"$or": [*_match_any(resources)["$or"], *entities]}

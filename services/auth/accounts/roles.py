@@ -232,14 +232,14 @@ class RoleStore:
         return None if role is None else int(role["_id"])
 
     async def search(
-        self, tenant: str, keyword: str, wanted: PageRequest
+        self, tenant: str, keyword: str, request: PageRequest
     ) -> tuple[list[Role], int]:
         """Return one page of the roles matching `keyword`, and the number of all."""
         query: dict[str, Any] = {"tenant": tenant}
         if keyword:
             query["name"] = contains_text(keyword)
         found, total = await find_page(
-            self._roles, query, wanted.order(_COLUMNS), wanted.skip, wanted.limit
+            self._roles, query, request.order(_COLUMNS), request.skip, request.limit
         )
         return msgspec.convert(found, list[Role]), total
 

@@ -20,7 +20,7 @@ from libs.common.contracts.auth import Tenant
 from libs.common.contracts.limits import Limits
 from libs.common.errors import Conflict, NotFound
 from libs.common.identity.access import AccessVersions
-from libs.common.limits.quota import limit_reached
+from libs.common.limits.quota import limit_error
 from libs.common.limits.tenants import count_limited
 from libs.common.scheduling.turns import repeat
 from libs.common.store.mongo import Database, Document, DuplicateKey, Session
@@ -32,9 +32,9 @@ DEFAULT_TENANT = "default"
 TENANT = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """Tenant names are tokens of NATS subjects."""
 TENANT_RULE = "must be 1 to 64 letters, digits, '_' or '-'"
-SETTLE = 2.0
+COPY_PERIOD = 2.0
 """Seconds between two copies of the versions."""
-RECENT = timedelta(seconds=30)
+COPY_AGE = timedelta(seconds=30)
 """Age of the versions to copy: longer than a crash and a takeover last."""
 COUNTED: dict[str, tuple[str, Document]] = {
     "users": ("users", {}),
@@ -109,12 +109,12 @@ class TenantStore:
         found = await self._tenants.find_one_and_update(
             {"_id": tenant}, {"$inc": {"additions": 1}}, {"limits": 1}, session=session
         )
-        most = (found or {}).get("limits", {}).get(limit, self._defaults[limit])
+        maximum = (found or {}).get("limits", {}).get(limit, self._defaults[limit])
         name, only = COUNTED[limit]
-        query, options = {"tenant": tenant, **only}, {"session": session, "limit": most}
-        if await self._database[name].count_documents(query, **options) >= most:
+        query, options = {"tenant": tenant, **only}, {"session": session, "limit": maximum}
+        if await self._database[name].count_documents(query, **options) >= maximum:
             count_limited(limit, tenant)
-            raise limit_reached(limit, most)
+            raise limit_error(limit, maximum)
 
     async def count_usage(self, tenant: str) -> dict[str, int]:
         """Return the usage of each limit that only `auth` counts."""
@@ -131,7 +131,7 @@ class TenantStore:
         query = {} if default < below else {f"limits.{name}": {"$lt": below}}
         found = self._tenants.find(query, {f"limits.{name}": 1})
         limits = {one["_id"]: one.get("limits", {}).get(name, default) async for one in found}
-        return {tenant: most for tenant, most in limits.items() if most < below}
+        return {tenant: maximum for tenant, maximum in limits.items() if maximum < below}
 
     async def record_purge(self, tenant: str, events: int, share: int) -> None:
         """Record that `events` beyond a tenant's share (bytes) were purged."""
@@ -194,11 +194,11 @@ class TenantStore:
         """Copy recent versions from MongoDB to Redis, repeatedly."""
 
         async def settle() -> None:
-            recent = {"accessChangedAt": {"$gt": datetime.now(UTC) - RECENT}}
+            recent = {"accessChangedAt": {"$gt": datetime.now(UTC) - COPY_AGE}}
             async for document in self._tenants.find(recent, {"access": 1}):
                 await versions.raise_to(document["_id"], document["access"])
 
-        await repeat(settle, SETTLE, "access versions were not copied to Redis; retrying")
+        await repeat(settle, COPY_PERIOD, "access versions were not copied to Redis; retrying")
 
 
 class ConsoleClients:

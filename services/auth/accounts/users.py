@@ -134,18 +134,18 @@ class UserStore:
         return None if user is None else user["roles"]
 
     async def search(
-        self, tenant: str, keyword: str, wanted: PageRequest
+        self, tenant: str, keyword: str, request: PageRequest
     ) -> tuple[list[StoredUser], int]:
         """Return one page of the users matching `keyword`, and the number of all."""
-        found, total = await self._page({"tenant": tenant}, keyword, wanted, _COLUMNS, None)
+        found, total = await self._page({"tenant": tenant}, keyword, request, _COLUMNS, None)
         return msgspec.convert(found, list[StoredUser]), total
 
     async def search_by_role(
-        self, tenant: str, role_id: int, keyword: str, wanted: PageRequest, *, having: bool
+        self, tenant: str, role_id: int, keyword: str, request: PageRequest, *, having: bool
     ) -> tuple[list[UserSummary], int]:
         """Return one page of the users with a role (or without), and the number of all."""
         query = {"tenant": tenant, "roles": role_id if having else {"$ne": role_id}}
-        found, total = await self._page(query, keyword, wanted, _ROLE_USER_COLUMNS, _SUMMARY)
+        found, total = await self._page(query, keyword, request, _ROLE_USER_COLUMNS, _SUMMARY)
         return msgspec.convert(found, list[UserSummary]), total
 
     async def exists(
@@ -238,15 +238,15 @@ class UserStore:
         self,
         query: Document,
         keyword: str,
-        wanted: PageRequest,
+        request: PageRequest,
         columns: Mapping[str, str],
         fields: Mapping[str, int] | None,
     ) -> tuple[list[Document], int]:
         if keyword:
             part = contains_text(keyword)
             query["$or"] = [{"nickname": part}, {"email": part}]
-        order = wanted.order(columns)
-        return await find_page(self._users, query, order, wanted.skip, wanted.limit, fields)
+        order = request.order(columns)
+        return await find_page(self._users, query, order, request.skip, request.limit, fields)
 
     async def _count(self, *stages: Document) -> dict[Any, int]:
         rows = await self._users.aggregate(list(stages))

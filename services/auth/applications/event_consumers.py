@@ -43,21 +43,21 @@ class EventConsumers:
             if _is_client_id(name):
                 application = await self.applications.find_by_client_id(name)
                 if application is None or not application.events:
-                    await self._ask(f"$JS.API.CONSUMER.DELETE.{EVENTS}.{name}")
+                    await self._request(f"$JS.API.CONSUMER.DELETE.{EVENTS}.{name}")
                     log.info("deleted the EVENTS consumer of application %s", name)
 
     async def _names(self) -> list[str]:
         names: list[str] = []
         while True:
             page = msgspec.json.decode(
-                await self._ask(f"$JS.API.CONSUMER.NAMES.{EVENTS}", {"offset": len(names)}),
+                await self._request(f"$JS.API.CONSUMER.NAMES.{EVENTS}", {"offset": len(names)}),
                 type=_Names,
             )
             names += page.consumers or []
             if not page.consumers or len(names) >= page.total:
                 return names
 
-    async def _ask(self, subject: str, body: dict[str, int] | None = None) -> bytes:
+    async def _request(self, subject: str, body: dict[str, int] | None = None) -> bytes:
         encoded = b"" if body is None else msgspec.json.encode(body)
         return (await self.bus.client.request(subject, encoded, timeout=WAIT)).data
 

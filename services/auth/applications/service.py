@@ -52,13 +52,13 @@ class ApplicationService:
     rpc: RpcClient
     """Client of `device`, which assigns devices to applications."""
 
-    async def create(self, caller: Caller, wanted: NewApplication) -> ApplicationSecret:
+    async def create(self, caller: Caller, request: NewApplication) -> ApplicationSecret:
         """Add an application and return it with its secret.
 
         Raises `InvalidInput`, `Conflict`, and `NotFound` if the tenant does not exist.
         """
-        name = parse_name(wanted.name, most=MAX_NAME)
-        allowed = parse_allow_list(wanted.allowed_addresses)
+        name = parse_name(request.name, maximum=MAX_NAME)
+        allowed = parse_allow_list(request.allowed_addresses)
         if not await self.tenants.exists(caller.tenant):
             raise NotFound(f"tenant `{caller.tenant}` does not exist", field="tenant")
         secret = generate_secret()
@@ -69,7 +69,7 @@ class ApplicationService:
             client_id=str(uuid4()),
             secret_hash=hash_secret(secret),
             generation=1,
-            events=wanted.events,
+            events=request.events,
             allowed_addresses=allowed,
             created_at=datetime.now(UTC),
         )
@@ -98,21 +98,21 @@ class ApplicationService:
         return await self.store.list_all(caller.tenant)
 
     async def search(
-        self, caller: Caller, wanted: ApplicationSearch
+        self, caller: Caller, request: ApplicationSearch
     ) -> tuple[Sequence[StoredApplication], int]:
         """Return one page of the matching applications and the number of all."""
-        return await self.store.search(caller.tenant, wanted)
+        return await self.store.search(caller.tenant, request)
 
-    async def update(self, caller: Caller, application_id: int, wanted: ApplicationUpdate) -> None:
+    async def update(self, caller: Caller, application_id: int, request: ApplicationUpdate) -> None:
         """Rename an application and set whether it may read events.
 
         Without events, its NATS connections are closed. Raises `InvalidInput`, `NotFound` and
         `Conflict`.
         """
-        name = parse_name(wanted.name, most=MAX_NAME)
+        name = parse_name(request.name, maximum=MAX_NAME)
 
         def alter(before: StoredApplication) -> StoredApplication:
-            events = before.events if wanted.events is None else wanted.events
+            events = before.events if request.events is None else request.events
             return replace(before, name=name, events=events)
 
         await self._change(caller, application_id, alter)
@@ -161,16 +161,16 @@ class ApplicationService:
         Idempotent. Each repetition is recorded, so that no assignment is missing after a crash.
         """
         application = await self.get(caller, application_id)
-        wanted = AssignDevice(application.tenant, device_id, application.id, application.name)
-        device = await self.rpc.call(ASSIGN_DEVICE, wanted, OwnedDevice)
+        request = AssignDevice(application.tenant, device_id, application.id, application.name)
+        device = await self.rpc.call(ASSIGN_DEVICE, request, OwnedDevice)
         await self._record_device(caller, application, "device_given", device_id, device)
 
     async def reclaim_device(self, caller: Caller, application_id: int, device_id: int) -> None:
         """Return a device of the application to the users; raises as `assign_device`."""
         application = await self.get(caller, application_id)
         user_id = caller.principal.user_id
-        wanted = ReclaimDevice(application.tenant, device_id, application.id, user_id)
-        device = await self.rpc.call(RECLAIM_DEVICE, wanted, OwnedDevice)
+        request = ReclaimDevice(application.tenant, device_id, application.id, user_id)
+        device = await self.rpc.call(RECLAIM_DEVICE, request, OwnedDevice)
         await self._record_device(caller, application, "device_taken", device_id, device)
 
     async def _record_device(
@@ -242,22 +242,22 @@ def _with_secret(application: StoredApplication, secret: str) -> ApplicationSecr
 def offer_applications(rpc: RpcServer, service: ApplicationService) -> None:
     """Offer the operations on applications, called as the tenant's operator."""
 
-    async def create(wanted: CreateApplication) -> ApplicationSecret:
-        new = NewApplication(name=wanted.name, events=wanted.events)
-        return await service.create(operator(wanted.tenant), new)
+    async def create(request: CreateApplication) -> ApplicationSecret:
+        new = NewApplication(name=request.name, events=request.events)
+        return await service.create(operator(request.tenant), new)
 
-    async def every(wanted: ListApplications) -> Applications:
-        found = await service.list_all(operator(wanted.tenant))
+    async def every(request: ListApplications) -> Applications:
+        found = await service.list_all(operator(request.tenant))
         return Applications([application.contract for application in found])
 
-    async def get(wanted: ApplicationRef) -> Application:
-        return (await service.get(operator(wanted.tenant), wanted.application_id)).contract
+    async def get(request: ApplicationRef) -> Application:
+        return (await service.get(operator(request.tenant), request.application_id)).contract
 
-    async def rotate(wanted: ApplicationRef) -> ApplicationSecret:
-        return await service.rotate(operator(wanted.tenant), wanted.application_id)
+    async def rotate(request: ApplicationRef) -> ApplicationSecret:
+        return await service.rotate(operator(request.tenant), request.application_id)
 
-    async def delete(wanted: ApplicationRef) -> Done:
-        await service.delete(operator(wanted.tenant), wanted.application_id)
+    async def delete(request: ApplicationRef) -> Done:
+        await service.delete(operator(request.tenant), request.application_id)
         return Done()
 
     rpc.offer("create_application", CreateApplication, create)

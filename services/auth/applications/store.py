@@ -69,15 +69,15 @@ class ApplicationStore:
         return sorted(await self._applications.distinct("tenant", {"events": True}))
 
     async def search(
-        self, tenant: str, wanted: ApplicationSearch
+        self, tenant: str, request: ApplicationSearch
     ) -> tuple[list[StoredApplication], int]:
         """Return one page of the matching applications and the number of all."""
         query: Document = {"tenant": tenant}
-        if wanted.keyword:
-            part = contains_text(wanted.keyword)
+        if request.keyword:
+            part = contains_text(request.keyword)
             query["$or"] = [{"name": part}, {"clientId": part}]
         found, total = await find_page(
-            self._applications, query, wanted.order(_COLUMNS), wanted.skip, wanted.limit
+            self._applications, query, request.order(_COLUMNS), request.skip, request.limit
         )
         return msgspec.convert(found, list[StoredApplication]), total
 

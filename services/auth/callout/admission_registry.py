@@ -77,15 +77,15 @@ class AdmissionRegistry:
         redis: Redis,
         devices: DeviceStore,
         bus: Bus,
-        doors: Sequence[Mapping[str, Any]],
+        endpoints: Sequence[Mapping[str, Any]],
         user: str,
         password: str,
     ) -> None:
-        """Use `doors`, the MQTT endpoints (`mqtt_doors`), as `user` to delete sessions."""
+        """Use `endpoints` (`tls.mqtt_addresses`) as `user` to delete MQTT sessions."""
         self._redis = redis
         self._devices = devices
         self._bus = bus
-        self._doors = doors
+        self._endpoints = endpoints
         self._user = user
         self._password = password
         script = Path(__file__).with_name("admit.lua").read_text()
@@ -114,8 +114,8 @@ class AdmissionRegistry:
         args += [admission.tenant, TENANT_LIFE]
         if client_id not in {None, user}:
             keys += [f"{_PREFIX}{client_id}", f"tw:mqtt-ids:{key}"]
-            most = MAX_SHARED_CLIENTS if admission.shared else MAX_CLIENT_IDS
-            args += [key, client_id, CLAIM_LIFE, most, _PREFIX]
+            maximum = MAX_SHARED_CLIENTS if admission.shared else MAX_CLIENT_IDS
+            args += [key, client_id, CLAIM_LIFE, maximum, _PREFIX]
         owner, wait_ms, kept, *evicted = await self._admit(keys=keys, args=args)
         if owner == OTHERS:
             return None
@@ -139,19 +139,19 @@ class AdmissionRegistry:
 
     async def _delete(self, client_id: str) -> None:
         """Delete a session at the first endpoint that answers."""
-        for door in self._doors:
+        for endpoint in self._endpoints:
             try:
                 if await self._exists(client_id):
-                    await self._replace(client_id, door)
+                    await self._replace(client_id, endpoint)
             except (aiomqtt.MqttError, NatsError, TimeoutError) as error:
                 log.warning("the MQTT session %r was not deleted: %r", client_id, error)
             else:
                 return
 
-    async def _replace(self, client_id: str, door: Mapping[str, Any]) -> None:
+    async def _replace(self, client_id: str, endpoint: Mapping[str, Any]) -> None:
         """Delete a session as MQTT defines it: by a clean session with the same id."""
         async with aiomqtt.Client(
-            **door,
+            **endpoint,
             username=self._user,
             password=self._password,
             identifier=client_id,

@@ -38,7 +38,7 @@ from services.auth.login_records import LoginMethod, RefusedLoginRecorder, count
 log = logging.getLogger(__name__)
 
 ACCESS_KEY = re.compile(r"[A-Za-z0-9_-]{1,64}@[A-Za-z0-9_-]{1,64}").fullmatch
-LATER = 1.5
+RETRY_SECONDS = 1.5
 """Seconds after which a user with too many connections may retry."""
 
 
@@ -93,12 +93,12 @@ class LoginAuthorizer:
             return None
         if result.wait:
             raise TooManyRequests("too many logins", retry_after=result.wait)
-        most = self.limits.get(admission.tenant).each_connections
+        maximum = self.limits.get(admission.tenant).each_connections
         if admission.shared:
-            most = max(most, MAX_SHARED_CLIENTS)
-        if not await self.connections.has_room(admission.name, connection, result.kept, most):
+            maximum = max(maximum, MAX_SHARED_CLIENTS)
+        if not await self.connections.has_room(admission.name, connection, result.kept, maximum):
             count_limited("eachConnections", admission.tenant)
-            raise TooManyRequests("too many connections", retry_after=LATER)
+            raise TooManyRequests("too many connections", retry_after=RETRY_SECONDS)
         return admission
 
     async def _verify(

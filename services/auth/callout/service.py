@@ -73,7 +73,7 @@ class Callout:
 
     async def stop(self) -> None:
         """Unsubscribe and finish pending requests."""
-        if self._subscription and self._bus.connected:
+        if self._subscription and self._bus.is_connected:
             await self._subscription.unsubscribe()
         await self._log_ins.finish()
         await self._delayed.stop()
@@ -109,7 +109,7 @@ class Callout:
     def _refuse_later(
         self, message: Msg, request: AuthorizationRequest, error: TooManyRequests
     ) -> None:
-        """Reject after `HELD` seconds, or immediately if too many responses are delayed."""
+        """Reject after `REJECTION_DELAY`, or at once if too many responses are delayed."""
         answer = build_rejection(request, str(error), self._key)
         respond = self._respond_later if len(self._delayed) < MAX_DELAYED else self._respond
         connection = (request.server_id.id, request.client_info.id)

@@ -86,7 +86,7 @@ async def list_role_integrations(
         )
         for each in found
     ]
-    return wanted.cut(shown)
+    return wanted.select_page(shown)
 
 
 @post("/undistributed-integrations")
@@ -99,7 +99,7 @@ async def list_other_integrations(
     shown = [
         CandidateIntegration(integration_id=each.id, integration_name=each.name) for each in found
     ]
-    return wanted.cut(shown)
+    return wanted.select_page(shown)
 
 
 @post("/devices")
@@ -127,7 +127,7 @@ async def list_role_dashboards(
     """List the dashboards that a role is granted."""
     wanted = data or Search()
     found = await listings.list_dashboards(caller, role_id, wanted, granted=True)
-    return wanted.cut(found)
+    return wanted.select_page(found)
 
 
 @post("/undistributed-dashboards")
@@ -137,7 +137,7 @@ async def list_other_dashboards(
     """List the dashboards that a role is not granted."""
     wanted = data or Search()
     found = await listings.list_dashboards(caller, role_id, wanted, granted=False)
-    return wanted.cut(found)
+    return wanted.select_page(found)
 
 
 ROUTER = route_operations(

@@ -41,18 +41,18 @@ class ResourceOwners:
 
     rpc: RpcClient
 
-    async def list_devices(self, wanted: names.DescribeDevices) -> names.DescribedDevices:
+    async def list_devices(self, request: names.DescribeDevices) -> names.DescribedDevices:
         """Return the requested devices in as many requests as needed.
 
         A limit of 0 means all devices.
         """
-        most = wanted.limit or LARGEST_PAGE
-        part = msgspec.structs.replace(wanted, limit=min(most, names.MOST_DEVICES))
+        maximum = request.limit or LARGEST_PAGE
+        part = msgspec.structs.replace(request, limit=min(maximum, names.MAX_DEVICES))
         found = await self.rpc.call(names.DEVICES, part, names.DescribedDevices)
         newest = found.devices
-        while len(newest) == part.limit and len(found.devices) < most:
-            part.skip = wanted.skip + len(found.devices)
-            part.limit = min(most - len(found.devices), names.MOST_DEVICES)
+        while len(newest) == part.limit and len(found.devices) < maximum:
+            part.skip = request.skip + len(found.devices)
+            part.limit = min(maximum - len(found.devices), names.MAX_DEVICES)
             part.counted = False
             newest = (await self.rpc.call(names.DEVICES, part, names.DescribedDevices)).devices
             found.devices.extend(newest)
@@ -62,9 +62,9 @@ class ResourceOwners:
         self, tenant: str, ids: Sequence[str] | None = None, keyword: str = ""
     ) -> list[names.DescribedIntegration]:
         """Return integrations sorted by name; empty if no service offers integrations."""
-        wanted = names.DescribeIntegrations(tenant, None if ids is None else list(ids), keyword)
+        request = names.DescribeIntegrations(tenant, None if ids is None else list(ids), keyword)
         try:
-            found = await self.rpc.call(names.INTEGRATIONS, wanted, names.DescribedIntegrations)
+            found = await self.rpc.call(names.INTEGRATIONS, request, names.DescribedIntegrations)
         except NoResponders:
             return []
         return found.integrations
@@ -81,8 +81,8 @@ class ResourceOwners:
     async def _request_dashboards(
         self, tenant: str, ids: Sequence[int] | None, keyword: str = ""
     ) -> list[names.DescribedDashboard]:
-        wanted = names.DescribeDashboards(tenant, None if ids is None else list(ids), keyword)
-        found = await self.rpc.call(names.DASHBOARDS, wanted, names.DescribedDashboards)
+        request = names.DescribeDashboards(tenant, None if ids is None else list(ids), keyword)
+        found = await self.rpc.call(names.DASHBOARDS, request, names.DescribedDashboards)
         return found.dashboards
 
     async def find_missing(self, tenant: str, resources: Sequence[Resource]) -> list[Resource]:
@@ -165,29 +165,29 @@ class RoleListings:
     owners: ResourceOwners
 
     async def list_integrations(
-        self, caller: Caller, role_id: int, wanted: Search, *, granted: bool
+        self, caller: Caller, role_id: int, request: Search, *, granted: bool
     ) -> list[DescribedIntegration]:
         """Return all integrations that a role is granted (or is not granted)."""
         held = await self._granted(caller, role_id, ResourceType.INTEGRATION)
-        order = wanted.order(_INTEGRATION_COLUMNS, _BY_NAME)
+        order = request.order(_INTEGRATION_COLUMNS, _BY_NAME)
         ids = [integration for integration in held if integration != HIDDEN_INTEGRATION]
         if granted and not ids:
             return []
         asked = ids if granted else None
-        found = await self.owners.list_integrations(caller.tenant, asked, wanted.keyword or "")
+        found = await self.owners.list_integrations(caller.tenant, asked, request.keyword or "")
         hidden = set() if granted else {HIDDEN_INTEGRATION, *held}
         return _ordered([each for each in found if each.id not in hidden], order)
 
     async def list_dashboards(
-        self, caller: Caller, role_id: int, wanted: Search, *, granted: bool
+        self, caller: Caller, role_id: int, request: Search, *, granted: bool
     ) -> list[RoleDashboard]:
         """Return all dashboards that a role is granted (or is not granted)."""
         held = await self._granted(caller, role_id, ResourceType.DASHBOARD)
-        order = wanted.order(_DASHBOARD_COLUMNS, _BY_NAME)
+        order = request.order(_DASHBOARD_COLUMNS, _BY_NAME)
         if granted and not held:
             return []
         asked = held if granted else None
-        found = await self.owners.list_dashboards(caller.tenant, asked, wanted.keyword or "")
+        found = await self.owners.list_dashboards(caller.tenant, asked, request.keyword or "")
         hidden = set() if granted else set(held)
         chosen = _ordered([each for each in found if each.id not in hidden], order)
         people = await self._people(caller, chosen)
@@ -202,13 +202,13 @@ class RoleListings:
         ]
 
     async def list_devices(
-        self, caller: Caller, role_id: int, wanted: Search
+        self, caller: Caller, role_id: int, body: Search
     ) -> tuple[list[RoleDevice], int]:
         """Return one page of the devices that a role can see, and the total."""
         granted = await self._granted(caller, role_id, ResourceType.DEVICE)
         integrations = await self._granted(caller, role_id, ResourceType.INTEGRATION)
         groups = await self._granted(caller, role_id, ResourceType.DEVICE_GROUP)
-        request = await self._request(caller, wanted)
+        request = await self._request(caller, body)
         if not granted and not integrations and not groups:
             return [], 0
         request.ids, request.integrations, request.groups = granted, integrations, groups
@@ -222,10 +222,10 @@ class RoleListings:
         ], total
 
     async def list_other_devices(
-        self, caller: Caller, role_id: int, wanted: Search
+        self, caller: Caller, role_id: int, body: Search
     ) -> tuple[list[CandidateDevice], int]:
         """Return one page of the devices that a role cannot see, and the total."""
-        request = await self._request(caller, wanted)
+        request = await self._request(caller, body)
         request.exclude_ids = await self._granted(caller, role_id, ResourceType.DEVICE)
         integrations = await self._granted(caller, role_id, ResourceType.INTEGRATION)
         request.exclude_integrations = integrations
@@ -238,16 +238,16 @@ class RoleListings:
         await self.roles.get(caller, role_id)
         return await self.accounts.grants.list_ids(caller.tenant, role_id, kind)
 
-    async def _request(self, caller: Caller, wanted: Search) -> DescribeDevices:
-        tenant, keyword = caller.tenant, wanted.keyword or ""
-        order = wanted.order(_DEVICE_COLUMNS, ())
+    async def _request(self, caller: Caller, request: Search) -> DescribeDevices:
+        tenant, keyword = caller.tenant, request.keyword or ""
+        order = request.order(_DEVICE_COLUMNS, ())
         named = await self.owners.list_integrations(tenant, keyword=keyword) if keyword else []
         return DescribeDevices(
             tenant=tenant,
             keyword=keyword,
             keyword_integrations=[integration.id for integration in named],
-            skip=wanted.skip,
-            limit=wanted.limit,
+            skip=request.skip,
+            limit=request.limit,
             order=[(field, way) for field, way in order if field != "_id"],
         )
 

@@ -32,12 +32,12 @@ class GrantService:
     owners: ResourceOwners
 
     async def search(
-        self, caller: Caller, role_id: int, wanted: ResourceSearch
+        self, caller: Caller, role_id: int, request: ResourceSearch
     ) -> tuple[list[Resource], int]:
         """Return one page of a role's resources and the total; raise `NotFound`."""
         await self.roles.get(caller, role_id)
-        tenant, kind = caller.tenant, wanted.resource_type
-        return await self.accounts.grants.search(tenant, role_id, kind, wanted)
+        tenant, kind = caller.tenant, request.resource_type
+        return await self.accounts.grants.search(tenant, role_id, kind, request)
 
     async def add(self, caller: Caller, role_id: int, resources: Sequence[Resource]) -> None:
         """Grant resources; raise `NotFound`, or `Conflict` beyond `MAX_GRANTS`.
@@ -76,19 +76,19 @@ class GrantService:
 
         await self.changes.run(caller, delete_grants)
 
-    async def share(self, wanted: ShareWithRoles) -> Done:
+    async def share(self, request: ShareWithRoles) -> Done:
         """Grant resources that a user created to all roles of the user.
 
         Raises `Conflict` if a role reaches `MAX_GRANTS`. Otherwise users who create resources could
         exceed the size limit of other users' grants.
         """
-        resources = parse_resources(wanted.resources)
-        user = Principal(kind=Kind.USER, tenant=wanted.tenant, subject=str(wanted.user_id))
+        resources = parse_resources(request.resources)
+        user = Principal(kind=Kind.USER, tenant=request.tenant, subject=str(request.user_id))
 
         async def insert_grants(change: Change) -> None:
-            tenant, session = wanted.tenant, change.session
+            tenant, session = request.tenant, change.session
             for role_id in (
-                await self.accounts.users.list_role_ids(tenant, wanted.user_id, session) or ()
+                await self.accounts.users.list_role_ids(tenant, request.user_id, session) or ()
             ):
                 added = await self.accounts.grants.add(tenant, role_id, resources, session)
                 await self._check_count(tenant, role_id, session)
@@ -97,9 +97,9 @@ class GrantService:
         await self.changes.run(Caller(user), insert_grants)
         return Done()
 
-    async def forget(self, wanted: ForgetResources) -> Done:
+    async def forget(self, request: ForgetResources) -> Done:
         """Delete the grants of deleted resources."""
-        await self.forget_all(wanted.tenant, parse_resources(wanted.resources))
+        await self.forget_all(request.tenant, parse_resources(request.resources))
         return Done()
 
     async def forget_all(self, tenant: str, resources: Sequence[Resource]) -> None:

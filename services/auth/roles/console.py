@@ -87,8 +87,8 @@ async def search_roles_by_get(
 
     Same as `POST /user/roles/search`, for clients that use GET.
     """
-    wanted = Search(keyword=keyword, page_size=page_size, page_number=page_number)
-    return await _search(caller, roles, wanted)
+    request = Search(keyword=keyword, page_size=page_size, page_number=page_number)
+    return await _search(caller, roles, request)
 
 
 @get("/{role_id:str}/menus")
@@ -127,8 +127,8 @@ async def list_role_members_by_get(
 
     Same as the POST operation, for clients that use GET.
     """
-    wanted = Search(keyword=keyword, page_size=page_size, page_number=page_number)
-    return await _members(caller, roles, role_id, wanted)
+    request = Search(keyword=keyword, page_size=page_size, page_number=page_number)
+    return await _members(caller, roles, role_id, request)
 
 
 @post("/{role_id:str}/undistributed-users")
@@ -164,10 +164,10 @@ async def remove_role_members(
 
 
 async def _search(
-    caller: Caller, roles: RoleService, wanted: Search
+    caller: Caller, roles: RoleService, request: Search
 ) -> list[ShownRole] | Page[ShownRole]:
-    found, total = await roles.search(caller, wanted)
-    return wanted.listed([_shown(role, counts) for role, counts in found], total)
+    found, total = await roles.search(caller, request)
+    return request.listed([_shown(role, counts) for role, counts in found], total)
 
 
 def _shown(role: Role, counts: RoleCounts) -> ShownRole:
@@ -180,9 +180,9 @@ def _shown(role: Role, counts: RoleCounts) -> ShownRole:
 
 
 async def _members(
-    caller: Caller, roles: RoleService, role_id: int, wanted: Search
+    caller: Caller, roles: RoleService, role_id: int, request: Search
 ) -> list[ShownMember] | Page[ShownMember]:
-    found, total = await roles.list_members(caller, role_id, wanted)
+    found, total = await roles.list_members(caller, role_id, request)
     shown = [
         ShownMember(
             role_id=str(role_id),
@@ -192,7 +192,7 @@ async def _members(
         )
         for person in found
     ]
-    return wanted.listed(shown, total)
+    return request.listed(shown, total)
 
 
 ROUTER = route_operations(globals(), "/user/roles", guards=[super_admins], tags=["Roles"])

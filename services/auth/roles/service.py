@@ -93,7 +93,7 @@ class ShownCandidate(ResponseModel):
 MAX_NAME = 127
 """Maximum characters of a role's name."""
 MAX_DESCRIPTION = 255
-LISTED = 1000
+MAX_AUDITED_IDS = 1000
 """Maximum ids in an audit entry, because events must fit into a NATS message."""
 
 
@@ -105,10 +105,12 @@ class RoleService:
     accounts: Accounts
 
     async def search(
-        self, caller: Caller, wanted: Search
+        self, caller: Caller, request: Search
     ) -> tuple[list[tuple[Role, RoleCounts]], int]:
         """Return one page of the matching roles with counts, and the number of all."""
-        roles, total = await self.accounts.roles.search(caller.tenant, wanted.keyword or "", wanted)
+        roles, total = await self.accounts.roles.search(
+            caller.tenant, request.keyword or "", request
+        )
         ids = [role.id for role in roles]
         users = await self.accounts.users.count_by_role(caller.tenant, ids)
         integrations = await self.accounts.grants.count_integrations(caller.tenant, ids)
@@ -126,15 +128,15 @@ class RoleService:
             )
         return role
 
-    async def create(self, caller: Caller, wanted: RoleBody) -> int:
+    async def create(self, caller: Caller, request: RoleBody) -> int:
         """Add a role without users, menus and grants.
 
         Raises `InvalidInput` or `Conflict`.
         """
         role = Role(
             id=await self.accounts.roles.next_id(),
-            name=parse_name(wanted.name, most=MAX_NAME),
-            description=_description(wanted.description or ""),
+            name=parse_name(request.name, maximum=MAX_NAME),
+            description=_description(request.description or ""),
             created_at=datetime.now(UTC),
         )
 
@@ -146,10 +148,10 @@ class RoleService:
         await self.changes.run(caller, insert_role)
         return role.id
 
-    async def update(self, caller: Caller, role_id: int, wanted: RoleBody) -> None:
+    async def update(self, caller: Caller, role_id: int, request: RoleBody) -> None:
         """Rename or describe a role; raise `InvalidInput` or `Conflict`."""
-        name = parse_name(wanted.name, most=MAX_NAME)
-        description = None if wanted.description is None else _description(wanted.description)
+        name = parse_name(request.name, maximum=MAX_NAME)
+        description = None if request.description is None else _description(request.description)
 
         async def update_role(change: Change) -> None:
             before = await self.get(caller, role_id, change.session)
@@ -214,16 +216,16 @@ class RoleService:
         await self.changes.run(caller, replace_menus)
 
     async def list_members(
-        self, caller: Caller, role_id: int, wanted: Search, *, having: bool = True
+        self, caller: Caller, role_id: int, request: Search, *, having: bool = True
     ) -> tuple[list[UserSummary], int]:
         """Return one page of users with a role, and their total number.
 
         With `having=False`, return the users without the role.
         """
         await self.get(caller, role_id)
-        tenant, keyword = caller.tenant, wanted.keyword or ""
+        tenant, keyword = caller.tenant, request.keyword or ""
         return await self.accounts.users.search_by_role(
-            tenant, role_id, keyword, wanted, having=having
+            tenant, role_id, keyword, request, having=having
         )
 
     async def add_members(self, caller: Caller, role_id: int, ids: Sequence[int]) -> None:
@@ -263,7 +265,7 @@ class RoleService:
 
 def summarize_ids(ids: Sequence[Any]) -> dict[str, Any]:
     """Return ids in the form of the audit log: their number, and the first ones."""
-    return {"count": len(ids), "first": list(ids[:LISTED])}
+    return {"count": len(ids), "first": list(ids[:MAX_AUDITED_IDS])}
 
 
 def _description(text: str) -> str:

@@ -8,7 +8,7 @@ from litestar.openapi.spec import Operation
 
 from libs.common.http import HttpRequest
 from libs.common.http.console import CONSOLE_REFUSALS, NOT_KEPT
-from libs.common.http.request import address_of, request_id_of
+from libs.common.http.request import get_address, get_request_id
 from libs.common.identity import OWN_CONSOLE
 from services.auth.sign_in.token_requests import (
     ConsoleTokenAnswer,
@@ -69,8 +69,8 @@ async def sign_in(
 ) -> ConsoleTokenAnswer:
     """Exchange e-mail address and password, or a refresh token, for a pair of tokens."""
     origin = Origin(
-        address_of(request),
-        request_id_of(request),
+        get_address(request),
+        get_request_id(request),
         read_tenant_header(request),
         request.headers.get("user-agent", ""),
     )

@@ -9,7 +9,7 @@ from litestar.openapi.spec import Operation
 
 from libs.common.envelope import Success
 from libs.common.http import REFUSALS, HttpRequest, ok
-from libs.common.http.request import address_of, request_id_of
+from libs.common.http.request import get_address, get_request_id
 from services.auth.sign_in.token_requests import (
     Origin,
     TokenDetails,
@@ -66,5 +66,5 @@ async def issue_token(
     """Exchange an application's credentials, or a refresh token, for a pair of tokens."""
     content_type = request.headers.get("content-type")
     wanted = read_token_request(content_type, await request.body())
-    details = await tokens.grant(wanted, Origin(address_of(request), request_id_of(request)))
+    details = await tokens.grant(wanted, Origin(get_address(request), get_request_id(request)))
     return ok(request, details)

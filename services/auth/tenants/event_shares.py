@@ -17,11 +17,11 @@ from nats.js.errors import NotFoundError
 from opentelemetry import metrics
 
 from libs.common.bus import EVENTS, Bus
-from libs.common.bus.consumer import WATCHED
+from libs.common.bus.consumer import WATCH_INTERVAL
 from libs.common.bus.fitting import LARGEST_EVENT
 from libs.common.bus.retained_messages import count_messages
-from libs.common.scheduling.turns import REST, repeat
-from libs.common.store_metrics import Held, read_stream
+from libs.common.scheduling.turns import IDLE_PERIOD, repeat
+from libs.common.store_metrics import StreamContent, read_stream
 from services.auth.accounts.tenants import TenantStore
 
 log = logging.getLogger(__name__)
@@ -30,9 +30,9 @@ PERIOD = 1.0
 """Seconds between two checks of the stream."""
 HIGH, LOW = 0.8, 0.75
 """Fill levels of the stream where purging starts and ends."""
-LARGEST = LARGEST_EVENT + 4096
+MAX_MESSAGE = LARGEST_EVENT + 4096
 """Maximum bytes of a message with headers."""
-WINDOWS, WINDOW, MOST_OF_WINDOW = 16, 16, 64
+WINDOWS, WINDOW, MAX_READ = 16, 16, 64
 """Windows per tenant, the tenant's mean number of messages in one, and the maximum read."""
 OVERHEAD = 34
 """Bytes that nats-server adds to each stored message."""
@@ -59,28 +59,28 @@ class EventShares:
 
     bus: Bus
     tenants: TenantStore
-    _known: tuple[list[Held], float] = field(default_factory=lambda: ([], 0.0), init=False)
+    _known: tuple[list[StreamContent], float] = field(default_factory=lambda: ([], 0.0), init=False)
     """The content of the streams when they were last measured, and the monotonic time of the next
     measurement if the content does not change."""
 
     async def run(self) -> None:
         """Enforce shares periodically; runs in the lease holder."""
-        await repeat(self._look, PERIOD, "shares of events were not enforced; retrying")
+        await repeat(self._check, PERIOD, "shares of events were not enforced; retrying")
 
-    async def _look(self) -> None:
-        """Enforce shares if a stream has changed; after `REST`, limits may have."""
-        names, now = (await self.bus.read_partitions(WATCHED)).streams, time.monotonic()
+    async def _check(self) -> None:
+        """Enforce shares if a stream has changed; after `IDLE_PERIOD`, limits may have."""
+        names, now = (await self.bus.read_partitions(WATCH_INTERVAL)).streams, time.monotonic()
         held = [(await read_stream(self.bus, name)).state for name in names]
         if held != self._known[0] or now >= self._known[1]:
             await self.enforce()
-            self._known = held, now + REST
+            self._known = held, now + IDLE_PERIOD
 
     async def enforce(self) -> None:
         """Measure tenants once, and purge those that exceed their share.
 
         Each partition has an equal part of a tenant's limit.
         """
-        partitions = await self.bus.read_partitions(WATCHED)
+        partitions = await self.bus.read_partitions(WATCH_INTERVAL)
         for name in partitions.streams:
             await self._enforce(name, 1 if name == EVENTS else partitions.used)
 
@@ -95,7 +95,7 @@ class EventShares:
         numbers, volumes = {}, {}
         for tenant, limit in limits.items():
             number = await count_messages(self.bus, name, f"event.{tenant}.>")
-            if number * LARGEST > min(limit, share):  # otherwise it is surely within its share
+            if number * MAX_MESSAGE > min(limit, share):  # otherwise it is surely within its share
                 numbers[tenant] = number
                 volumes[tenant] = number * await self._mean_size(name, tenant, number, held)
         if is_full:
@@ -103,19 +103,19 @@ class EventShares:
             volumes = {tenant: volume * scale for tenant, volume in volumes.items()}
             share = equal_share(volumes.values(), room)
         for tenant in sorted(volumes, key=volumes.__getitem__, reverse=True):
-            most = min(limits[tenant], share)
-            if volumes[tenant] > most:
+            maximum = min(limits[tenant], share)
+            if volumes[tenant] > maximum:
                 enough = room if share < limits[tenant] else 0.0
-                await self._purge(name, tenant, numbers[tenant], volumes[tenant], most, enough)
+                await self._purge(name, tenant, numbers[tenant], volumes[tenant], maximum, enough)
 
-    async def _mean_size(self, name: str, tenant: str, number: int, held: Held) -> float:
+    async def _mean_size(self, name: str, tenant: str, number: int, held: StreamContent) -> float:
         """Return the mean size of a tenant's messages in random windows of sequences."""
         span = held.last_seq - held.first_seq + 1
         found = size = 0
         for _ in range(WINDOWS):
             sequence = random.randint(held.first_seq, held.last_seq)  # noqa: S311 - a sample
             end = sequence + max(1, span * WINDOW // number)
-            for _ in range(MOST_OF_WINDOW):
+            for _ in range(MAX_READ):
                 try:
                     message = await self.bus.js.get_msg(
                         name, sequence, f"event.{tenant}.>", next=True
@@ -131,20 +131,23 @@ class EventShares:
         return size / found if found else held.bytes / held.messages
 
     async def _purge(
-        self, name: str, tenant: str, number: int, volume: float, most: float, enough: float
+        self, name: str, tenant: str, number: int, volume: float, maximum: float, enough: float
     ) -> None:
         """Purge a tenant's oldest messages.
 
-        Stops when the tenant has `most` bytes left or the stream at most `enough`.
+        Stops when the tenant has `maximum` bytes left or the stream at most `enough`.
         """
         part = max(1, min(SLICE, int(SLICE_BYTES * number / volume)))
-        left, goal = number, max(1, int(number * most / volume))
+        left, goal = number, max(1, int(number * maximum / volume))
         while left > goal and (await read_stream(self.bus, name)).state.bytes > enough:
             left, started = max(goal, left - part), time.monotonic()
             await self.bus.js.purge_stream(name, subject=f"event.{tenant}.>", keep=left)
             await asyncio.sleep(time.monotonic() - started)
         _purged.add(number - left, {"tenant": tenant})
         log.info(
-            "tenant %s: purged %d events beyond its share of %d bytes", tenant, number - left, most
+            "tenant %s: purged %d events beyond its share of %d bytes",
+            tenant,
+            number - left,
+            maximum,
         )
-        await self.tenants.record_purge(tenant, number - left, int(most))
+        await self.tenants.record_purge(tenant, number - left, int(maximum))

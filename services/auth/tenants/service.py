@@ -77,44 +77,47 @@ class TenantLimitsService:
     defaults: Limits
     questions: UsageCollector
 
-    async def get(self, wanted: GetLimits) -> TenantLimits:
+    async def get(self, request: GetLimits) -> TenantLimits:
         """Return the limits of a tenant; the defaults if it does not exist."""
-        return self._merge_defaults(await self.tenants.own_limits(wanted.tenant) or {})
+        return self._merge_defaults(await self.tenants.own_limits(request.tenant) or {})
 
-    async def set(self, wanted: SetLimits) -> TenantLimits:
+    async def set(self, request: SetLimits) -> TenantLimits:
         """Change limits; raise `InvalidInput` with the limit, or `NotFound`."""
-        for name, value in wanted.limits.items():
+        for name, value in request.limits.items():
             _check(name, value)
 
         async def set_limits(change: Change) -> dict[str, int]:
-            before = await self.tenants.own_limits(wanted.tenant, change.session)
+            before = await self.tenants.own_limits(request.tenant, change.session)
             if before is None:
-                raise NotFound(f"tenant `{wanted.tenant}` does not exist", field="tenant")
-            both = {**before, **wanted.limits}
+                raise NotFound(f"tenant `{request.tenant}` does not exist", field="tenant")
+            both = {**before, **request.limits}
             after = {name: value for name, value in both.items() if value is not None}
             if after != before:
-                await self.tenants.set_limits(wanted.tenant, after, change.session)
-                subject = Subject("tenant", wanted.tenant, wanted.tenant)
+                await self.tenants.set_limits(request.tenant, after, change.session)
+                subject = Subject("tenant", request.tenant, request.tenant)
                 change.record("limited", subject, before=before, after=after)
             return after
 
-        return self._merge_defaults(await self.changes.run(operator(wanted.tenant), set_limits))
+        return self._merge_defaults(await self.changes.run(operator(request.tenant), set_limits))
 
     async def get_usage(self, caller: Principal) -> TenantUse:
         """Return limits and usage of a caller and its tenant.
 
-        Raises as `UseQuestions.ask`.
+        Raises as `UsageCollector.collect`.
         """
-        asked = UsageRequest(caller.tenant, caller.kind, caller.subject)
-        used = {**await self.questions.ask(asked), **await self.tenants.count_usage(caller.tenant)}
+        request = UsageRequest(caller.tenant, caller.kind, caller.subject)
+        used = {
+            **await self.questions.collect(request),
+            **await self.tenants.count_usage(caller.tenant),
+        }
         known = await self.get(GetLimits(caller.tenant))
         limits: dict[str, int] = msgspec.to_builtins(known.limits)
         purge = await self.tenants.last_purge(caller.tenant)
         return TenantUse(
             caller.tenant,
             [
-                LimitUse(name, most, own=name in known.own, used=used.get(name))
-                for name, most in limits.items()
+                LimitUse(name, maximum, own=name in known.own, used=used.get(name))
+                for name, maximum in limits.items()
             ],
             EventPurge(to_ms(purge["at"]), purge["share"], purge["events"]) if purge else None,
         )
@@ -154,17 +157,17 @@ class TenantService:
         with suppress(Conflict):
             await self._add(DEFAULT_TENANT, SUPER_ADMIN_ID, INITIAL_MENUS)
 
-    async def create(self, wanted: CreateTenant) -> CreatedTenant:
+    async def create(self, request: CreateTenant) -> CreatedTenant:
         """Create a tenant and return the secret of its console client once.
 
         Raises `InvalidInput` or `Conflict`.
         """
-        if not TENANT.fullmatch(wanted.name):
+        if not TENANT.fullmatch(request.name):
             raise InvalidInput(TENANT_RULE, field="name")
         client_id, secret = str(uuid4()), generate_secret()
         role_id, menus = await self.accounts.roles.next_id(), await self._renumber_menus()
-        await self._add(wanted.name, role_id, menus, (client_id, hash_secret(secret)))
-        return CreatedTenant(wanted.name, client_id, secret)
+        await self._add(request.name, role_id, menus, (client_id, hash_secret(secret)))
+        return CreatedTenant(request.name, client_id, secret)
 
     async def list(self, _: ListTenants) -> Tenants:
         """Return all tenants sorted by name, with the number of their users."""
@@ -212,12 +215,12 @@ class TenantSettingsService:
         """Return the settings; raise `NotFound`."""
         return await self._settings(tenant)
 
-    async def change(self, caller: Caller, wanted: ChangeTenantSettings) -> TenantSettings:
+    async def change(self, caller: Caller, request: ChangeTenantSettings) -> TenantSettings:
         """Store the settings for all replicas; raise `NotFound`.
 
         Storing the same value again ends the notice and is not audited.
         """
-        tenant, viewers = caller.tenant, wanted.viewers_may_command
+        tenant, viewers = caller.tenant, request.viewers_may_command
 
         async def change_settings(change: Change) -> None:
             before = await self._settings(tenant, change.session)

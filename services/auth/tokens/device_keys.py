@@ -18,11 +18,11 @@ from libs.common.identity.device_keys import DeviceKeyCopy, device_copy_key
 from libs.common.identity.seal import Seal, SealBroken
 from libs.common.store.redis import Redis
 
-LIFE = 86_400
+COPY_SECONDS = 86_400
 """Lifetime of a copy, in seconds."""
-SHOWN = 600
+FIRST_KEY_SECONDS = 600
 """Seconds in which the first key of a device can be shown again."""
-ANNOUNCED = 10
+ANNOUNCEMENT_SECONDS = 10
 """Seconds in which MongoDB must respond for the copy to be stored."""
 
 
@@ -49,9 +49,9 @@ class FirstKeys:
         self._seal = Seal(key.rstrip("="))
 
     async def keep(self, device: DeviceRef, key: str) -> None:
-        """Store the first key of a device for `SHOWN` seconds."""
+        """Store the first key of a device for `FIRST_KEY_SECONDS`."""
         sealed = self._seal.seal(key, _context(device))
-        await self._redis.set(_first_key(device.sn), sealed, ex=SHOWN)
+        await self._redis.set(_first_key(device.sn), sealed, ex=FIRST_KEY_SECONDS)
 
     async def find(self, device: DeviceRef) -> str | None:
         """Return the first key of a device while it is stored."""
@@ -90,7 +90,7 @@ class DeviceCopies:
     async def begin_restore(self, sn: str) -> str:
         """Announce a read from MongoDB; return the id for `finish_restore`."""
         announced = secrets.token_hex(8)
-        await self._redis.set(_announcement_key(sn), announced, ex=ANNOUNCED)
+        await self._redis.set(_announcement_key(sn), announced, ex=ANNOUNCEMENT_SECONDS)
         return announced
 
     async def finish_restore(self, copy: DeviceKeyCopy, announced: str) -> None:
@@ -100,7 +100,7 @@ class DeviceCopies:
         """
         await self._keep(
             keys=[_announcement_key(copy.sn), device_copy_key(copy.sn), _first_key(copy.sn)],
-            args=[announced, msgspec.json.encode(copy), LIFE],
+            args=[announced, msgspec.json.encode(copy), COPY_SECONDS],
         )
 
     async def drop(self, sn: str) -> None:

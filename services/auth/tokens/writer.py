@@ -142,7 +142,7 @@ class TokenWriter:
 
     async def revoke_subject(self, kind: Kind, subject: str, generation: int) -> None:
         """Revoke tokens of a subject older than `generation`. Idempotent."""
-        keys = _keys_of(kind, subject)
+        keys = _family_keys(kind, subject)
         await self._revoke_subject(keys=keys, args=[generation, self._keep_ms])
 
     async def add_page(self, principal: Principal, key: str) -> bool:
@@ -197,10 +197,10 @@ class TokenWriter:
 
 
 def _subject_keys(principal: Principal) -> list[str]:
-    return _keys_of(principal.kind, principal.subject)
+    return _family_keys(principal.kind, principal.subject)
 
 
-def _keys_of(kind: Kind, subject: str) -> list[str]:
+def _family_keys(kind: Kind, subject: str) -> list[str]:
     """Return the Redis keys of a subject's generation and families."""
     return [f"tw:generation:{kind}:{subject}", f"tw:families:{kind}:{subject}"]
 

@@ -35,9 +35,9 @@ class AccountService:
     users: UserService
     throttle: LoginThrottle
 
-    async def describe(self, wanted: DescribeUsers) -> DescribedUsers:
+    async def describe(self, request: DescribeUsers) -> DescribedUsers:
         """Return the nicknames of users, for other services."""
-        found = await self.accounts.users.find_summaries(wanted.tenant, wanted.ids)
+        found = await self.accounts.users.find_summaries(request.tenant, request.ids)
         return DescribedUsers({str(user.id): user.nickname for user in found.values()})
 
     async def has_users(self, tenant: str) -> bool:
@@ -46,7 +46,7 @@ class AccountService:
         return await self.accounts.users.exists(tenant)
 
     async def register(
-        self, tenant: str, wanted: RegisterUser, address: str, request_id: str
+        self, tenant: str, request: RegisterUser, address: str, request_id: str
     ) -> None:
         """Add a tenant's first user as its super-admin.
 
@@ -56,7 +56,7 @@ class AccountService:
         role_id = await self._super_admin_role(tenant)
         if await self.accounts.users.exists(tenant):
             raise _closed()
-        user = await self.users.make(tenant, wanted)
+        user = await self.users.make(tenant, request)
         user = msgspec.structs.replace(user, roles=(role_id,))
 
         async def insert_first_user(change: Change) -> None:
@@ -88,37 +88,37 @@ class AccountService:
 
         await self.changes.run(caller, replace_own_password)
 
-    async def create(self, wanted: CreateUser) -> UserPassword:
+    async def create(self, request: CreateUser) -> UserPassword:
         """Add a user for the operator; raise `InvalidInput`, `Conflict`, `NotFound`."""
-        role_id = await self._super_admin_role(wanted.tenant)
+        role_id = await self._super_admin_role(request.tenant)
         password = generate_password()
-        fields = RegisterUser(email=wanted.email, nickname=wanted.nickname, password=password)
-        user = await self.users.make(wanted.tenant, fields)
-        if wanted.super_admin:
+        fields = RegisterUser(email=request.email, nickname=request.nickname, password=password)
+        user = await self.users.make(request.tenant, fields)
+        if request.super_admin:
             user = msgspec.structs.replace(user, roles=(role_id,))
 
         async def insert_user(change: Change) -> None:
             await self._add(user, change)
 
-        await self.changes.run(operator(wanted.tenant), insert_user)
+        await self.changes.run(operator(request.tenant), insert_user)
         return UserPassword(user.id, user.email, password)
 
-    async def reset_password(self, wanted: UserRefByEmail) -> UserPassword:
+    async def reset_password(self, request: UserRefByEmail) -> UserPassword:
         """Set a new random password for the operator; raise `NotFound`."""
-        validate_email(wanted.email)
+        validate_email(request.email)
         password = generate_password()
-        hashed = await self.hashes.hash(wanted.tenant, password)
+        hashed = await self.hashes.hash(request.tenant, password)
 
         async def replace_user_password(change: Change) -> StoredUser:
             user = await self.accounts.users.find_by_email(
-                wanted.tenant, wanted.email, change.session
+                request.tenant, request.email, change.session
             )
             if user is None:
-                raise NotFound(f"user {wanted.email} does not exist", field="email")
+                raise NotFound(f"user {request.email} does not exist", field="email")
             await replace_password(self.accounts.users, change, user, hashed)
             return user
 
-        user = await self.changes.run(operator(wanted.tenant), replace_user_password)
+        user = await self.changes.run(operator(request.tenant), replace_user_password)
         return UserPassword(user.id, user.email, password)
 
     async def _add(self, user: StoredUser, change: Change) -> None:

@@ -11,7 +11,7 @@ from libs.common.http.console import Page, delete, distinct_ids, get, post, put
 from libs.common.http.guards import super_admins, users
 from libs.common.http.ids import PathId
 from libs.common.http.operations import route_operations
-from libs.common.http.request import address_of, principal_of, request_id_of
+from libs.common.http.request import get_address, get_principal, get_request_id
 from services.auth.accounts.tenants import DEFAULT_TENANT
 from services.auth.menus import ShownMenu, flatten_menus
 from services.auth.tenants.console import build_tenant_parameter, read_tenant_header
@@ -64,9 +64,9 @@ async def register_user(
     request: HttpRequest, accounts: Accounts, data: JSONBody[RegisterUser]
 ) -> None:
     """Register a tenant's first user, its super-admin. Afterwards it returns 403."""
-    address = address_of(request)
+    address = get_address(request)
     tenant = read_tenant_header(request) or DEFAULT_TENANT
-    await accounts.register(tenant, data, address, request_id_of(request))
+    await accounts.register(tenant, data, address, get_request_id(request))
 
 
 @get("/status", operation_class=TenantOperation, security=[{}])
@@ -183,9 +183,9 @@ async def ask_user_permission(
     request: HttpRequest, directory: Directory, user_id: PathId, data: JSONBody[AskPermission]
 ) -> PermissionAnswer:
     """Get whether a user may read a resource, directly or by its owner."""
-    held = await directory.has_permission(principal_of(request).tenant, user_id, data)
+    held = await directory.has_permission(get_principal(request).tenant, user_id, data)
     return PermissionAnswer(
-        data=Permission(held), request_id=request_id_of(request), has_permission=held
+        data=Permission(held), request_id=get_request_id(request), has_permission=held
     )
 
 

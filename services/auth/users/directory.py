@@ -35,9 +35,9 @@ class UserDirectory:
     devices: DeviceClient
     """Client for the owners of a device."""
 
-    async def search(self, tenant: str, wanted: UserSearch) -> tuple[list[ShownUser], int]:
+    async def search(self, tenant: str, request: UserSearch) -> tuple[list[ShownUser], int]:
         """Return one page of matching users, and the number of all."""
-        users, total = await self.accounts.users.search(tenant, wanted.keyword or "", wanted)
+        users, total = await self.accounts.users.search(tenant, request.keyword or "", request)
         roles = await self._roles_of(tenant, users)
         return [_shown_user(user, roles) for user in users], total
 
@@ -66,13 +66,13 @@ class UserDirectory:
         user = await self._get_user(caller.tenant, user_id)
         return await self._open_menus(caller, user, await self._roles_of(caller.tenant, [user]))
 
-    async def has_permission(self, tenant: str, user_id: int, asked: AskPermission) -> bool:
+    async def has_permission(self, tenant: str, user_id: int, request: AskPermission) -> bool:
         """Return whether a user may read a resource, directly or by its owner.
 
         Raises `NotFound`, and `Unavailable` if `device` does not respond.
         """
         user = await self._get_user(tenant, user_id)
-        kind, sent = asked.resource_type, asked.resource_id
+        kind, sent = request.resource_type, request.resource_id
         named = kind is ResourceType.INTEGRATION
         resource = str(sent) if named else parse_id(sent, "resource_id")
         if _is_super_admin(user, await self._roles_of(tenant, [user])):
@@ -93,11 +93,11 @@ class UserDirectory:
         """Return the integration, group and device that the resource belongs to."""
         if kind is ResourceType.DEVICE:
             found = await self.devices.describe_devices(tenant, [number])
-            return [owner for one in found for owner in _owners_of(one)]
+            return [owner for one in found for owner in _list_owners(one)]
         if kind is not ResourceType.ENTITY:
             return []
         entities = await self.devices.resolve(tenant, ids=[number])
-        owners = [owner for one in entities for owner in _owners_of(one)]
+        owners = [owner for one in entities for owner in _list_owners(one)]
         owners += [Resource(ResourceType.DEVICE, one.thing_id) for one in entities if one.device]
         return owners
 
@@ -127,7 +127,7 @@ class UserDirectory:
         )
 
 
-def _owners_of(one: DescribedDevice | ResolvedEntity) -> list[Resource]:
+def _list_owners(one: DescribedDevice | ResolvedEntity) -> list[Resource]:
     owners = [Resource(ResourceType.INTEGRATION, one.integration)]
     if one.group is not None:
         owners.append(Resource(ResourceType.DEVICE_GROUP, one.group))

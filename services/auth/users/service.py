@@ -28,10 +28,10 @@ class UserService:
     accounts: Accounts
     hashes: PasswordHashes
 
-    async def make(self, tenant: str, wanted: RegisterUser) -> StoredUser:
+    async def make(self, tenant: str, request: RegisterUser) -> StoredUser:
         """Return a new user that is not stored yet; raise `InvalidInput` with the field."""
-        email, nickname = validate_email(wanted.email), validate_nickname(wanted.nickname)
-        hashed = await self.hashes.hash(tenant, validate_password(wanted.password))
+        email, nickname = validate_email(request.email), validate_nickname(request.nickname)
+        hashed = await self.hashes.hash(tenant, validate_password(request.password))
         now = datetime.now(UTC)
         return StoredUser(
             id=await self.accounts.users.next_id(),
@@ -44,12 +44,12 @@ class UserService:
             updated_at=now,
         )
 
-    async def create(self, caller: Caller, wanted: RegisterUser) -> None:
+    async def create(self, caller: Caller, request: RegisterUser) -> None:
         """Add a user without roles.
 
         Raises `InvalidInput`, `Conflict` or `TooManyRequests`.
         """
-        user = await self.make(caller.tenant, wanted)
+        user = await self.make(caller.tenant, request)
 
         async def insert_user(change: Change) -> None:
             await change.reserve("users")
@@ -58,11 +58,11 @@ class UserService:
 
         await self.changes.run(caller, insert_user)
 
-    async def update(self, caller: Caller, user_id: int, wanted: EditUser) -> None:
+    async def update(self, caller: Caller, user_id: int, request: EditUser) -> None:
         """Change address and nickname; raise `InvalidInput`, `NotFound` or `Conflict`."""
         changes = {
-            "email": validate_email(wanted.email),
-            "nickname": validate_nickname(wanted.nickname),
+            "email": validate_email(request.email),
+            "nickname": validate_nickname(request.nickname),
         }
 
         async def update_user(change: Change) -> None:

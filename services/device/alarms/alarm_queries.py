@@ -23,7 +23,7 @@ class AlarmQueries:
     async def read(
         self, query: Document, order: Order, skip: int, limit: int
     ) -> AsyncGenerator[Alarm, None]:
-        """Yield `limit` alarms in an order, behind the first `skip`."""
+        """Yield `limit` alarms in an order, after the first `skip`."""
         stages = page_stages(query, order, skip, limit)
         async for one in read_rows(self._direct, stages):
             yield from_document(one, Alarm)

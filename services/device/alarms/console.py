@@ -6,9 +6,9 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody, QueryParameter
 from litestar.response import Stream
 
-from libs.common.http import HttpRequest, RequestPrincipal, principal_of
+from libs.common.http import HttpRequest, RequestPrincipal, get_principal
 from libs.common.http.console import Page, delete, get, post, put
-from libs.common.http.guards import holders
+from libs.common.http.guards import allow_holders
 from libs.common.http.ids import Id, PathId
 from libs.common.http.operations import route_operations
 from libs.common.http.streaming import Streamed
@@ -30,8 +30,8 @@ from services.device.alarms.service import AlarmService
 
 Rules = NamedDependency[AlarmRules]
 
-READERS = holders(Function.DASHBOARD_EDIT, Function.DASHBOARD_VIEW, Function.DEVICE_VIEW)
-EDITORS = holders(Function.DEVICE_EDIT)
+READERS = allow_holders(Function.DASHBOARD_EDIT, Function.DASHBOARD_VIEW, Function.DEVICE_VIEW)
+EDITORS = allow_holders(Function.DEVICE_EDIT)
 RULE = {
     "name": "Too hot",
     "severity": "MAJOR",
@@ -46,7 +46,7 @@ RULE = {
     },
 }
 Time = Annotated[int | None, QueryParameter(ge=0, le=MAX_TS, description="ms since 1970")]
-MOST_NAMED = 1000
+MAX_NAMED_DEVICES = 1000
 """Maximum devices in a query string."""
 
 
@@ -100,7 +100,9 @@ async def export_alarms(
     keyword: Annotated[str | None, QueryParameter(max_length=512)] = None,
     device_ids: Annotated[
         list[Id] | None,
-        QueryParameter(max_items=MOST_NAMED, description="Repeat the parameter for each device"),
+        QueryParameter(
+            max_items=MAX_NAMED_DEVICES, description="Repeat the parameter for each device"
+        ),
     ] = None,
     start_timestamp: Time = None,
     end_timestamp: Time = None,
@@ -113,14 +115,14 @@ async def export_alarms(
     ] = "UTC",
 ) -> Stream:
     """Export the alarms of a search as CSV, newest first; at most 100,000."""
-    wanted = SearchAlarms(
+    body = SearchAlarms(
         keyword=keyword,
         device_ids=list(device_ids or []),
         start_timestamp=start_timestamp,
         end_timestamp=end_timestamp,
         alarm_status=alarm_status,
     )
-    lines = await alarms.export(principal_of(request), wanted, timezone)
+    lines = await alarms.export(get_principal(request), body, timezone)
     headers = {"Content-Disposition": "attachment; filename=Alarms.csv"}
     return Stream(lines, media_type="text/csv", headers=headers)
 

@@ -69,7 +69,7 @@ class FoldStart(NamedTuple):
     point: Checkpoint | None
     """The checkpoint at this time; None means only the present state is known."""
     full: bool
-    """Whether the fold includes all readings that the state may lack."""
+    """Whether the fold includes all readings that may not be evaluated yet."""
 
 
 class ReadingWindow(NamedTuple):
@@ -93,18 +93,22 @@ class _Transition(NamedTuple):
     arrival: int = 0
 
 
-def may_change(status: str, verdict: Verdict | None, *, earlier: bool, lasts: bool) -> bool:
+def may_change(
+    status: str, verdict: Verdict | None, *, earlier: bool, duration_ended: bool
+) -> bool:
     """Return whether a reading may change the status; if not, ingest ignores it.
 
     `earlier` readings are older than the last change. A value beyond the threshold may then start a
-    duration earlier, and another value may interrupt one. `lasts` means that the duration of a
-    pending alarm ended before this reading.
+    duration earlier, and another value may interrupt one. `duration_ended` means that the duration
+    of a pending alarm ended before this reading.
     """
     match status:
         case "NORMAL":
             return verdict is Verdict.BEYOND
         case "PENDING":
-            return verdict is not None and (earlier or lasts or verdict is not Verdict.BEYOND)
+            return verdict is not None and (
+                earlier or duration_ended or verdict is not Verdict.BEYOND
+            )
         case _:
             return verdict is Verdict.BACK or (earlier and verdict is Verdict.BETWEEN)
 
@@ -117,12 +121,12 @@ def earliest_relevant(state: State) -> int:
 
 
 def find_start(state: State, oldest: int, earliest: int, now: int) -> FoldStart:
-    """Return where to begin at `now` (ms), to fold in readings from `oldest` (ms) on.
+    """Return where the fold begins, so that it includes readings from `oldest` (ms) on.
 
-    `oldest` is 0 for all readings that the state may lack. `earliest` is the time of the oldest
-    reading that may not be evaluated yet. When that is newer than everything evaluated, the fold
-    continues the present state: ingest found that readings in between change nothing. This holds
-    only after the last change has settled.
+    `oldest` is 0 if any reading may be missing in the state. `earliest` is the time (ms) of the
+    oldest reading that may not be evaluated yet. If it is newer than all evaluated readings, the
+    fold continues the present state, because ingest found that the readings before it change
+    nothing. This holds only `SETTLING_MS` after the last change of the state.
     """
     is_newer = earliest - LATE_MS > max(state.newest, state.at)
     if is_newer and state.settles is None and _is_settled(state, now):
@@ -378,7 +382,7 @@ def _schedule_evaluation(before: State, after: State, window: ReadingWindow) -> 
 
 
 def _changes_status(before: State, after: State) -> bool:
-    """Return whether ingest matched readings with another status."""
+    """Return whether the change concerns the status by which ingest matches readings."""
     moved = (after.status, after.at) != (before.status, before.at)
     return moved and {before.status, after.status} != {"NORMAL"}
 

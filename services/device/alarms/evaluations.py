@@ -33,7 +33,7 @@ from services.device.alarms.row_sources import (
 from services.device.alarms.rule_index import CompiledRule
 from services.device.alarms.store import StateUpdate
 
-FOLDED = 500
+MAX_REPEATED_READINGS = 500
 """A state is written after folding in more readings than this, to avoid a repetition."""
 
 _late = metrics.get_meter("thingway").create_counter(
@@ -49,7 +49,7 @@ class Evaluation:
     state: State
     """The state as it was read last."""
     oldest: int = 0
-    """Time of the oldest reading to fold in, ms; 0 means any that the state may lack."""
+    """Time of the oldest reading to fold in, ms; 0 if any reading may be missing in the state."""
     earliest: int = 0
     """Time of the oldest reading that may not be evaluated, ms; 0 if unknown."""
     requested: list[TimedValue] = field(default_factory=list)
@@ -144,7 +144,12 @@ class DeviceEvaluations:
             if missing is not None and after.due is not None and after.due <= now:
                 self.must_wait = True
             folded = len(rows) - bisect_left(rows, (start.at,))
-            yield item, item.to_update(after, changes, write=not complete or folded > FOLDED)
+            yield (
+                item,
+                item.to_update(
+                    after, changes, write=not complete or folded > MAX_REPEATED_READINGS
+                ),
+            )
 
 
 def merge_requests(

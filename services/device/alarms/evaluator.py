@@ -1,6 +1,6 @@
 """Evaluation of rules, requested by ingest or due by time.
 
-An evaluation request only says that a state may change. History has what happened and in which
+An evaluation request reports only that a state may change. History contains the readings in their
 order, and each report is stored before an evaluation is requested. Requests may therefore arrive
 twice, late, or in another process, and each transition still happens once. An evaluation waits for
 earlier messages that are not stored yet (docs/decisions/0031).
@@ -66,7 +66,7 @@ BATCH = 1000
 """Events of a batch; other replicas take the next ones."""
 ACK_WAIT = 30.0
 """Seconds after which events of a crashed process are delivered again."""
-AGAIN = 0.5
+RETRY_SECONDS = 0.5
 """Seconds until an evaluation that waits for unstored messages is repeated."""
 BATCHES = 4
 """Tenants whose events a process handles at the same time."""
@@ -74,9 +74,9 @@ READERS = 8
 """Devices whose history a process reads at the same time."""
 DEVICES = 50
 """Devices that are handled together."""
-LONGEST = 10.0
+BATCH_SECONDS = 10.0
 """Seconds after which the rest of a batch is delivered again."""
-MOST_ROWS = 20_000
+MAX_ROWS = 20_000
 """Maximum history rows of a device in memory, unless its states know newer ones."""
 
 
@@ -113,7 +113,7 @@ class Evaluator:
         rules = await self.rules.find_all(list(ids))
         compiled = {rule_id: compile_rule(rule) for rule_id, rule in rules.items()}
         evaluations = merge_requests(requests, compiled)
-        requests.clear()  # frees up to many MiB
+        requests.clear()  # may free many MiB
         await self._reload_states(evaluations)
         return await self._evaluate(tenant, evaluations)
 
@@ -124,7 +124,10 @@ class Evaluator:
             oldest = 0 if state.settles is not None and state.settles <= now else sys.maxsize
             evaluations.append(Evaluation(compile_rule(rule), state, oldest))
         states = [item.state for item in evaluations]
-        waiting, later = await self._evaluate(tenant, evaluations), now_ms() + int(AGAIN * 1000)
+        waiting, later = (
+            await self._evaluate(tenant, evaluations),
+            now_ms() + int(RETRY_SECONDS * 1000),
+        )
         await self.alarms.postpone([(one, later) for one in states if one.device in waiting])
 
     async def _reload_states(self, evaluations: Collection[Evaluation]) -> None:
@@ -135,7 +138,7 @@ class Evaluator:
 
     async def _evaluate(self, tenant: str, evaluations: Sequence[Evaluation]) -> set[int]:
         """Evaluate states; return the devices whose requests must be delivered again."""
-        until, waiting = time.monotonic() + LONGEST, set[int]()
+        until, waiting = time.monotonic() + BATCH_SECONDS, set[int]()
         states = [item.state for item in evaluations]
         ids = {state.device for state in states}
         serials = {one.id: one.sn for one in await self.devices.queries.list_by_ids(tenant, ids)}
@@ -195,7 +198,7 @@ class Evaluator:
                 continue
             stored, missing = stored + more, missing or found
             complete = len(more) < row_sources.CHUNK
-            if complete or (len(stored) >= MOST_ROWS and more[-1].ts > known):
+            if complete or (len(stored) >= MAX_ROWS and more[-1].ts > known):
                 return stored, missing, complete
             at, sequence = more[-1].ts, more[-1].sequence
 
@@ -240,7 +243,7 @@ def build_consumer(bus: Bus, evaluator: Evaluator) -> BatchConsumer:
             events = ((message.subject, message.data) for message in messages)
             waiting = await evaluator.evaluate_events(event_tenant(messages[0]), events)
             late = {one.reply for one in messages if int(one.subject.split(".")[3]) in waiting}
-            await hand_back(bus.client, dict.fromkeys(late, AGAIN))
+            await hand_back(bus.client, dict.fromkeys(late, RETRY_SECONDS))
             await acknowledge(bus.client, (one for one in messages if one.reply not in late))
 
     return BatchConsumer(
@@ -308,7 +311,7 @@ class DueStateSweep:
                 quiet.append((rule, state))
             else:
                 due.append((rule, state))
-        await self.alarms.end(ended, gone=True)
+        await self.alarms.end(ended, delete=True)
         await self.evaluator.evaluate_due(tenant, [*due, *await self._filter_silent(quiet)])
         return len(states) == SWEPT_STATES
 
@@ -318,8 +321,8 @@ class DueStateSweep:
         later, silent = list[tuple[State, int]](), list[tuple[Rule, State]]()
         for rule, state in states:
             if isinstance(silence := rule.condition, SilenceCondition):
-                heard = newest.get(state.device)
-                after, changes = decide_silence(silence, state, heard, now_ms())
+                last_report = newest.get(state.device)
+                after, changes = decide_silence(silence, state, last_report, now_ms())
                 if changes or after.due is None:
                     silent.append((rule, state))
                 else:
@@ -330,7 +333,7 @@ class DueStateSweep:
     async def _apply_rule_change(self, rule: Rule) -> None:
         """End states of older generations; start to watch silences."""
         while states := await self.alarms.list_outdated(rule, SWEPT_STATES):
-            await self.alarms.end(states, gone=True)
+            await self.alarms.end(states, delete=True)
         if rule.is_active and isinstance(rule.condition, SilenceCondition):
             await self._watch_devices(rule)
         await self.rules.finish_change(rule)

@@ -20,9 +20,9 @@ from services.device.alarms.model import Alarm, from_document, to_document
 from services.device.alarms.store import BY_FLOW, cleared_fields
 from services.device.members.directory import EntityDirectory
 from services.device.things.device_store import DeviceStore
-from services.device.things.model import PresentDevice, profile_of
+from services.device.things.model import PresentDevice, event_profile
 
-MOST_OF_FLOWS = 100
+MAX_FLOW_ALARMS = 100
 """Maximum open alarms of a device that flows have raised."""
 
 
@@ -39,13 +39,13 @@ class FlowAlarmStore:
         self._steps = mongo.database["alarm_steps"]
         self._ids = IdAllocator(mongo.database, "alarms")
 
-    async def change(self, wanted: ChangeAlarm, device_id: int) -> ChangedAlarm:
+    async def change(self, request: ChangeAlarm, device_id: int) -> ChangedAlarm:
         """Raise or clear an alarm of a flow; each step takes effect once.
 
         Raises `NotFound` when the device does not exist, `InvalidInput` when it has too many
         alarms.
         """
-        step = {"_id": f"{wanted.tenant}.{wanted.step}"}
+        step = {"_id": f"{request.tenant}.{request.step}"}
 
         async def change_once(session: Session) -> tuple[ChangedAlarm, list[Document]]:
             done = await self._steps.find_one(step, session=session)
@@ -54,8 +54,8 @@ class FlowAlarmStore:
             present = await self._devices.presence.find_by_ids([device_id], session)
             if not present:
                 raise NotFound("the device does not exist", field="entity")
-            change = self._raise_keyed if wanted.raised else self._clear_keyed
-            answer, entries = await change(wanted, present[0], session)
+            change = self._raise_keyed if request.raised else self._clear_keyed
+            answer, entries = await change(request, present[0], session)
             note = {"alarm": answer.alarm_id, "changed": answer.changed, "at": datetime.now(UTC)}
             await self._steps.insert_one(step | note, session=session)
             return answer, await self._outbox.add(entries, session)
@@ -65,38 +65,38 @@ class FlowAlarmStore:
         return answer
 
     async def _raise_keyed(
-        self, wanted: ChangeAlarm, device: PresentDevice, session: Session
+        self, request: ChangeAlarm, device: PresentDevice, session: Session
     ) -> tuple[ChangedAlarm, list[OutboxEntry]]:
-        mine = {"tenant": wanted.tenant, "device": device.id, "open": True}
-        found = await self._alarms.find_one(mine | {"key": wanted.key}, session=session)
+        mine = {"tenant": request.tenant, "device": device.id, "open": True}
+        found = await self._alarms.find_one(mine | {"key": request.key}, session=session)
         if found is not None:
             return ChangedAlarm(found["_id"]), []
         keyed = mine | {"key": {"$exists": True}}
-        most = MOST_OF_FLOWS
-        if await self._alarms.count_documents(keyed, limit=most, session=session) >= most:
-            text = f"the device has {most} open alarms of flows, the maximum"
+        maximum = MAX_FLOW_ALARMS
+        if await self._alarms.count_documents(keyed, limit=maximum, session=session) >= maximum:
+            text = f"the device has {maximum} open alarms of flows, the maximum"
             raise InvalidInput(text, field="key", code="alarm_number_limitation")
         alarm = Alarm(
             id=await self._ids.allocate(),
-            tenant=wanted.tenant,
-            flow=wanted.flow_id,
-            key=wanted.key,
+            tenant=request.tenant,
+            flow=request.flow_id,
+            key=request.key,
             device=device.id,
             device_name=device.name,
             integration=device.integration,
-            severity=wanted.severity,
-            content=wanted.content,
+            severity=request.severity,
+            content=request.content,
             raised_at=now_ms(),
         )
         await self._alarms.insert_one(to_document(alarm), session=session)
-        entry = alarm_changed(alarm, "raised", profile_of(device), wanted.hops)
+        entry = alarm_changed(alarm, "raised", event_profile(device), request.hops)
         return ChangedAlarm(alarm.id, changed=True), [entry]
 
     async def _clear_keyed(
-        self, wanted: ChangeAlarm, device: PresentDevice, session: Session
+        self, request: ChangeAlarm, device: PresentDevice, session: Session
     ) -> tuple[ChangedAlarm, list[OutboxEntry]]:
         found = await self._alarms.find_one_and_update(
-            {"tenant": wanted.tenant, "device": device.id, "open": True, "key": wanted.key},
+            {"tenant": request.tenant, "device": device.id, "open": True, "key": request.key},
             {"$set": cleared_fields(now_ms(), BY_FLOW)},
             return_document=ReturnDocument.AFTER,
             session=session,
@@ -104,7 +104,7 @@ class FlowAlarmStore:
         if found is None:
             return ChangedAlarm(), []
         alarm = from_document(found, Alarm)
-        entry = alarm_changed(alarm, "cleared", profile_of(device), wanted.hops)
+        entry = alarm_changed(alarm, "cleared", event_profile(device), request.hops)
         return ChangedAlarm(alarm.id, changed=True), [entry]
 
 
@@ -119,23 +119,23 @@ class FlowAlarms:
         """Answer `rpc.device.change_alarm`."""
         rpc.offer("change_alarm", ChangeAlarm, self.change)
 
-    async def change(self, wanted: ChangeAlarm) -> ChangedAlarm:
+    async def change(self, request: ChangeAlarm) -> ChangedAlarm:
         """Raise an alarm unless it is open, or clear an open alarm.
 
         Raises `InvalidInput`, also for a device with too many alarms, and `NotFound`.
         """
-        for field, text, most in (
-            ("key", wanted.key, LONGEST_KEY),
-            ("content", wanted.content if wanted.raised else "-", LONGEST_CONTENT),
+        for field, text, maximum in (
+            ("key", request.key, LONGEST_KEY),
+            ("content", request.content if request.raised else "-", LONGEST_CONTENT),
         ):
-            if not 0 < len(text) <= most:
-                raise InvalidInput(f"must be 1 to {most} characters", field=field)
-        found = await self._directory.find_by_keys(wanted.tenant, [wanted.entity])
-        if wanted.entity not in found:
-            raise NotFound(f"entity {wanted.entity} does not exist", field="entity")
-        thing = found[wanted.entity].thing
+            if not 0 < len(text) <= maximum:
+                raise InvalidInput(f"must be 1 to {maximum} characters", field=field)
+        found = await self._directory.find_by_keys(request.tenant, [request.entity])
+        if request.entity not in found:
+            raise NotFound(f"entity {request.entity} does not exist", field="entity")
+        thing = found[request.entity].thing
         if not thing.device:
-            raise InvalidInput(f"{wanted.entity} is not an entity of a device", field="entity")
-        if wanted.dry_run:
+            raise InvalidInput(f"{request.entity} is not an entity of a device", field="entity")
+        if request.dry_run:
             return ChangedAlarm()
-        return await self._store.change(wanted, thing.id)
+        return await self._store.change(request, thing.id)

@@ -17,7 +17,7 @@ ALARMS = "alarms"
 """Topic of `Wakeups`: rules have changed, or states are due or will be."""
 
 Comparison = Literal["GT", "GTE", "LT", "LTE", "EQ", "NE"]
-MOST_SECONDS = 30 * 86_400
+MAX_SECONDS = 30 * 86_400
 """Maximum of a duration or a silence."""
 LONGEST_PATH = 512
 """Maximum characters of the path of a property."""
@@ -46,14 +46,14 @@ class ValueCondition(msgspec.Struct, tag_field="type", tag="VALUE", omit_default
     comparison: Comparison
     threshold: Number | bool | Text
     hysteresis: Annotated[float, msgspec.Meta(ge=0, le=1e300)] = 0.0
-    seconds: Annotated[int, msgspec.Meta(ge=0, le=MOST_SECONDS)] = 0
+    seconds: Annotated[int, msgspec.Meta(ge=0, le=MAX_SECONDS)] = 0
     """How long the value must be beyond the threshold."""
 
 
 class SilenceCondition(msgspec.Struct, tag_field="type", tag="SILENCE"):
     """No report arrives for this time; the next report clears the alarm."""
 
-    seconds: Annotated[int, msgspec.Meta(ge=10, le=MOST_SECONDS)]
+    seconds: Annotated[int, msgspec.Meta(ge=10, le=MAX_SECONDS)]
 
 
 class EventCondition(msgspec.Struct, tag_field="type", tag="EVENT", omit_defaults=True):
@@ -132,7 +132,7 @@ class State(msgspec.Struct, rename="camel", kw_only=True):
     at: int = 0
     """Newest time at which the status changed, ms; it never decreases."""
     sequence: int = 0
-    """Sequence of this reading in `UPLINK`, which orders reports of the same ms."""
+    """Sequence in `UPLINK` of the reading that changed the status; orders reports of one ms."""
     since: int = 0
     """Since when a PENDING value is beyond its threshold, or a silence is watched."""
     arrival: int = 0

@@ -31,7 +31,7 @@ from services.device.telemetry.partitions import (
     LAST,
     collection_name,
     history_key,
-    partition_of,
+    partition_at,
 )
 from services.device.telemetry.uplink import MQTT_PREFIX, PARTITION_BITS, global_sequence
 
@@ -63,7 +63,7 @@ class History:
     async def since(
         self, sources: Collection[str], device_id: int, start: int, sequence: int
     ) -> list[StoredReport]:
-        """Return at most `CHUNK` rows behind a time (ms) and sequence, oldest first.
+        """Return at most `CHUNK` rows after a time (ms) and sequence, oldest first.
 
         `sources` are fields of history.
         """
@@ -106,15 +106,15 @@ def select_values(condition: HistoryCondition, stored: Iterable[StoredReport]) -
     return rows
 
 
-def merge_values(rows: Iterable[TimedValue], heard: Iterable[TimedValue]) -> list[TimedValue]:
-    """Return rows of history and requested readings without history, in order."""
-    known = {(row.ts, row.sequence): row for row in (*heard, *rows)}
+def merge_values(rows: Iterable[TimedValue], messages: Iterable[TimedValue]) -> list[TimedValue]:
+    """Return rows of history and the readings of `messages` that history lacks, in order."""
+    known = {(row.ts, row.sequence): row for row in (*messages, *rows)}
     return [known[key] for key in sorted(known)]
 
 
-def contains_all(rows: Sequence[TimedValue], heard: Iterable[TimedValue]) -> bool:
-    """Return whether history has all requested readings; a device may store none."""
-    return all(_has(rows, row) for row in heard)
+def contains_all(rows: Sequence[TimedValue], messages: Iterable[TimedValue]) -> bool:
+    """Return whether `rows` have all readings of `messages`; a device may store no history."""
+    return all(_has(rows, row) for row in messages)
 
 
 def _has(rows: Sequence[TimedValue], row: TimedValue) -> bool:
@@ -129,7 +129,7 @@ def _parents(path: str) -> list[str]:
 
 def _partitions(start: int, now: int) -> range:
     """Return partitions with rows: a device's clock may be a day ahead."""
-    return range(partition_of(start), partition_of(now + DAY_MS) + 1)
+    return range(partition_at(start), partition_at(now + DAY_MS) + 1)
 
 
 def _stored(document: Document, paths: Mapping[str, tuple[str, ...]]) -> StoredReport:
@@ -184,10 +184,10 @@ class UplinkReader:
     async def first(
         self, sn: str, after: int, near: Iterable[int], stored: Container[int]
     ) -> UnstoredMessage | None:
-        """Return a device's oldest message behind `after` that may not be stored.
+        """Return a device's oldest message after sequence `after` that may not be stored.
 
-        Only streams with the sequences of `near` are read, or all when there is none. Raises
-        `Unavailable`.
+        Only the streams that contain the sequences `near` are read, or all if `near` is empty.
+        Raises `Unavailable`.
         """
         streams = {UPLINKS[one >> PARTITION_BITS] for one in near if one} or self._streams
         found = await asyncio.gather(
@@ -205,14 +205,14 @@ class UplinkReader:
         sequence = max(after - global_sequence(stream, 0), 0)
         while True:
             request = {"seq": sequence + 1, "next_by_subj": subject}
-            answer = await self._ask(stream, request)
+            answer = await self._request(stream, request)
             if answer is None:
                 return None
             sequence = answer.seq
             if (known := global_sequence(stream, sequence)) not in stored:
                 return UnstoredMessage(known, to_ms(answer.time))
 
-    async def _ask(self, stream: str, request: dict[str, object]) -> _Message | None:
+    async def _request(self, stream: str, request: dict[str, object]) -> _Message | None:
         subject, body = f"$JS.API.STREAM.MSG.GET.{stream}", msgspec.json.encode(request)
         try:
             answer = _read((await self._bus.client.request(subject, body, TIMEOUT)).data)

@@ -36,7 +36,7 @@ class RuleMatch(NamedTuple):
     compiled: CompiledRule
     value: Any
     is_certain: bool = True
-    """Whether the match follows from the known state, which may otherwise be outdated."""
+    """False if the known state may be outdated, so that any value matches."""
 
 
 @dataclass(slots=True)
@@ -179,9 +179,7 @@ class RuleIndex:
                 del self._states[state.device]
 
     def mark_uncertain(self, found: RuleMatch, device: int, until: float, ts: int) -> int:
-        """Record that a state may change soon: until then any value matches.
-
-        `until` is monotonic.
+        """Record that a state may change: any value matches until `until` (monotonic).
 
         `ts` is the time (ms) of the requested reading. Returns the oldest such time since the state
         was certain. A reading that matches only because the state is uncertain does not extend
@@ -239,8 +237,8 @@ class RuleIndex:
             return None
         state = self._known(one.rule, device)
         seconds = getattr(one.rule.condition, "seconds", 0)
-        lasts = ts - state.since >= seconds * 1000
-        if may_change(state.status, verdict, earlier=ts < state.at, lasts=lasts):
+        duration_ended = ts - state.since >= seconds * 1000
+        if may_change(state.status, verdict, earlier=ts < state.at, duration_ended=duration_ended):
             return RuleMatch(one, value)
         unsure = one.rule.id in self._uncertain.get(device, ())
         return RuleMatch(one, value, is_certain=False) if unsure else None

@@ -64,12 +64,12 @@ class RuleStore:
     async def check_room(self, rule: Rule) -> None:
         """Raise `InvalidInput` when the rules of the device or product reach the limit."""
         kind = "product" if rule.device is None else "device"
-        most = getattr(await self._limits.fetch(rule.tenant), f"{kind}_rules")
+        maximum = getattr(await self._limits.fetch(rule.tenant), f"{kind}_rules")
         others = {"tenant": rule.tenant, "ending": False, "_id": {"$ne": rule.id}}
         others[kind] = getattr(rule, kind)
-        if await self._rules.count_documents(others, limit=most) >= most:
+        if await self._rules.count_documents(others, limit=maximum) >= maximum:
             count_limited(f"{kind}Rules", rule.tenant)
-            text = f"{kind}Rules: the {kind} has {most} alarm rules, the maximum"
+            text = f"{kind}Rules: the {kind} has {maximum} alarm rules, the maximum"
             raise InvalidInput(text, field="device_id", code="alarm_rule_number_limitation")
 
     async def find(self, tenant: str, rule_id: int) -> Rule | None:
@@ -160,7 +160,7 @@ class AlarmRules:
     products: ProductStore
     grants: GrantReader
 
-    async def search(self, principal: Principal, wanted: SearchRules) -> Page[ShownRule]:
+    async def search(self, principal: Principal, request: SearchRules) -> Page[ShownRule]:
         """Return a page of the rules that the user may see."""
         grants = await self.grants.read(principal)
         query: Document = {"tenant": principal.tenant}
@@ -169,18 +169,18 @@ class AlarmRules:
                 principal.tenant, granted_condition(grants)
             )
             query["$and"] = [{"device": {"$in": visible}}]
-        if wanted.keyword:
-            query["name"] = contains_text(wanted.keyword)
-        if wanted.device_id is not None:
-            query["device"] = wanted.device_id
-        if wanted.product is not None:
-            query["product"] = wanted.product
-        if wanted.enabled is not None:
-            query["enabled"] = wanted.enabled
-        order = wanted.order(COLUMNS)
-        found, total = await self.store.search(query, order, wanted.skip, wanted.size)
+        if request.keyword:
+            query["name"] = contains_text(request.keyword)
+        if request.device_id is not None:
+            query["device"] = request.device_id
+        if request.product is not None:
+            query["product"] = request.product
+        if request.enabled is not None:
+            query["enabled"] = request.enabled
+        order = request.order(COLUMNS)
+        found, total = await self.store.search(query, order, request.skip, request.size)
         rows = [_shown(rule) for rule in found]
-        return Page(page_size=wanted.size, page_number=wanted.number, total=total, content=rows)
+        return Page(page_size=request.size, page_number=request.number, total=total, content=rows)
 
     async def get(self, principal: Principal, rule_id: int) -> ShownRule:
         """Return a rule; raise `NotFound`."""
@@ -271,7 +271,7 @@ class AlarmRules:
 
     async def _may_see(self, principal: Principal, grants: Grants, device_id: int) -> bool:
         found = await self.devices.queries.list_by_ids(principal.tenant, [device_id])
-        return any(grants.device(one.id, one.integration, one.group) for one in found)
+        return any(grants.allows_device(one.id, one.integration, one.group) for one in found)
 
 
 def _evaluation_key(rule: Rule) -> tuple[Any, ...]:

@@ -21,7 +21,7 @@ from libs.common.tsl import Tsl
 from services.device.alarms.model import Alarm, Condition, ValueCondition, state_key
 from services.device.alarms.rules import RuleStore
 from services.device.alarms.schemas import (
-    MOST_AT_ONCE,
+    MAX_AT_ONCE,
     AlarmNumbers,
     ClaimAlarms,
     ClearAlarms,
@@ -42,7 +42,7 @@ COLUMNS = {
 }
 """Sort keys of alarms."""
 NEWEST_FIRST = [("raisedAt", -1), ("_id", -1)]
-MOST_EXPORTED = 100_000
+MAX_EXPORTED = 100_000
 """Maximum alarms of a file; the newest are exported."""
 HEAD = (
     "Alarm Time",
@@ -66,24 +66,24 @@ class AlarmService:
     grants: GrantReader
 
     async def search(
-        self, principal: Principal, wanted: SearchAlarms
+        self, principal: Principal, request: SearchAlarms
     ) -> Streamed[Page[ShownAlarm]]:
         """Stream the alarms that the user may see, newest first by default."""
-        order = wanted.order(COLUMNS, NEWEST_FIRST)
-        query = await self._query(principal, wanted)
+        order = request.order(COLUMNS, NEWEST_FIRST)
+        query = await self._query(principal, request)
 
         async def complete(alarms: Sequence[Alarm]) -> list[ShownAlarm]:
             places = await self._places(principal.tenant, alarms)
             return [_shown(alarm, places.get(alarm.device)) for alarm in alarms]
 
-        rows = self.store.queries.read(query, order, wanted.skip, wanted.size)
-        return wanted.streamed_page(
+        rows = self.store.queries.read(query, order, request.skip, request.size)
+        return request.streamed_page(
             map_batches(rows, complete), await self.store.queries.total(query)
         )
 
-    async def count(self, principal: Principal, wanted: SearchAlarms) -> AlarmNumbers:
+    async def count(self, principal: Principal, request: SearchAlarms) -> AlarmNumbers:
         """Return how many alarms a search finds."""
-        found = await self.store.queries.count(await self._query(principal, wanted))
+        found = await self.store.queries.count(await self._query(principal, request))
         numbers = AlarmNumbers(total=0, open=0, unclaimed=0, open_by_severity={})
         for severity, is_open, claimed, number in found:
             numbers.total += number
@@ -106,13 +106,13 @@ class AlarmService:
         if body.device_id is not None:
             device_id = body.device_id
             found = await self.devices.queries.list_by_ids(principal.tenant, [device_id])
-            if not any(grants.device(one.id, one.integration, one.group) for one in found):
+            if not any(grants.allows_device(one.id, one.integration, one.group) for one in found):
                 raise NotFound(f"device {device_id} not found", field="device_id")
             query["device"] = device_id
         else:
             query["_id"] = {"$in": distinct_ids(body.alarm_ids or [])}
             query.update(await self._visibility(principal.tenant, grants))
-        while ids := await self.store.queries.ids(query, MOST_AT_ONCE):
+        while ids := await self.store.queries.ids(query, MAX_AT_ONCE):
             await self.store.claim(ids, principal.subject, principal.name, body.note)
             query["$nor"] = [{"_id": {"$lte": ids[-1]}}]
 
@@ -123,11 +123,11 @@ class AlarmService:
             "_id": {"$in": distinct_ids(body.alarm_ids)},
             **await self._visibility(principal.tenant, await self.grants.read(principal)),
         }
-        ids = await self.store.queries.ids(query, MOST_AT_ONCE)
+        ids = await self.store.queries.ids(query, MAX_AT_ONCE)
         await self.store.clear(ids, principal.subject, body.note)
 
     async def export(
-        self, principal: Principal, wanted: SearchAlarms, timezone: str
+        self, principal: Principal, request: SearchAlarms, timezone: str
     ) -> AsyncGenerator[bytes, None]:
         """Return the lines of a CSV file; raise `InvalidInput` before the first one."""
         try:
@@ -136,39 +136,39 @@ class AlarmService:
             raise InvalidInput(
                 f"must be the name of a time zone. Got {timezone}", field="timezone"
             ) from error
-        return join_pieces(self._lines(await self._query(principal, wanted), zone))
+        return join_pieces(self._lines(await self._query(principal, request), zone))
 
     async def _lines(self, query: Document, zone: tzinfo) -> AsyncGenerator[bytes, None]:
         yield csv_lines([HEAD])
-        found = self.store.queries.read(query, NEWEST_FIRST, 0, MOST_EXPORTED)
+        found = self.store.queries.read(query, NEWEST_FIRST, 0, MAX_EXPORTED)
         async with aclosing(found) as alarms:
             async for alarm in alarms:
                 yield csv_lines([_row(alarm, zone)])
 
-    async def _query(self, principal: Principal, wanted: SearchAlarms) -> Document:
+    async def _query(self, principal: Principal, request: SearchAlarms) -> Document:
         """Return the query of a filter, limited to devices that the user may see."""
         seen = await self._visibility(principal.tenant, await self.grants.read(principal))
         query: Document = {"tenant": principal.tenant, **seen}
         conditions: list[Document] = []
-        if wanted.keyword:
-            part = contains_text(wanted.keyword)
+        if request.keyword:
+            part = contains_text(request.keyword)
             conditions.append({"$or": [{"content": part}, {"deviceName": part}]})
-        if wanted.device_ids:
-            conditions.append({"device": {"$in": distinct_ids(wanted.device_ids)}})
-        if wanted.alarm_status and len(set(wanted.alarm_status)) == 1:
-            unclaimed = wanted.alarm_status[0]
+        if request.device_ids:
+            conditions.append({"device": {"$in": distinct_ids(request.device_ids)}})
+        if request.alarm_status and len(set(request.alarm_status)) == 1:
+            unclaimed = request.alarm_status[0]
             conditions.append({"claimedAt": None if unclaimed else {"$ne": None}})
         if conditions:
             query["$and"] = conditions
-        bounds = {"$gte": wanted.start_timestamp, "$lte": wanted.end_timestamp}
+        bounds = {"$gte": request.start_timestamp, "$lte": request.end_timestamp}
         if given := {name: ms for name, ms in bounds.items() if ms is not None}:
             query["raisedAt"] = given
-        if wanted.open is not None:
-            query["open"] = wanted.open
-        if wanted.severity:
-            query["severity"] = {"$in": wanted.severity}
-        if wanted.rule_id is not None:
-            query["rule"] = wanted.rule_id
+        if request.open is not None:
+            query["open"] = request.open
+        if request.severity:
+            query["severity"] = {"$in": request.severity}
+        if request.rule_id is not None:
+            query["rule"] = request.rule_id
         return query
 
     async def _visibility(self, tenant: str, grants: Grants) -> Document:

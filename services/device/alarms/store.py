@@ -34,7 +34,7 @@ from services.device.alarms.model import (
     to_document,
 )
 from services.device.things.device_store import DeviceStore
-from services.device.things.model import PresentDevice, profile_of
+from services.device.things.model import PresentDevice, event_profile
 
 BY_RULE, BY_FLOW = "RULE", "FLOW"
 """Who cleared an alarm, if not a user."""
@@ -43,9 +43,11 @@ HAS_VALUE: Document = {
 }
 CHUNK = 200
 """Alarms that users change, or states that are written, in one transaction."""
-MOST_CHANGES = 250
+MAX_CHANGES = 250
 """Alarm transitions of one transaction, unless one state alone has more."""
-KNOWN = dict.fromkeys(("tenant", "rule", "generation", "device", "status", "at", "since"), 1)
+INGEST_FIELDS = dict.fromkeys(
+    ("tenant", "rule", "generation", "device", "status", "at", "since"), 1
+)
 """The fields of a state that ingest needs."""
 
 
@@ -105,15 +107,15 @@ class AlarmStore:
             settled.update(one.before.id for one in current)
         return settled
 
-    async def end(self, states: Iterable[State], *, gone: bool = False) -> None:
+    async def end(self, states: Iterable[State], *, delete: bool = False) -> None:
         """End states and their alarms.
 
-        States are deleted when their rule or device is `gone`. Others become NORMAL, so that
-        processes read the change.
+        With `delete`, for a deleted rule or device, the states are deleted. Others become NORMAL,
+        so that processes read the change.
         """
         left = {state.id: state for state in states}
         while left:
-            ended = [StateUpdate(None, one, None if gone else one) for one in left.values()]
+            ended = [StateUpdate(None, one, None if delete else one) for one in left.values()]
             left = await self.find_states(list(left.keys() - await self.apply_updates(ended)))
 
     async def delete_device(self, device_id: int) -> None:
@@ -144,13 +146,13 @@ class AlarmStore:
         return bool(alarms.modified_count or states.modified_count)
 
     async def list_active(self) -> list[State]:
-        """Return the states that are not NORMAL, of all tenants, with `KNOWN` fields."""
-        found = self._states.find({"status": {"$ne": "NORMAL"}}, KNOWN)
+        """Return the states that are not NORMAL, of all tenants, with `INGEST_FIELDS` only."""
+        found = self._states.find({"status": {"$ne": "NORMAL"}}, INGEST_FIELDS)
         return [from_document(one, State) async for one in found]
 
     async def list_changed(self, since: int) -> list[State]:
-        """Return the states changed since a time (ms), with `KNOWN` fields."""
-        found = self._states.find({"changed": {"$gte": since}}, KNOWN)
+        """Return the states changed since a time (ms), with `INGEST_FIELDS` only."""
+        found = self._states.find({"changed": {"$gte": since}}, INGEST_FIELDS)
         return [from_document(one, State) for one in await found.to_list(None)]
 
     async def tenants_due(self, now: int) -> list[str]:
@@ -241,7 +243,7 @@ class AlarmStore:
                     await self._detach_states(alarms, session)
                 devices = await self._present({one.device for one in alarms}, session)
                 entries = [
-                    alarm_changed(one, what, profile_of(devices[one.device]))
+                    alarm_changed(one, what, event_profile(devices[one.device]))
                     for one in alarms
                     if one.device in devices
                 ]
@@ -290,10 +292,12 @@ class AlarmStore:
     ) -> list[Document]:
         """Write states, their alarms, and events."""
         lasting = [_end_unless_applies(one, devices.get(one.before.device)) for one in decisions]
-        asked = [one.before.alarm for one in lasting if one.changes]
-        stored = self._alarms.find({"_id": {"$in": asked}, "open": True}, session=session)
+        alarm_ids = [one.before.alarm for one in lasting if one.changes]
+        stored = self._alarms.find({"_id": {"$in": alarm_ids}, "open": True}, session=session)
         known = (
-            {one["_id"]: from_document(one, Alarm) async for one in stored} if any(asked) else {}
+            {one["_id"]: from_document(one, Alarm) async for one in stored}
+            if any(alarm_ids)
+            else {}
         )
         new, entries, now = dict[int, Alarm](), list[OutboxEntry](), now_ms()
         writes: list[ReplaceOne[Document] | DeleteOne] = []
@@ -310,7 +314,7 @@ class AlarmStore:
                     alarm.cleared_by, alarm.ended_at = BY_RULE, datetime.now(UTC)
                 if alarm is not None and device is not None:
                     what: AlarmChange = "raised" if alarm.open else "cleared"
-                    entries.append(alarm_changed(alarm, what, profile_of(device)))
+                    entries.append(alarm_changed(alarm, what, event_profile(device)))
             if one.after is None:
                 writes.append(DeleteOne({"_id": before.id}))
                 continue
@@ -355,7 +359,7 @@ def _split_transactions(decisions: Iterable[StateUpdate]) -> Iterator[list[State
     part, changes = list[StateUpdate](), 0
     for one in decisions:
         changes += len(one.changes)
-        if part and (len(part) == CHUNK or changes > MOST_CHANGES):
+        if part and (len(part) == CHUNK or changes > MAX_CHANGES):
             yield part
             part, changes = [], len(one.changes)
         part.append(one)

@@ -49,18 +49,18 @@ class RuleIndexCache:
         """Return the current index; raise `StoreError` when it cannot be updated."""
         async with self._lock:
             if time.monotonic() >= self._valid_until:
-                asked = now_ms()
+                now = now_ms()
                 await (
                     self._load() if self._updated_ms is None else self._refresh(self._updated_ms)
                 )
-                self._updated_ms, self._valid_until = asked, time.monotonic() + PERIOD
+                self._updated_ms, self._valid_until = now, time.monotonic() + PERIOD
                 self._index.expire_uncertain(time.monotonic())
         return self._index
 
-    async def _refresh(self, asked: int) -> None:
-        for rule in await self._rules.list_changed(asked - OVERLAP):
+    async def _refresh(self, since: int) -> None:
+        for rule in await self._rules.list_changed(since - OVERLAP):
             self._index.put(rule)
-        for state in await self._alarms.list_changed(asked - OVERLAP):
+        for state in await self._alarms.list_changed(since - OVERLAP):
             self._index.set_state(state)
 
     async def _load(self) -> None:

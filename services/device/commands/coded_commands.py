@@ -17,7 +17,7 @@ FOLLOWS: Mapping[DownlinkState, tuple[DownlinkState | None, ...]] = {
     "REFUSED": (None, "SENT"),
 }
 """The states that may precede each downlink state."""
-MOST_AWAITED = 2_000
+MAX_AWAITED_DEVICES = 2_000
 """Above this number of devices with open coded commands, the query names devices instead."""
 OLDEST_FIRST = [("createdAt", 1), ("_id", 1)]
 """Sorts by time: ids alone do not, because each replica allocates them in blocks."""
@@ -77,9 +77,9 @@ class CodedCommands:
         Few coded commands are open at a time, so one read of a small index usually suffices.
         """
         everywhere = self._commands.find({"awaited": {"$gt": 0}}, {"_id": 0, "awaited": 1})
-        open_things = {row["awaited"] async for row in everywhere.limit(MOST_AWAITED)}
+        open_things = {row["awaited"] async for row in everywhere.limit(MAX_AWAITED_DEVICES)}
         some = set(thing_ids)
-        if len(open_things) < MOST_AWAITED:
+        if len(open_things) < MAX_AWAITED_DEVICES:
             some &= open_things
         if not some:
             return []

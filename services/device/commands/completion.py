@@ -264,7 +264,7 @@ def _apply_reply(command: Command, reply: Reply, thing: Thing, received: int) ->
 
 
 def matches(value: Any, wanted: Any) -> bool:
-    """Return whether a reported value equals the wanted one; a STRUCT may have more."""
+    """Return whether a reported value equals the wanted one; a STRUCT may have more members."""
     if isinstance(value, dict) and isinstance(wanted, dict):
         return all(key in value and matches(value[key], wanted[key]) for key in wanted)
     return type(value) is type(wanted) and bool(value == wanted)

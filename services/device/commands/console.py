@@ -13,7 +13,7 @@ from libs.common.envelope import console_code
 from libs.common.errors import NotFound, ThingwayError
 from libs.common.http import RequestPrincipal
 from libs.common.http.console import Page, PageRequest, ResponseModel, distinct_ids, get, post
-from libs.common.http.guards import holders
+from libs.common.http.guards import allow_holders
 from libs.common.http.ids import PathId
 from libs.common.http.operations import route_operations
 from libs.common.http.streaming import Streamed
@@ -55,7 +55,7 @@ class BatchConfigurator:
             one: NotFound(f"device {one} not found", field="device_id") for one in ids
         }
         found = await self.devices.find_all(principal.tenant, ids)
-        seen = [one for one in found if grants.device(one.id, one.integration, one.group)]
+        seen = [one for one in found if grants.allows_device(one.id, one.integration, one.group)]
         drafts: list[Draft] = []
         things = await self.things.build_things(seen)
         checked = await self.commands.check_properties([(thing, properties) for thing in things])
@@ -141,7 +141,7 @@ class ConfiguredDevices(msgspec.Struct):
 
 @post(
     "/device-batch/configure",
-    guards=[holders(Function.DEVICE_EDIT)],
+    guards=[allow_holders(Function.DEVICE_EDIT)],
     example={"device_id_list": [], "properties": {"interval": 60}},
 )
 async def configure_each_device(
@@ -192,7 +192,7 @@ class ShownCommand(ResponseModel, kw_only=True):
 
 @post(
     "/device/{device_id:str}/commands/search",
-    guards=[holders(Function.DEVICE_VIEW)],
+    guards=[allow_holders(Function.DEVICE_VIEW)],
     example={"page_size": 20, "page_number": 1},
 )
 async def find_device_commands(
@@ -206,7 +206,7 @@ async def find_device_commands(
     found, total = await device_commands.page(
         principal, device_id, wanted.status or (), wanted.skip, wanted.size
     )
-    size = wanted.size if wanted.paged else min(wanted.size, total)
+    size = wanted.size if wanted.is_paged else min(wanted.size, total)
     page: Page[ShownCommand] = Page(
         page_size=size, page_number=wanted.number, total=total, content=[]
     )
@@ -226,7 +226,7 @@ class CallDeviceService(msgspec.Struct, kw_only=True):
     inputs: dict[str, Any] | None = None
 
 
-@get("/device/{device_id:str}/tsl", guards=[holders(Function.DEVICE_VIEW)])
+@get("/device/{device_id:str}/tsl", guards=[allow_holders(Function.DEVICE_VIEW)])
 async def get_device_tsl(
     principal: RequestPrincipal, device_commands: Commands, device_id: PathId
 ) -> TslDocument:
@@ -234,7 +234,7 @@ async def get_device_tsl(
     return await device_commands.tsl(principal, device_id)
 
 
-@post("/device/{device_id:str}/properties", guards=[holders(Function.DEVICE_EDIT)])
+@post("/device/{device_id:str}/properties", guards=[allow_holders(Function.DEVICE_EDIT)])
 async def set_device_properties(
     principal: RequestPrincipal,
     device_commands: Commands,
@@ -248,7 +248,7 @@ async def set_device_properties(
     return _shown_command(await device_commands.update(principal, device_id, data.properties))
 
 
-@post("/device/{device_id:str}/services/call", guards=[holders(Function.DEVICE_EDIT)])
+@post("/device/{device_id:str}/services/call", guards=[allow_holders(Function.DEVICE_EDIT)])
 async def call_service_of_device(
     principal: RequestPrincipal,
     device_commands: Commands,

@@ -98,9 +98,9 @@ class CommandCarrier:
             if command.coded:
                 await self._carry_downlinks(command, carrier, device)
                 return
-            wanted = DeviceCommand(device=device, command=command.to_wire())
+            request = DeviceCommand(device=device, command=command.to_wire())
             await self.client.call_operation(
-                carrier, "command", wanted, Acknowledged, CARRY_SECONDS
+                carrier, "command", request, Acknowledged, CARRY_SECONDS
             )
         except CodecFailed as error:
             await self._refuse(command, f"the codec {error}")

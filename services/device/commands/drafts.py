@@ -10,11 +10,11 @@ import msgspec
 from libs.common.errors import InvalidInput, TooLarge
 from libs.common.http.ids import parse_id
 from libs.common.tsl import Fault, InvalidValues
-from libs.common.tsl.limits import unstorable
+from libs.common.tsl.limits import explain_unstorable
 from services.device.commands.model import Config, Draft, Kind, conceal_payload
 from services.device.things.model import Thing
 
-MOST_DEVICES = 1000
+MAX_DEVICES = 1000
 """Maximum number of devices in `POST /tasks`."""
 LAYOUTS = {"PROFILE": "values", "TSL": "properties"}
 """Types of configurations and the field that each requires."""
@@ -46,7 +46,7 @@ def check_layout(kind: str, config: Config) -> None:
     faults = [
         Fault(f"config.values[{index}]", reason)
         for index, entry in enumerate(config.values or [])
-        if (reason := unstorable({"key": entry.key, "value": entry.value}))
+        if (reason := explain_unstorable({"key": entry.key, "value": entry.value}))
     ]
     if faults:
         raise InvalidInput.from_faults(faults)
@@ -121,6 +121,6 @@ def read_device_ids(given: "list[int | str] | str") -> list[int]:
         named = re.split(" *[,;] *", part) if isinstance(part, str) else [part]
         ids += [parse_id(one, "deviceIds") for one in named]
     unique = list(dict.fromkeys(ids))
-    if not unique or len(unique) > MOST_DEVICES:
-        raise InvalidInput(f"must name 1 to {MOST_DEVICES} devices", field="deviceIds")
+    if not unique or len(unique) > MAX_DEVICES:
+        raise InvalidInput(f"must name 1 to {MAX_DEVICES} devices", field="deviceIds")
     return unique

@@ -12,7 +12,7 @@ from libs.common.http import HttpRequest, RequestPrincipal, ok
 from libs.common.http.ids import Id
 from libs.common.http.open_api import get, patch, post
 from libs.common.http.operations import route_operations
-from libs.common.tsl import accepted
+from libs.common.tsl import keep_given
 from services.device.commands.model import (
     CallService,
     Config,
@@ -61,7 +61,7 @@ async def update_device_properties(
 ) -> Response[Success[UpdatedProperties]]:
     """Update properties of a device; `Location` names the task."""
     command = await commands.update_properties(principal, device_id, data.properties)
-    taken = accepted(data.properties, command.payload["properties"])
+    taken = keep_given(data.properties, command.payload["properties"])
     answer = ok(request, UpdatedProperties(taken))
     return Response(answer, headers=task_address(command.id))
 

@@ -55,7 +55,7 @@ class CommandPolls:
 
     async def stop(self) -> None:
         """End the subscription."""
-        if self._subscription is not None and self._bus.connected:
+        if self._subscription is not None and self._bus.is_connected:
             await self._subscription.unsubscribe()
 
     async def commands(self, principal: Principal, sn: str, wait: int) -> Commands:

@@ -45,7 +45,7 @@ from services.device.things.model import Device
 
 ENDED_AT_ONCE = 100
 """Commands that are read together when all commands of a thing end."""
-MARKED = 0.5
+MARK_INTERVAL = 0.5
 """Seconds after which published commands are marked, all together."""
 NEWEST_FIRST = [("createdAt", -1), ("_id", -1)]
 CommandsWithEvents = tuple[Sequence[Command], Sequence[OutboxEntry]]
@@ -141,7 +141,7 @@ class CommandStore(ThingDataStore):
 
     async def _mark_published(self) -> None:
         while self._published:
-            await asyncio.sleep(MARKED)
+            await asyncio.sleep(MARK_INTERVAL)
             ids, self._published = self._published, []
             await self._commands.update_many(
                 {"_id": {"$in": ids}, "unpublished": True}, {"$unset": {"unpublished": ""}}

@@ -13,7 +13,7 @@ from libs.common.bus.retained_messages import delete_messages
 from libs.common.bus.streams import MQTT
 from libs.common.scheduling.turns import Steps, take_turns
 from libs.common.store.mongo import Collection, Document, distinct_values
-from libs.common.tsl import Tsl, mask_text, texts_beyond
+from libs.common.tsl import Tsl, hidden_texts, mask_text
 from services.device.commands.events import stored_subject
 from services.device.commands.model import OPEN, Command, utc_now
 
@@ -23,7 +23,7 @@ WORKERS = 4
 """Concurrent tenants."""
 PERIOD = 1.0
 """Seconds between two queries for due commands."""
-LATE = timedelta(seconds=30)
+MAX_PUBLISH_DELAY = timedelta(seconds=30)
 """After this time no process publishes a command that it read while the command was open."""
 RETRY = timedelta(seconds=10)
 """Time until the next attempt when NATS is unavailable."""
@@ -80,7 +80,7 @@ class WriteOnlyCommands:
                 self.wakeups.notify(WIPING)
                 changes |= {"downlinks.$[].data": b""} if command.downlinks else {}
                 if command.error:
-                    secrets = texts_beyond(command.payload, shown.payload)
+                    secrets = hidden_texts(command.payload, shown.payload)
                     changes["error"] = mask_text(command.error, secrets)
             same = {"_id": command.id, "status": command.status}
             await self._commands.update_one(same, {"$set": changes})
@@ -94,7 +94,10 @@ class WriteOnlyCommands:
 
 
 class CommandWiper:
-    """Deletes stored messages of closed commands: immediately, and again after `LATE`."""
+    """Deletes stored messages of closed commands immediately, and again after a delay.
+
+    The delay is `MAX_PUBLISH_DELAY`.
+    """
 
     def __init__(self, commands: WriteOnlyCommands, bus: Bus) -> None:
         self._commands = commands
@@ -125,7 +128,11 @@ class CommandWiper:
                 )
                 await self._commands.mark_wiped(command, again=moment + RETRY)
                 continue
-            late = moment if command.status in OPEN else (command.finished_at or moment) + LATE
+            late = (
+                moment
+                if command.status in OPEN
+                else (command.finished_at or moment) + MAX_PUBLISH_DELAY
+            )
             await self._commands.mark_wiped(command, again=None if moment >= late else late)
         return len(commands)
 

@@ -153,11 +153,11 @@ class AdvancedFilter:
         self.things.conditions.append({"group": {"$in": groups}})
         self.things.tests.append(lambda thing: thing.group in groups)
 
-    async def _add_tags(self, wanted: ColumnFilter, names: NameResolver) -> None:
+    async def _add_tags(self, column_filter: ColumnFilter, names: NameResolver) -> None:
         positive = {"NOT_CONTAINS": "ANY_EQUALS", "IS_EMPTY": "IS_NOT_EMPTY"}
-        operator = positive.get(wanted.operator, wanted.operator)
-        tagged = await names.tags.find_tagged(names.tenant, operator, wanted.values)
-        if operator == wanted.operator:
+        operator = positive.get(column_filter.operator, column_filter.operator)
+        tagged = await names.tags.find_tagged(names.tenant, operator, column_filter.values)
+        if operator == column_filter.operator:
             self.ids = tagged
         else:
             self.excluded_ids = frozenset(tagged)
@@ -177,22 +177,22 @@ def single_device(body: AdvancedSearch) -> int | None:
     return parse_id(device.values[0], f"{FIELD}.DEVICE_ID.values")
 
 
-def _check(column: str, wanted: ColumnFilter) -> None:
+def _check(column: str, column_filter: ColumnFilter) -> None:
     operators = OPERATORS.get(column)
     if operators is None:
         raise InvalidInput(f"must be one of {', '.join(OPERATORS)}", field=f"{FIELD}.{column:.64}")
     place = f"{FIELD}.{column}"
-    if wanted.operator not in operators:
+    if column_filter.operator not in operators:
         raise InvalidInput(f"must be one of {', '.join(operators)}", field=f"{place}.operator")
-    if wanted.operator not in _EMPTY and not wanted.values:
+    if column_filter.operator not in _EMPTY and not column_filter.values:
         raise InvalidInput("must have a value", field=f"{place}.values")
     known = _KNOWN.get(column)
-    if known is not None and not set(wanted.values) <= set(known):
+    if known is not None and not set(column_filter.values) <= set(known):
         raise InvalidInput(f"must be one of {', '.join(known)}", field=f"{place}.values")
 
 
-def _member_test(column: str, wanted: ColumnFilter, text: str) -> MemberTest:
-    operator, values = wanted.operator, frozenset(wanted.values)
+def _member_test(column: str, column_filter: ColumnFilter, text: str) -> MemberTest:
+    operator, values = column_filter.operator, frozenset(column_filter.values)
     match column:
         case "ENTITY_TYPE":
             return lambda member, _: member.type in values

@@ -8,12 +8,12 @@ from litestar.response import Stream
 from msgspec import UNSET
 
 from libs.common.clock import to_ms
-from libs.common.http import HttpRequest, RequestPrincipal, principal_of
+from libs.common.http import HttpRequest, RequestPrincipal, get_principal
 from libs.common.http.console import Page, distinct_ids, get, post, put
-from libs.common.http.guards import commanders, holders, users
+from libs.common.http.guards import allow_holders, commanders, users
 from libs.common.http.ids import Id, PathId
 from libs.common.http.operations import route_operations
-from libs.common.http.request import request_id_of
+from libs.common.http.request import get_request_id
 from libs.common.http.streaming import Streamed
 from libs.common.identity.functions import Function
 from libs.common.tsl.limits import MAX_TS
@@ -76,7 +76,7 @@ FINDERS = (
 
 @post(
     "/search",
-    guards=[holders(*FINDERS)],
+    guards=[allow_holders(*FINDERS)],
     example={"keyword": "temperature", "page_size": 10, "page_number": 1},
 )
 async def search_entities(
@@ -90,7 +90,7 @@ async def search_entities(
 
 @post(
     "/advanced-search",
-    guards=[holders(*FINDERS)],
+    guards=[allow_holders(*FINDERS)],
     example={"entity_filter": {"ENTITY_NAME": {"operator": "CONTAINS", "values": ["temp"]}}},
 )
 async def search_entities_by_columns(
@@ -105,7 +105,7 @@ async def search_entities_by_columns(
     return await entity_search.search_advanced(principal, data)
 
 
-@post("/batch-get-status", guards=[holders(*READERS)], example={"entity_ids": []})
+@post("/batch-get-status", guards=[allow_holders(*READERS)], example={"entity_ids": []})
 async def get_entity_statuses(
     principal: RequestPrincipal, entities: Entities, data: JSONBody[AskStatus]
 ) -> Streamed[dict[str, LatestValue]]:
@@ -117,7 +117,7 @@ async def get_entity_statuses(
     return await entities.statuses(principal, ids)
 
 
-@get("/{entity_id:str}/children", guards=[holders(*READERS, Function.INTEGRATION_VIEW)])
+@get("/{entity_id:str}/children", guards=[allow_holders(*READERS, Function.INTEGRATION_VIEW)])
 async def list_entity_children(
     principal: RequestPrincipal, entities: Entities, entity_id: PathId
 ) -> list[ShownEntity]:
@@ -133,7 +133,7 @@ async def get_entity_meta(
     return await entities.meta(principal, entity_id)
 
 
-@get("/{entity_id:str}/status", guards=[holders(*READERS)])
+@get("/{entity_id:str}/status", guards=[allow_holders(*READERS)])
 async def get_entity_status(
     principal: RequestPrincipal, entities: Entities, entity_id: PathId
 ) -> EntityStatus:
@@ -142,7 +142,8 @@ async def get_entity_status(
 
 
 @post(
-    "/history/search", guards=[holders(*READERS, Function.DASHBOARD_ADD, Function.ENTITY_DATA_VIEW)]
+    "/history/search",
+    guards=[allow_holders(*READERS, Function.DASHBOARD_ADD, Function.ENTITY_DATA_VIEW)],
 )
 async def search_entity_history(
     principal: RequestPrincipal,
@@ -153,7 +154,7 @@ async def search_entity_history(
     return await entity_history.search(principal, data)
 
 
-@post("/history/aggregate", guards=[holders(*READERS)])
+@post("/history/aggregate", guards=[allow_holders(*READERS)])
 async def aggregate_entity_history(
     principal: RequestPrincipal,
     entity_history: NamedDependency[EntityHistory],
@@ -165,7 +166,9 @@ async def aggregate_entity_history(
 
 @get(
     "/export",
-    guards=[holders(Function.ENTITY_DATA_EXPORT, Function.ENTITY_DATA_VIEW, Function.DEVICE_VIEW)],
+    guards=[
+        allow_holders(Function.ENTITY_DATA_EXPORT, Function.ENTITY_DATA_VIEW, Function.DEVICE_VIEW)
+    ],
 )
 async def export_entity_history(
     request: HttpRequest,
@@ -186,7 +189,7 @@ async def export_entity_history(
     Times are in the time zone, which has three parameter names, or in UTC.
     """
     lines = await entity_export.rows(
-        principal_of(request),
+        get_principal(request),
         ids or [],
         start if start_timestamp is None else start_timestamp,
         end if end_timestamp is None else end_timestamp,
@@ -219,17 +222,17 @@ async def call_entity_services(
     Requires the same functions as `POST /entity/property/update`. An offline device receives the
     call when it connects; `detail` says until when.
     """
-    called = await entity_caller.call(principal_of(request), data)
+    called = await entity_caller.call(get_principal(request), data)
     queued = [
         QueuedCall(device=one.sn, command_id=str(one.id), expires_at=to_ms(one.expires_at))
         for one in called.queued
     ]
     return CalledServices(
-        data=called.outputs, request_id=request_id_of(request), detail=queued or UNSET
+        data=called.outputs, request_id=get_request_id(request), detail=queued or UNSET
     )
 
 
-@post("/", guards=[holders(Function.ENTITY_CUSTOM_ADD)])
+@post("/", guards=[allow_holders(Function.ENTITY_CUSTOM_ADD)])
 async def create_entity(
     principal: RequestPrincipal, custom_entities: Custom, data: JSONBody[CreateEntity]
 ) -> EntityMeta:
@@ -237,7 +240,10 @@ async def create_entity(
     return await custom_entities.create(principal, data)
 
 
-@put("/{entity_id:str}", guards=[holders(Function.ENTITY_DATA_EDIT, Function.ENTITY_CUSTOM_EDIT)])
+@put(
+    "/{entity_id:str}",
+    guards=[allow_holders(Function.ENTITY_DATA_EDIT, Function.ENTITY_CUSTOM_EDIT)],
+)
 async def update_entity(
     principal: RequestPrincipal,
     custom_entities: Custom,
@@ -248,7 +254,7 @@ async def update_entity(
     await custom_entities.update(principal, entity_id, data)
 
 
-@post("/delete", guards=[holders(Function.ENTITY_CUSTOM_DELETE)])
+@post("/delete", guards=[allow_holders(Function.ENTITY_CUSTOM_DELETE)])
 async def delete_entities(
     principal: RequestPrincipal, custom_entities: Custom, data: JSONBody[DeleteEntities]
 ) -> None:
@@ -259,7 +265,7 @@ async def delete_entities(
 ROUTER = route_operations(globals(), "/entity", tags=["Entities"])
 
 
-MANAGERS = holders(Function.ENTITY_TAG_MANAGE)
+MANAGERS = allow_holders(Function.ENTITY_TAG_MANAGE)
 Tags = NamedDependency[EntityTags]
 
 
@@ -301,7 +307,7 @@ async def delete_entity_tags(
     await entity_tags.store.delete(principal.tenant, distinct_ids(data.ids))
 
 
-@post("/mapping", guards=[holders(Function.ENTITY_DATA_EDIT)])
+@post("/mapping", guards=[allow_holders(Function.ENTITY_DATA_EDIT)])
 async def map_entity_tags(
     principal: RequestPrincipal, entity_tags: Tags, data: JSONBody[MapTags]
 ) -> None:

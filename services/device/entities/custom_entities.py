@@ -1,7 +1,7 @@
 """Custom entities of users and of flows, which every user of the tenant may see.
 
 Each is a document of `things`; its children are members. A document has the fields that
-`services.device.members.entity.of_thing` reads, and `tsl` and `hash`, like the things of
+`services.device.members.entity.thing_from_document` reads, and `tsl` and `hash`, like the things of
 integrations. `last` is the highest number that a child ever had. For the service of a flow, `flow`
 is set, and the id of the flow is the identifier.
 """
@@ -23,7 +23,7 @@ from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import LimitsCache
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Document, DuplicateKey, Mongo, Session
-from libs.common.things import LAST_MEMBER, SYSTEM, number_of, thing_of
+from libs.common.things import LAST_MEMBER, SYSTEM, entity_number, entity_thing
 from services.device.entities.custom_model import (
     build_member,
     build_tsl,
@@ -119,24 +119,24 @@ class CustomEntityStore:
         some = {"identifier": {"$ne": ""}, "_id": {"$in": list(thing_ids)}}
         await self._delete({"tenant": tenant, "integration": SYSTEM, **some})
 
-    async def put_flow_service(self, wanted: PutFlowService) -> None:
+    async def put_flow_service(self, request: PutFlowService) -> None:
         """Create or update the entity of a flow.
 
         An input keeps its number while it keeps its identifier. Raises `Conflict` when users have
         created an entity with this identifier.
         """
-        identifier, thing_id = str(wanted.flow_id), await self._ids.allocate()
+        identifier, thing_id = str(request.flow_id), await self._ids.allocate()
 
         async def put_service(session: Session) -> None:
-            known = await self._own.find_one(_identity_query(wanted.tenant, identifier), session)
+            known = await self._own.find_one(_identity_query(request.tenant, identifier), session)
             if known is not None and "flow" not in known:
                 text = f"entity {identifier} already exists: delete it first"
                 raise Conflict(text, field="name")
             before = stored_members(known) if known else []
-            members, last = flow_members(wanted, before, known["last"] if known else 0)
-            fields = build_fields(identifier, members) | {"last": last, "flow": wanted.flow_id}
+            members, last = flow_members(request, before, known["last"] if known else 0)
+            fields = build_fields(identifier, members) | {"last": last, "flow": request.flow_id}
             if known is None:
-                new = _new_document(thing_id, wanted.tenant, identifier, fields)
+                new = _new_document(thing_id, request.tenant, identifier, fields)
                 await self._own.insert(new, session)
             elif known["hash"] != fields["hash"] or known["members"] != fields["members"]:
                 await self._own.change(known, fields, session)
@@ -228,7 +228,7 @@ class CustomEntities:
         if not entity.is_custom:
             await self.entities.rename(principal.tenant, entity, body.name)
             return
-        number = number_of(entity_id)
+        number = entity_number(entity_id)
         changes: dict[str, Any] = {"name": body.name}
         if body.value_attribute is not None and entity.member.type == "PROPERTY":
             kind = entity.member.value_type
@@ -261,25 +261,25 @@ class CustomEntities:
         await self.store.delete(principal.tenant, list(whole))
         children: dict[int, set[int]] = defaultdict(set)
         for entity_id in custom:
-            if thing_of(entity_id) not in whole:
-                children[thing_of(entity_id)].add(number_of(entity_id))
+            if entity_thing(entity_id) not in whole:
+                children[entity_thing(entity_id)].add(entity_number(entity_id))
         for thing_id, numbers in children.items():
             await self.store.change(principal.tenant, thing_id, _remove_numbers(numbers))
         gone = set(custom).union(*map(_entity_ids, whole.values()))
         await self.tags.forget(sorted(gone))
         await self.grants.forget_entities(principal.tenant, sorted(gone))
 
-    async def put_flow_service(self, wanted: PutFlowService) -> FlowServiceAnswer:
+    async def put_flow_service(self, request: PutFlowService) -> FlowServiceAnswer:
         """Create or update the service of a flow; raise `Conflict`."""
-        await self.store.put_flow_service(wanted)
+        await self.store.put_flow_service(request)
         return FlowServiceAnswer()
 
-    async def remove_flow_service(self, wanted: RemoveFlowService) -> FlowServiceAnswer:
+    async def remove_flow_service(self, request: RemoveFlowService) -> FlowServiceAnswer:
         """Delete the service of a flow, if it exists."""
-        known = await self.store.remove_flow_service(wanted.tenant, wanted.flow_id)
+        known = await self.store.remove_flow_service(request.tenant, request.flow_id)
         gone = _entity_ids(thing_from_document(known)) if known else []
         await self.tags.forget(gone)
-        await self.grants.forget_entities(wanted.tenant, gone)
+        await self.grants.forget_entities(request.tenant, gone)
         return FlowServiceAnswer()
 
 

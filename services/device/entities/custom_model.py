@@ -12,15 +12,15 @@ from libs.common.errors import InvalidInput
 from libs.common.things import ValueType
 from libs.common.tsl import TslDocument, TslInvalid, parse_document
 from libs.common.tsl.limits import MAX_SIZE
-from services.device.entities.schemas import MOST_OPTIONS, CreateEntity
+from services.device.entities.schemas import MAX_OPTIONS, CreateEntity
 from services.device.members.members import Member
 from services.device.members.values import UnreadableValue, convert_value
 
 FIELD = "value_attribute"
 _NUMBERS = ("LONG", "DOUBLE")
 _LONGEST_TEXT = 255
-_MOST_DIGITS = 15
-_GREATEST = 2**63
+_MAX_DIGITS = 15
+_MAX_INTEGER = 2**63
 _INVALID = "entity_attribute_min_invalid"
 
 
@@ -38,7 +38,7 @@ def read_attributes(given: Mapping[str, Any], value_type: ValueType) -> dict[str
             if name in given:
                 found[name] = _number(name, given[name], whole=value_type == "LONG")
         if "fraction_digits" in given:
-            found["fraction_digits"] = _size("fraction_digits", given, _MOST_DIGITS)
+            found["fraction_digits"] = _size("fraction_digits", given, _MAX_DIGITS)
         _check_order(found, "min", "max")
     if value_type in ("STRING", "BINARY"):
         for name in ("min_length", "max_length"):
@@ -64,16 +64,16 @@ def _text(name: str, value: Any) -> str:
 
 def _number(name: str, value: Any, *, whole: bool) -> int | float:
     number = convert_value("LONG" if whole else "DOUBLE", value)
-    if isinstance(number, UnreadableValue) or abs(number) > _GREATEST:
+    if isinstance(number, UnreadableValue) or abs(number) > _MAX_INTEGER:
         kind = "an integer" if whole else "a number"
         raise _attribute_error(name, f"must be {kind}", _INVALID if name == "min" else None)
     return cast("int | float", number)
 
 
-def _size(name: str, given: Mapping[str, Any], most: int) -> int:
+def _size(name: str, given: Mapping[str, Any], maximum: int) -> int:
     size = int(_number(name, given[name], whole=True))
-    if not 0 <= size <= most:
-        raise _attribute_error(name, f"must be from 0 to {most}")
+    if not 0 <= size <= maximum:
+        raise _attribute_error(name, f"must be from 0 to {maximum}")
     return size
 
 
@@ -94,8 +94,8 @@ def _flag(name: str, value: Any) -> bool:
 def _enum(given: Any, value_type: ValueType) -> dict[str, str]:
     if value_type not in ("LONG", "STRING"):
         raise _attribute_error("enum", f"is not supported for values of type {value_type}")
-    if not isinstance(given, dict) or len(given) > MOST_OPTIONS:
-        raise _attribute_error("enum", f"must be an object of at most {MOST_OPTIONS} members")
+    if not isinstance(given, dict) or len(given) > MAX_OPTIONS:
+        raise _attribute_error("enum", f"must be an object of at most {MAX_OPTIONS} members")
     for key, label in given.items():
         if not isinstance(label, str) or len(label) > _LONGEST_TEXT or not key:
             raise _attribute_error(f"enum.{key[:64]}", "must be text, the label of the value")
@@ -137,23 +137,23 @@ def build_member(body: CreateEntity, number: int) -> Member:
 
 
 def flow_members(
-    wanted: PutFlowService, before: Iterable[Member], last: int
+    request: PutFlowService, before: Iterable[Member], last: int
 ) -> tuple[list[Member], int]:
     """Return the members of a flow's service, and the highest number of an input.
 
     `before` are its current members, `last` is their highest number ever.
     """
     numbers = {member.path: member.number for member in before}
-    identifier = str(wanted.flow_id)
+    identifier = str(request.flow_id)
     root = CreateEntity(
         identifier=identifier,
-        name=wanted.name,
+        name=request.name,
         type="SERVICE",
         value_type="OBJECT",
-        description=wanted.description or None,
+        description=request.description or None,
     )
     members = [build_member(root, 0)]
-    for entry in wanted.inputs:
+    for entry in request.inputs:
         if entry.identifier not in numbers:
             last += 1
         child = CreateEntity(

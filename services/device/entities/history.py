@@ -20,7 +20,7 @@ from libs.common.integrations.client import Integrations, IntegrationSummary
 from libs.common.spreadsheet import csv_lines, safe_cell
 from services.device.entities.history_store import Record, Span, ValueSource, ValueStore
 from services.device.entities.schemas import (
-    MOST_ENTITIES,
+    MAX_ENTITIES,
     Aggregate,
     AggregateHistory,
     HistoryItem,
@@ -63,10 +63,10 @@ class EntityHistory:
         given = [*(body.entity_ids or []), *([] if body.entity_id is None else [body.entity_id])]
         if not given:
             raise InvalidInput("entity_id is required", field="entity_id")
-        if len(distinct_ids(given)) > MOST_ENTITIES:
-            raise InvalidInput(f"must be at most {MOST_ENTITIES}", field="entity_ids")
+        if len(distinct_ids(given)) > MAX_ENTITIES:
+            raise InvalidInput(f"must be at most {MAX_ENTITIES}", field="entity_ids")
         entities = await self.entities.find_visible(principal, distinct_ids(given))
-        limit = body.size if body.paged else LONGEST_LIST
+        limit = body.size if body.is_paged else LONGEST_LIST
         sources = [await self.source(entity) for entity in entities]
         records, total = await self.store.page(sources, span, body.skip, limit)
         return body.streamed(_items(entities, records), total)
@@ -180,7 +180,7 @@ def _counts(entity: Entity, rows: Sequence[Any]) -> Aggregate:
 
 
 COLUMNS = ("Entity Name", "Entity Identifier", "Value", "Update Time", "Integration", "Device")
-MOST_EXPORTED = 1000
+MAX_EXPORTED = 1000
 """Maximum entities of an export."""
 
 
@@ -207,8 +207,8 @@ class EntityExport:
         for a user without any grant.
         """
         wanted = distinct_ids(ids)
-        if not 1 <= len(wanted) <= MOST_EXPORTED:
-            raise InvalidInput(f"must be 1 to {MOST_EXPORTED} entities", field="ids")
+        if not 1 <= len(wanted) <= MAX_EXPORTED:
+            raise InvalidInput(f"must be 1 to {MAX_EXPORTED} entities", field="ids")
         span, times = self.history.span(start, end), _parse_zone(zone)
         entities = await self.entities.find_all(principal, wanted)
         integrations = await self.integrations.list_summaries()

@@ -25,7 +25,7 @@ from services.device.telemetry.partitions import (
     KEY,
     collection_name,
     keys_between,
-    partition_of,
+    partition_at,
 )
 
 COMMANDS = "commands"
@@ -94,7 +94,7 @@ class ValueSource:
         match: dict[str, Any] = {"_id": keys, **self._value_exists()}
         if member.type == "EVENT":
             return [Scan(EVENTS, match | {"e": self._owner()}, order)]
-        partitions = range(partition_of(span.start), partition_of(span.end) + 1)
+        partitions = range(partition_at(span.start), partition_at(span.end) + 1)
         ordered: Sequence[int] = partitions[:: span.direction]
         return [Scan(collection_name(partition), match, order) for partition in ordered]
 
@@ -143,7 +143,7 @@ BATCH = 1000
 AggregateKind = Literal["MIN", "MAX", "TOTAL", "COUNT", "DISTINCT"]
 """`TOTAL` returns sum and number of values, for SUM and AVG."""
 
-MOST_COUNTED = 10_000
+MAX_COUNTED = 10_000
 """Maximum different values of a COUNT, most frequent first."""
 
 Stages = list[dict[str, Any]]
@@ -161,7 +161,7 @@ class ValueStore:
     async def page(
         self, sources: Sequence[ValueSource], span: Span, skip: int, limit: int
     ) -> tuple[AsyncGenerator[Record, None], int]:
-        """Return `limit` records behind the first `skip`, and the total."""
+        """Return `limit` records after the first `skip`, and the total."""
         counted = [await self._counted(source.scans(span)) for source in sources]
         total = sum(count for scans in counted for _, count in scans)
         if len(sources) == 1:
@@ -184,9 +184,9 @@ class ValueStore:
         async with aclosing(self._walk(source, 0, scans, 0, 1)) as found:
             return await anext(found, None)
 
-    async def aggregate(self, source: ValueSource, span: Span, wanted: AggregateKind) -> list[Any]:
+    async def aggregate(self, source: ValueSource, span: Span, kind: AggregateKind) -> list[Any]:
         """Return the documents of an aggregate."""
-        pipeline = _pipeline(source, span, wanted)
+        pipeline = _pipeline(source, span, kind)
         if pipeline is None:
             return []
         collection, stages = pipeline
@@ -194,7 +194,7 @@ class ValueStore:
         return await rows.to_list()
 
     async def extreme_bytes(
-        self, source: ValueSource, span: Span, wanted: Literal["MIN", "MAX"]
+        self, source: ValueSource, span: Span, kind: Literal["MIN", "MAX"]
     ) -> str | None:
         """Return the least or greatest base64 value, compared as bytes."""
         pipeline = _pipeline(source, span, "DISTINCT")
@@ -204,7 +204,7 @@ class ValueStore:
         rows = await self._database[collection].aggregate(
             stages, allowDiskUse=True, batchSize=BATCH
         )
-        fold = min if wanted == "MIN" else max
+        fold = min if kind == "MIN" else max
         best: str | None = None
         async for row in rows:
             best = row["_id"] if best is None else fold(best, row["_id"], key=_bytes)
@@ -247,7 +247,7 @@ class ValueStore:
 async def _merge_walks(
     walks: Sequence[AsyncGenerator[Record, None]], skip: int, limit: int, *, newest_first: bool
 ) -> AsyncGenerator[Record, None]:
-    """Yield `limit` records of all walks in order of time, behind the first `skip`."""
+    """Yield `limit` records of all walks in order of time, after the first `skip`."""
     sign = -1 if newest_first else 1
     async with AsyncExitStack() as opened:
         for walk in walks:
@@ -278,7 +278,7 @@ def _bytes(text: Any) -> bytes:
         return str(text).encode()
 
 
-def _pipeline(source: ValueSource, span: Span, wanted: AggregateKind) -> tuple[str, Stages] | None:
+def _pipeline(source: ValueSource, span: Span, kind: AggregateKind) -> tuple[str, Stages] | None:
     """Return collection and stages of an aggregate, or None for no values.
 
     MIN and MAX return `v`, TOTAL `v` and `n`, COUNT documents with the value as `_id` and `n`,
@@ -287,16 +287,16 @@ def _pipeline(source: ValueSource, span: Span, wanted: AggregateKind) -> tuple[s
     scans = source.scans(span)
     if not scans:
         return None
-    first, *others = (_group_values(scan, _value(source, wanted), wanted) for scan in scans)
+    first, *others = (_group_values(scan, _value(source, kind), kind) for scan in scans)
     unions = [
         {"$unionWith": {"coll": scan.collection, "pipeline": stages}}
         for scan, stages in zip(scans[1:], others, strict=True)
     ]
-    together = [_group_again(wanted)] if unions else []
-    return scans[0].collection, [*first, *unions, *together, *_shortened(wanted)]
+    together = [_group_again(kind)] if unions else []
+    return scans[0].collection, [*first, *unions, *together, *_shortened(kind)]
 
 
-def _value(source: ValueSource, wanted: AggregateKind) -> Any:
+def _value(source: ValueSource, kind: AggregateKind) -> Any:
     """Return the value to aggregate: keys of a numeric ENUM are stored as text.
 
     Text that is no number, stored under an earlier TSL, does not count.
@@ -304,7 +304,7 @@ def _value(source: ValueSource, wanted: AggregateKind) -> Any:
     field = f"${source.field}"
     member = source.entity.member
     if (
-        wanted in ("COUNT", "DISTINCT")
+        kind in ("COUNT", "DISTINCT")
         or member.value_type != "LONG"
         or "enum" not in member.attribute
     ):
@@ -312,11 +312,11 @@ def _value(source: ValueSource, wanted: AggregateKind) -> Any:
     return {"$convert": {"input": field, "to": "long", "onError": None}}
 
 
-def _group_values(scan: Scan, value: Any, wanted: AggregateKind) -> Stages:
+def _group_values(scan: Scan, value: Any, kind: AggregateKind) -> Stages:
     group: dict[str, Any] = {"_id": None}
-    match wanted:
+    match kind:
         case "MIN" | "MAX":
-            group["v"] = {f"${wanted.lower()}": value}
+            group["v"] = {f"${kind.lower()}": value}
         case "TOTAL":
             group |= {"v": {"$sum": value}, "n": {"$sum": 1}}
         case "COUNT" | "DISTINCT":
@@ -324,18 +324,18 @@ def _group_values(scan: Scan, value: Any, wanted: AggregateKind) -> Stages:
     return [{"$match": scan.match}, {"$group": group}]
 
 
-def _group_again(wanted: AggregateKind) -> dict[str, Any]:
+def _group_again(kind: AggregateKind) -> dict[str, Any]:
     group: dict[str, Any] = {"_id": "$_id"}
-    if wanted in ("MIN", "MAX"):
-        group["v"] = {f"${wanted.lower()}": "$v"}
+    if kind in ("MIN", "MAX"):
+        group["v"] = {f"${kind.lower()}": "$v"}
     else:
         group["n"] = {"$sum": "$n"}
-    if wanted == "TOTAL":
+    if kind == "TOTAL":
         group["v"] = {"$sum": "$v"}
     return {"$group": group}
 
 
-def _shortened(wanted: AggregateKind) -> Stages:
-    if wanted != "COUNT":
+def _shortened(kind: AggregateKind) -> Stages:
+    if kind != "COUNT":
         return []
-    return [{"$sort": {"n": -1, "_id": 1}}, {"$limit": MOST_COUNTED}]
+    return [{"$sort": {"n": -1, "_id": 1}}, {"$limit": MAX_COUNTED}]

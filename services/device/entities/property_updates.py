@@ -115,7 +115,7 @@ def collect_updates(
         if entity is None or not settable(entity):
             continue
         value = convert_value(entity.member.value_type, given)
-        if entity.secret and value in (None, ""):
+        if entity.is_secret and value in (None, ""):
             found.setdefault(entity.thing.id, PropertyUpdate(entity.thing))
             continue
         if value == {} or (value is None and entity.member.attribute.get("optional")):
@@ -170,7 +170,7 @@ class FlowUpdate:
     reports: list[ThingReport] = field(default_factory=list)
 
     @property
-    def custom(self) -> bool:
+    def is_custom(self) -> bool:
         """Return whether all its entities are custom."""
         return all(entity.is_custom for entity in self.entities.values())
 

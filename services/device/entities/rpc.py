@@ -14,7 +14,7 @@ from typing import Any
 from libs.common.bus import RpcServer
 from libs.common.bus.hops import carrying_hops
 from libs.common.contracts.entities import (
-    MOST,
+    MAX_KEYS,
     CalledServices,
     CallServices,
     EntityUpdate,
@@ -63,25 +63,25 @@ class EntityRpc:
         rpc.offer("put_flow_service", PutFlowService, self.custom.put_flow_service)
         rpc.offer("remove_flow_service", RemoveFlowService, self.custom.remove_flow_service)
 
-    async def resolve(self, wanted: ResolveEntities) -> ResolvedEntities:
+    async def resolve(self, request: ResolveEntities) -> ResolvedEntities:
         """Return entities by key, by id, or both."""
-        _check_size("keys", wanted.keys)
-        _check_size("ids", wanted.ids)
+        _check_size("keys", request.keys)
+        _check_size("ids", request.ids)
         found: dict[int, Entity] = {}
-        if wanted.ids:
-            found = await self.directory.find_by_ids(wanted.tenant, wanted.ids)
-        if wanted.keys:
-            parts = split_keys(wanted.keys)
-            await self.integration_things.ensure_all(wanted.tenant, integrations_in(parts))
-            by_key = await self.directory.find_by_parts(wanted.tenant, parts)
+        if request.ids:
+            found = await self.directory.find_by_ids(request.tenant, request.ids)
+        if request.keys:
+            parts = split_keys(request.keys)
+            await self.integration_things.ensure_all(request.tenant, integrations_in(parts))
+            by_key = await self.directory.find_by_parts(request.tenant, parts)
             found |= {entity.id: entity for entity in by_key.values()}
         return ResolvedEntities(list(map(_to_resolved, found.values())))
 
-    async def read(self, wanted: ReadEntities) -> EntityValues:
+    async def read(self, request: ReadEntities) -> EntityValues:
         """Return latest values; None for an entity without a value."""
-        _check_size("keys", wanted.keys)
-        found = await self.directory.find_by_keys(wanted.tenant, wanted.keys)
-        latest = await self.values.find_values(wanted.tenant, found.values())
+        _check_size("keys", request.keys)
+        found = await self.directory.find_by_keys(request.tenant, request.keys)
+        latest = await self.values.find_values(request.tenant, found.values())
         return EntityValues(
             {
                 key: one.value_in(without_times(latest.get(one.thing.id, {})))
@@ -92,21 +92,23 @@ class EntityRpc:
             _write_only(found),
         )
 
-    async def update(self, wanted: UpdateEntities) -> UpdatedEntities:
+    async def update(self, request: UpdateEntities) -> UpdatedEntities:
         """Set properties; an update with an unknown entity has an error that names it."""
-        _check_size("updates", wanted.updates)
+        _check_size("updates", request.updates)
         keys: dict[str, set[str]] = defaultdict(set)
-        for one in wanted.updates:
+        for one in request.updates:
             keys[one.tenant].update(one.exchange)
         found = {
             tenant: await self.directory.find_by_keys(tenant, some, records=True)
             for tenant, some in keys.items()
         }
-        updates = [_update(one, found[one.tenant]) for one in wanted.updates]
+        updates = [_update(one, found[one.tenant]) for one in request.updates]
         good = [update for update in updates if update.error is None]
         await asyncio.gather(
-            self._write_custom([one for one in good if one.custom]),
-            gather_limited(AT_ONCE, (partial(self._write, one) for one in good if not one.custom)),
+            self._write_custom([one for one in good if one.is_custom]),
+            gather_limited(
+                AT_ONCE, (partial(self._write, one) for one in good if not one.is_custom)
+            ),
         )
         return UpdatedEntities(list(map(_to_outcome, updates)))
 
@@ -130,19 +132,19 @@ class EntityRpc:
             except ThingwayError as error:
                 update.error = error
 
-    async def call(self, wanted: CallServices) -> CalledServices:
+    async def call(self, request: CallServices) -> CalledServices:
         """Call services; raise `NotFound` with the keys of unknown entities.
 
         Raises `UpstreamTimeout` for an offline device, which receives the call when it connects.
         """
-        found = await self.directory.find_by_keys(wanted.tenant, wanted.exchange, records=True)
-        missing = _missing(wanted.exchange, found)
+        found = await self.directory.find_by_keys(request.tenant, request.exchange, records=True)
+        missing = _missing(request.exchange, found)
         if missing:
             raise missing
-        with carrying_hops(wanted.hops):
-            who = _platform(wanted.tenant)
+        with carrying_hops(request.hops):
+            who = _platform(request.tenant)
             called = await self.caller.call_entities(
-                who, wanted.exchange, found, dry_run=wanted.dry_run
+                who, request.exchange, found, dry_run=request.dry_run
             )
         if called.queued:
             sns = ", ".join(one.sn for one in called.queued[:5])
@@ -152,18 +154,18 @@ class EntityRpc:
 
 
 def _check_size(field: str, given: Collection[Any]) -> None:
-    if len(given) > MOST:
-        raise InvalidInput(f"must be at most {MOST}", field=field)
+    if len(given) > MAX_KEYS:
+        raise InvalidInput(f"must be at most {MAX_KEYS}", field=field)
 
 
-def _update(wanted: EntityUpdate, found: Mapping[str, Entity]) -> FlowUpdate:
+def _update(request: EntityUpdate, found: Mapping[str, Entity]) -> FlowUpdate:
     return FlowUpdate(
-        tenant=wanted.tenant,
-        exchange=wanted.exchange,
-        entities={key: found[key] for key in wanted.exchange if key in found},
-        hops=wanted.hops,
-        dry_run=wanted.dry_run,
-        error=_missing(wanted.exchange, found),
+        tenant=request.tenant,
+        exchange=request.exchange,
+        entities={key: found[key] for key in request.exchange if key in found},
+        hops=request.hops,
+        dry_run=request.dry_run,
+        error=_missing(request.exchange, found),
     )
 
 

@@ -12,11 +12,11 @@ from libs.common.things import AccessMod, EntityType, ValueType
 from libs.common.tsl.limits import MAX_TS
 
 Operation = Literal["ADD", "OVERWRITE", "REMOVE", "REPLACE"]
-MOST_OF_ENTITY = 10
+MAX_TAGS_PER_ENTITY = 10
 """Maximum tags of an entity."""
-MOST_TAGS = 300
+MAX_TAGS = 300
 """Maximum tags of a tenant."""
-MOST_TAGGED = 1000
+MAX_TAGGED = 1000
 """Maximum entities of one mapping."""
 
 
@@ -75,7 +75,7 @@ class TagNumber(msgspec.Struct):
 class DeleteTags(msgspec.Struct):
     """Body of `POST /entity/tags/delete`."""
 
-    ids: Annotated[list[Id], msgspec.Meta(max_length=MOST_TAGS)]
+    ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_TAGS)]
 
 
 class MapTags(msgspec.Struct, kw_only=True):
@@ -87,19 +87,19 @@ class MapTags(msgspec.Struct, kw_only=True):
     """
 
     operation: Operation
-    entity_ids: Annotated[list[Id], msgspec.Meta(min_length=1, max_length=MOST_TAGGED)]
-    added_tag_ids: Annotated[list[Id], msgspec.Meta(max_length=MOST_OF_ENTITY)] | None = None
-    removed_tag_ids: Annotated[list[Id], msgspec.Meta(max_length=MOST_TAGS)] | None = None
+    entity_ids: Annotated[list[Id], msgspec.Meta(min_length=1, max_length=MAX_TAGGED)]
+    added_tag_ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_TAGS_PER_ENTITY)] | None = None
+    removed_tag_ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_TAGS)] | None = None
 
 
-MOST_ENTITIES = 100
+MAX_ENTITIES = 100
 """Maximum entities of one search of history."""
-MOST_OPTIONS = 1000
+MAX_OPTIONS = 1000
 """Maximum values of an enumeration."""
 
-MOST_KEYS = 10_000
+MAX_KEYS = 10_000
 """Maximum keys or names of one search."""
-MOST_STATUS = 5000
+MAX_STATUSES = 5000
 """Maximum entities whose values are read in one request."""
 
 Key = Annotated[str, msgspec.Meta(max_length=512)]
@@ -134,8 +134,8 @@ class SearchEntities(PageRequest, kw_only=True):
     customized: bool | None = None
     """True for custom entities only, false for all others."""
     show_hidden: bool | None = None
-    entity_keys: Annotated[list[Key], msgspec.Meta(max_length=MOST_KEYS)] | None = None
-    entity_names: Annotated[list[Key], msgspec.Meta(max_length=MOST_KEYS)] | None = None
+    entity_keys: Annotated[list[Key], msgspec.Meta(max_length=MAX_KEYS)] | None = None
+    entity_names: Annotated[list[Key], msgspec.Meta(max_length=MAX_KEYS)] | None = None
     """Complete names."""
     entity_source_name: Annotated[str, msgspec.Meta(max_length=512)] | None = None
     """Part of the name of the device or integration, in any case."""
@@ -223,7 +223,7 @@ class EntityStatus(ResponseModel, kw_only=True):
 class AskStatus(msgspec.Struct):
     """Body of `POST /entity/batch-get-status`; ids may repeat."""
 
-    entity_ids: Annotated[list[Id], msgspec.Meta(max_length=MOST_STATUS)]
+    entity_ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_STATUSES)]
 
 
 class LatestValue(ResponseModel, kw_only=True):
@@ -238,7 +238,7 @@ class SearchHistory(PageRequest, kw_only=True):
     """Body of `POST /entity/history/search`; bounds are inclusive."""
 
     entity_id: Id | None = None
-    entity_ids: Annotated[list[Id], msgspec.Meta(max_length=MOST_ENTITIES)] | None = None
+    entity_ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_ENTITIES)] | None = None
     start_timestamp: Timestamp | None = None
     end_timestamp: Timestamp | None = None
 
@@ -342,7 +342,7 @@ class DeleteEntities(msgspec.Struct):
     entity_ids: Ids
 
 
-MOST_VALUES = 100
+MAX_FILTER_VALUES = 100
 Value = Annotated[str, msgspec.Meta(max_length=512)]
 
 
@@ -350,7 +350,7 @@ class ColumnFilter(msgspec.Struct):
     """Filter of a column."""
 
     operator: Annotated[str, msgspec.Meta(max_length=32)]
-    values: Annotated[list[Value], msgspec.Meta(max_length=MOST_VALUES)] = []
+    values: Annotated[list[Value], msgspec.Meta(max_length=MAX_FILTER_VALUES)] = []
 
 
 class AdvancedSearch(PageRequest, kw_only=True):

@@ -32,7 +32,7 @@ from services.device.entities.search_counts import (
     DeviceCounts,
     ListedEntities,
     SearchRequest,
-    WantedMembers,
+    SelectedMembers,
 )
 from services.device.entities.search_filters import Keyword, MemberFilter, TextFilter
 from services.device.entities.search_paging import (
@@ -65,7 +65,7 @@ from services.device.things.visibility import (
     granted_condition,
 )
 
-MOST_WITH_EVENTS = 200
+MAX_ROWS_WITH_EVENTS = 200
 """Rows of a page up to which events have outputs: each kind needs a query."""
 MAX_ENTITIES = 10_000
 """Maximum entities of a response."""
@@ -99,7 +99,7 @@ class EntitySearch:
         page = await self._page(await self._build_request(principal, body, integrations), body)
         show = partial(self._show_rows, principal.tenant, integrations)
         return Streamed(
-            replace(page, content=[]) if body.paged else [],
+            replace(page, content=[]) if body.is_paged else [],
             map_batches(iterate_rows(page.content), show),
         )
 
@@ -129,7 +129,7 @@ class EntitySearch:
             excluded_ids=await self._excluded_ids(principal.tenant, found),
         )
         page = await self._page(request, body)
-        with_events = len(page.content) <= MOST_WITH_EVENTS
+        with_events = len(page.content) <= MAX_ROWS_WITH_EVENTS
 
         async def show(entities: Sequence[Entity]) -> list[ShownEntity]:
             rows = await self._show_rows(principal.tenant, integrations, entities)
@@ -189,7 +189,7 @@ class EntitySearch:
             await listed.find_counted() if request.excluded_ids and request.ids is None else []
         )
         rows = await listed.find()
-        size = min(body.size, MAX_ENTITIES) if body.paged else MAX_ENTITIES
+        size = min(body.size, MAX_ENTITIES) if body.is_paged else MAX_ENTITIES
         skip = (body.number - 1) * size
         result = await self._count_result(
             request, rows, excluded, fresh=request.keyword is not None
@@ -258,7 +258,7 @@ class EntitySearch:
         )
         models = await self.models.find(tenant, everyone.keys())
         wanted = {model: request.select_members(members) for model, members in models.items()}
-        pools = WantedMembers(
+        pools = SelectedMembers(
             wanted, request.order, request.keyword, negated=request.negated, excluded_ids=excluded
         )
         ends, ending = list[Condition](), list[tuple[str, Counts]]()
@@ -334,7 +334,7 @@ def _split_disjoint(
 
 
 def _matching_any(
-    conditions: list[Condition], pools: WantedMembers, counts: Mapping[ModelKey, int]
+    conditions: list[Condition], pools: SelectedMembers, counts: Mapping[ModelKey, int]
 ) -> list[Condition]:
     """Return the condition of devices with an entity that the keyword matches."""
     own = pools.models_matching_alone()

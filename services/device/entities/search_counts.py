@@ -12,7 +12,7 @@ from typing import Any
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
 from libs.common.identity.grants import Grants
-from libs.common.things import SYSTEM, thing_of
+from libs.common.things import SYSTEM, entity_thing
 from services.device.entities.advanced_search import Group, Order
 from services.device.entities.search_filters import Keyword, matches_entity
 from services.device.members.directory import EntityDirectory
@@ -38,7 +38,7 @@ class DeviceCounts:
     end with the head."""
 
 
-class WantedMembers:
+class SelectedMembers:
     """The members that a search selects of each model, in groups and in order.
 
     With `negated`, members that the keyword does not match are selected. Entities in `excluded_ids`
@@ -47,7 +47,7 @@ class WantedMembers:
 
     def __init__(
         self,
-        wanted: Mapping[ModelKey, Sequence[Member]],
+        selected: Mapping[ModelKey, Sequence[Member]],
         order: Order,
         keyword: Keyword | None,
         *,
@@ -62,10 +62,10 @@ class WantedMembers:
             model: {
                 member.number for member in members if keyword and keyword.matches_member(member)
             }
-            for model, members in wanted.items()
+            for model, members in selected.items()
         }
         groups: dict[Group, dict[ModelKey, list[Member]]] = {}
-        for model, members in wanted.items():
+        for model, members in selected.items():
             for member in members:
                 pools = groups.setdefault(order.group_of(member), {})
                 pools.setdefault(model, []).append(member)
@@ -201,7 +201,7 @@ class ListedEntities:
         if condition:
             things += await self._directory.find_other_things(tenant, condition)
         if not self._customized and not self._grants.everything:
-            single = {thing_of(one) for one in self._grants.resources.entities}
+            single = {entity_thing(one) for one in self._grants.resources.entities}
             known = await self._directory.find_things(tenant, single) if single else {}
             things += [
                 thing
@@ -220,7 +220,7 @@ class ListedEntities:
         if not self._customized and self._grants.everything:
             seen.append({"integration": {"$ne": SYSTEM}})
         elif not self._customized and (grants.integrations or grants.entities):
-            single = [thing_of(one) for one in grants.entities]
+            single = [entity_thing(one) for one in grants.entities]
             mine = [{"integration": {"$in": list(grants.integrations)}}, {"_id": {"$in": single}}]
             seen.append({"integration": {"$ne": SYSTEM}, "$or": mine})
         return {"$or": seen} if seen else None

@@ -139,7 +139,7 @@ class Keyword:
             for integration in integrations
             for serial in _serial_prefixes(head, device_key(integration, "").lower())
         )
-        return _any_of(found)
+        return _match_any(found)
 
 
 class KeyPrefix(Keyword):
@@ -160,7 +160,7 @@ class KeyPrefix(Keyword):
         return False
 
     def matches_across(self, thing: EntityThing, member: Member) -> bool:
-        """Return whether the text continues behind the thing's key."""
+        """Return whether the text continues after the thing's key."""
         return member_key(thing.key, member.path).lower().startswith(self._lower)
 
     def device_conditions(self, integrations: Iterable[str]) -> list[dict[str, Any]]:
@@ -178,7 +178,7 @@ class KeyPrefix(Keyword):
 
     def head_condition(self, head: str, integrations: Iterable[str]) -> dict[str, Any]:
         """Return the condition on the device whose key is `head`."""
-        return _any_of(
+        return _match_any(
             {"integration": integration, "snKey": head.removeprefix(before).upper()}
             for integration in integrations
             if head.startswith(before := device_key(integration, "").lower())
@@ -221,7 +221,7 @@ def matches_entity(test: Keyword, thing: EntityThing, member: Member) -> bool:
     )
 
 
-def _any_of(conditions: Iterable[dict[str, Any]]) -> dict[str, Any]:
+def _match_any(conditions: Iterable[dict[str, Any]]) -> dict[str, Any]:
     found = list(conditions)
     return {"$or": found} if found else NOTHING
 

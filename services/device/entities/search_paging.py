@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from libs.common.identity.grants import Grants
 from services.device.entities.advanced_search import Group, Order
-from services.device.entities.search_counts import WantedMembers
+from services.device.entities.search_counts import SelectedMembers
 from services.device.members.entity import Entity, EntityThing, thing_from_device
 from services.device.members.members import Member, MemberSet
 from services.device.things.device_queries import DeviceQueries
@@ -32,7 +32,7 @@ class DeviceSelection:
     grants: Grants
     conditions: list[Condition]
     models: Mapping[ModelKey, MemberSet]
-    pools: WantedMembers
+    pools: SelectedMembers
     all_match: bool
     """Whether all wanted members of each device match: there is no keyword."""
 
@@ -61,7 +61,7 @@ class SearchResult:
 async def read_page(
     lists: DeviceQueries, result: SearchResult, skip: int, limit: int
 ) -> list[Entity]:
-    """Return up to `limit` entities behind the first `skip`.
+    """Return up to `limit` entities after the first `skip`.
 
     Raises `OutdatedCounts` when cached counts turn out to be wrong.
     """
@@ -95,7 +95,7 @@ class _GroupReader:
         self._pools = result.devices.pools.groups.get(group, {})
 
     async def read(self, listed: Sequence[Entity], skip: int, limit: int) -> list[Entity]:
-        """Return up to `limit` entities behind the first `skip`."""
+        """Return up to `limit` entities after the first `skip`."""
         walk, skip = self._walk(skip, limit, alone=not listed)
         found: list[Entity] = []
         async with aclosing(self._merge_rows(self._rows(listed), walk)) as rows:

@@ -135,7 +135,7 @@ def _alarm_value(alarm: Alarm) -> Any:
     return {"v": value, "t": alarm.raised_at}
 
 
-MOST_KEYS = 1000
+MAX_KEYS = 1000
 """Maximum entities of one request."""
 VALUES_TOGETHER = 32
 """Entities whose values are read together: a value has up to 256 KiB."""
@@ -188,8 +188,8 @@ class EntityService:
         Every user may see custom entities. Unknown and hidden entities are missing. Raises
         `Forbidden` for a user without any grant who requests other entities only.
         """
-        if not 1 <= len(keys) <= MOST_KEYS:
-            raise InvalidInput(f"must name 1 to {MOST_KEYS} entities", field="exchange")
+        if not 1 <= len(keys) <= MAX_KEYS:
+            raise InvalidInput(f"must name 1 to {MAX_KEYS} entities", field="exchange")
         parts = split_keys(keys)
         await self.integration_things.ensure_all(principal.tenant, integrations_in(parts))
         found = await self.directory.find_by_parts(principal.tenant, parts, records=True)
@@ -205,7 +205,7 @@ class EntityService:
 
     async def _require_grants(self, principal: Principal) -> Grants:
         grants = await self.grants.read(principal)
-        if grants.nothing:
+        if grants.is_empty:
             raise Forbidden("the user has no grant for any device or entity")
         return grants
 

@@ -159,7 +159,7 @@ class EntityCaller:
         self, tenant: str, flow_id: int, inputs: dict[str, Any], user_id: int
     ) -> Mapping[str, Any]:
         """Run a flow and return its output; raise the errors of `workflow`."""
-        wanted = CallFlow(
+        request = CallFlow(
             tenant=tenant,
             flow_id=flow_id,
             inputs=inputs,
@@ -168,7 +168,7 @@ class EntityCaller:
             seconds=self.seconds,
         )
         timeout = self.seconds + FLOW_MARGIN
-        return (await self.rpc.call(CALL, wanted, FlowOutputs, timeout)).outputs
+        return (await self.rpc.call(CALL, request, FlowOutputs, timeout)).outputs
 
 
 def _merge_outputs(answers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

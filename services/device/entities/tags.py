@@ -20,8 +20,8 @@ from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Document, DuplicateKey, Mongo, Session, contains_text, find_page
 from libs.common.things import LAST_MEMBER, entity_id
 from services.device.entities.schemas import (
-    MOST_OF_ENTITY,
-    MOST_TAGS,
+    MAX_TAGS,
+    MAX_TAGS_PER_ENTITY,
     EntityTag,
     FindTags,
     MapTags,
@@ -37,7 +37,7 @@ def tag_not_found(field: str) -> NotFound:
     return NotFound("the tag does not exist", field=field, code="entity_tag_not_found")
 
 
-def tag_exists(name: str) -> InvalidInput:
+def tag_exists_error(name: str) -> InvalidInput:
     """Return the error for a name that another tag has."""
     text = f"tag {name} already exists"
     return InvalidInput(text, field="name", code="entity_tag_name_already_exists")
@@ -50,7 +50,7 @@ COLUMNS = {
     "updated_at": "updatedAt",
 }
 """Sort keys of tags."""
-MOST_FOUND = 100_000
+MAX_FOUND = 100_000
 """Maximum entities that a search by tags finds."""
 AT_ONCE = 8
 """Tags whose uses are counted at the same time."""
@@ -78,14 +78,14 @@ class TagStore(ThingDataStore):
         self._tagged = mongo.database["tagged_entities"]
         self._ids = IdAllocator(mongo.database, "entity_tags", block=20)
 
-    async def search(self, tenant: str, wanted: FindTags) -> tuple[list[Tag], int]:
+    async def search(self, tenant: str, request: FindTags) -> tuple[list[Tag], int]:
         """Return a page of tags in order, and how many match."""
         query: Document = {"tenant": tenant}
-        if wanted.keyword:
-            text = contains_text(wanted.keyword)
+        if request.keyword:
+            text = contains_text(request.keyword)
             query["$or"] = [{"name": text}, {"description": text}]
-        order = wanted.order(COLUMNS)
-        found, total = await find_page(self._tags, query, order, wanted.skip, wanted.size)
+        order = request.order(COLUMNS)
+        found, total = await find_page(self._tags, query, order, request.skip, request.size)
         return msgspec.convert(found, list[Tag]), total
 
     async def tags_by_id(self, tenant: str) -> dict[int, Tag]:
@@ -104,26 +104,26 @@ class TagStore(ThingDataStore):
         counts = await gather_limited(AT_ONCE, counted)
         return dict(zip(ids, counts, strict=True))
 
-    async def add(self, tenant: str, wanted: WrittenTag) -> int:
+    async def add(self, tenant: str, request: WrittenTag) -> int:
         """Insert a tag; raise `InvalidInput` for an existing name or too many tags."""
-        if await self.count(tenant) >= MOST_TAGS:
-            text = f"the tenant has {MOST_TAGS} tags, the maximum"
+        if await self.count(tenant) >= MAX_TAGS:
+            text = f"the tenant has {MAX_TAGS} tags, the maximum"
             raise InvalidInput(text, field="name", code="number_of_entity_tags_exceeded")
         tag_id, now = await self._ids.allocate(), datetime.now(UTC)
-        tag = {"_id": tag_id, "tenant": tenant, "createdAt": now, **_fields(wanted, now)}
+        tag = {"_id": tag_id, "tenant": tenant, "createdAt": now, **_fields(request, now)}
         try:
             await self._tags.insert_one(tag)
         except DuplicateKey as error:
-            raise tag_exists(wanted.name) from error
+            raise tag_exists_error(request.name) from error
         return tag_id
 
-    async def update(self, tenant: str, tag_id: int, wanted: WrittenTag) -> None:
+    async def update(self, tenant: str, tag_id: int, request: WrittenTag) -> None:
         """Change a tag; raise `NotFound` or `InvalidInput`."""
-        change = {"$set": _fields(wanted, datetime.now(UTC))}
+        change = {"$set": _fields(request, datetime.now(UTC))}
         try:
             found = await self._tags.update_one({"_id": tag_id, "tenant": tenant}, change)
         except DuplicateKey as error:
-            raise tag_exists(wanted.name) from error
+            raise tag_exists_error(request.name) from error
         if not found.matched_count:
             raise tag_not_found("tag_id")
 
@@ -143,7 +143,7 @@ class TagStore(ThingDataStore):
         return {row["_id"]: row["tags"] async for row in self._tagged.find(query)}
 
     async def find_tagged(self, tenant: str, operator: str, ids: Sequence[int]) -> list[int]:
-        """Return ids of entities whose tags match an operator, at most `MOST_FOUND`.
+        """Return ids of entities whose tags match an operator, at most `MAX_FOUND`.
 
         Operators are any of the tags, all of them, no others, or any tag at all.
         """
@@ -154,7 +154,7 @@ class TagStore(ThingDataStore):
             "IS_NOT_EMPTY": {"$exists": True},
         }
         query = {"tenant": tenant, "tags": current[operator]}
-        found = self._tagged.find(query, {"_id": 1}, sort=[("_id", 1)], limit=MOST_FOUND)
+        found = self._tagged.find(query, {"_id": 1}, sort=[("_id", 1)], limit=MAX_FOUND)
         return [row["_id"] async for row in found]
 
     async def map(
@@ -198,11 +198,11 @@ class TagStore(ThingDataStore):
             raise tag_not_found("added_tag_ids")
 
 
-def _fields(wanted: WrittenTag, now: datetime) -> Document:
+def _fields(request: WrittenTag, now: datetime) -> Document:
     return {
-        "name": wanted.name.strip(),
-        "description": wanted.description or "",
-        "color": wanted.color,
+        "name": request.name.strip(),
+        "description": request.description or "",
+        "color": request.color,
         "updatedAt": now,
     }
 
@@ -229,35 +229,35 @@ class EntityTags:
         self.store = store
         self._entities = entities
 
-    async def search(self, principal: Principal, wanted: FindTags) -> Page[ShownTag]:
+    async def search(self, principal: Principal, request: FindTags) -> Page[ShownTag]:
         """Return a page of tags with their numbers of entities."""
         tenant = principal.tenant
-        found, total = await self.store.search(tenant, wanted)
+        found, total = await self.store.search(tenant, request)
         count_uses = await self.store.count_uses(tenant, [tag.id for tag in found])
         rows = [
             ShownTag.from_fields(tag, tagged_entities_count=count_uses[tag.id]) for tag in found
         ]
-        return Page(page_size=wanted.size, page_number=wanted.number, total=total, content=rows)
+        return Page(page_size=request.size, page_number=request.number, total=total, content=rows)
 
-    async def map(self, principal: Principal, wanted: MapTags) -> None:
+    async def map(self, principal: Principal, request: MapTags) -> None:
         """Change tags of entities; ignore hidden entities.
 
         Raises `InvalidInput` when an entity would have too many tags, `NotFound` for a deleted tag
         or when no entity remains. An error changes nothing.
         """
-        for field in _NEEDS[wanted.operation]:
-            if not getattr(wanted, field):
-                raise InvalidInput(f"is required by {wanted.operation}", field=field)
-        entities = await self._entities.find_all(principal, distinct_ids(wanted.entity_ids))
-        adds = "added_tag_ids" in _NEEDS[wanted.operation]
-        added = distinct_ids(wanted.added_tag_ids or ()) if adds else []
-        removed = frozenset(distinct_ids(wanted.removed_tag_ids or ()))
+        for field in _NEEDS[request.operation]:
+            if not getattr(request, field):
+                raise InvalidInput(f"is required by {request.operation}", field=field)
+        entities = await self._entities.find_all(principal, distinct_ids(request.entity_ids))
+        adds = "added_tag_ids" in _NEEDS[request.operation]
+        added = distinct_ids(request.added_tag_ids or ()) if adds else []
+        removed = frozenset(distinct_ids(request.removed_tag_ids or ()))
 
         def change(current: list[int]) -> list[int]:
-            after = _apply_operation(wanted.operation, current, added, removed)
-            if len(after) > max(MOST_OF_ENTITY, len(current)):
+            after = _apply_operation(request.operation, current, added, removed)
+            if len(after) > max(MAX_TAGS_PER_ENTITY, len(current)):
                 code = "number_of_tags_per_entity_exceeded"
-                text = f"an entity can have at most {MOST_OF_ENTITY} tags"
+                text = f"an entity can have at most {MAX_TAGS_PER_ENTITY} tags"
                 raise InvalidInput(text, field="added_tag_ids", code=code)
             return after
 
@@ -275,7 +275,7 @@ class EntityTags:
         }
 
     async def find_tagged(self, tenant: str, operator: str, names: Collection[str]) -> list[int]:
-        """Return entities whose tags match an operator by names, at most `MOST_FOUND`."""
+        """Return entities whose tags match an operator by names, at most `MAX_FOUND`."""
         tags = {tag.name: tag.id for tag in (await self.store.tags_by_id(tenant)).values()}
         ids = [tags[name] for name in dict.fromkeys(names) if name in tags]
         if operator == "CONTAINS" and len(ids) < len(set(names)):

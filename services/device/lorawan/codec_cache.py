@@ -9,7 +9,7 @@ from services.device.lorawan.codec_calls import Call, Outcome
 from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.lorawan.codec_scripts import EncodedDownlink, read_encoded
 from services.device.things.codec_model import Codec, CodecFailed
-from services.device.things.product_model import codec_of
+from services.device.things.product_model import codec_scripts
 from services.device.things.product_store import ProductKey, ProductStore
 
 CODEC_SECONDS = 2.0
@@ -63,7 +63,7 @@ class CodecCache:
         stored = await self._products.codecs.find(*key) if version else None
         if stored is None:
             return CachedCodec(None)
-        return CachedCodec(codec_of(stored), stored.version)
+        return CachedCodec(codec_scripts(stored), stored.version)
 
 
 class CommandEncoder:

@@ -91,7 +91,7 @@ class LoadedCodec(_Engine):
         self.spent = False
         """The last call left changes that cannot be undone: the next one needs a new context."""
         self.log: list[str] = []
-        """Lines that the last call wrote to its console, if that was asked for."""
+        """Lines that the last call wrote to its console, if `logging` was set."""
         self._context.set_time_limit(LOADING)
         steps = {"scripts": scripts, "decoder": codec.decoder, "encoder": codec.encoder}
         self._call(self._load, msgspec.json.encode(steps).decode())

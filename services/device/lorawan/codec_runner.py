@@ -15,9 +15,9 @@ import msgspec
 
 from libs.common.lru_cache import LruCache
 from libs.common.sandbox.workers import (
-    ask_worker,
     kill_worker,
-    memory_of,
+    process_memory,
+    send_request,
     start_worker,
     wait_killed,
 )
@@ -49,10 +49,10 @@ class _Account:
 
 
 class Budget:
-    """Processor time by key: each account grows by `rate` per second, up to `most` seconds."""
+    """Processor time by key: each account grows by `rate` per second, up to `maximum` seconds."""
 
-    def __init__(self, most: float, rate: float) -> None:
-        self._most = most
+    def __init__(self, maximum: float, rate: float) -> None:
+        self._maximum = maximum
         self._rate = rate
         self._accounts: LruCache[object, _Account] = LruCache(MAX_ACCOUNTS)
 
@@ -63,9 +63,9 @@ class Budget:
         """
         account = self._accounts.get(key)
         if account is None:
-            account = _Account(self._most, now)
+            account = _Account(self._maximum, now)
             self._accounts.put(key, account)
-        account.left = min(self._most, account.left + (now - account.at) * self._rate)
+        account.left = min(self._maximum, account.left + (now - account.at) * self._rate)
         account.at = now
         return account.left + frames * SECONDS_PER_FRAME if account.left > 0 else 0.0
 
@@ -81,8 +81,8 @@ class Budgets:
 
     def __init__(self, codec_rate: float = 0.02, tenant_rate: float = 0.05) -> None:
         """Set the rates at which accounts grow, in seconds of the processor per second."""
-        self._codecs = Budget(most=0.5, rate=codec_rate)
-        self._tenants = Budget(most=1.0, rate=tenant_rate)
+        self._codecs = Budget(maximum=0.5, rate=codec_rate)
+        self._tenants = Budget(maximum=1.0, rate=tenant_rate)
 
     def left(self, tenant: str, version: str, frames: int, now: float) -> float:
         """Return the seconds that frames of a codec may use; 0 if an account is empty."""
@@ -123,16 +123,16 @@ _read = msgspec.msgpack.Decoder(Response).decode
 
 
 class CodecWorkers:
-    """Up to `most` codec processes; `async with` closes them.
+    """Up to `maximum` codec processes; `async with` closes them.
 
     Tenants take turns by the time that their calls take, one call of a tenant at a time. A process
     stays with its tenant. When all are in use, the one that was used longest ago ends.
     """
 
-    def __init__(self, most: int = MAX_PROCESSES, late_seconds: float = LATE_SECONDS) -> None:
-        self._most = most
+    def __init__(self, maximum: int = MAX_PROCESSES, late_seconds: float = LATE_SECONDS) -> None:
+        self._maximum = maximum
         self._late_seconds = late_seconds
-        self._turns = FairScheduler("codecs", most, items=WAITING, caps=lambda _: Caps(1, 1))
+        self._turns = FairScheduler("codecs", maximum, items=WAITING, caps=lambda _: Caps(1, 1))
         self._processes: dict[str, Process | None] = {}
         """By tenant, the most recently used process last; None while a process starts."""
         self._due: dict[str, float] = {}
@@ -150,15 +150,16 @@ class CodecWorkers:
     ) -> list[Outcome]:
         """Return the outcomes of calls, with console output if `logging`.
 
-        A call that ends the process is a fault of all calls.
+        If a call ends the process, all calls fail.
         """
-        asked = RunRequest(codec.version, list(calls), logging=logging)
-        return (await self._answer(tenant, asked, len(calls), codec)).outcomes
+        request = RunRequest(codec.version, list(calls), logging=logging)
+        return (await self._answer(tenant, request, len(calls), codec)).outcomes
 
     async def run_each(self, tenant: str, codec: Codec, calls: Sequence[Call]) -> Sequence[Outcome]:
-        """Return the outcomes of calls; only the call that ends a process has the fault.
+        """Return the outcomes of calls; a call that ends its process fails alone.
 
-        After `MAX_LOST` such calls, the remaining calls are rejected.
+        The other calls run again in smaller batches. After `MAX_LOST` calls that end their process,
+        the remaining calls are rejected.
         """
         outcomes: list[Outcome] = []
         left, lost = [calls], 0
@@ -181,22 +182,22 @@ class CodecWorkers:
         self, seconds: float, tenant: str, codec: Codec, calls: Sequence[Call]
     ) -> BatchResult:
         """Run calls within processor time (`seconds`); return outcomes and time used."""
-        asked = RunRequest(codec.version, list(calls), seconds=seconds)
-        return await self._answer(tenant, asked, len(calls), codec)
+        request = RunRequest(codec.version, list(calls), seconds=seconds)
+        return await self._answer(tenant, request, len(calls), codec)
 
     async def read(
         self, tenant: str, scripts: Sequence[str], names: Sequence[str]
     ) -> list[Outcome]:
         """Return which of `names` are functions of each script, or its fault."""
-        asked = ReadRequest(list(scripts), list(names))
-        return (await self._answer(tenant, asked, len(scripts))).outcomes
+        request = ReadRequest(list(scripts), list(names))
+        return (await self._answer(tenant, request, len(scripts))).outcomes
 
-    def is_late(self, tenant: str, asked: float) -> bool:
-        """Return whether calls that were `asked` (monotonic) are late."""
-        return time.monotonic() > self._due.get(tenant, asked + self._late_seconds)
+    def is_late(self, tenant: str, since: float) -> bool:
+        """Return whether calls that wait `since` (monotonic) are late."""
+        return time.monotonic() > self._due.get(tenant, since + self._late_seconds)
 
     async def _answer(
-        self, tenant: str, asked: Request, count: int, codec: Codec | None = None
+        self, tenant: str, request: Request, count: int, codec: Codec | None = None
     ) -> BatchResult:
         async with self._turns.slot(tenant):
             started = time.monotonic()
@@ -206,7 +207,7 @@ class CodecWorkers:
                 seconds = self._late_seconds + SECONDS_PER_FRAME * count
                 self._due[tenant] = time.monotonic() + seconds
                 async with asyncio.timeout(ANSWER_SECONDS + SECONDS_PER_CALL * count):
-                    answered = await _ask(process, asked, codec)
+                    answered = await _request(process, request, codec)
             except (TimeoutError, OSError, asyncio.IncompleteReadError) as error:
                 log.warning("a codec process was lost and is restarted: %s", type(error).__name__)
                 await self._end(tenant)
@@ -216,14 +217,14 @@ class CodecWorkers:
                 raise
             finally:
                 del self._due[tenant]
-            if memory_of(process) > LARGEST_PROCESS:
+            if process_memory(process) > LARGEST_PROCESS:
                 await self._end(tenant)
             return answered
 
     async def _process(self, tenant: str) -> Process:
         process = self._processes.pop(tenant, None)
         if process is None or process.returncode is not None:
-            if len(self._processes) >= self._most:
+            if len(self._processes) >= self._maximum:
                 await self._end(next(one for one in self._processes if not self._turns.held(one)))
             self._processes[tenant] = None
             process = await start_worker(WORKER, largest=LARGEST_ANSWER)
@@ -237,9 +238,9 @@ class CodecWorkers:
             await wait_killed(process)
 
 
-async def _ask(process: Process, asked: Request, codec: Codec | None) -> BatchResult:
-    answer = _read(await ask_worker(process, _write(asked)))
+async def _request(process: Process, request: Request, codec: Codec | None) -> BatchResult:
+    answer = _read(await send_request(process, _write(request)))
     if answer is None:
-        whole = msgspec.structs.replace(asked, codec=codec)
-        answer = _read(await ask_worker(process, _write(whole)))
+        whole = msgspec.structs.replace(request, codec=codec)
+        answer = _read(await send_request(process, _write(whole)))
     return answer or BatchResult([])

@@ -18,7 +18,7 @@ from services.device.lorawan.codec_calls import Outcome
 from services.device.telemetry.batch import LONGEST_REASON, Reading
 from services.device.things.codec_model import (
     LARGEST_PORT,
-    MOST_BYTES,
+    MAX_FRAME_BYTES,
     Argument,
     Codec,
     CodecFailed,
@@ -181,8 +181,8 @@ def read_encoded(steps: Sequence[Step], value: Any, port: int) -> EncodedDownlin
         answer = _check_answer(value)
         warnings, value = _texts(answer, "warnings"), answer.get("bytes")
         port = answer.get("fPort") or port
-    if not isinstance(value, list) or len(value) > MOST_BYTES:
-        raise CodecFailed(f"returns no array of at most {MOST_BYTES} bytes")
+    if not isinstance(value, list) or len(value) > MAX_FRAME_BYTES:
+        raise CodecFailed(f"returns no array of at most {MAX_FRAME_BYTES} bytes")
     for at, byte in enumerate(value):
         if type(byte) not in (int, float) or not 0 <= byte < BYTE:
             raise CodecFailed(f"returns {byte!r:.40} as byte {at}")
@@ -207,7 +207,7 @@ def _texts(answer: dict[str, Any], name: str) -> list[str]:
 HISTORY_KEY = "history"
 """Decoded key of past readings; keys that end with `_history` are too."""
 MAX_READINGS = 255
-"""Maximum readings of a frame, which has no more bytes."""
+"""Maximum readings of a frame: it has at most as many bytes."""
 
 
 def extract_past_readings(

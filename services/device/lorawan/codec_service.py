@@ -39,20 +39,20 @@ from services.device.lorawan.schemas import (
     TryCodec,
 )
 from services.device.things.codec_model import Codec, CodecFailed
-from services.device.things.errors import codec_not_found, product_is_built_in
+from services.device.things.errors import built_in_product_error, codec_not_found
 from services.device.things.product_model import (
     CodecExample,
     HistoryRequest,
     ProductCodec,
     PutHealing,
-    codec_of,
+    codec_scripts,
 )
 from services.device.things.product_store import ProductStore
 from services.device.things.specifications import TslStore
 
 LATEST_MS = 2**53 - 1
 """A test accepts past readings of any time: frames in documents are old."""
-LARGEST = 1024 * 1024
+MAX_CODEC_BYTES = 1024 * 1024
 """Maximum bytes of a codec with its examples."""
 MAX_TESTS = 4
 """Concurrent imports and tests of a tenant in a process."""
@@ -94,7 +94,7 @@ class CodecService:
         """
         tenant = principal.tenant
         if model.lower() == GENERIC:
-            raise product_is_built_in(model)
+            raise built_in_product_error(model)
         product = await self._products.get(tenant, model)
         tsl = await self._tsls.find(tenant, model, product.current_version)
         stored = await self.validate(tenant, body, tsl.document)
@@ -118,8 +118,8 @@ class CodecService:
             examples=body.examples,
             history=history,
         )
-        if len(msgspec.json.encode(stored)) > LARGEST:
-            raise InvalidInput(f"must be at most {LARGEST} bytes in all", field="scripts")
+        if len(msgspec.json.encode(stored)) > MAX_CODEC_BYTES:
+            raise InvalidInput(f"must be at most {MAX_CODEC_BYTES} bytes in all", field="scripts")
         return stored
 
     async def delete(self, principal: Principal, model: str) -> str:
@@ -129,7 +129,7 @@ class CodecService:
             raise codec_not_found(model)
         return model
 
-    async def healing(self, principal: Principal, model: str) -> Healing:
+    async def get_healing(self, principal: Principal, model: str) -> Healing:
         """Return the healing settings of a product; raise `NotFound`."""
         codec = await self.get(principal, model)
         setting = await self._products.find_healing(principal.tenant, model)
@@ -153,14 +153,16 @@ class CodecService:
             product = await self._products.get(tenant, model)
             tsl = await self._tsls.find(tenant, model, product.current_version)
             with self._count_test(tenant):
-                stored.history = await self._history_request(tenant, codec_of(stored), tsl.document)
+                stored.history = await self._history_request(
+                    tenant, codec_scripts(stored), tsl.document
+                )
             if stored.history is None or stored.history.fault:
                 raise history_request_error(stored.history)
             if not await self._products.update_history_request(tenant, model, stored):
                 text = "the codec was changed at the same time: read it and repeat the request"
                 raise Conflict(text, field="model")
         await self._products.put_healing(tenant, model, body)
-        return await self.healing(principal, model)
+        return await self.get_healing(principal, model)
 
     async def test_codec(self, principal: Principal, model: str, body: TryCodec) -> TriedCodec:
         """Test the codec of a product, or of the body, with a frame or values."""
@@ -173,7 +175,7 @@ class CodecService:
             if body.codec is not None:
                 codec = await self._read_codec(tenant, body.codec)
             else:
-                codec = codec_of(await self.get(principal, model))
+                codec = codec_scripts(await self.get(principal, model))
             if body.values is not None and not codec.encoder:
                 raise InvalidInput("the codec has no encoder", field="values")
             call = Call("decode" if body.values is None else "encode", content, body.port, now_ms())
@@ -211,8 +213,8 @@ class CodecService:
         prefix = "scripts." if body.script is None else ""
         paths = {name: f"{prefix}{name}" for name in scripts}
         faults = [Fault(paths[name], "contains a NUL") for name in scripts if "\0" in scripts[name]]
-        if sum(len(text.encode()) for text in scripts.values()) > LARGEST:
-            faults.append(Fault("scripts", f"must be at most {LARGEST} bytes in all"))
+        if sum(len(text.encode()) for text in scripts.values()) > MAX_CODEC_BYTES:
+            faults.append(Fault("scripts", f"must be at most {MAX_CODEC_BYTES} bytes in all"))
         if faults:
             raise InvalidInput.from_faults(faults)
         names = {*ENTRY_POINTS, *(step.entry for step in (*body.decoder, *body.encoder))}

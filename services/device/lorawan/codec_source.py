@@ -31,10 +31,10 @@ COMMON = [
     for name in ("Object", "Array", "String", "Number", "Boolean", "Function", "Date", "RegExp")
 ]
 """Prototypes that a script can reach without their constructors."""
-MOST_DECLARED = 500
+MAX_DECLARED = 500
 """Maximum number of declared names that are checked."""
 
-MOST_READ = 16
+CACHE_SIZE = 16
 """Number of analysed scripts in the cache."""
 
 _BLANKED = re.compile(
@@ -109,7 +109,7 @@ class Script(msgspec.Struct, frozen=True):
     """Whether it needs `Buffer`."""
 
 
-@lru_cache(MOST_READ)
+@lru_cache(CACHE_SIZE)
 def read_script(source: str) -> Script:
     """Analyse a script; a module becomes a strict script."""
     source, exports = _EXPORT.subn(_exported, source)
@@ -188,7 +188,7 @@ def _reached_globally(source: str, code: str) -> set[str]:
         declared |= {re.split(r"[^\w$]", name.strip())[0] for name in names.split(",")}
     if not _ANY_NAME.search(code):
         declared &= set(_MEMBER.findall(source))
-    return set(sorted(declared)[:MOST_DECLARED])
+    return set(sorted(declared)[:MAX_DECLARED])
 
 
 def _outside_braces(code: str) -> str:

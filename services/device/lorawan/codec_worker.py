@@ -36,7 +36,7 @@ MAX_LOADED = 8
 """Maximum number of loaded codecs."""
 MEMORY = 192 * 1024 * 1024
 """Bytes that the process may use in addition to its initial memory."""
-DEEPEST = 500
+MAX_DEPTH = 500
 """Maximum levels of a result; the service itself handles more."""
 KILL_SECONDS = 2.0
 """Processor time in seconds after which a call kills the process.
@@ -61,7 +61,7 @@ _write = msgspec.msgpack.Encoder().encode
 def main() -> None:
     """Serve requests from standard input until it ends."""
     end_with_parent()
-    sys.setrecursionlimit(DEEPEST)
+    sys.setrecursionlimit(MAX_DEPTH)
     confine(MEMORY, timer=True)
     loaded: OrderedDict[str, WarmCodec] = OrderedDict()
     while (request := read_frame(0)) is not None:

@@ -5,7 +5,7 @@ from litestar.params import FromPath, JSONBody
 
 from libs.common.http import RequestPrincipal
 from libs.common.http.console import delete, get, post, put
-from libs.common.http.guards import holders
+from libs.common.http.guards import allow_holders
 from libs.common.http.ids import PathId
 from libs.common.http.operations import route_operations
 from libs.common.identity.functions import Function
@@ -32,8 +32,8 @@ from services.device.telemetry.history import KeyRangeResolver, post_search
 from services.device.things.product_model import ProductCodec, PutHealing
 
 Redecodes = NamedDependency[RedecodeService]
-_READERS = [holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE)]
-_MANAGERS = [holders(Function.PRODUCT_MANAGE)]
+_READERS = [allow_holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE)]
+_MANAGERS = [allow_holders(Function.PRODUCT_MANAGE)]
 
 
 @post("/{model:str}/codec/redecode", guards=_MANAGERS, example={"dry": True})
@@ -115,7 +115,7 @@ async def get_healing_of_product(
     principal: RequestPrincipal, codec_service: Codecs, model: FromPath[str]
 ) -> Healing:
     """Return how often devices are asked for missing readings."""
-    return await codec_service.healing(principal, model)
+    return await codec_service.get_healing(principal, model)
 
 
 @put("/{model:str}/codec/healing", guards=_MANAGERS, example=HEALING)

@@ -13,7 +13,7 @@ import msgspec
 
 from libs.common.bus import RpcServer
 from libs.common.clock import to_ms
-from libs.common.contracts.frames import MOST_DOWNLINKS, SendDownlinkState
+from libs.common.contracts.frames import MAX_DOWNLINKS, SendDownlinkState
 from libs.common.contracts.integrations import Acknowledged
 from libs.common.errors import NotFound
 from services.device.commands.model import (
@@ -102,8 +102,8 @@ def split_downlinks(
             raise CodecFailed(f"returns no bytes for {key}")
     if len(whole.content) <= largest:
         return [SentDownlink(port=whole.port, data=whole.content)]
-    if len(alone) > MOST_DOWNLINKS:
-        raise CodecFailed(f"returns over {largest} bytes for more than {MOST_DOWNLINKS} values")
+    if len(alone) > MAX_DOWNLINKS:
+        raise CodecFailed(f"returns over {largest} bytes for more than {MAX_DOWNLINKS} values")
     return [_part(key, one, largest) for key, one in alone.items()]
 
 

@@ -66,10 +66,10 @@ class CodecFrameDecoder(FrameDecoder):
     """Unfinished calls of late codecs, by tenant."""
 
     async def decode(self, batch: Batch, *, wait: bool) -> set[str]:
-        """Decode the unread frames of a batch and add the results to it.
+        """Decode the undecoded frames of a batch and add the results to it.
 
-        Return the tenants whose codecs are late. Their frames remain unread and continue at the
-        next call. With `wait` no codec is late.
+        Return the tenants whose codecs are late. Their frames stay undecoded, and the next call
+        continues to decode them. With `wait`, the call waits for all codecs.
         """
         tenants: dict[str, list[tuple[Uplink, Thing]]] = defaultdict(list)
         for uplink, thing in batch.undecoded:

@@ -6,9 +6,9 @@ versions of codec and TSL that decoded it, `w` the reason of a rejection in whol
 `h` the keys of its past readings. A device without data storage has the identity only. A frame with
 a write-only value has no `f`.
 
-A frame is identified by device, session and counter. A device that joins by keys (ABP) may restart
-its counter in the same session. So a frame more than a day apart from one with the same identity is
-another frame, in another lap.
+A frame is identified by device, session and counter (its name), and by a lap. A device that joins
+by keys (ABP) may restart its counter in the same session. A frame with the same name that arrives
+more than a day later is therefore another frame, in the next lap.
 """
 
 import struct
@@ -58,7 +58,7 @@ class StoredFrame(NamedTuple):
 
 
 class CountedFrame(NamedTuple):
-    """A frame as its counter shows it."""
+    """The key, counter and time of a frame, for finding gaps."""
 
     key: bytes
     ts: int
@@ -67,8 +67,8 @@ class CountedFrame(NamedTuple):
     counter: int
 
 
-def counted(key: bytes, name: bytes) -> CountedFrame:
-    """Return the frame with this key and identity."""
+def parse_counted(key: bytes, name: bytes) -> CountedFrame:
+    """Return key, time, session and counter of a frame from its key and name."""
     _, session, counter = _NAME.unpack(name[: _NAME.size])
     return CountedFrame(key, KEY.unpack(key)[1], session, counter)
 
@@ -109,16 +109,16 @@ def split_repeated(
 
 
 FRAMES = "frames"
-READ = ["f", "w", "h"]
+REDECODED_FIELDS = ["f", "w", "h"]
 """Fields that re-decoding needs."""
-FORGOTTEN = 2
+IDENTITY_DAYS = 2
 """Days after which the identity of a frame without data storage expires."""
 
 
 def build_document(frame: KeptFrame) -> Document:
     """Return the document of a frame."""
     keeps = frame.thing.data_storage
-    days = frame.days if keeps else min(frame.days, FORGOTTEN)
+    days = frame.days if keeps else min(frame.days, IDENTITY_DAYS)
     document: Document = {
         "_id": frame.key,
         "i": identity(frame_name(frame), frame.lap),
@@ -151,7 +151,7 @@ class FrameStore(ThingDataStore):
         return None
 
     async def find_stored(self, frames: Sequence[KeptFrame]) -> list[StoredFrame]:
-        """Return stored frames with the names of `frames`, in all laps."""
+        """Return the stored frames of all laps that have the name of one of `frames`."""
         found: list[StoredFrame] = []
         names, lap = {frame_name(frame) for frame in frames}, 0
         while names:
@@ -168,7 +168,7 @@ class FrameStore(ThingDataStore):
         """Return the oldest, or `newest`, frames from key `first` to key `last`."""
         query, order = {"_id": {"$gte": first, "$lte": last}}, -1 if newest else 1
         rows = self._frames.find(query, {"i": 1}, sort=[("_id", order)], limit=limit)
-        return [counted(bytes(row["_id"]), bytes(row["i"])) async for row in rows]
+        return [parse_counted(bytes(row["_id"]), bytes(row["i"])) async for row in rows]
 
     async def find_by_counters(
         self, thing_id: int, session: bytes, first: int, last: int
@@ -176,7 +176,7 @@ class FrameStore(ThingDataStore):
         """Return frames of a session with counters from `first` to `last`."""
         low, high = names_between(thing_id, session, first, last)
         rows = self._frames.find({"i": {"$gte": low, "$lte": high}}, {"i": 1})
-        return [counted(bytes(row["_id"]), bytes(row["i"])) async for row in rows]
+        return [parse_counted(bytes(row["_id"]), bytes(row["i"])) async for row in rows]
 
     def list_before(self, first: bytes, key: bytes, limit: int) -> AsyncGenerator[Document, None]:
         """Yield frames with keys from `first` on and below `key`, newest first."""
@@ -192,7 +192,9 @@ class FrameStore(ThingDataStore):
         """
         otherwise = [{"c": {"$ne": stamp}}, {"w": {"$exists": True}}]
         query = {"_id": {"$gt": after, "$lte": last}, "f": {"$exists": True}, "$or": otherwise}
-        rows = self._direct.find(query, READ, sort=[("_id", 1)], limit=limit, batch_size=limit)
+        rows = self._direct.find(
+            query, REDECODED_FIELDS, sort=[("_id", 1)], limit=limit, batch_size=limit
+        )
         return await rows.to_list(None)
 
     async def find_past_keys(

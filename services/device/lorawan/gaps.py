@@ -23,7 +23,7 @@ from services.device.telemetry.history import KeyRange, encode_key
 from services.device.telemetry.partitions import KEY, LAST, history_key, keys_between
 from services.device.things.deleted_things import ThingDataStore
 
-MOST_JUMP = 16_384
+MAX_COUNTER_GAP = 16_384
 """Maximum gap (LoRaWAN 1.0.3, MAX_FCNT_GAP); beyond it the counter has restarted."""
 
 
@@ -79,7 +79,7 @@ def find_gaps(frames: Iterable[CountedFrame]) -> list[Gap]:
 
 def _add(found: list[Gap], before: CountedFrame, after: CountedFrame) -> None:
     missing = after.counter - before.counter - 1
-    if 0 < missing <= MOST_JUMP:
+    if 0 < missing <= MAX_COUNTER_GAP:
         first, last = before.counter + 1, after.counter - 1
         session = before.session
         found.append(Gap(before.key, before.ts, after.ts, first, last, session, missing))
@@ -96,7 +96,7 @@ def _is_late(gaps: Sequence[Gap], frame: CountedFrame) -> bool:
 
 
 GAPS = "gaps"
-MOST_KEPT = 2000
+MAX_TRACKED = 2000
 """Maximum number of gaps of a device that are tracked and healed."""
 
 
@@ -121,11 +121,11 @@ class GapStore(ThingDataStore):
         self._gaps = database[GAPS]
 
     async def keep(self, gaps: Sequence[Gap], until: datetime) -> None:
-        """Store new gaps of a device until `until`; the largest first, up to `MOST_KEPT`."""
+        """Store new gaps of a device until `until`; the largest first, up to `MAX_TRACKED`."""
         if not gaps:
             return
         (thing_id,) = {KEY.unpack(gap.key)[0] for gap in gaps}
-        room = MOST_KEPT - await self._gaps.count_documents({"_id": keys_between(thing_id)})
+        room = MAX_TRACKED - await self._gaps.count_documents({"_id": keys_between(thing_id)})
         largest = sorted(gaps, key=lambda gap: gap.missing, reverse=True)[: max(room, 0)]
         writes = [_insert(gap, until) for gap in largest]
         if writes:
@@ -168,7 +168,7 @@ def _insert(gap: Gap, until: datetime) -> UpdateOne:
     return UpdateOne({"_id": document.pop("_id")}, {"$setOnInsert": document}, upsert=True)
 
 
-SCANNED = 2000
+SCANNED_FRAMES = 2000
 """Frames that are read for a page, which may therefore be short or empty."""
 
 
@@ -185,8 +185,8 @@ class GapService:
         if not continued:  # a gap may reach beyond the end
             after = await self.frames.list_counted(last, history_key(device.id, LAST, LAST), 1)
             last = after[0].key if after else last
-        frames = await self.frames.list_counted(first, last, SCANNED, newest=True)
-        following = frames[-1].key if len(frames) == SCANNED else None
+        frames = await self.frames.list_counted(first, last, SCANNED_FRAMES, newest=True)
+        following = frames[-1].key if len(frames) == SCANNED_FRAMES else None
         if following is None:
             owned = history_key(device.id, device.owned_since, 0)
             frames += await self.frames.list_counted(owned, _before(first), 1, newest=True)

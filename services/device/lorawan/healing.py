@@ -96,7 +96,7 @@ DEVICES = 50
 """Devices of one turn of their tenant."""
 FRAMES = 2000
 """Maximum frames of a device per check."""
-TRIED = 20
+MAX_TRIED_GAPS = 20
 """Maximum open gaps of a device per check."""
 FIRST_MS = 7 * DAY_MS
 """Age of the oldest frame in the first check of a device."""
@@ -108,7 +108,7 @@ LOST_MS = 600_000
 """Time after which a request without a command is over: its process ended."""
 HOUR_MS = 3_600_000
 EVER = 2**53
-MOST_ASKS = 3
+MAX_REQUESTS = 3
 """Maximum requests for one gap."""
 
 _outcomes = metrics.get_meter("thingway").create_counter(
@@ -155,7 +155,7 @@ class Healer:
 
     async def _attempt(self, product: HealingProduct, state: HealingState, latest: int) -> None:
         try:
-            await self._look(product, state, latest)
+            await self._heal_device(product, state, latest)
         except StoreError:
             raise
         except ThingwayError as error:
@@ -163,7 +163,7 @@ class Healer:
         except Exception:
             log.exception("healing of device %d failed", state.id)
 
-    async def _look(self, product: HealingProduct, state: HealingState, latest: int) -> None:
+    async def _heal_device(self, product: HealingProduct, state: HealingState, latest: int) -> None:
         before = msgspec.structs.replace(state)
         if state.latest != latest:
             await self._find(product, state, latest)
@@ -172,7 +172,7 @@ class Healer:
         if state != before and not await self.store.put(state):
             return
         if state.gap is None and state.open and _has_budget(product, state):
-            await self._ask(product, state)
+            await self._request_largest(product, state)
 
     async def _find(self, product: HealingProduct, state: HealingState, latest: int) -> None:
         """Store the gaps between frames that arrived since the last check."""
@@ -200,7 +200,7 @@ class Healer:
         return device if device is not None and device.data_storage else None
 
     async def _follow(self, state: HealingState, key: bytes) -> None:
-        """Update the state of a request; when it is over, the device is free for the next."""
+        """Update the state of a request; clear it when the request is over."""
         gap = await self.gaps.find(key)
         if gap is None or await self._is_over(gap):
             state.gap = state.command = None
@@ -223,14 +223,14 @@ class Healer:
             state.gap = state.command = None
 
     async def _fail(self, gap: TrackedGap, reason: str) -> None:
-        """Reopen a gap after a failed request, or give it up."""
-        if gap.asks < MOST_ASKS:
+        """Reopen a gap after a failed request, or give up after `MAX_REQUESTS`."""
+        if gap.asks < MAX_REQUESTS:
             await self.gaps.change(gap, state="OPEN", reason=reason)
             return
-        reason = f"{reason}, after {MOST_ASKS} requests"
-        await self._give_up(gap, reason)
+        reason = f"{reason}, after {MAX_REQUESTS} requests"
+        await self._abandon(gap, reason)
 
-    async def _give_up(self, gap: TrackedGap, reason: str) -> None:
+    async def _abandon(self, gap: TrackedGap, reason: str) -> None:
         await self.gaps.change(gap, state="GIVEN_UP", reason=reason[:500])
         _outcomes.add(1, {"outcome": "given_up"})
 
@@ -244,34 +244,34 @@ class Healer:
         if missing <= 0:
             await self.gaps.remove(gap)
             return True
-        most = 4 * (missing + len(late))
-        times = await self.partitions.find_times(thing_id, gap.start + 1, gap.end - 1, most)
+        maximum = 4 * (missing + len(late))
+        times = await self.partitions.find_times(thing_id, gap.start + 1, gap.end - 1, maximum)
         found = len(times - {one.ts for one in late})
         await self.gaps.change(gap, missing=missing, found=found)
         if found >= missing:
             await self.gaps.change(gap, state="HEALED", reason=None)
             _outcomes.add(1, {"outcome": "healed"})
         elif gap.request_range() is None:
-            await self._give_up(gap, "is too short to be requested")
+            await self._abandon(gap, "is too short to be requested")
         return gap.state in {"HEALED", "GIVEN_UP"}
 
-    async def _ask(self, product: HealingProduct, state: HealingState) -> None:
+    async def _request_largest(self, product: HealingProduct, state: HealingState) -> None:
         """Request the largest gap that is still open."""
         device = await self._device(product, state)
         if device is not None:
-            for gap in await self.gaps.largest(state.id, now_ms() - LATE_MS, TRIED):
+            for gap in await self.gaps.largest(state.id, now_ms() - LATE_MS, MAX_TRIED_GAPS):
                 if gap.start < device.owned_since:
                     await self.gaps.remove(gap)
                 elif not await self._is_over(gap):
                     draft = await self._draft(product, device, gap)
                     if draft is not None:
-                        await self._ask_for(state, gap, draft)
+                        await self._send_request(state, gap, draft)
                         return
         if device is None or not await self.gaps.largest(state.id, EVER, 1):
             state.open = False
             await self.store.put(state)
 
-    async def _ask_for(self, state: HealingState, gap: TrackedGap, draft: Draft) -> None:
+    async def _send_request(self, state: HealingState, gap: TrackedGap, draft: Draft) -> None:
         """Count a request, then send it: a crash in between uses up the request."""
         now = now_ms()
         state.asks = [*(one for one in state.asks if one > now - DAY_MS), now]
@@ -298,7 +298,7 @@ class Healer:
         try:
             return self.commands.check_call(thing, product.service, within)
         except InvalidInput as error:
-            await self._give_up(gap, error.text)
+            await self._abandon(gap, error.text)
             return None
 
 

@@ -7,7 +7,7 @@ ranges, whose bytes must differ. No I/O.
 
 from collections.abc import Sequence
 
-from libs.common.tsl import TslDocument, by_keys
+from libs.common.tsl import TslDocument, ids_from_keys
 from services.device.lorawan.codec_calls import Call, Outcome
 from services.device.lorawan.codec_scripts import read_encoded
 from services.device.things.codec_model import Codec, CodecFailed
@@ -34,7 +34,7 @@ def find_candidates(document: TslDocument) -> list[str]:
     """Return the first services whose inputs are a time range."""
     inputs = {
         one.id: {each.id.rpartition(".")[2] for each in one.inputs}
-        for one in by_keys(document).services
+        for one in ids_from_keys(document).services
     }
     return [service for service, names in inputs.items() if names == _INPUTS][:MAX_SERVICES]
 

@@ -15,7 +15,7 @@ from services.device.lorawan.redecode_service import RedecodeService
 from services.device.lorawan.schemas import (
     EXAMPLE,
     HEALING,
-    MOST_FRAMES,
+    MAX_PAGE,
     TRIAL,
     FramePage,
     GapPage,
@@ -79,7 +79,7 @@ async def get_product_healing(
     principal: RequestPrincipal, codec_service: Codecs, model: FromPath[str]
 ) -> Healing:
     """Return how often devices are asked for missing readings."""
-    return await codec_service.healing(principal, model)
+    return await codec_service.get_healing(principal, model)
 
 
 @put("/{model:str}/codec/healing", example=HEALING)
@@ -137,7 +137,7 @@ async def list_device_frames(
     device_id: DeviceId,
     start_time: StartTime = None,
     end_time: EndTime = None,
-    page_size: Annotated[int, QueryParameter(name="pageSize", ge=1, le=MOST_FRAMES)] = 20,
+    page_size: Annotated[int, QueryParameter(name="pageSize", ge=1, le=MAX_PAGE)] = 20,
     page_key: PageKey = None,
 ) -> FramePage:
     """List uplinks of a device, newest first, with their decoded values."""
@@ -156,7 +156,7 @@ async def list_device_gaps(
     device_id: DeviceId,
     start_time: StartTime = None,
     end_time: EndTime = None,
-    page_size: Annotated[int, QueryParameter(name="pageSize", ge=1, le=MOST_FRAMES)] = 20,
+    page_size: Annotated[int, QueryParameter(name="pageSize", ge=1, le=MAX_PAGE)] = 20,
     page_key: PageKey = None,
 ) -> GapPage:
     """List gaps in the frame counters of a device, newest first."""

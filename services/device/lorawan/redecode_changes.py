@@ -15,10 +15,10 @@ from services.device.lorawan.codec_scripts import DecodeResult
 from services.device.lorawan.schemas import Difference
 from services.device.telemetry.batch import past_reading_key
 from services.device.telemetry.events import holds_write_only, reported_event
-from services.device.telemetry.partitions import KEY, partition_of
+from services.device.telemetry.partitions import KEY, partition_at
 from services.device.things.model import Thing
 
-TOGETHER, LARGEST = 128, 1024 * 1024
+MAX_RECORDS, MAX_BYTES = 128, 1024 * 1024
 """Maximum records of one update, and maximum bytes of their JSON.
 
 BSON is at most 8 times larger, and MongoDB accepts 16 MiB.
@@ -93,7 +93,7 @@ class HistoryChanges:
     def insertions(self) -> Iterator[tuple[int, InsertOne[Document]]]:
         """Yield insertions of missing records, by week."""
         for key, properties in self.rows.items():
-            yield week_of(key), InsertOne({"_id": key, "p": properties})
+            yield key_week(key), InsertOne({"_id": key, "p": properties})
 
     def frame_updates(self) -> Iterator[UpdateMany | UpdateOne]:
         """Yield updates of the stored frames."""
@@ -109,7 +109,7 @@ def replacements(values: Mapping[bytes, Document]) -> Iterator[tuple[int, Update
     """
     for week, keys in group_by_week(values):
         rows = [_Row(key, values[key]) for key in keys]
-        for some in chunks(rows, TOGETHER, LARGEST):
+        for some in chunks(rows, MAX_RECORDS, MAX_BYTES):
             together = [row.key for row in some]
             place = {"$indexOfArray": [{"$literal": together}, "$_id"]}
             change = {"$arrayElemAt": [{"$literal": [row.properties for row in some]}, place]}
@@ -132,13 +132,13 @@ def group_by_week(keys: Iterable[bytes]) -> Iterable[tuple[int, list[bytes]]]:
     """Group keys of history by the week of their partition."""
     weeks: dict[int, list[bytes]] = defaultdict(list)
     for key in keys:
-        weeks[week_of(key)].append(key)
+        weeks[key_week(key)].append(key)
     return weeks.items()
 
 
-def week_of(key: bytes) -> int:
+def key_week(key: bytes) -> int:
     """Return the week whose partition holds the record with this key."""
-    return partition_of(KEY.unpack(key)[1])
+    return partition_at(KEY.unpack(key)[1])
 
 
 def _frame_change(key: bytes, stamp: str, result: DecodeResult, past: set[bytes]) -> UpdateOne:

@@ -24,7 +24,7 @@ from services.device.lorawan.redecode_service import (
     RedecodeStore,
 )
 from services.device.lorawan.redecoder import Redecoder
-from services.device.lorawan.schemas import MOST_TOLD
+from services.device.lorawan.schemas import MAX_REPUBLISHED
 from services.device.telemetry.device_fields import DeviceFieldUpdater
 from services.device.telemetry.folded_values import Reported, RewrittenHistory
 from services.device.telemetry.latest_values import LatestValues
@@ -33,7 +33,7 @@ from services.device.telemetry.partitions import (
     Partitions,
     collection_name,
     keys_between,
-    partition_of,
+    partition_at,
 )
 from services.device.things.device_store import DeviceStore
 from services.device.things.directory import ThingDirectory
@@ -57,7 +57,8 @@ TURN = 0.5
 """Seconds of a turn; a batch that has begun is completed."""
 CODEC_CHANGED = "the codec was changed while the job was running"
 TOO_MANY_REPORTS = (
-    f"{MOST_TOLD} reports were published again, the maximum: select fewer devices or less time"
+    f"{MAX_REPUBLISHED} reports were published again, the maximum: "
+    "select fewer devices or less time"
 )
 
 
@@ -127,7 +128,7 @@ class RedecodeWorker:
         job.differences += [difference for one in found for difference in one.differences]
         job.told += sum(one.republished for one in found)
         went = await self.store.save_progress(job, ids, found)
-        if job.told >= MOST_TOLD:
+        if job.told >= MAX_REPUBLISHED:
             await self.store.end(job, "FAILED", fault=TOO_MANY_REPORTS)
             return False
         return went and time.monotonic() <= until
@@ -205,7 +206,7 @@ class RedecodeWorker:
         """
         first = max(thing.owned_since, now_ms() - self.redecoder.retention_ms)
         bounds = keys_between(thing.id, first)
-        oldest = collection_name(partition_of(first))
+        oldest = collection_name(partition_at(first))
         kept = [week for week in weeks if week.name >= oldest]
         if newest is not None:
             last: list[Document] = []

@@ -15,7 +15,7 @@ from libs.common.clock import from_ms, now_ms
 from libs.common.errors import Conflict, InvalidInput, NotFound
 from libs.common.identity import Principal
 from libs.common.store.mongo import Database, Document, DuplicateKey
-from services.device.lorawan.schemas import SHOWN, Difference, Redecode, StartRedecode
+from services.device.lorawan.schemas import MAX_DIFFERENCES, Difference, Redecode, StartRedecode
 from services.device.telemetry.partitions import history_key
 from services.device.things.device_queries import DeviceQueries
 from services.device.things.errors import codec_not_found
@@ -23,7 +23,7 @@ from services.device.things.product_store import ProductStore, product_id
 
 REDECODES = "redecodes"
 """The collection, and a topic of `Wakeups`: a job has started."""
-KEPT = 30
+JOB_DAYS = 30
 """Days for which a finished job is kept."""
 
 
@@ -57,7 +57,7 @@ class RedecodeJob(Redecode, kw_only=True):
         return self.identity["model"]
 
     def resume_key(self, device: int) -> bytes:
-        """Return the key behind which a device continues."""
+        """Return the key after which a device continues."""
         return self.resume_keys.get(str(device)) or history_key(device, self.start, 0)
 
 
@@ -169,7 +169,10 @@ class RedecodeStore:
                 "done": len(devices) if through and not job.is_second_pass else 0,
             },
             "$push": {
-                "differences": {"$each": msgspec.to_builtins(shown)[:SHOWN], "$slice": SHOWN}
+                "differences": {
+                    "$each": msgspec.to_builtins(shown)[:MAX_DIFFERENCES],
+                    "$slice": MAX_DIFFERENCES,
+                }
             },
         }
         return await self._update_running(job, change)

@@ -26,12 +26,12 @@ from services.device.lorawan.redecode_changes import (
     expected_records,
     group_by_week,
     is_plain,
+    key_week,
     redecoded_event,
     replacements,
-    week_of,
 )
 from services.device.lorawan.redecode_service import DeviceProgress, RedecodeJob
-from services.device.lorawan.schemas import MOST_TOLD, SHOWN
+from services.device.lorawan.schemas import MAX_DIFFERENCES, MAX_REPUBLISHED
 from services.device.telemetry.partitions import (
     KEY,
     LAST,
@@ -89,7 +89,7 @@ class Redecoder:
                     found[thing.id].last_key = bytes(some[-1]["_id"])
             left = [thing for thing in left if not found[thing.id].is_finished]
             republished = sum(one.republished for one in found.values())
-            if time.monotonic() > until or job.told + republished >= MOST_TOLD:
+            if time.monotonic() > until or job.told + republished >= MAX_REPUBLISHED:
                 break
         return found
 
@@ -216,7 +216,7 @@ class Redecoder:
             for week, change in (each for one in writes for each in kind(one)):
                 history[week].append(change)
         await self.partitions.ensure(
-            week_of(key) for one in writes for key in (*one.rows, *one.assumed)
+            key_week(key) for one in writes for key in (*one.rows, *one.assumed)
         )
         notes = [note for one in writes for note in one.frame_updates()]
         events = [entry for one in writes for entry in one.events]
@@ -284,4 +284,4 @@ def _call(row: Document) -> Call:
 
 def _keeps_differences(job: RedecodeJob, found: DeviceProgress) -> bool:
     """Return whether the job still collects differences to show."""
-    return len(job.differences) + len(found.differences) < SHOWN
+    return len(job.differences) + len(found.differences) < MAX_DIFFERENCES

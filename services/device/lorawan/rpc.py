@@ -11,7 +11,7 @@ from libs.common.bus.hops import current_hops, hops_header
 from libs.common.bus.subjects import up
 from libs.common.clock import now_ms
 from libs.common.contracts.frames import (
-    MOST_FRAMES,
+    MAX_FRAMES,
     Frame,
     FramesAnswer,
     RefusedFrame,
@@ -40,8 +40,8 @@ _frame = msgspec.json.Decoder(Frame).decode
 _encode = msgspec.json.Encoder().encode
 
 
-class SentFrame(msgspec.Struct, rename="camel", kw_only=True):
-    """`ToldFrame` with its frame as JSON, which is published unchanged."""
+class RawDeviceFrame(msgspec.Struct, rename="camel", kw_only=True):
+    """A `DeviceFrame` whose `frame` is JSON, which is published unchanged."""
 
     tenant: Tenant
     identifier: IdentifierText
@@ -58,10 +58,10 @@ class SentFrame(msgspec.Struct, rename="camel", kw_only=True):
         return bytes(self.frame) if len(self.frame) <= LARGEST_SENT else _encode(frame)
 
 
-class SentFrames(msgspec.Struct, kw_only=True):
-    """`TellFrames` with its frames as JSON."""
+class SendRawFrames(msgspec.Struct, kw_only=True):
+    """`SendFrames`, whose frames are decoded only to check them."""
 
-    frames: Annotated[list[SentFrame], msgspec.Meta(min_length=1, max_length=MOST_FRAMES)]
+    frames: Annotated[list[RawDeviceFrame], msgspec.Meta(min_length=1, max_length=MAX_FRAMES)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,10 +75,10 @@ class FrameRpc:
 
     def offer(self, rpc: RpcServer) -> None:
         """Answer `rpc.device.{frames|link}.{integration}`."""
-        rpc.offer_each("frames", SentFrames, self.frames)
+        rpc.offer_each("frames", SendRawFrames, self.frames)
         rpc.offer_each("link", SendLinkState, self.link)
 
-    async def frames(self, integration: str, sent: SentFrames) -> FramesAnswer:
+    async def frames(self, integration: str, sent: SendRawFrames) -> FramesAnswer:
         """Publish frames for ingest; reject those of devices of other integrations."""
         payloads = [one.payload(index) for index, one in enumerate(sent.frames)]
         things = await self._things(integration, sent.frames)
@@ -115,7 +115,7 @@ class FrameRpc:
         return Acknowledged()
 
     async def _things(
-        self, integration: str, report: Sequence[SentFrame | SendLinkState]
+        self, integration: str, report: Sequence[RawDeviceFrame | SendLinkState]
     ) -> list[Thing | None]:
         """Return the integration's device of each entry, or None."""
         found = await self.directory.find_by_sn({one.identifier for one in report}, DEVICE_SECONDS)

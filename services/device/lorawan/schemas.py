@@ -7,8 +7,8 @@ import msgspec
 from libs.common.contracts.frames import Reception
 from libs.common.http.ids import Id
 from services.device.telemetry.history import Moment
-from services.device.things.codec_model import MOST_SCRIPTS, Chain, Name, Script
-from services.device.things.product_model import MOST_EXAMPLES, CodecExample, CodecFrame
+from services.device.things.codec_model import MAX_SCRIPTS, Chain, Name, Script
+from services.device.things.product_model import MAX_EXAMPLES, CodecExample, CodecFrame
 
 
 class PutCodec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -18,10 +18,10 @@ class PutCodec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """
 
     script: Script | None = None
-    scripts: Annotated[dict[Name, Script], msgspec.Meta(max_length=MOST_SCRIPTS)] = {}
+    scripts: Annotated[dict[Name, Script], msgspec.Meta(max_length=MAX_SCRIPTS)] = {}
     decoder: Chain = []
     encoder: Chain = []
-    examples: Annotated[list[CodecExample], msgspec.Meta(max_length=MOST_EXAMPLES)] = []
+    examples: Annotated[list[CodecExample], msgspec.Meta(max_length=MAX_EXAMPLES)] = []
 
 
 class Healing(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -92,7 +92,7 @@ class TriedCodec(msgspec.Struct, omit_defaults=True, kw_only=True):
     """Console output of the codec: at most 100 lines of 500 characters."""
 
 
-MOST_FRAMES = 200
+MAX_PAGE = 200
 """Maximum frames or gaps of a page."""
 
 
@@ -134,7 +134,7 @@ class FindFrames(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     start_timestamp: Moment | None = None
     end_timestamp: Moment | None = None
-    page_size: Annotated[int, msgspec.Meta(ge=1, le=MOST_FRAMES)] = 20
+    page_size: Annotated[int, msgspec.Meta(ge=1, le=MAX_PAGE)] = 20
     next_key: Annotated[str, msgspec.Meta(max_length=64)] | None = None
 
     @property
@@ -196,10 +196,10 @@ class FoundGaps(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 State = Literal["RUNNING", "DONE", "STOPPED", "FAILED"]
-MOST_DEVICES = 1000
-MOST_TOLD = 10_000
+MAX_DEVICES = 1000
+MAX_REPUBLISHED = 10_000
 """Maximum number of reports that a job publishes again."""
-SHOWN = 20
+MAX_DIFFERENCES = 20
 """Maximum number of differences that a job shows."""
 
 
@@ -208,7 +208,7 @@ class StartRedecode(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     dry: bool = False
     """Only count and show differences."""
-    devices: Annotated[list[Id], msgspec.Meta(max_length=MOST_DEVICES)] = []
+    devices: Annotated[list[Id], msgspec.Meta(max_length=MAX_DEVICES)] = []
     """Device ids; empty means all devices of the product."""
     start: Moment | None = None
     """Earliest time of reception, ms."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from libs.common.store.mongo import Database, Document
-from libs.common.things import GENERIC, SYSTEM, KeyParts, number_of, split_key, thing_of
+from libs.common.things import GENERIC, SYSTEM, KeyParts, entity_number, entity_thing, split_key
 from libs.common.tsl import Tsl
 from services.device.members.entity import (
     Entity,
@@ -13,16 +13,16 @@ from services.device.members.entity import (
     thing_from_device,
     thing_from_document,
 )
-from services.device.members.members import MemberSet, members_of, number_keys
-from services.device.members.shapes import ShapeStore, members_of_shape
+from services.device.members.members import MemberSet, build_members, number_keys
+from services.device.members.shapes import ShapeStore, shape_members
 from services.device.things.device_store import DeviceStore
 from services.device.things.directory import ThingDirectory
 from services.device.things.model import ListedDevice, ModelKey, Thing
-from services.device.things.specifications import MemberRegistry, TslKey, TslStore, owner_of
-from services.device.things.thing_store import names_of
+from services.device.things.specifications import MemberRegistry, TslKey, TslStore, product_owner
+from services.device.things.thing_store import parse_names
 from services.device.things.visibility import Condition, identifier_condition
 
-KEPT = 100_000
+CACHE_SIZE = 100_000
 """Cached members of all models together; one takes half a KiB."""
 
 _NONE = MemberSet(())
@@ -66,8 +66,8 @@ class ModelMembers:
         members = self._known.get((tenant, model, tsl))
         if members is None:
             keys = number_keys(tsl.document)
-            owner = owner_of(tenant, model)
-            members = members_of(
+            owner = product_owner(tenant, model)
+            members = build_members(
                 tsl.document, await self._registry.assign_numbers(owner, keys) if keys else {}
             )
         self._keep((tenant, model, tsl), members)
@@ -84,7 +84,7 @@ class ModelMembers:
                 found[shape] = known
         if missing:
             for name, paths in (await self._shapes.read(missing)).items():
-                found[name] = members = members_of_shape(paths)
+                found[name] = members = shape_members(paths)
                 self._keep((GENERIC, "", name), members)
         return found
 
@@ -93,14 +93,14 @@ class ModelMembers:
             self._size += len(members.members)
         self._known[key] = members
         self._known.move_to_end(key)
-        while self._size > KEPT and len(self._known) > 1:
+        while self._size > CACHE_SIZE and len(self._known) > 1:
             _, oldest = self._known.popitem(last=False)
             self._size -= len(oldest.members)
 
 
 @lru_cache(maxsize=1000)
 def _renamed(members: MemberSet, names: str) -> MemberSet:
-    return members.renamed(names_of(names)) if names else members
+    return members.renamed(parse_names(names)) if names else members
 
 
 Things = dict[tuple[str, str], EntityThing]
@@ -117,11 +117,11 @@ class EntityDirectory:
 
     async def find_by_ids(self, tenant: str, ids: Sequence[int]) -> dict[int, Entity]:
         """Return the entities with these ids; unknown ids are missing."""
-        things = await self.find_things(tenant, {thing_of(entity_id) for entity_id in ids})
+        things = await self.find_things(tenant, {entity_thing(entity_id) for entity_id in ids})
         found: dict[int, Entity] = {}
         for entity_id in ids:
-            thing = things.get(thing_of(entity_id))
-            member = thing.find_member(number_of(entity_id)) if thing else None
+            thing = things.get(entity_thing(entity_id))
+            member = thing.find_member(entity_number(entity_id)) if thing else None
             if thing and member:
                 found[entity_id] = Entity(thing, member)
         return found
@@ -182,11 +182,11 @@ class EntityDirectory:
         ]
 
     async def _devices_with(
-        self, tenant: str, wanted: dict[str, set[str]], *, records: bool
+        self, tenant: str, paths: dict[str, set[str]], *, records: bool
     ) -> Things:
         devices: list[ListedDevice] = []
         loaded: list[Thing] = []
-        for integration, identifiers in wanted.items():
+        for integration, identifiers in paths.items():
             if records:
                 whole = await self._devices.find_by_identifiers(tenant, integration, identifiers)
                 devices += whole
@@ -199,10 +199,10 @@ class EntityDirectory:
         return {(thing.integration, thing.identifier): thing for thing in things}
 
     async def _others_with(
-        self, tenant: str, wanted: dict[str, set[str]], *, records: bool
+        self, tenant: str, paths: dict[str, set[str]], *, records: bool
     ) -> Things:
         documents: list[Document] = []
-        for integration, identifiers in wanted.items():
+        for integration, identifiers in paths.items():
             query = identifier_condition(tenant, integration, identifiers)
             documents += await self._things.store.find(query)
         return {

@@ -38,7 +38,7 @@ from libs.common.things import (
 from libs.common.tsl import TslDocument
 from services.device.members.members import Member, MemberSet, shown_value
 from services.device.things.model import ListedDevice, Thing
-from services.device.things.thing_store import names_of
+from services.device.things.thing_store import parse_names
 
 _COORDINATE = {"unit": "°", "fraction_digits": 6, "optional": True}
 _MEMBERS: list[tuple[str, str, ValueType, dict[str, Any]]] = [
@@ -68,7 +68,7 @@ COMMON_MEMBERS = MemberSet(
     for place, (path, name, value_type, attribute) in enumerate(_MEMBERS)
 )
 
-MOST_PROPERTIES, MOST_SERVICES = 10, 5
+MAX_PROPERTIES, MAX_SERVICES = 10, 5
 """Members of a device that widgets show by default."""
 
 
@@ -87,7 +87,7 @@ def important_members(members: MemberSet) -> tuple[Member, ...]:
         and member.access_mod in ("R", "RW")
     )
     services = (member for member in top if member.type == "SERVICE")
-    chosen = [*islice(values, MOST_PROPERTIES), *islice(services, MOST_SERVICES)]
+    chosen = [*islice(values, MAX_PROPERTIES), *islice(services, MAX_SERVICES)]
     return tuple(
         msgspec.structs.replace(member, attribute={**member.attribute, "important": place})
         for place, member in enumerate(chosen, 1)
@@ -155,7 +155,7 @@ class EntityThing:
 
     def is_visible_to(self, grants: Grants) -> bool:
         """Return whether the grants include all of its entities."""
-        return grants.thing(self.id, self.integration, device=self.device, group=self.group)
+        return grants.allows_thing(self.id, self.integration, device=self.device, group=self.group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ class Entity:
         return not self.thing.device and self.thing.integration == SYSTEM
 
     @property
-    def secret(self) -> bool:
+    def is_secret(self) -> bool:
         """Return whether only its integration may read it."""
         of_integration = not self.thing.device and self.thing.integration != SYSTEM
         return of_integration and self.member.writable and self.member.access_mod == "W"
@@ -211,7 +211,7 @@ class Entity:
 
     def is_visible_to(self, grants: Grants) -> bool:
         """Return whether the grants include its thing or itself."""
-        return self.thing.is_visible_to(grants) or grants.entity(self.id)
+        return self.thing.is_visible_to(grants) or grants.allows_entity_id(self.id)
 
     def value_in(self, values: Mapping[str, Any]) -> Any:
         """Return its value among the values of its thing; None if missing or write-only."""
@@ -262,7 +262,7 @@ def thing_from_document(document: Document, loaded: Thing | None = None) -> Enti
         name=None,
         created_at=to_ms(document["createdAt"]),
         updated_at=to_ms(document["updatedAt"]),
-        members=members.renamed(names_of(document.get("entityNames", ""))),
+        members=members.renamed(parse_names(document.get("entityNames", ""))),
         flow=document.get("flow"),
         loaded=loaded,
     )

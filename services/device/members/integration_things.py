@@ -15,17 +15,17 @@ import msgspec
 
 from libs.common.contracts.integrations import Manifest
 from libs.common.errors import Unavailable, UpstreamFailed
-from libs.common.integrations.client import Integrations, tsl_of
+from libs.common.integrations.client import Integrations, manifest_tsl
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Document, DuplicateKey
 from services.device.members.entity import tsl_fields
-from services.device.members.members import members_of, number_keys
+from services.device.members.members import build_members, number_keys
 from services.device.things.specifications import MemberRegistry
 from services.device.things.thing_store import ThingStore
 
 log = logging.getLogger(__name__)
 
-KEPT = 10_000
+CACHE_SIZE = 10_000
 """Cached tenants."""
 
 
@@ -56,7 +56,7 @@ class IntegrationThings:
             return
         applied = self._applied.setdefault(tenant, {})
         self._applied.move_to_end(tenant)
-        if len(self._applied) > KEPT:
+        if len(self._applied) > CACHE_SIZE:
             self._applied.popitem(last=False)
         manifests = [one.manifest for one in found.values() if one.alive]
         new = [one for one in manifests if not one.hidden and applied.get(one.id) != one]
@@ -71,7 +71,7 @@ class IntegrationThings:
 
     async def ensure(self, tenant: str, manifest: Manifest) -> Document:
         """Return the document of an integration's thing, updated to its manifest."""
-        document = tsl_of(manifest)
+        document = manifest_tsl(manifest)
         fields = tsl_fields(document)
         key = {"tenant": tenant, "integration": manifest.id, "identifier": ""}
         known = await self.thing_store.find_one(key)
@@ -80,7 +80,7 @@ class IntegrationThings:
         numbers = await self.registry.assign_numbers(
             {"integration": manifest.id}, number_keys(document)
         )
-        members = members_of(document, numbers).members
+        members = build_members(document, numbers).members
         fields |= {"members": msgspec.to_builtins(members), "updatedAt": datetime.now(UTC)}
         try:
             return await self._put(key, fields)

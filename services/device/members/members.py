@@ -19,7 +19,7 @@ from libs.common.tsl import (
     ParamSpec,
     PropertySpec,
     TslDocument,
-    by_keys,
+    ids_from_keys,
 )
 from libs.common.tsl.document import ITEM
 
@@ -115,7 +115,7 @@ def number_keys(document: TslDocument) -> list[str]:
     return [member.number_key for member in _declared(document)]
 
 
-def members_of(document: TslDocument, numbers: Mapping[str, int]) -> MemberSet:
+def build_members(document: TslDocument, numbers: Mapping[str, int]) -> MemberSet:
     """Return the members of a document with their numbers; omit those without one."""
     return MemberSet(
         msgspec.structs.replace(member, number=numbers[member.number_key])
@@ -126,7 +126,7 @@ def members_of(document: TslDocument, numbers: Mapping[str, int]) -> MemberSet:
 
 def _declared(document: TslDocument) -> Iterator[Member]:
     """Yield the members of a document, by their property keys, with number 0."""
-    document = by_keys(document)
+    document = ids_from_keys(document)
     access = _effective_access(document.properties)
     for entry in _entities(document.properties):
         yield _property(entry, access)
@@ -170,7 +170,7 @@ def _effective_access(entries: Sequence[PropertySpec]) -> dict[str, str]:
 def _property(entry: PropertySpec, access_modes: Mapping[str, str]) -> Member:
     parent, _, _ = entry.id.partition(".")
     access: Any = access_modes[entry.id]
-    attribute = attribute_of(entry.data_spec)
+    attribute = value_attribute(entry.data_spec)
     if access == "W":  # a form cannot show its value, so it must not require one
         attribute["optional"] = True
     return Member(
@@ -178,7 +178,7 @@ def _property(entry: PropertySpec, access_modes: Mapping[str, str]) -> Member:
         path=entry.id,
         type="PROPERTY",
         name=entry.name or entry.id.rpartition(".")[2],
-        value_type=value_type_of(entry.data_spec),
+        value_type=select_value_type(entry.data_spec),
         access_mod=access or None,
         attribute=attribute,
         parent=parent if parent != entry.id else None,
@@ -210,7 +210,7 @@ def _params(
     kind: EntityType, owner: str, path: str, params: Sequence[ParamSpec]
 ) -> Iterator[Member]:
     for entry in _entities(params, owner):
-        attribute = attribute_of(entry.data_spec)
+        attribute = value_attribute(entry.data_spec)
         rules = entry.data_spec.validator
         if kind == "SERVICE" and not (rules and rules.required):
             attribute["optional"] = True
@@ -219,14 +219,14 @@ def _params(
             path=path + entry.id.removeprefix(owner),
             type=kind,
             name=entry.name or entry.id.rpartition(".")[2],
-            value_type=value_type_of(entry.data_spec),
+            value_type=select_value_type(entry.data_spec),
             attribute=attribute,
             parent=path,
             description=entry.description,
         )
 
 
-def value_type_of(spec: DataSpec) -> ValueType:
+def select_value_type(spec: DataSpec) -> ValueType:
     """Return the value type of an entity."""
     if spec.data_type == "ENUM":
         return "LONG" if all(map(_is_whole, spec.mapping or {})) else "STRING"
@@ -240,7 +240,7 @@ def _is_whole(key: str) -> bool:
     return len(key) < 16 and key.removeprefix("-").isdecimal() and key == str(int(key))  # noqa: PLR2004 - below 2^53
 
 
-def attribute_of(spec: DataSpec) -> dict[str, Any]:
+def value_attribute(spec: DataSpec) -> dict[str, Any]:
     """Return the `value_attribute` of a data specification."""
     rules = spec.validator
     text = spec.data_type == "STRING"

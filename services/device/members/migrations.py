@@ -7,7 +7,7 @@ import msgspec
 from libs.common.store.migrations import Migration, create_missing
 from libs.common.store.mongo import Database, Document
 from libs.common.things import SYSTEM
-from libs.common.tsl import ParamSpec, TslDocument, entries_of, with_keys_of_ids
+from libs.common.tsl import ParamSpec, TslDocument, iterate_entries, keys_from_ids
 from services.device.members.entity import tsl_fields
 
 _MODEL = ("tenant", "model", "tslVersion", "shape")
@@ -82,7 +82,7 @@ async def _ignored_keys(database: Database) -> None:
     """
     async for stored in database["tsls"].find({}):
         document = msgspec.json.decode(stored["document"], type=TslDocument)
-        plain = with_keys_of_ids(document)
+        plain = keys_from_ids(document)
         content = msgspec.json.encode(_with_refs(plain))
         if content == stored["document"]:
             continue
@@ -93,14 +93,14 @@ async def _ignored_keys(database: Database) -> None:
         await database["tsls"].update_one(same, {"$set": change})
     async for thing in database["things"].find({"tsl": {"$exists": True}}):
         document = msgspec.json.decode(thing["tsl"], type=TslDocument)
-        plain = with_keys_of_ids(document)
+        plain = keys_from_ids(document)
         if plain is not document:
             same = {"_id": thing["_id"], "hash": thing["hash"]}
             await database["things"].update_one(same, {"$set": tsl_fields(plain)})
 
 
 def _with_refs(document: TslDocument) -> TslDocument:
-    for entry in entries_of(document):
+    for entry in iterate_entries(document):
         if isinstance(entry, ParamSpec) and entry.ref:
             entry.data_spec.ref = entry.ref
     return document

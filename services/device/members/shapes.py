@@ -42,7 +42,7 @@ _WIDER: dict[frozenset[str], ValueType] = {frozenset(("LONG", "DOUBLE")): "DOUBL
 def reported_types(properties: Mapping[str, Any]) -> Iterator[tuple[str, ValueType]]:
     """Yield path and type of everything in a report that is an entity."""
     for name, value in properties.items():
-        yield name, _type_of(value)
+        yield name, _value_type(value)
         if isinstance(value, Mapping):
             yield from _children(name, value)
 
@@ -52,10 +52,10 @@ def _children(path: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Value
         if isinstance(value, Mapping):
             yield from _children(f"{path}.{name}", value)
         else:
-            yield f"{path}.{name}", _type_of(value)
+            yield f"{path}.{name}", _value_type(value)
 
 
-def _type_of(value: Any) -> ValueType:
+def _value_type(value: Any) -> ValueType:
     match value:
         case bool():
             return "BOOLEAN"
@@ -69,12 +69,12 @@ def _type_of(value: Any) -> ValueType:
 
 
 def extend_shape(
-    shape: Shape, found: Iterable[tuple[str, ValueType]], most: int = LAST_DECLARED
+    shape: Shape, found: Iterable[tuple[str, ValueType]], maximum: int = LAST_DECLARED
 ) -> Shape:
-    """Return a shape with the found paths, up to `most`; the same object if unchanged.
+    """Return a shape with the found paths, up to `maximum`; the same object if unchanged.
 
     New paths follow in alphabetical order, so that similar devices share their shapes. Types only
-    widen. Paths beyond `most` get no entity.
+    widen. Paths beyond `maximum` get no entity.
     """
     changes: Shape = {}
     for path, kind in found:
@@ -88,7 +88,7 @@ def extend_shape(
             if wider != known:
                 changes[path] = wider
     new = sorted(path for path in changes if path not in shape)[
-        : max(0, min(most, LAST_DECLARED) - len(shape))
+        : max(0, min(maximum, LAST_DECLARED) - len(shape))
     ]
     if not new and changes.keys().isdisjoint(shape):
         return shape
@@ -118,7 +118,7 @@ def shape_id(shape: Shape) -> str:
     return hashlib.sha256(msgspec.json.encode(list(shape.items()))).hexdigest()[:32]
 
 
-def members_of_shape(shape: Shape) -> MemberSet:
+def shape_members(shape: Shape) -> MemberSet:
     """Return the members of a shape; all are writable, as the TSL is open."""
     return MemberSet(
         Member(
@@ -136,9 +136,9 @@ def members_of_shape(shape: Shape) -> MemberSet:
 
 log = logging.getLogger(__name__)
 
-KEPT = 100_000
+CACHE_SIZE = 100_000
 """Devices whose shapes a process caches; shared shapes are cached once."""
-MOST_PATHS = 1_000_000
+MAX_PATHS = 1_000_000
 """Paths of all cached shapes; one takes some 100 bytes."""
 PERIOD = 3600.0
 """Seconds between two searches for unused shapes."""
@@ -283,8 +283,8 @@ class ShapeUpdater:
         for thing, properties in reports:
             if thing.id in self._of:
                 before = shapes.get(thing.id) or self._known[self._of[thing.id]]
-                most = self._limits.get(thing.tenant).paths
-                shapes[thing.id] = extend_shape(before, reported_types(properties), most)
+                maximum = self._limits.get(thing.tenant).paths
+                shapes[thing.id] = extend_shape(before, reported_types(properties), maximum)
                 if shapes[thing.id] is not before:
                     larger[thing.id] = shapes[thing.id]
         if larger:
@@ -329,12 +329,12 @@ class ShapeUpdater:
         self._known.update(shapes.items())
 
     def _forget(self) -> None:
-        while len(self._of) > KEPT:
+        while len(self._of) > CACHE_SIZE:
             self._of.popitem(last=False)
-        if len(self._known) > 2 * len(self._of) + 1000 or self._paths > MOST_PATHS:
+        if len(self._known) > 2 * len(self._of) + 1000 or self._paths > MAX_PATHS:
             used = {None, *self._of.values()}
             self._known = {name: shape for name, shape in self._known.items() if name in used}
             self._paths = sum(map(len, self._known.values()))
-        if self._paths > MOST_PATHS:
+        if self._paths > MAX_PATHS:
             self._of.clear()
             self._known, self._paths = {None: {}}, 0

@@ -27,7 +27,7 @@ from services.device.telemetry.partitions import (
     Partitions,
     collection_name,
     history_key,
-    partition_of,
+    partition_at,
 )
 from services.device.telemetry.ports import FrameDecoder
 from services.device.telemetry.uplink import Uplink
@@ -83,12 +83,11 @@ class ReportStore:
     async def store(self, batch: Batch) -> None:
         """Store the reports, frames and events of a batch; count these and the refusals.
 
-        Redelivered uplinks are stored as they are judged now and counted as they were the first
-        time.
+        A redelivered uplink is stored by its current validation, and counted by its first one.
         """
         await self._partitions.ensure(
-            {partition_of(one.ts) for one in batch.reports if one.thing.data_storage}
-            | {partition_of(one.ts) for frame in batch.frames for one in frame.past}
+            {partition_at(one.ts) for one in batch.reports if one.thing.data_storage}
+            | {partition_at(one.ts) for frame in batch.frames for one in frame.past}
         )
         redelivered = [uplink for uplink in batch.uplinks() if uplink.delivered > 1]
         counted = await self._ledger.find_counted(redelivered)
@@ -118,7 +117,7 @@ class ReportStore:
 
         Confirmed properties are stored like a report. `received` are the times of all replies.
         """
-        await self._partitions.ensure({partition_of(one) for one in received})
+        await self._partitions.ensure({partition_at(one) for one in received})
         closing: list[Uplink] = []
 
         async def close_and_store(session: Session) -> bool:
@@ -128,7 +127,7 @@ class ReportStore:
             for uplink, thing, properties in closed:
                 if properties is not None and thing.data_storage:
                     key = history_key(thing.id, uplink.received, uplink.sequence)
-                    name = collection_name(partition_of(uplink.received))
+                    name = collection_name(partition_at(uplink.received))
                     documents[name].append({"_id": key, "p": properties})
             for name, new_documents in documents.items():
                 await self._database[name].insert_many(new_documents, session=session)
@@ -153,7 +152,7 @@ class ReportStore:
         for report in batch.reports:
             if report.thing.data_storage:
                 key = history_key(report.thing.id, report.ts, report.uplink.sequence)
-                name = collection_name(partition_of(report.ts))
+                name = collection_name(partition_at(report.ts))
                 document = _delayed(report.uplink, report.ts, {"_id": key, "p": report.properties})
                 rows.append(_Row(name, document, report.uplink))
             else:
@@ -166,7 +165,7 @@ class ReportStore:
             refused_whole = frame.uplink.sequence in rejected
             rows.append(_Row(*self._frames.document(frame), frame.uplink, refused=refused_whole))
             for key, reading in frame.past_readings() if frame.thing.data_storage else ():
-                name = collection_name(partition_of(reading.ts))
+                name = collection_name(partition_at(reading.ts))
                 document = {"_id": key, "p": reading.properties}
                 row = _Row(name, _delayed(frame.uplink, reading.ts, document), frame.uplink)
                 past.setdefault(key, row)

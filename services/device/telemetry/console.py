@@ -66,7 +66,7 @@ class Connections:
         self._devices = devices
 
     async def page(
-        self, principal: Principal, device_id: int, wanted: FindConnections
+        self, principal: Principal, device_id: int, request: FindConnections
     ) -> ConnectionEvents:
         """Return a page of a device that the user may see.
 
@@ -74,8 +74,8 @@ class Connections:
         """
         device = await self._devices.find(principal, device_id)
         subjects = [device_event(device.tenant, device.id, one) for one in ("online", "offline")]
-        before = None if wanted.next_key is None else int(wanted.next_key)
-        size = wanted.page_size
+        before = None if request.next_key is None else int(request.next_key)
+        size = request.page_size
         found = await read_newest_events(self._bus, subjects, size + 1, before)
         events = [(to_ms(one.at), _decode(one.message.data)) for one in found[:size]]
         return ConnectionEvents(
@@ -146,8 +146,8 @@ def _partitions(number: int) -> Sequence[str]:
 
 
 def _state(name: str, reading: StreamReading) -> StreamState:
-    most = reading.config.max_bytes
-    fill = reading.state.bytes / most if most > 0 else 0.0
+    maximum = reading.config.max_bytes
+    fill = reading.state.bytes / maximum if maximum > 0 else 0.0
     return StreamState(name, round(reading.oldest, 1), round(fill, 4), reading.missing)
 
 

@@ -45,7 +45,7 @@ class EventStore:
         return await self.collection.find_one(query, sort=[("_id", -1)])
 
 
-MOST = 200
+MAX_PAGE = 200
 """Events of a page."""
 
 
@@ -57,7 +57,7 @@ class FindEvents(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Defaults to now."""
     event_id: Annotated[str, msgspec.Meta(min_length=1, max_length=128)] | None = None
     """Only events with this id in the TSL."""
-    page_size: Annotated[int, msgspec.Meta(ge=1, le=MOST)] = 20
+    page_size: Annotated[int, msgspec.Meta(ge=1, le=MAX_PAGE)] = 20
     next_key: Annotated[str, msgspec.Meta(max_length=64)] | None = None
     """Position of the next page, as in the previous answer."""
 
@@ -89,13 +89,13 @@ class EventService:
     store: EventStore
     key_ranges: KeyRangeResolver
 
-    async def find(self, principal: Principal, device_id: int, wanted: FindEvents) -> FoundEvents:
+    async def find(self, principal: Principal, device_id: int, request: FindEvents) -> FoundEvents:
         """Return a page; raise like `KeyRangeResolver`."""
         key_range = await self.key_ranges.resolve_for_user(
-            principal, device_id, wanted.start_timestamp, wanted.end_timestamp, wanted.next_key
+            principal, device_id, request.start_timestamp, request.end_timestamp, request.next_key
         )
-        size = wanted.page_size
-        rows = self.store.read_before(key_range.first, key_range.last, size + 1, wanted.event_id)
+        size = request.page_size
+        rows = self.store.read_before(key_range.first, key_range.last, size + 1, request.event_id)
         shown, last = await cut_page(rows, size, _record)
         following = None if last is None else encode_key(last["_id"])
         return FoundEvents(content=shown, next_key=following)

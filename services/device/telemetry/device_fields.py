@@ -18,11 +18,11 @@ from services.device.things.device_store import DeviceStore
 from services.device.things.model import REPORTED_FIELDS, Location, Thing
 from services.device.things.product_store import ProductStore
 
-FRESH = 10.0
+WRITE_INTERVAL = 10.0
 """Seconds between two writes of `lastUpdateTime` of one device."""
-KEPT = 50_000
+CACHE_SIZE = 50_000
 """Maximum devices whose last write of `lastUpdateTime` is cached."""
-LIFE = 5.0
+LOCATION_CACHE_SECONDS = 5.0
 """Seconds between two reads of the location properties of products."""
 LARGEST_LEVEL = 2**31
 """Larger battery levels are invalid, and MongoDB could not store all of them."""
@@ -36,8 +36,8 @@ class DeviceFieldUpdater:
         self._latest = latest
         self._products = products
         self._places: dict[tuple[str, str], str] = {}
-        self._read = -LIFE
-        self._written: LruCache[int, float] = LruCache(KEPT)
+        self._read = -LOCATION_CACHE_SECONDS
+        self._written: LruCache[int, float] = LruCache(CACHE_SIZE)
 
     async def update_times(self, reports: Iterable[ValidReport]) -> None:
         """Write `lastUpdateTime` of devices that did not get it recently.
@@ -48,7 +48,7 @@ class DeviceFieldUpdater:
         newest: dict[int, int] = {}
         for report in reports:
             thing = report.thing
-            if (self._written.get(thing.id) or 0.0) + FRESH < now:
+            if (self._written.get(thing.id) or 0.0) + WRITE_INTERVAL < now:
                 newest[thing.id] = max(report.as_of, newest.get(thing.id, 0))
         if newest:
             await self._devices.reported_state.write_report_times(newest)
@@ -79,7 +79,7 @@ class DeviceFieldUpdater:
 
     async def _read_location_properties(self) -> None:
         now = time.monotonic()
-        if self._read + LIFE <= now:
+        if self._read + LOCATION_CACHE_SECONDS <= now:
             self._places, self._read = await self._products.list_location_properties(), now
 
     async def _write_fields(self, things: dict[int, Thing]) -> None:

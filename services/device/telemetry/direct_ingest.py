@@ -20,7 +20,7 @@ from libs.common.telemetry.logs import name_lines
 from libs.common.telemetry.tracing import TRACE
 from services.device.telemetry.http_ingest import EdgeService
 
-LARGEST = 4096
+MAX_DIRECT_BODY = 4096
 """Bytes of a body; the answer to a larger one may itself be large."""
 CHANNELS = frozenset({"report", "event", "reply"})
 
@@ -82,7 +82,12 @@ class DirectIngest:
             return None
         headers = dict(scope["headers"])
         length = headers.get(b"content-length", b"")
-        if scope["method"] != "POST" or not length or int(length) > LARGEST or _TRACE in headers:
+        if (
+            scope["method"] != "POST"
+            or not length
+            or int(length) > MAX_DIRECT_BODY
+            or _TRACE in headers
+        ):
             return None
         try:
             principal = self._verifier.verify(headers.get(_PRINCIPAL, b"").decode("latin-1"))

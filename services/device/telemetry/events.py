@@ -68,7 +68,7 @@ def _masked(channel: str, message: Any, tsl: Tsl) -> Any:
 
 KEPT_PAYLOAD = 64 * 1024
 """Bytes of a refused message that `DEAD` keeps."""
-MOST_FAULTS = 100
+MAX_FAULTS = 100
 """Faults in one event."""
 FAULT_BYTES = 32 * 1024
 """Bytes of JSON of the faults in one event."""
@@ -77,7 +77,7 @@ LONGEST_FAULT = 500
 LONGEST_REASON = 4000
 """Characters of a reason in `DEAD`."""
 
-_LARGEST = 2**63
+_MAX_INTEGER = 2**63
 
 _encoder = msgspec.json.Encoder()
 
@@ -153,7 +153,7 @@ def _listed(faults: list[TslFault]) -> list[Fault]:
     """Return as many faults as an event has room for, and the number of the others."""
     listed: list[Fault] = []
     left = FAULT_BYTES
-    for fault in faults[:MOST_FAULTS]:
+    for fault in faults[:MAX_FAULTS]:
         value = _plain(fault.args.get("value"))
         short = Fault(fault.path[:LONGEST_FAULT], fault.reason[:LONGEST_FAULT], value)
         left -= len(_encoder.encode(short))
@@ -169,7 +169,7 @@ def _plain(value: object) -> bool | int | float | str | None:
     """Return a value for an event; None if it is no scalar, or a number above 64 bits."""
     if isinstance(value, str):
         return value[:LONGEST_FAULT]
-    if isinstance(value, bool) or (isinstance(value, int) and abs(value) < _LARGEST):
+    if isinstance(value, bool) or (isinstance(value, int) and abs(value) < _MAX_INTEGER):
         return value
     return value if isinstance(value, float) and math.isfinite(value) else None
 
@@ -207,13 +207,13 @@ def dead_message(
     return OutgoingMessage(dead_uplink(uplink.sn), _encoder.encode(body), f"d-{uplink.key}")
 
 
-def dead_summary(uplink: Uplink, number: int, most: int) -> OutgoingMessage:
+def dead_summary(uplink: Uplink, number: int, maximum: int) -> OutgoingMessage:
     """Return `dead.uplink.{sn}` with the number of refused messages that are not kept.
 
-    `uplink` is the latest of them, `most` the limit in bytes per day.
+    `uplink` is the latest of them, `maximum` the limit in bytes per day.
     """
     body = Dead(
-        reason=f"{number} refused messages are not kept: they exceed {most} bytes a day",
+        reason=f"{number} refused messages are not kept: they exceed {maximum} bytes a day",
         subject=uplink.message.subject,
         sequence=uplink.sequence,
         received_at=uplink.received,

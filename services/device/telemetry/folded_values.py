@@ -21,9 +21,9 @@ LARGE = 4 * 1024
 """Bytes of a BSON value above which it gets a part of its own."""
 INLINE = 512 * 1024
 """Bytes of other values in the document of the thing."""
-MOST = 4 * 1024 * 1024
+MAX_BYTES = 4 * 1024 * 1024
 """Bytes of all latest values of a thing."""
-BEYOND = f"would take the latest values of the device beyond {MOST} bytes"
+BEYOND = f"would take the latest values of the device beyond {MAX_BYTES} bytes"
 """The reason why a property is rejected."""
 SPREAD = 32
 """Parts that share the other values of a thing when these exceed `INLINE`."""
@@ -34,7 +34,7 @@ LONG = 256
 
 OWN, ALL = 1, 2
 """Which values of a thing are in parts (`p`): some single ones, or all."""
-SIZED: Document = {"$set": {"n": {"$bsonSize": "$v"}}}
+SIZE_STAGE: Document = {"$set": {"n": {"$bsonSize": "$v"}}}
 """The stage that stores the size of a part in bytes."""
 
 Update = UpdateMany | UpdateOne
@@ -60,7 +60,7 @@ class Fold:
     """Whether parts hold all values of the thing."""
 
     def is_complete_for(self, names: Iterable[str]) -> bool:
-        """Return whether older reports cannot add to properties: none is an object."""
+        """Return whether older reports add nothing to properties, because none is an object."""
         values = [self.values.get(name, {}) for name in names]
         return not any(isinstance(value, dict) for value in values)
 
@@ -74,7 +74,7 @@ class Fold:
         """
         small: list[str] = []
         for key, value in self.values.items():
-            size, part = size_of(value), own_part(thing_id, key)
+            size, part = bson_size(value), own_part(thing_id, key)
             if size > LARGE or part in existing:
                 self.parts[key] = part
                 inline -= size
@@ -128,23 +128,23 @@ def merge_entries(entries: dict[str, Any] | None, more: dict[str, Any]) -> dict[
     return joined
 
 
-def growth(entry: dict[str, Any] | None, value: Any) -> int:
+def entry_growth(entry: dict[str, Any] | None, value: Any) -> int:
     """Return by how many bytes a stored entry grows when a value is reported."""
     if entry is None:
-        return size_of(value)
-    return size_of(merge(entry["v"], value)) - size_of(entry["v"])
+        return bson_size(value)
+    return bson_size(merge(entry["v"], value)) - bson_size(entry["v"])
 
 
-def size_of(value: Any) -> int:
+def bson_size(value: Any) -> int:
     """Return the approximate size of a value in BSON, in bytes."""
     if isinstance(value, str):
         return len(value) if len(value) <= LONG else len(value.encode())
     return len(bson.encode({"": value})) if isinstance(value, dict | list) else 8
 
 
-def size_of_all(values: dict[str, Any]) -> int:
+def total_bson_size(values: dict[str, Any]) -> int:
     """Return the approximate size of all values together, in bytes."""
-    return sum(map(size_of, values.values()))
+    return sum(map(bson_size, values.values()))
 
 
 def own_part(thing_id: int, key: str) -> bytes:
@@ -164,7 +164,7 @@ def parts_with(thing_ids: Iterable[int], keys: Iterable[str]) -> list[bytes]:
     return [part(*pair) for part in (own_part, shared_part) for pair in pairs]
 
 
-def thing_of(part: bytes) -> int:
+def part_thing(part: bytes) -> int:
     """Return the thing whose values a part holds."""
     thing_id: int = PART.unpack(part)[0]
     return thing_id
@@ -212,7 +212,7 @@ def careful_update(thing_id: int, fold: Fold) -> UpdateOne:
 def part_update(part: bytes, fold: Fold) -> UpdateOne:
     """Set the values of a part that are newer than stored ones."""
     changes = {f"v.{key}": _newer(key, fold) for key, own in fold.parts.items() if own == part}
-    return UpdateOne({"_id": part}, [{"$set": changes}, SIZED], upsert=True)
+    return UpdateOne({"_id": part}, [{"$set": changes}, SIZE_STAGE], upsert=True)
 
 
 def _newer(key: str, fold: Fold, *, in_part: bool = False) -> Document:
@@ -235,9 +235,9 @@ def _replacing(old: str, value: Any) -> Any:
     return {"$mergeObjects": [{"$cond": [is_object, old, {}]}, members]}
 
 
-NEWEST = 20
+RECENT_REPORTS = 20
 """Reports of a thing that usually contain all of its properties."""
-SHOWN = 200
+MAX_PROJECTED = 200
 """Values that are read by name; for more names all values are read."""
 
 
@@ -255,7 +255,7 @@ class RewrittenHistory:
 
 async def rewritten_entries(stored: dict[str, Any], thing: RewrittenHistory) -> dict[str, Any]:
     """Return the entries of a thing according to its rewritten history."""
-    known = Fold(0, 0) if thing.names is None else await _fold_all(thing.read(NEWEST))
+    known = Fold(0, 0) if thing.names is None else await _fold_all(thing.read(RECENT_REPORTS))
     if thing.names is None or not known.is_complete_for({*stored, *thing.names}):
         known = await _fold_all(thing.read(None))
     entries = {key: {"v": v, "t": known.times[key]} for key, v in known.values.items()}
@@ -266,7 +266,7 @@ async def rewritten_entries(stored: dict[str, Any], thing: RewrittenHistory) -> 
     return entries
 
 
-def replacement_of(
+def build_replacement(
     thing_id: int, before: Document | None, entries: dict[str, Any]
 ) -> ReplaceOne[Document]:
     """Return the replacement of the entries in `before`, if they are still stored."""
@@ -288,12 +288,12 @@ async def _fold_all(parts: AsyncIterator[Sequence[Reported]]) -> Fold:
 
 def shown_fields(keys: Collection[str] | None) -> Document:
     """Return a projection on some keys or all; a projection on many keys is slow."""
-    if keys is None or len(keys) > SHOWN:
+    if keys is None or len(keys) > MAX_PROJECTED:
         return dict.fromkeys(("t", "a", "p", "v"), 1)
     return {"p": 1, **{f"v.{key}": 1 for key in keys}}
 
 
-def parts_of(thing_ids: Iterable[int]) -> Document:
+def parts_condition(thing_ids: Iterable[int]) -> Document:
     """Return the condition for all parts of things."""
     return {
         "$or": [

@@ -17,7 +17,7 @@ from libs.common.clock import now_ms
 from libs.common.errors import InvalidInput
 from libs.common.http import RequestPrincipal
 from libs.common.http.console import post
-from libs.common.http.guards import holders
+from libs.common.http.guards import allow_holders
 from libs.common.http.open_api import get
 from libs.common.http.streaming import chain_rows, cut_page, iterate_rows
 from libs.common.identity import Principal
@@ -32,7 +32,7 @@ from services.device.telemetry.partitions import (
     Partitions,
     history_key,
     keys_between,
-    partition_of,
+    partition_at,
 )
 from services.device.telemetry.retention import Retention
 from services.device.telemetry.uplink import FUTURE_MS
@@ -40,11 +40,11 @@ from services.device.things.device_store import DeviceStore
 from services.device.things.directory import GrantedDevices, ThingDirectory
 from services.device.things.errors import device_not_found
 from services.device.things.model import Device
-from services.device.things.schemas import DeviceId, application_of
+from services.device.things.schemas import DeviceId, require_application
 from services.device.things.specifications import TslStore
 
-KEPT_SIZES = 10_000
-"""Devices for which the size of records is kept."""
+SIZE_CACHE_SIZE = 10_000
+"""Devices whose size of records is cached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class HistoryStore:
     partitions: Partitions
     retention: Retention
     tsls: TslStore
-    sizes: LruCache[int, RowSize] = field(default_factory=lambda: LruCache(KEPT_SIZES))
+    sizes: LruCache[int, RowSize] = field(default_factory=lambda: LruCache(SIZE_CACHE_SIZE))
     """The size of the records of recently read devices."""
 
     async def page(
@@ -126,9 +126,9 @@ class HistoryStore:
 
     @staticmethod
     def _order(span: Span, after: bytes | None) -> range:
-        first, last = partition_of(span.start), partition_of(span.end)
+        first, last = partition_at(span.start), partition_at(span.end)
         if after is not None:
-            reached = partition_of(KEY.unpack(after)[1])
+            reached = partition_at(KEY.unpack(after)[1])
             first, last = (
                 (first, min(last, reached)) if span.newest_first else (max(first, reached), last)
             )
@@ -196,7 +196,7 @@ class HistoryService:
         after = decode_key(key, device_id) if key else None
         records = await self._store.page(
             principal.tenant,
-            application_of(principal),
+            require_application(principal),
             Span(device_id, first, last, newest_first),
             after,
             size + 1,
@@ -273,7 +273,7 @@ async def get_property_history(
     )
 
 
-post_search = partial(post, guards=[holders(Function.DEVICE_VIEW)], example={"page_size": 20})
+post_search = partial(post, guards=[allow_holders(Function.DEVICE_VIEW)], example={"page_size": 20})
 """Declares a search of the console in data of a device, for users who may view devices."""
 
 

@@ -23,15 +23,15 @@ from libs.common.limits.meter import MessageMeter
 from libs.common.limits.tenants import count_limited
 from libs.common.telemetry.tracing import trace_header
 from libs.common.tsl.limits import MAX_TS
+from services.device.telemetry.dead_messages import DeadMessagePublisher, RejectedEntry
 from services.device.telemetry.partitions import DAY_MS
 from services.device.telemetry.presence_store import HttpPresence
-from services.device.telemetry.quota import DeadMessagePublisher, RejectedEntry
 from services.device.telemetry.reporter import HEADER, StoredWaiter
 from services.device.telemetry.uplink import MAX_PAYLOAD, check_message
 from services.device.things.directory import ThingDirectory
 from services.device.things.model import Thing
 
-MOST_ENTRIES = 1000
+MAX_ENTRIES = 1000
 """Entries of one request."""
 
 
@@ -124,8 +124,8 @@ def read_entries(body: bytes) -> tuple[list[bytes], bool]:
             return [body], False
     except INVALID_JSON as error:
         raise MalformedRequest(f"the body is not JSON: {error}") from error
-    if not 1 <= len(entries) <= MOST_ENTRIES:
-        raise InvalidInput(f"must hold 1 to {MOST_ENTRIES} entries", field="body")
+    if not 1 <= len(entries) <= MAX_ENTRIES:
+        raise InvalidInput(f"must hold 1 to {MAX_ENTRIES} entries", field="body")
     return entries, True
 
 

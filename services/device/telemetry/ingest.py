@@ -43,12 +43,13 @@ from services.device.telemetry.batch import (
     sort_batch,
 )
 from services.device.telemetry.batch_store import ReportStore
+from services.device.telemetry.dead_messages import DeadMessageBuilder
 from services.device.telemetry.device_fields import DeviceFieldUpdater
 from services.device.telemetry.events import build_events
 from services.device.telemetry.folded_values import BEYOND
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.ports import AlarmTrigger, CommandCloser, FrameDecoder
-from services.device.telemetry.quota import DeadMessageBuilder, Quota, SlowCodecs
+from services.device.telemetry.quota import Quota, SlowCodecs
 from services.device.telemetry.reporter import notify
 from services.device.telemetry.uplink import Uplink, is_second_copy, read_uplink
 from services.device.things.directory import ThingDirectory
@@ -108,9 +109,8 @@ class ReportSpans:
                 mark_failed(self._spans[uplink.sequence], "refused")
 
 
-REPLIES, TOGETHER = 16, 8
-"""Maximum transactions in which the replies of a batch are processed concurrently, and replies from
-which on there are several."""
+REPLY_TRANSACTIONS, REPLIES = 16, 8
+"""Maximum concurrent transactions for the replies of a batch, and replies per transaction."""
 
 _meter = metrics.get_meter("thingway")
 _duration = _meter.create_histogram(
@@ -153,36 +153,35 @@ class Ingest:
     _failures: OrderedDict[str, int] = field(default_factory=OrderedDict, init=False)
 
     def __post_init__(self) -> None:
-        self.slow = SlowCodecs(self.bus, self._handle_apart)
+        self.slow = SlowCodecs(self.bus, self._handle_slow)
 
-    async def handle(self, messages: list[Msg], *, apart: bool = False) -> None:
+    async def handle(self, messages: list[Msg], *, slow: bool = False) -> None:
         """Store, announce and acknowledge one batch, except messages for slow codecs.
 
-        With `apart` the batch contains messages of one tenant that waited for slow codecs; it
-        waits.
+        With `slow`, all messages are of one tenant with slow codecs, and the batch waits for them.
 
         One message must not block the others. If a batch fails while store and bus work, it is
         halved until the failing message is alone; that message goes to `DEAD` after `TRIES`
         failures. If the store or the bus is unavailable, the whole batch is delivered again.
         """
         try:
-            await self._process(messages, apart=apart)
+            await self._process(messages, slow=slow)
         except Exception as error:
             if not await self._is_healthy():
                 raise
             if len(messages) == 1:
-                await self._give_up(messages[0], error)
+                await self._move_to_dead(messages[0], error)
                 return
             middle = len(messages) // 2
             try:
-                await self.handle(messages[:middle], apart=apart)
+                await self.handle(messages[:middle], slow=slow)
             finally:
-                await self.handle(messages[middle:], apart=apart)
+                await self.handle(messages[middle:], slow=slow)
 
-    async def _handle_apart(self, messages: list[Msg]) -> bool:
+    async def _handle_slow(self, messages: list[Msg]) -> bool:
         """Process messages that waited for codecs; return whether it succeeded."""
         try:
-            await self.handle(messages, apart=True)
+            await self.handle(messages, slow=True)
         except Exception:
             log.exception("a batch of %d messages failed after waiting for codecs", len(messages))
             return False
@@ -199,7 +198,7 @@ class Ingest:
             return False
         return True
 
-    async def _give_up(self, message: Msg, error: Exception) -> None:
+    async def _move_to_dead(self, message: Msg, error: Exception) -> None:
         """Move a message that fails alone to `DEAD`; raise `error` the first times."""
         uplink = read_uplink(message)
         failures = self._failures.pop(uplink.key, 0) + 1
@@ -215,14 +214,14 @@ class Ingest:
         refused = RefusedUplink(uplink, reason, thing, is_announced=False)
         await self._finish([uplink], Batch(refused=[refused]), [message])
 
-    async def _process(self, messages: list[Msg], *, apart: bool) -> None:
+    async def _process(self, messages: list[Msg], *, slow: bool) -> None:
         started = time.perf_counter()
         spans = ReportSpans(read_uplink(one) for one in messages if not is_second_copy(one))
         if not spans.uplinks:
             await acknowledge(self.bus.client, messages)
             return
         with spans.batch_span():
-            batch, uplinks = await self._sort(spans.uplinks, apart=apart)
+            batch, uplinks = await self._sort(spans.uplinks, slow=slow)
             if len(uplinks) < len(spans.uplinks):
                 replies = {one.message.reply for one in uplinks}
                 messages = [one for one in messages if one.reply in replies or is_second_copy(one)]
@@ -232,17 +231,17 @@ class Ingest:
         _duration.record(time.perf_counter() - started)
         _size.record(len(messages))
 
-    async def _sort(self, uplinks: list[Uplink], *, apart: bool) -> tuple[Batch, list[Uplink]]:
+    async def _sort(self, uplinks: list[Uplink], *, slow: bool) -> tuple[Batch, list[Uplink]]:
         """Return the batch of all uplinks except those for slow codecs, and its uplinks."""
         things = await self.things.find_by_sn({uplink.sn for uplink in uplinks})
         beyond: Mapping[int, Excess] = {}
-        if not apart:
+        if not slow:
             beyond = self.quota.find_excess(uplinks, things)
             uplinks = await self.slow.separate(uplinks, things, beyond)
         batch = sort_batch(uplinks, things, self.retention_ms, beyond)
         if batch.undecoded:
             with trace_step("read frames", SpanKind.INTERNAL):
-                late = await self.frames.decode(batch, wait=apart)
+                late = await self.frames.decode(batch, wait=slow)
             if late:
                 uplinks = await self.slow.separate(uplinks, things, beyond, late)
                 batch.keep_only(uplinks)
@@ -299,7 +298,7 @@ class Ingest:
 
         The order decides which value is the latest if replies arrive in the same ms.
         """
-        number = min(1 + len(batch.replies) // TOGETHER, REPLIES)
+        number = min(1 + len(batch.replies) // REPLIES, REPLY_TRANSACTIONS)
         groups: dict[int, list[tuple[Uplink, Thing]]] = defaultdict(list)
         for uplink, thing in batch.replies:
             groups[thing.id % number].append((uplink, thing))

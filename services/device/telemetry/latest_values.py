@@ -33,11 +33,11 @@ from services.device.telemetry.folded_values import (
     Reported,
     RewrittenHistory,
     Update,
-    parts_of,
-    replacement_of,
+    bson_size,
+    build_replacement,
+    parts_condition,
     rewritten_entries,
     shown_fields,
-    size_of,
 )
 from services.device.telemetry.value_reader import LatestValueReader, ids_in
 from services.device.things.deleted_things import ThingDataStore
@@ -47,13 +47,12 @@ log = logging.getLogger(__name__)
 TOO_LARGE = {15, 10334, 17419, 17420}
 """MongoDB's error codes for a document that is too large or nested too deeply."""
 SMALL = 512
-"""Bytes of a report that cannot take a thing without parts beyond its limit, with any batch
-size."""
-KNOWN = 50_000
+"""Bytes up to which reports cannot exceed the limit of a thing without parts, in any batch."""
+CACHE_SIZE = 50_000
 """Cached things with parts."""
-KEYS = 500
+MOVED_VALUES = 500
 """Values that are moved to parts together."""
-LIFE = 10.0
+CACHE_SECONDS = 10.0
 """Seconds for which the state of a thing without parts is cached."""
 
 
@@ -74,9 +73,9 @@ class LatestValues(LatestValueReader, ThingDataStore):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._divided: LruCache[int, int] = LruCache(KNOWN)
+        self._divided: LruCache[int, int] = LruCache(CACHE_SIZE)
         """Things that have parts."""
-        self._recent: LruCache[int, _Stored] = LruCache(KNOWN)
+        self._recent: LruCache[int, _Stored] = LruCache(CACHE_SIZE)
 
     async def apply(
         self, reports: Iterable[Reported], arrivals: Mapping[int, int] | None = None
@@ -91,7 +90,7 @@ class LatestValues(LatestValueReader, ThingDataStore):
             return
         for key, fold in folds.items():
             fold.arrived = (arrivals or {}).get(key, fold.newest)
-        sizes = {key: folded_values.size_of_all(fold.values) for key, fold in folds.items()}
+        sizes = {key: folded_values.total_bson_size(fold.values) for key, fold in folds.items()}
         known = await self._recent_states(sizes)
         await self._write_parts(folds, known, sizes)
         newer = [
@@ -159,12 +158,13 @@ class LatestValues(LatestValueReader, ThingDataStore):
             changes = {part: changes[part] for part in left}
 
     async def _recent_states(self, sizes: Mapping[int, int]) -> dict[int, _Stored]:
-        """Return the states of things that report values of `sizes` bytes.
+        """Return the states of things, cached for those whose values stay in one document.
 
-        A cached state may lack what other processes wrote in the last seconds. The quick update
-        detects newer values, and readers merge values that are in the document and in a part.
+        `sizes` are the bytes of the values to write, by thing. A cached state may be outdated by
+        writes of other processes. The quick update detects newer values, and readers merge a value
+        that is in the document of the thing and in a part.
         """
-        oldest = time.monotonic() - LIFE
+        oldest = time.monotonic() - CACHE_SECONDS
         states = {
             key: state
             for key, size in sizes.items()
@@ -216,30 +216,30 @@ class LatestValues(LatestValueReader, ThingDataStore):
         return size > SMALL or thing_id in self._divided
 
     async def find_oversized(self, reports: Iterable[Reported]) -> dict[int, set[str]]:
-        """Return the properties, by thing, whose values would exceed `MOST` bytes.
+        """Return the properties, by thing, whose values would exceed `MAX_BYTES` bytes.
 
         Values that do not grow are never included, even if a thing exceeds the limit already.
         """
         folds = {
             key: fold
             for key, fold in folded_values.fold_reports(reports).items()
-            if self.may_exceed(key, folded_values.size_of_all(fold.values))
+            if self.may_exceed(key, folded_values.total_bson_size(fold.values))
         }
         if not folds:
             return {}
         states = await self._states(folds)
         stored = {key: state.inline for key, state in states.items()}
         if divided := [key for key, state in states.items() if state.parts]:
-            async for part in self._parts.find(parts_of(divided), {"n": 1}):
-                stored[folded_values.thing_of(part["_id"])] += part["n"]
+            async for part in self._parts.find(parts_condition(divided), {"n": 1}):
+                stored[folded_values.part_thing(part["_id"])] += part["n"]
         beyond: dict[int, set[str]] = defaultdict(set)
         for key, fold in folds.items():
-            room = folded_values.MOST - stored[key]
-            if folded_values.size_of_all(fold.values) <= room:
+            room = folded_values.MAX_BYTES - stored[key]
+            if folded_values.total_bson_size(fold.values) <= room:
                 continue
             found = (await self.find_entries([key], keys=fold.values)).get(key, {})
             grown = {
-                name: folded_values.growth(found.get(name), value)
+                name: folded_values.entry_growth(found.get(name), value)
                 for name, value in fold.values.items()
             }
             for name in sorted(grown, key=grown.__getitem__):
@@ -252,18 +252,18 @@ class LatestValues(LatestValueReader, ThingDataStore):
     async def split(self, thing_id: int) -> int:
         """Move values of a thing to their parts; return the size of all in bytes."""
         entries = (await self.find_entries([thing_id])).get(thing_id, {})
-        sizes = {name: size_of(entry["v"]) for name, entry in entries.items()}
+        sizes = {name: bson_size(entry["v"]) for name, entry in entries.items()}
         names = sorted(sizes, key=sizes.__getitem__, reverse=True)
-        for first in range(0, len(names), KEYS):
-            some = {name: entries[name] for name in names[first : first + KEYS]}
+        for first in range(0, len(names), MOVED_VALUES):
+            some = {name: entries[name] for name in names[first : first + MOVED_VALUES]}
             await self.apply((thing_id, one["t"], {name: one["v"]}) for name, one in some.items())
         return sum(sizes.values())
 
     async def rebuild(self, things: Mapping[int, RewrittenHistory]) -> None:
         """Rebuild the values of things from their history.
 
-        Values that no report has stay, unless their time is one of rewritten reports. Values newer
-        than all reports stay too: their report may not be stored yet.
+        A value that is in no report stays, unless a rewritten report has its time. A value that is
+        newer than all reports stays too, because its report may not be stored yet.
         """
         left = dict(things)
         while left:
@@ -281,7 +281,7 @@ class LatestValues(LatestValueReader, ThingDataStore):
                 if entries != stored[key]
             }
             changes = [
-                replacement_of(key, next(iter(before[key]), None), entries)
+                build_replacement(key, next(iter(before[key]), None), entries)
                 for key, entries in changed.items()
             ]
             parts = [
@@ -293,7 +293,10 @@ class LatestValues(LatestValueReader, ThingDataStore):
                 self._parts, parts
             ):
                 for key, entries in changed.items():
-                    if before[key][1:] or folded_values.size_of_all(entries) > folded_values.LARGE:
+                    if (
+                        before[key][1:]
+                        or folded_values.total_bson_size(entries) > folded_values.LARGE
+                    ):
                         await self.split(key)
                 return
             left = {key: left[key] for key in changed}
@@ -333,7 +336,7 @@ class LatestValues(LatestValueReader, ThingDataStore):
                     documents = self._parts if is_part else self._latest
                     same = {"_id": document["_id"], f"v.{key}": entry}
                     await documents.update_one(
-                        same, [{"$set": change}, *([folded_values.SIZED] * is_part)]
+                        same, [{"$set": change}, *([folded_values.SIZE_STAGE] * is_part)]
                     )
             if not found:
                 return erased
@@ -345,7 +348,7 @@ class LatestValues(LatestValueReader, ThingDataStore):
         """Delete the values of deleted things."""
         await self._latest.delete_many(ids_in(thing_ids), session=session)
         if thing_ids:
-            await self._parts.delete_many(parts_of(thing_ids), session=session)
+            await self._parts.delete_many(parts_condition(thing_ids), session=session)
 
     async def delete_thing_data(self, thing_id: int, session: Session | None = None) -> None:
         """Delete the values of a thing."""

@@ -31,16 +31,16 @@ from libs.common.bus import Bus
 from libs.common.errors import Unavailable
 from libs.common.scheduling.turns import repeat
 from libs.common.store.mongo import Mongo, Session
-from libs.common.store_metrics import Held, read_stream
+from libs.common.store_metrics import StreamContent, read_stream
 from services.device.telemetry.uplink import PARTITION_BITS, Uplink, global_sequence
 
 log = logging.getLogger(__name__)
 
 PAST = "past"
 """The page to which pages of ended processes are added."""
-UNUSED = timedelta(days=1)
+PAGE_AGE = timedelta(days=1)
 """Age after which a page is added to `PAST`; a process that uses it again begins at 0."""
-FOLDED = 500
+MERGED_PAGES = 500
 """Pages that are merged in one transaction."""
 
 
@@ -130,7 +130,7 @@ class Ledger:
         """
         old = {
             "_id": {"$ne": PAST},
-            "at": {"$not": {"$gt": datetime.now(UTC) - UNUSED}},
+            "at": {"$not": {"$gt": datetime.now(UTC) - PAGE_AGE}},
             "$nor": [
                 {"seen": {"$elemMatch": {"last": {"$gte": some.start, "$lt": some.stop}}}}
                 for some in self.waiting
@@ -138,7 +138,7 @@ class Ledger:
         }
 
         async def merge_pages(session: Session) -> int:
-            found = self._ledger.find(old, limit=FOLDED, session=session)
+            found = self._ledger.find(old, limit=MERGED_PAGES, session=session)
             pages: list[dict[str, Any]] = await found.to_list(None)
             if pages:
                 merged = {"_id": {"$in": [page["_id"] for page in pages]}}
@@ -149,7 +149,7 @@ class Ledger:
                 )
             return len(pages)
 
-        while await self._mongo.transaction(merge_pages) == FOLDED:
+        while await self._mongo.transaction(merge_pages) == MERGED_PAGES:
             pass
 
     async def totals(self) -> Totals:
@@ -191,7 +191,7 @@ def _sequences(seen: dict[str, Any]) -> set[int]:
 PERIOD = 1.0
 """Seconds between two readings."""
 STUCK = 30.0
-"""Seconds without a handled message, while some wait, until ingest is not ready."""
+"""Ingest is not ready if messages wait and none was handled for this many seconds."""
 
 
 @dataclass
@@ -212,7 +212,7 @@ class UplinkMetrics:
         self._streams = streams
         self._ledger = ledger
         self._last = Reading()
-        self._states: dict[str, Held] = {}
+        self._states: dict[str, StreamContent] = {}
         """The states of the streams at the last reading."""
         self._readings = 0
         self._read_at = self._stored_at = self._moved_at = time.monotonic()
@@ -284,11 +284,11 @@ async def read_uplink(bus: Bus, streams: Sequence[str], ledger: Ledger) -> Readi
     return await _count(await _read_states(bus, streams), ledger)
 
 
-async def _read_states(bus: Bus, streams: Sequence[str]) -> dict[str, Held]:
+async def _read_states(bus: Bus, streams: Sequence[str]) -> dict[str, StreamContent]:
     return {name: (await read_stream(bus, name)).state for name in streams}
 
 
-async def _count(states: dict[str, Held], ledger: Ledger) -> Reading:
+async def _count(states: dict[str, StreamContent], ledger: Ledger) -> Reading:
     ledger.waiting = [
         range(global_sequence(name, state.first_seq), global_sequence(name, 2**PARTITION_BITS - 1))
         for name, state in states.items()

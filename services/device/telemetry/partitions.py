@@ -32,7 +32,7 @@ def keys_between(device_id: int, first: int = 0, last: int = LAST) -> dict[str, 
     return {"$gte": history_key(device_id, first, 0), "$lte": history_key(device_id, last, LAST)}
 
 
-def partition_of(ts: int) -> int:
+def partition_at(ts: int) -> int:
     """Return the number of the partition that holds `ts` (ms): weeks since 1970."""
     return ts // SPAN_MS
 
@@ -71,7 +71,7 @@ class Partitions:
         """Return the properties at keys of a device; unknown keys are missing."""
         weeks: dict[int, list[bytes]] = {}
         for key in keys:
-            weeks.setdefault(partition_of(KEY.unpack(key)[1]), []).append(key)
+            weeks.setdefault(partition_at(KEY.unpack(key)[1]), []).append(key)
         found: dict[bytes, Document] = {}
         for week, some in weeks.items():
             rows = self.collection(week).find({"_id": key_range(some)}, batch_size=len(some) + 1)
@@ -82,7 +82,7 @@ class Partitions:
         """Return at most `limit` times (ms) of a device's reports from `first` to `last`."""
         found: set[int] = set()
         keys = keys_between(device_id, first, last)
-        for week in range(partition_of(first), partition_of(last) + 1):
+        for week in range(partition_at(first), partition_at(last) + 1):
             rows = self.collection(week).find({"_id": keys}, {"_id": 1}, sort=[("_id", 1)])
             async for row in rows.limit(limit):
                 found.add(KEY.unpack(row["_id"])[1])
@@ -95,7 +95,7 @@ class Partitions:
 
     async def drop_before(self, oldest: int) -> list[str]:
         """Drop every partition that ends before `oldest` (ms); return their names."""
-        last_kept = collection_name(partition_of(oldest))
+        last_kept = collection_name(partition_at(oldest))
         old = [found for found in await self.collections() if found.name < last_kept]
         for collection in old:
             await collection.drop()

@@ -17,10 +17,10 @@ class FrameDecoder(Protocol):
 
     @abstractmethod
     async def decode(self, batch: Batch, *, wait: bool) -> set[str]:
-        """Decode the unread frames of a batch: the results join its reports and refused uplinks.
+        """Decode the undecoded frames of a batch and add the results to it.
 
-        Return the tenants whose codecs are late. Their frames remain unread, and continue when
-        they are decoded again. With `wait` no codec is late.
+        Return the tenants whose codecs are late. Their frames stay undecoded, and the next call
+        continues to decode them. With `wait`, the call waits for all codecs.
         """
 
     @abstractmethod
@@ -63,4 +63,4 @@ class ReconnectListener(Protocol):
 
     @abstractmethod
     async def wake(self, thing_ids: Sequence[int], at: datetime) -> None:
-        """Send what waits for these devices, not before `at`."""
+        """Send the commands that wait for these devices, at `at` or later."""

@@ -30,12 +30,12 @@ from libs.common.scheduling import FairScheduler, LaneFull
 from libs.common.store.mongo import Mongo, Session, StoreError
 from services.device.telemetry.system_account import SystemAccount, User
 from services.device.things.device_store import DeviceStore
-from services.device.things.model import PresentDevice, Thing, profile_of
+from services.device.things.model import PresentDevice, Thing, event_profile
 from services.device.things.product_store import ProductStore
 
 CHUNK = 500
 """Connections or devices in one transaction."""
-MOST = 2_000
+MAX_CONNECTIONS = 2_000
 """Connections of one user in one query."""
 _LAST = 2**63 - 1
 
@@ -52,7 +52,7 @@ class PresenceStore:
 
     async def connections(self, user: str) -> list[Connection]:
         """Return the known connections of a user (upper case)."""
-        found = self._connections.find({"user": user}, {"_id": 1}).limit(MOST)
+        found = self._connections.find({"user": user}, {"_id": 1}).limit(MAX_CONNECTIONS)
         return [_connection(row) async for row in found]
 
     async def list_known(self, server: str, after: int, until: int | None) -> list[User]:
@@ -211,14 +211,14 @@ def _entry(device: PresentDevice, status: str) -> OutboxEntry:
         event_id=uuid4().hex,
         created_at=now_ms(),
         tenant=device.tenant,
-        device=profile_of(device),
+        device=event_profile(device),
         connect_status="ONLINE" if status == "ONLINE" else "OFFLINE",
     )
     subject = device_event(device.tenant, device.id, status.lower())
     return OutboxEntry(subject, fitted(body))
 
 
-ABREAST = 64
+CONCURRENT_CLOSES = 64
 """Connections of one request that are closed concurrently."""
 
 
@@ -237,7 +237,9 @@ def offer_connections(rpc: RpcServer, store: PresenceStore, account: SystemAccou
         return Connections(list(found))
 
     async def close(request: Connections) -> Done:
-        await gather_limited(ABREAST, (partial(account.close, one) for one in request.connections))
+        await gather_limited(
+            CONCURRENT_CLOSES, (partial(account.close, one) for one in request.connections)
+        )
         return Done()
 
     rpc.offer("find_connections", FindConnections, find)
@@ -246,9 +248,9 @@ def offer_connections(rpc: RpcServer, store: PresenceStore, account: SystemAccou
 
 log = logging.getLogger(__name__)
 
-FRESH = 5.0
+TIMEOUT_CACHE_SECONDS = 5.0
 """Seconds that the offline timeout of a product is cached."""
-KEPT_PRODUCTS = 10_000
+PRODUCT_CACHE_SIZE = 10_000
 """Cached products."""
 
 
@@ -257,13 +259,15 @@ class OfflineTimeouts:
 
     def __init__(self, products: ProductStore) -> None:
         self._products = products
-        self._of: LruCache[tuple[str, str], tuple[float, float | None]] = LruCache(KEPT_PRODUCTS)
+        self._of: LruCache[tuple[str, str], tuple[float, float | None]] = LruCache(
+            PRODUCT_CACHE_SIZE
+        )
 
     async def find_lifetime(self, thing: Thing) -> float | None:
         """Return the product's timeout in s, None without one; raise `StoreError`."""
         key, now = (thing.tenant, thing.model), time.monotonic()
         known = self._of.get(key)
-        if known is None or known[0] + FRESH <= now:
+        if known is None or known[0] + TIMEOUT_CACHE_SECONDS <= now:
             minutes = await self._products.find_offline_timeout(*key)
             known = now, None if minutes is None else minutes * 60.0
             self._of.put(key, known)
@@ -276,7 +280,7 @@ MAX_WAIT = 1.0
 """Seconds that a report waits until the contact is recorded."""
 RETRY_DELAY = 1.0
 """Seconds until a failed record is tried again."""
-KEPT = 50_000
+CACHE_SIZE = 50_000
 """Devices whose last record is cached; others are recorded with their next report."""
 CONCURRENT_WRITES = 32
 """Concurrent writes, half of them for one tenant."""
@@ -291,8 +295,8 @@ class _Contact(NamedTuple):
 class HttpPresence:
     """Records contacts of devices, at most once in a quarter of a device's lifetime.
 
-    A slow or unavailable database delays no report, and a locked record no other device: each
-    record is tried until it succeeds or is outdated.
+    A slow or unavailable database delays no report. A locked record delays no other device. Each
+    record is tried until it succeeds or a newer contact replaces it.
     """
 
     def __init__(self, store: PresenceStore, life: float, timeouts: OfflineTimeouts) -> None:
@@ -300,14 +304,14 @@ class HttpPresence:
         self._store = store
         self._life = life
         self._timeouts = timeouts
-        self._quiet: LruCache[int, float] = LruCache(KEPT)
+        self._quiet: LruCache[int, float] = LruCache(CACHE_SIZE)
         """Until when (monotonic) a device need not be recorded again."""
         self._contacts: dict[int, _Contact] = {}
         """The last contacts that are not recorded yet."""
         self._together: set[int] = set()
         """Devices that are being recorded together."""
         self._tasks = NamedTasks()
-        self._scheduler = FairScheduler("presence over HTTP", CONCURRENT_WRITES, items=KEPT)
+        self._scheduler = FairScheduler("presence over HTTP", CONCURRENT_WRITES, items=CACHE_SIZE)
 
     async def record_contact(self, thing: Thing) -> None:
         """Record that a device sent something; return when stored, or after `MAX_WAIT`."""

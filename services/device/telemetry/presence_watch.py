@@ -25,7 +25,7 @@ from libs.common.decoding import INVALID_JSON
 from libs.common.errors import Unavailable
 from libs.common.jobs import cancel_and_wait, wait_for_event
 from libs.common.lru_cache import LruCache
-from libs.common.scheduling.turns import REST
+from libs.common.scheduling.turns import IDLE_PERIOD
 from libs.common.store.mongo import StoreError
 from services.device.telemetry.ports import ReconnectListener
 from services.device.telemetry.presence_store import CHUNK, PresenceStore
@@ -93,7 +93,7 @@ MAX_SILENCE = 10.0
 """Seconds without an answer after which a server's connections have ended."""
 QUEUE = 20_000
 """Events that wait to be written; further events are dropped, and a scan finds the changes."""
-ASKED = 32
+CONCURRENT_CHECKS = 32
 """Connections that are checked concurrently."""
 SUBSCRIBES_WITHIN = timedelta(milliseconds=400)
 """Time for a device that just connected to subscribe, before commands are sent."""
@@ -109,7 +109,7 @@ class PresenceWatch:
         store: PresenceStore,
         account: SystemAccount,
         reconnects: ReconnectListener,
-        rest: float = REST,
+        rest: float = IDLE_PERIOD,
     ) -> None:
         """`rest` is the pause of the sweep in seconds, shorter than any HTTP lifetime."""
         self._system = system
@@ -164,7 +164,7 @@ class PresenceWatch:
         user = change.user
         if user is None:
             return
-        if not change.opened:
+        if not change.is_opened:
             self._ended.put(user.connection, None)
         if len(self._changes) < QUEUE:
             self._changes.append(change)
@@ -189,7 +189,7 @@ class PresenceWatch:
         if not self._changes:
             self._received.clear()
         last = {user.connection: change for change in changes if (user := change.user)}
-        users = [(change.opened, user) for change in last.values() if (user := change.user)]
+        users = [(change.is_opened, user) for change in last.values() if (user := change.user)]
         await self._write(
             [user for opened, user in users if opened],
             [user for opened, user in users if not opened],
@@ -225,7 +225,7 @@ class PresenceWatch:
             rows = await self._store.list_known(server, after, page.until)
             known.update(row.connection for row in rows)
             missing = [row for row in rows if row.connection not in shown]
-            await self._write((), await filter_closed(self._account, missing, ASKED))
+            await self._write((), await filter_closed(self._account, missing, CONCURRENT_CHECKS))
             more = len(rows) == CHUNK
             after = rows[-1].connection.cid if rows else after
             known &= shown

@@ -67,7 +67,7 @@ class RefusalPage(ResponseModel, kw_only=True):
     """Present if there may be older ones. With a `reason`, `content` may be empty nevertheless."""
 
 
-LOOKED_THROUGH = 200
+SEARCHED_MESSAGES = 200
 """Messages of each stream that one request reads to find a reason."""
 
 _dead = msgspec.json.Decoder(Dead).decode
@@ -81,29 +81,31 @@ class RefusalReader:
         self._bus = bus
         self._devices = devices
 
-    async def page(self, principal: Principal, device_id: int, wanted: FindRefusals) -> RefusalPage:
+    async def page(
+        self, principal: Principal, device_id: int, request: FindRefusals
+    ) -> RefusalPage:
         """Return a page of refusals of a device that the user may see.
 
         Refusals of earlier owners are not included. Raises `Unavailable` when the bus does not
         answer.
         """
         device = await self._devices.find(principal, device_id)
-        dead_before, event_before = _read_key(wanted.next_key)
-        most = LOOKED_THROUGH if wanted.reason else wanted.page_size + 1
+        dead_before, event_before = _read_key(request.next_key)
+        maximum = SEARCHED_MESSAGES if request.reason else request.page_size + 1
         subject = device_event(device.tenant, device.id, "rejected")
         dead, events = await asyncio.gather(
-            read_newest(self._bus, DEAD, [dead_uplink(device.sn)], most, dead_before),
-            read_newest_events(self._bus, [subject], most, event_before),
+            read_newest(self._bus, DEAD, [dead_uplink(device.sn)], maximum, dead_before),
+            read_newest_events(self._bus, [subject], maximum, event_before),
         )
-        return _page(device, wanted, dead, events, most)
+        return _page(device, request, dead, events, maximum)
 
 
 def _page(
     device: Device,
-    wanted: FindRefusals,
+    request: FindRefusals,
     dead: Sequence[RetainedMessage],
     events: Sequence[RetainedMessage],
-    most: int,
+    maximum: int,
 ) -> RefusalPage:
     """Merge both streams by time, up to the end of the page.
 
@@ -113,21 +115,21 @@ def _page(
     found = [(one.at, DEAD, one) for one in dead]
     found += [(one.at, EVENTS, one) for one in events]
     found.sort(key=lambda entry: entry[0], reverse=True)
-    full = [some[-1].at for some in (dead, events) if len(some) >= most]
-    left = {DEAD: most <= len(dead), EVENTS: most <= len(events)}
+    full = [some[-1].at for some in (dead, events) if len(some) >= maximum]
+    left = {DEAD: maximum <= len(dead), EVENTS: maximum <= len(events)}
     reached = {DEAD: 0, EVENTS: 0}
     content: list[Refusal] = []
     for at, stream, one in found:
-        if len(content) == wanted.page_size or (full and at < max(full)):
+        if len(content) == request.page_size or (full and at < max(full)):
             left[stream] = True
             break
         reached[stream] = one.sequence
         refusal = _from_dead(one) if stream == DEAD else _from_event(one)
-        if refusal is not None and _fits(refusal, device, wanted.reason):
+        if refusal is not None and _fits(refusal, device, request.reason):
             content.append(refusal)
     if not any(left.values()):
         return RefusalPage(content=content)
-    ends = _read_key(wanted.next_key)
+    ends = _read_key(request.next_key)
     key = "-".join(
         str(reached[stream] or (end or _END)) for stream, end in zip(reached, ends, strict=True)
     )

@@ -32,7 +32,7 @@ from services.device.telemetry.partitions import (
     Partitions,
     collection_name,
     history_key,
-    partition_of,
+    partition_at,
 )
 from services.device.things.deleted_things import DeletedThings, ThingDataStore
 from services.device.things.device_queries import DeviceQueries
@@ -41,9 +41,9 @@ from services.device.things.thing_store import ThingStore
 
 log = logging.getLogger(__name__)
 
-LIFE = 5.0
+CACHE_SECONDS = 5.0
 """Seconds that the days of a product are cached."""
-KEPT = 10_000
+CACHE_SIZE = 10_000
 """Cached products."""
 
 
@@ -54,7 +54,7 @@ class Retention:
         self._products = products
         self._limits = limits
         self._days = days
-        self._of: LruCache[tuple[str, str], tuple[float, int]] = LruCache(KEPT)
+        self._product_days: LruCache[tuple[str, str], tuple[float, int]] = LruCache(CACHE_SIZE)
 
     async def oldest(self, tenant: str, model: str = "") -> int:
         """Return the time (ms) from which history of a product is kept; "" is no product."""
@@ -64,19 +64,19 @@ class Retention:
         """Return how long (ms) history of a product's devices is kept; "" is no product."""
         days = await self.find_tenant_days(tenant)
         if model:
-            days = min(days, await self._of_product(tenant, model))
+            days = min(days, await self._find_product_days(tenant, model))
         return days * DAY_MS
 
     async def find_tenant_days(self, tenant: str) -> int:
         """Return the days that history of a tenant is kept."""
         return min(self._days, (await self._limits.fetch(tenant)).history_days)
 
-    async def _of_product(self, tenant: str, model: str) -> int:
+    async def _find_product_days(self, tenant: str, model: str) -> int:
         key, now = (tenant, model), time.monotonic()
-        read, days = self._of.get(key) or (-LIFE, self._days)
-        if read + LIFE <= now:
+        read, days = self._product_days.get(key) or (-CACHE_SECONDS, self._days)
+        if read + CACHE_SECONDS <= now:
             days = await self._products.find_history_days(tenant, model) or self._days
-            self._of.put(key, (now, days))
+            self._product_days.put(key, (now, days))
         return days
 
 
@@ -98,14 +98,14 @@ class HistoryRowLimits:
         """Return the days that fit into the limit, for tenants that exceed it."""
         now, found = now_ms(), dict[str, float]()
         kept: dict[str, float] = defaultdict(float)
-        oldest = partition_of(now - self.kept_days * DAY_MS)
-        for partition in range(partition_of(now) + 1, oldest - 1, -1):
+        oldest = partition_at(now - self.kept_days * DAY_MS)
+        for partition in range(partition_at(now) + 1, oldest - 1, -1):
             start, end = partition * SPAN_MS, min((partition + 1) * SPAN_MS, now)
             for tenant, rows in (await self._rows(partition)).items():
-                most = (await self.limits.fetch(tenant)).history_rows
+                maximum = (await self.limits.fetch(tenant)).history_rows
                 kept[tenant] += rows
-                if kept[tenant] > most and tenant not in found:
-                    fits = 1 - (kept[tenant] - most) / rows
+                if kept[tenant] > maximum and tenant not in found:
+                    fits = 1 - (kept[tenant] - maximum) / rows
                     found[tenant] = max(now - end + (end - start) * fits, 0) / DAY_MS
                     count_limited("historyRows", tenant)
         return found
@@ -132,7 +132,7 @@ PERIOD = 3600.0
 """Seconds between two sweeps."""
 CHUNK = 200
 """Things that are processed together."""
-REST = 9
+PAUSE_RATIO = 9
 """Ratio of pause to work of a sweep."""
 LONGEST_REST = 10.0
 """Seconds of the longest pause."""
@@ -237,8 +237,8 @@ class RetentionSweeper:
     async def _cut(self, days: dict[int, float]) -> None:
         """Delete data that is older than the given days, by thing."""
         now = now_ms()
-        oldest = collection_name(partition_of(now - self.days * DAY_MS))
-        newest = collection_name(partition_of(now - int(min(days.values()) * DAY_MS)))
+        oldest = collection_name(partition_at(now - self.days * DAY_MS))
+        newest = collection_name(partition_at(now - int(min(days.values()) * DAY_MS)))
         cuts = [DeleteMany(_before(thing, now - int(d * DAY_MS))) for thing, d in days.items()]
         partitions = await self.partitions.collections()
         reached = [history for history in partitions if oldest <= history.name <= newest]
@@ -252,7 +252,7 @@ async def throttled() -> AsyncIterator[None]:
     """Pause after the work inside, in proportion to its duration."""
     started = time.monotonic()
     yield
-    await asyncio.sleep(min((time.monotonic() - started) * REST, LONGEST_REST))
+    await asyncio.sleep(min((time.monotonic() - started) * PAUSE_RATIO, LONGEST_REST))
 
 
 def _before(thing: int, oldest: int) -> dict[str, Any]:

@@ -22,11 +22,11 @@ from libs.common.jobs import gather_limited
 SYSTEM_ACCOUNT = "SYS"
 PAGE = 2048
 """Rows of one answer, some 1 MB. For each answer the server reads all its connections."""
-ANSWER = 2.0
+ANSWER_SECONDS = 2.0
 """Seconds within which a server answers."""
-FOUND = 4.0
+SERVER_CACHE_SECONDS = 4.0
 """Seconds that the list of servers is cached."""
-QUIET = 0.25
+QUIET_SECONDS = 0.25
 """Seconds without a further answer after which all servers have answered."""
 
 
@@ -37,7 +37,7 @@ class User(msgspec.Struct, frozen=True):
     name: str
     """Upper case: an SN, `APP.…` or `INTEGRATION.…`."""
     subscriptions: int = 0
-    """MQTT subscriptions, if read by a scan; nats-server limits those of other connections."""
+    """Number of MQTT subscriptions, if a scan has read it; nats-server limits other ones itself."""
 
     @property
     def is_device(self) -> bool:
@@ -63,7 +63,7 @@ class Change(msgspec.Struct):
     reason: str | None = None
 
     @property
-    def opened(self) -> bool:
+    def is_opened(self) -> bool:
         """Return whether the connection opened; otherwise it closed."""
         return self.reason is None
 
@@ -117,7 +117,7 @@ class SystemAccount:
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._found: tuple[float, set[str]] = (-FOUND, set())
+        self._found: tuple[float, set[str]] = (-SERVER_CACHE_SECONDS, set())
 
     @property
     def reconnects(self) -> int:
@@ -125,16 +125,21 @@ class SystemAccount:
         return int(self._bus.client.stats["reconnects"])
 
     async def servers(self) -> set[str]:
-        """Return the ids of all servers that answer within `ANSWER` and `QUIET` seconds."""
+        """Return the ids of all servers that answer within `ANSWER_SECONDS`.
+
+        The wait ends earlier when no server answers for `QUIET_SECONDS`.
+        """
         inbox = self._bus.client.new_inbox()
         subscription = await self._bus.client.subscribe(inbox)
         found: set[str] = set()
         try:
             await self._bus.client.publish(
-                "$SYS.REQ.SERVER.PING.CONNZ", msgspec.json.encode(_only_of_us(limit=1)), inbox
+                "$SYS.REQ.SERVER.PING.CONNZ", msgspec.json.encode(_own_account(limit=1)), inbox
             )
             while True:
-                message = await subscription.next_msg(timeout=QUIET if found else ANSWER)
+                message = await subscription.next_msg(
+                    timeout=QUIET_SECONDS if found else ANSWER_SECONDS
+                )
                 found.add(msgspec.json.decode(message.data, type=_Connz).server.id)
         except (TimeoutError, NatsError):
             if not found:
@@ -144,16 +149,16 @@ class SystemAccount:
         return found
 
     async def known_servers(self) -> set[str]:
-        """Return the ids of all servers, up to `FOUND` seconds old."""
+        """Return the ids of all servers, up to `SERVER_CACHE_SECONDS` old."""
         at, servers = self._found
-        if at + FOUND <= time.monotonic():
+        if at + SERVER_CACHE_SECONDS <= time.monotonic():
             servers = await self.servers()
             self._found = (time.monotonic(), servers)
         return servers
 
     async def page(self, server: str, offset: int) -> Page:
         """Return the rows of a server in all accounts, from `offset` on."""
-        rows = await self._ask(server, sort="cid", limit=PAGE, offset=offset)
+        rows = await self._request(server, sort="cid", limit=PAGE, offset=offset)
         users = _users(server, rows)
         if not rows:
             return Page(0, 0, 0, [])
@@ -162,17 +167,17 @@ class SystemAccount:
     async def is_open(self, connection: Connection) -> bool:
         """Return whether a connection is open.
 
-        A request for one cid is not limited to an account. The name of a small account avoids that
-        the server copies its whole list.
+        The request names a small account, so that the server does not copy its whole list. A
+        request for a single cid finds connections of all accounts nevertheless.
         """
-        rows = await self._ask(**_only_of_us(cid=connection.cid), server=connection.server)
+        rows = await self._request(**_own_account(cid=connection.cid), server=connection.server)
         return any(row.cid == connection.cid for row in rows)
 
     async def list_user_connections(self, server: str, user: str) -> list[User]:
         """Return a user's connections to a server, which searches all of its own."""
         found: list[User] = []
         for offset in range(0, 2**31, PAGE):
-            rows = await self._ask(server, user=user, sort="cid", limit=PAGE, offset=offset)
+            rows = await self._request(server, user=user, sort="cid", limit=PAGE, offset=offset)
             found += _users(server, rows)
             if len(rows) < PAGE:
                 break
@@ -187,16 +192,16 @@ class SystemAccount:
         body = msgspec.json.encode({"cid": connection.cid})
         subject = f"$SYS.REQ.SERVER.{connection.server}.KICK"
         try:
-            await self._bus.client.request(subject, body, timeout=ANSWER)
+            await self._bus.client.request(subject, body, timeout=ANSWER_SECONDS)
         except (NoRespondersError, TimeoutError) as error:
             raise Unavailable(f"the NATS server {connection.server} does not answer") from error
 
-    async def _ask(self, server: str, **options: Any) -> list[_Row]:
+    async def _request(self, server: str, **options: Any) -> list[_Row]:
         """Ask one server; raise if the answer is not a list of connections."""
         message = await self._bus.client.request(
             f"$SYS.REQ.SERVER.{server}.CONNZ",
             msgspec.json.encode({"auth": True, "state": 0, **options}),
-            timeout=ANSWER,
+            timeout=ANSWER_SECONDS,
         )
         answer = msgspec.json.decode(message.data, type=_Connz)
         if answer.data.server_id != server:
@@ -204,7 +209,7 @@ class SystemAccount:
         return answer.data.connections
 
 
-def _only_of_us(**options: Any) -> dict[str, Any]:
+def _own_account(**options: Any) -> dict[str, Any]:
     return {"acc": SYSTEM_ACCOUNT, **options}
 
 

@@ -94,8 +94,8 @@ def global_sequence(stream: str, sequence: int) -> int:
 def is_second_copy(message: Msg) -> bool:
     """Return whether this is the plain copy of an MQTT message of QoS 1.
 
-    nats-server also puts such a message on its own subject, without waiting for it. The copy under
-    `$MQTT.msgs.`, which its PUBACK waited for, is the one that counts.
+    nats-server stores such a message twice: under `$MQTT.msgs.`, before it sends the PUBACK, and
+    under its plain subject. Only the first copy counts.
     """
     headers = message.headers
     return (
@@ -105,8 +105,8 @@ def is_second_copy(message: Msg) -> bool:
     )
 
 
-FULL = 50
-"""Messages from which a batch does not become cheaper for each of them."""
+FULL_BATCH = 50
+"""Messages of a batch from which more messages do not reduce the cost of each."""
 _PATIENT = frozenset({"report", "event"})
 """Channels whose messages may wait for others."""
 
@@ -114,9 +114,9 @@ _PATIENT = frozenset({"report", "event"})
 def may_linger(messages: Sequence[Msg]) -> bool:
     """Return whether a batch may wait for more: it is small, without MQTT messages and replies.
 
-    Messages of MQTT have another subject or a header, those of flows a header.
+    Messages over MQTT have another subject or a header, and messages of flows have a header.
     """
-    return len(messages) < FULL and all(
+    return len(messages) < FULL_BATCH and all(
         not message.subject.startswith(MQTT_PREFIX)
         and message.subject.rpartition(".")[2] in _PATIENT
         and (message.headers is None or message.headers.keys() <= {TRACE})

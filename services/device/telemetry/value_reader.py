@@ -5,7 +5,7 @@ from typing import Any
 
 from libs.common.store.mongo import Database, Document, Session
 from services.device.telemetry import folded_values
-from services.device.telemetry.folded_values import parts_of, shown_fields
+from services.device.telemetry.folded_values import parts_condition, shown_fields
 
 PARTS = "latest_parts"
 
@@ -56,11 +56,11 @@ class LatestValueReader:
                 divided.append(document["_id"])
             yield document["_id"], document
         if divided:
-            query = parts_of(divided)
+            query = parts_condition(divided)
             if keys is not None:
                 query = ids_in(folded_values.parts_with(divided, keys))
             async for part in self._parts.find(query, shown, session=session):
-                yield folded_values.thing_of(part["_id"]), part
+                yield folded_values.part_thing(part["_id"]), part
 
     async def find_report_times(self, thing_ids: Sequence[int]) -> dict[int, int]:
         """Return the time (ms) of the newest report of each thing that has one."""

@@ -8,7 +8,7 @@ from libs.common.bus import STREAMS, BatchConsumer, Bus, RpcServer
 from libs.common.bus.streams import uplink_streams
 from libs.common.limits.meter import MessageMeter
 from libs.common.process import PackageParts, create_routers, start_and_stop
-from libs.common.scheduling.turns import REST
+from libs.common.scheduling.turns import IDLE_PERIOD
 from libs.common.store_metrics import DiskMetrics, JetStreamMetrics, StreamMetrics
 from services.device.members.shapes import ShapeStore, ShapeUpdater
 from services.device.settings import Clients
@@ -18,6 +18,7 @@ from services.device.telemetry.console import CONNECTION_ROUTER as CONNECTIONS
 from services.device.telemetry.console import LEDGER_ROUTER as LEDGER
 from services.device.telemetry.console import STREAM_ROUTER as STREAM_STATES
 from services.device.telemetry.console import Connections, LedgerReader, Streams
+from services.device.telemetry.dead_messages import DeadMessageBuilder, DeadMessagePublisher
 from services.device.telemetry.device_events import ROUTER as EVENTS
 from services.device.telemetry.device_events import EventService, EventStore
 from services.device.telemetry.device_fields import DeviceFieldUpdater
@@ -46,7 +47,7 @@ from services.device.telemetry.presence_store import (
     offer_connections,
 )
 from services.device.telemetry.presence_watch import PresenceWatch
-from services.device.telemetry.quota import DeadMessageBuilder, DeadMessagePublisher, Quota
+from services.device.telemetry.quota import Quota
 from services.device.telemetry.rejected_messages import ROUTER as REFUSALS
 from services.device.telemetry.rejected_messages import RefusalReader
 from services.device.telemetry.reporter import Reporter
@@ -132,7 +133,7 @@ def wire_telemetry(
         store=store,
         account=account,
         reconnects=reconnects,
-        rest=min(REST, settings.http_offline_after / 2),
+        rest=min(IDLE_PERIOD, settings.http_offline_after / 2),
     )
     offer_connections(rpc, store, account)
     backups = BackupMetrics(mongo.database)

@@ -5,14 +5,14 @@ from typing import Annotated
 
 import msgspec
 
-MOST_SCRIPT = 256 * 1024
+MAX_SCRIPT = 256 * 1024
 """Characters of a script."""
-MOST_SCRIPTS = 8
-MOST_STEPS = 8
+MAX_SCRIPTS = 8
+MAX_STEPS = 8
 
 Entry = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_$][A-Za-z0-9_$]{0,63}$")]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
-Script = Annotated[str, msgspec.Meta(min_length=1, max_length=MOST_SCRIPT)]
+Script = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_SCRIPT)]
 
 
 class Argument(msgspec.Struct, frozen=True):
@@ -34,14 +34,14 @@ class CodecFailed(Exception):
     """Running a codec failed; the message gives the reason."""
 
 
-Chain = Annotated[list[Step], msgspec.Meta(max_length=MOST_STEPS)]
+Chain = Annotated[list[Step], msgspec.Meta(max_length=MAX_STEPS)]
 
 
 class Codec(msgspec.Struct, frozen=True, kw_only=True):
     """The scripts of a product that decode uplinks and encode downlinks."""
 
-    scripts: Annotated[dict[Name, Script], msgspec.Meta(min_length=1, max_length=MOST_SCRIPTS)]
-    decoder: Annotated[list[Step], msgspec.Meta(min_length=1, max_length=MOST_STEPS)]
+    scripts: Annotated[dict[Name, Script], msgspec.Meta(min_length=1, max_length=MAX_SCRIPTS)]
+    decoder: Annotated[list[Step], msgspec.Meta(min_length=1, max_length=MAX_STEPS)]
     encoder: Chain = []
 
     @property
@@ -52,5 +52,5 @@ class Codec(msgspec.Struct, frozen=True, kw_only=True):
 
 LARGEST_PORT = 223
 """LoRaWAN ports of applications are 1 to 223 (LoRaWAN 1.0.4, section 4.3.2)."""
-MOST_BYTES = 255
+MAX_FRAME_BYTES = 255
 """Bytes of a LoRaWAN frame."""

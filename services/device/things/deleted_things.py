@@ -11,7 +11,7 @@ from typing import Protocol
 from libs.common.store.mongo import Database, Session
 
 REMOVED = "removed"
-SETTLED = timedelta(minutes=5)
+DELETION_DELAY = timedelta(minutes=5)
 """Wait before deletion of the data: processes cache a thing for a minute and may still write."""
 
 
@@ -37,8 +37,8 @@ class DeletedThings:
             await self._removed.insert_many(rows, session=session)
 
     async def list_settled(self, limit: int) -> list[int]:
-        """Return up to `limit` things that were deleted more than `SETTLED` ago."""
-        old = {"at": {"$lt": datetime.now(UTC) - SETTLED}}
+        """Return up to `limit` things that were deleted more than `DELETION_DELAY` ago."""
+        old = {"at": {"$lt": datetime.now(UTC) - DELETION_DELAY}}
         rows = await self._removed.find(old, {"_id": 1}, limit=limit).to_list(None)
         return [row["_id"] for row in rows]
 

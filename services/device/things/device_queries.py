@@ -20,7 +20,7 @@ from services.device.things.model import (
     Device,
     ListedDevice,
     ModelKey,
-    device_of,
+    device_from_document,
     model_key,
     stored_fields,
 )
@@ -84,7 +84,9 @@ class DeviceQueries:
             {"$lookup": hashes | {"pipeline": [{"$project": {"hash": 1}}]}},
         ]
         async for document in await self._devices.aggregate(stages):
-            return device_of(document), next((one["hash"] for one in document["tsl"]), None)
+            return device_from_document(document), next(
+                (one["hash"] for one in document["tsl"]), None
+            )
         return None
 
     async def list_by_application(
@@ -159,7 +161,7 @@ class DeviceQueries:
         async for group in await self._devices.aggregate(
             [{"$match": condition}, _grouped(*_MODEL)], **options
         ):
-            found[_model_of(group)] += group["devices"]
+            found[_group_model(group)] += group["devices"]
         return found
 
     async def count_models_by_integration(self, tenant: str) -> list[CountedModel]:
@@ -168,7 +170,7 @@ class DeviceQueries:
         groups = await self._devices.aggregate([{"$match": {"tenant": tenant}}, grouped])
         return [
             CountedModel(
-                group["_id"].get("integration", DIRECT), _model_of(group), group["devices"]
+                group["_id"].get("integration", DIRECT), _group_model(group), group["devices"]
             )
             async for group in groups
         ]
@@ -181,7 +183,7 @@ class DeviceQueries:
         self, query: Query, fields: Mapping[str, int], *, counted: bool
     ) -> tuple[list[Document], int]:
         """Return some fields of a page of devices and, if `counted`, the total."""
-        if query.by_integration:
+        if query.sorts_by_integration:
             ids = await ids_by_integration(self._devices, query)
             page = self._devices.find({"_id": {"$in": ids}}, fields)
             rows = {row["_id"]: row for row in await page.to_list(None)}
@@ -259,5 +261,5 @@ def _worth(counts: Counter[ModelKey]) -> int:
     return counts.total() if len(counts) <= MODELS else 0
 
 
-def _model_of(group: Document) -> ModelKey:
+def _group_model(group: Document) -> ModelKey:
     return model_key(*map(group["_id"].get, _MODEL))

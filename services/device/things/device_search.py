@@ -35,7 +35,7 @@ LENGTH, MIN_LENGTH = 4, 3
 """Characters of an ngram, and of the last one of a text."""
 INDEX = "text"
 """The index on `grams`, tenant, application and id."""
-MOST = 8
+MAX_NGRAMS = 8
 """Ngrams of a text that are compared to find a rare one."""
 
 
@@ -50,15 +50,15 @@ def extract_ngrams(*texts: str) -> list[str]:
 
 
 def select_ngrams(texts: Iterable[str]) -> list[str]:
-    """Return at most `MOST` ngrams that a device with all of these texts has.
+    """Return at most `MAX_NGRAMS` ngrams that a device with all of these texts has.
 
     They are spread evenly over the texts. If no text is long enough, return the beginning of an
     ngram; if all texts are too short, return nothing.
     """
     forms = [fold_case(text) for text in texts]
     found = list(dict.fromkeys(ngram for form in forms for ngram in _runs(form, LENGTH)))
-    if len(found) > MOST:
-        return [found[at * len(found) // MOST] for at in range(MOST)]
+    if len(found) > MAX_NGRAMS:
+        return [found[at * len(found) // MAX_NGRAMS] for at in range(MAX_NGRAMS)]
     return found or [form for form in forms if len(form) == MIN_LENGTH][:1]
 
 
@@ -70,9 +70,9 @@ T = TypeVar("T")
 
 EXACT = 10_000
 """Smaller totals are not cached (counting takes some 5 ms; counting a million takes 0.3 s)."""
-FRESH = 10.0
+RECOUNT_SECONDS = 10.0
 """Seconds after which a cached total is counted again in the background."""
-OLDEST = 300.0
+MAX_AGE = 300.0
 """Seconds after which a request waits until the total is counted again."""
 
 
@@ -104,9 +104,9 @@ class CachedCounter(Generic[T]):
         key = blake2b(repr(condition).encode(), digest_size=16).digest()
         known = self._known.get(key)
         age = float("inf") if known is None or fresh else time.monotonic() - known[0]
-        if known is None or age > OLDEST:
+        if known is None or age > MAX_AGE:
             return await self._count(key, condition, options)
-        if age > FRESH:
+        if age > RECOUNT_SECONDS:
             if await self._devices.count_documents(condition, limit=EXACT, **options) < EXACT:
                 return await self._count(key, condition, options)
             self._counting.start(key, partial(self._recount, key, condition, options))
@@ -134,7 +134,7 @@ INTEGRATION_NAME = "integrationName"
 FEW, MANY = 1_000, 10_000
 """Limits up to which the devices with an ngram are counted. An ngram that `MANY` devices have is
 not used to find a page, unless its index has the order."""
-KEPT = 10_000
+CACHE_SIZE = 10_000
 """Searches whose totals are cached."""
 READ_TOGETHER = 1_000
 """Devices of a page that are read in one query."""
@@ -177,7 +177,7 @@ class Query:
     """All integrations ordered by name, to sort by `INTEGRATION_NAME`."""
 
     @property
-    def by_integration(self) -> bool:
+    def sorts_by_integration(self) -> bool:
         """Return whether the order includes the names of integrations."""
         return any(name == INTEGRATION_NAME for name, _ in self.order)
 
@@ -204,7 +204,7 @@ class DeviceSearch:
 
     def __init__(self, devices: Collection) -> None:
         self._devices = devices
-        self._totals = CachedCounter(devices, devices.count_documents, int, KEPT)
+        self._totals = CachedCounter(devices, devices.count_documents, int, CACHE_SIZE)
 
     async def find(
         self, query: Query, counted: Sequence[Condition] | None = None
@@ -214,7 +214,7 @@ class DeviceSearch:
         If given, `counted` are disjoint conditions that together match the whole list.
         """
         conditions = counted or [query.filter]
-        if query.by_integration:
+        if query.sorts_by_integration:
             ids, totals = await asyncio.gather(
                 ids_by_integration(self._devices, query),
                 asyncio.gather(*map(self._totals.count, conditions)),
@@ -310,17 +310,17 @@ class DeviceSearch:
 
     async def _rare(self, scope: Condition, ngrams: Sequence[str]) -> tuple[str, int] | None:
         """Return the rarest ngram and its number of devices; None if all have `MANY`."""
-        for most in (FEW, MANY):
+        for maximum in (FEW, MANY):
             counts = await asyncio.gather(
                 *(
                     self._devices.count_documents(
-                        {**_has_ngram(ngram), **scope}, limit=most, hint=INDEX
+                        {**_has_ngram(ngram), **scope}, limit=maximum, hint=INDEX
                     )
                     for ngram in ngrams
                 )
             )
             number, ngram = min(zip(counts, ngrams, strict=True))
-            if number < most:
+            if number < maximum:
                 return ngram, number
         return None
 

@@ -31,8 +31,8 @@ from services.device.things.model import (
     DeviceChanges,
     StorageSettings,
     change_event,
-    device_of,
-    document_of,
+    device_document,
+    device_from_document,
     stored_fields,
 )
 from services.device.things.serial_numbers import Holder, SerialStore, SerialTaken
@@ -81,7 +81,7 @@ class DeviceStore:
         self.count_beyond_limit = self._quota.find_excess
         self.filter_rps_serials = self._serials.filter_rps_records
         self.count_used = self._quota.count_used
-        """Returns the number of devices of tenants, for `report_use`."""
+        """Returns the number of devices of a tenant, for `report_usage`."""
 
     async def find(
         self, tenant: str, device_id: int, application_id: int | None = None
@@ -130,7 +130,7 @@ class DeviceStore:
 
     async def _find(self, query: Condition) -> Device | None:
         document = await self._devices.find_one(query, DEVICE_FIELDS)
-        return None if document is None else device_of(document)
+        return None if document is None else device_from_document(document)
 
     async def _read(self, cursor: Any) -> list[Device]:
         return msgspec.convert(await cursor.to_list(None), list[Device])
@@ -148,7 +148,7 @@ class DeviceStore:
             await self._serials.claim([device.sn_key for device in devices], "device", session)
             await self._usage.tie_devices(devices, session)
             documents = [
-                document_of(device) | {"grams": extract_ngrams(device.name, device.sn_key)}
+                device_document(device) | {"grams": extract_ngrams(device.name, device.sn_key)}
                 for device in devices
             ]
             await self._devices.insert_many(documents, session=session)
@@ -314,7 +314,7 @@ class DeviceStore:
             )
             if document is None:
                 return None
-            device = device_of(document)
+            device = device_from_document(document)
             await self._serials.release(device.sn_key, session)
             await self._values.delete_thing_data(device.id, session)
             await self._removed.add([device.id], session)
@@ -346,7 +346,7 @@ class DeviceStore:
             )
             if document is None:
                 return None
-            device = device_of(document)
+            device = device_from_document(document)
             if "name" in fields:
                 grams = {"$set": {"grams": extract_ngrams(device.name, device.sn_key)}}
                 await self._devices.update_one({"_id": device.id}, grams, session=session)

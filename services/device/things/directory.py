@@ -1,8 +1,8 @@
 """The directory of things by id and SN, and of the devices that a user may see.
 
-Lookups by id read the current record. Lookups by SN use a cache: a thing stays in it for `LIFE`
-seconds, or until an event reports a change. Unknown SNs are not cached, so that a new device is
-known at its first report.
+Lookups by id read the current record. Lookups by SN use a cache: a thing stays in it for
+`CACHE_SECONDS`, or until an event reports a change. Unknown SNs are not cached, so that a new
+device is known at its first report.
 """
 
 import time
@@ -21,13 +21,13 @@ from libs.common.things import integration_key, internal_sn, internal_thing
 from libs.common.tsl import Tsl
 from services.device.things.device_store import DeviceStore
 from services.device.things.errors import device_not_found
-from services.device.things.model import Device, Thing, profile_of, reported_fields
-from services.device.things.schemas import application_of
+from services.device.things.model import Device, Thing, event_profile, reported_fields
+from services.device.things.schemas import require_application
 from services.device.things.specifications import TslStore
 from services.device.things.thing_store import StoredThing, ThingStore
 
-LIFE = 60.0
-KEPT = 50_000
+CACHE_SECONDS = 60.0
+CACHE_SIZE = 50_000
 """Cached things, some 1.5 KB each."""
 
 
@@ -37,7 +37,7 @@ class ThingDirectory:
     def __init__(self, database: Database, devices: DeviceStore, tsls: TslStore) -> None:
         self._devices = devices
         self._tsls = tsls
-        self._by_sn: LruCache[str, Thing] = LruCache(KEPT)
+        self._by_sn: LruCache[str, Thing] = LruCache(CACHE_SIZE)
         self._sn_keys: dict[int, str] = {}
         self.store = ThingStore(database, tsls)
 
@@ -56,7 +56,7 @@ class ThingDirectory:
         if key is not None:
             self._by_sn.pop(key)
 
-    async def find_by_sn(self, sns: Iterable[str], life: float = LIFE) -> dict[str, Thing]:
+    async def find_by_sn(self, sns: Iterable[str], life: float = CACHE_SECONDS) -> dict[str, Thing]:
         """Return the things with these SNs, by SN as given; unknown SNs are missing.
 
         Cached things are at most `life` seconds old.
@@ -118,7 +118,7 @@ class ThingDirectory:
 
     async def get_device(self, principal: Principal, device_id: int) -> Device:
         """Return the device; raise `NotFound` unless `principal` may see it."""
-        application = application_of(principal)
+        application = require_application(principal)
         device = await self._devices.find(principal.tenant, device_id, application)
         if device is None:
             raise device_not_found(device_id)
@@ -126,7 +126,7 @@ class ThingDirectory:
 
     async def get_thing(self, principal: Principal, device_id: int) -> Thing:
         """Return the thing with its TSL; raise `NotFound` unless `principal` may see it."""
-        application = application_of(principal)
+        application = require_application(principal)
         found = await self._devices.queries.find_with_tsl(principal.tenant, device_id, application)
         if found is None:
             raise device_not_found(device_id)
@@ -136,7 +136,7 @@ class ThingDirectory:
 
     async def find_all_visible(self, principal: Principal, ids: Sequence[int]) -> dict[int, Thing]:
         """Return the things of `ids` that `principal` may see, by id."""
-        application = application_of(principal)
+        application = require_application(principal)
         devices = await self._devices.find_all(principal.tenant, ids, application)
         return {thing.id: thing for thing in await self.build_things(devices)}
 
@@ -164,7 +164,7 @@ def _thing(device: Device, tsl: Tsl) -> Thing:
         data_storage=device.data_storage,
         device_type=device.device_type,
         online=device.connect_status == "ONLINE",
-        profile=profile_of(device),
+        profile=event_profile(device),
         tsl=tsl,
         reported_fields=reported_fields(device),
         loaded=time.monotonic(),
@@ -212,10 +212,10 @@ class GrantedDevices:
         expect.
         """
         grants = await self._grants.read(principal)
-        if grants.nothing:
+        if grants.is_empty:
             raise Forbidden("user does not have data permission")
         device = await self._store.find(principal.tenant, device_id)
-        if device is None or not grants.device(device_id, device.integration, device.group):
+        if device is None or not grants.allows_device(device_id, device.integration, device.group):
             raise device_not_visible(device_id)
         return device
 

@@ -3,7 +3,7 @@
 from libs.common.errors import Conflict, InvalidInput, NotFound
 
 
-def device_exists(serial: str, field: str) -> Conflict:
+def device_exists_error(serial: str, field: str) -> Conflict:
     """Return 409: a device of any owner has this SN."""
     return Conflict(
         f"{field}: a device with the SN {serial} exists already",
@@ -12,8 +12,8 @@ def device_exists(serial: str, field: str) -> Conflict:
     )
 
 
-def duplicated_device_eui(serial: str, field: str) -> Conflict:
-    """Return 409 like `device_exists`, with the code that consoles have a text for."""
+def duplicated_eui_error(serial: str, field: str) -> Conflict:
+    """Return 409 like `device_exists_error`, with the code that consoles have a text for."""
     return Conflict(
         f"{field}: a device with the SN {serial} exists already",
         field=field,
@@ -30,7 +30,7 @@ def rps_record_exists(serial: str, field: str) -> Conflict:
     )
 
 
-def device_of_integration(integration: str) -> Conflict:
+def integration_device_error(integration: str) -> Conflict:
     """Return 409: users manage this device through its integration."""
     return Conflict(
         f"the device belongs to the integration {integration}: only users can manage it",
@@ -39,14 +39,14 @@ def device_of_integration(integration: str) -> Conflict:
     )
 
 
-def unknown_version(model: str, version: str) -> InvalidInput:
+def unknown_version_error(model: str, version: str) -> InvalidInput:
     """Return 400: the product has no such TSL version."""
     return InvalidInput(
         f"tslVersion: the product {model} has no version {version}", field="tslVersion"
     )
 
 
-def unknown_model(model: str) -> InvalidInput:
+def unknown_model_error(model: str) -> InvalidInput:
     """Return 400: the tenant has no product of this model."""
     return InvalidInput(f"model: there is no product {model}", field="model")
 
@@ -66,7 +66,7 @@ def codec_not_found(model: str) -> NotFound:
     return NotFound(f"the product {model} has no codec", field="model", code="codec_not_found")
 
 
-def product_is_built_in(model: str) -> Conflict:
+def built_in_product_error(model: str) -> Conflict:
     """Return 409: the product belongs to the platform."""
     return Conflict(
         f"the product {model} is built in and cannot be changed",
@@ -75,12 +75,12 @@ def product_is_built_in(model: str) -> Conflict:
     )
 
 
-def product_in_use(model: str) -> Conflict:
+def product_in_use_error(model: str) -> Conflict:
     """Return 409: devices have this product."""
     return Conflict(f"the product {model} still has devices", field="model", code="product_in_use")
 
 
-def version_in_use(model: str, version: str) -> Conflict:
+def version_in_use_error(model: str, version: str) -> Conflict:
     """Return 409: devices use this version, so its content cannot change."""
     return Conflict(
         f"tsl.version: devices use version {version} of {model}; "
@@ -90,7 +90,7 @@ def version_in_use(model: str, version: str) -> Conflict:
     )
 
 
-def prefix_taken(prefix: str, model: str) -> Conflict:
+def prefix_taken_error(prefix: str, model: str) -> Conflict:
     """Return 409: another product has this SN prefix."""
     return Conflict(
         f"snPrefixes: {prefix} belongs to the product {model}",
@@ -99,10 +99,10 @@ def prefix_taken(prefix: str, model: str) -> Conflict:
     )
 
 
-def too_many_versions(model: str, most: int) -> Conflict:
+def too_many_versions_error(model: str, maximum: int) -> Conflict:
     """Return 409: the product has as many TSL versions as allowed."""
     return Conflict(
-        f"tsl.version: {model} has {most} versions, which is the most",
+        f"tsl.version: {model} has {maximum} versions, which is the most",
         field="tsl.version",
         code="too_many_tsl_versions",
     )

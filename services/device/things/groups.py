@@ -40,9 +40,9 @@ def group_exists(name: str) -> InvalidInput:
     return InvalidInput(text, field="name", code="device_group_name_exists")
 
 
-def too_many_groups(most: int, field: str = "name") -> InvalidInput:
+def too_many_groups_error(maximum: int, field: str = "name") -> InvalidInput:
     """Return 400: the tenant has as many groups as allowed."""
-    text = f"a tenant can have at most {most} groups"
+    text = f"a tenant can have at most {maximum} groups"
     return InvalidInput(text, field=field, code="device_group_number_limitation")
 
 
@@ -83,7 +83,7 @@ class GroupNumber(msgspec.Struct):
     number: int
 
 
-MOST_GROUPS = 1000
+MAX_GROUPS = 1000
 """Groups of a tenant."""
 COLUMNS = {"id": "_id", "name": "name", "created_at": "createdAt"}
 """The fields by which groups can be sorted."""
@@ -98,13 +98,13 @@ class GroupStore:
         self._groups = database["device_groups"]
         self._ids = IdAllocator(database, "device_groups", block=20)
 
-    async def search(self, tenant: str, wanted: FindGroups) -> tuple[GroupNames, int]:
+    async def search(self, tenant: str, request: FindGroups) -> tuple[GroupNames, int]:
         """Return a page of groups, in order, and the total number of matches."""
         query = _named(tenant)
-        if wanted.name:
-            query["$and"] = [{"name": contains_text(wanted.name, "name")}]
-        order = wanted.order(COLUMNS)
-        found, total = await find_page(self._groups, query, order, wanted.skip, wanted.size)
+        if request.name:
+            query["$and"] = [{"name": contains_text(request.name, "name")}]
+        order = request.order(COLUMNS)
+        found, total = await find_page(self._groups, query, order, request.skip, request.size)
         return {group["_id"]: group["name"] for group in found}, total
 
     async def count(self, tenant: str) -> int:
@@ -128,8 +128,8 @@ class GroupStore:
 
     async def add(self, tenant: str, name: str) -> int:
         """Create a group; raise `InvalidInput` when the name is taken or at the limit."""
-        if await self.count(tenant) >= MOST_GROUPS:
-            raise too_many_groups(MOST_GROUPS)
+        if await self.count(tenant) >= MAX_GROUPS:
+            raise too_many_groups_error(MAX_GROUPS)
         group_id = await self._ids.allocate()
         group = {"_id": group_id, "tenant": tenant, "name": name, "createdAt": datetime.now(UTC)}
         try:
@@ -140,14 +140,14 @@ class GroupStore:
 
     async def check_room(self, tenant: str, name: str) -> None:
         """Raise `InvalidInput` unless a group has this name, or can be created."""
-        if await self._find(tenant, name) is None and await self.count(tenant) >= MOST_GROUPS:
-            raise too_many_groups(MOST_GROUPS, GROUP_FIELD)
+        if await self._find(tenant, name) is None and await self.count(tenant) >= MAX_GROUPS:
+            raise too_many_groups_error(MAX_GROUPS, GROUP_FIELD)
 
     async def find_beyond_limit(self, tenant: str, names: Collection[str]) -> set[str]:
         """Return those names whose groups do not exist and would exceed the limit."""
         known = set(await self.list_names(tenant))
         new = [name for name in dict.fromkeys(names) if name not in known]
-        return set(new[max(0, MOST_GROUPS - len(known)) :])
+        return set(new[max(0, MAX_GROUPS - len(known)) :])
 
     async def find_or_create(self, tenant: str, name: str) -> int:
         """Return the id of the group with this name; create it if missing.
@@ -162,7 +162,7 @@ class GroupStore:
         except InvalidInput as error:
             found = await self._find(tenant, name)
             if found is None:
-                raise too_many_groups(MOST_GROUPS, GROUP_FIELD) from error
+                raise too_many_groups_error(MAX_GROUPS, GROUP_FIELD) from error
             return found  # another request created it meanwhile
 
     async def _find(self, tenant: str, name: str) -> int | None:

@@ -92,7 +92,7 @@ class ListedDevice(msgspec.Struct, rename="camel", kw_only=True):
     model: str
     tsl_version: str
     shape: str | None = None
-    """The shape of its reports, for devices of the open product; see `members.shapes`."""
+    """Id of the shape of its reports (`services.device.members.shapes`), for the open product."""
     entity_names: str | None = None
     """Names that users gave its entities; see `services.device.things.thing_store`."""
     group: int | None = None
@@ -273,12 +273,12 @@ def stored_fields(form: type[msgspec.Struct]) -> dict[str, int]:
     return dict.fromkeys((field.encode_name for field in msgspec.structs.fields(form)), 1)
 
 
-def device_of(document: Document) -> Device:
+def device_from_document(document: Document) -> Device:
     """Return the device of a document."""
     return msgspec.convert(document, Device)
 
 
-def document_of(device: Device) -> Document:
+def device_document(device: Device) -> Document:
     """Return the document of a new device."""
     fields: Document = msgspec.to_builtins(device, builtin_types=(datetime,))
     return {
@@ -305,7 +305,7 @@ def reported_fields(device: Device) -> dict[str, Any]:
     }
 
 
-def profile_of(device: Device | PresentDevice) -> DeviceProfile:
+def event_profile(device: Device | PresentDevice) -> DeviceProfile:
     """Return the description of the device in events."""
     return DeviceProfile(
         device_id=device.id,
@@ -331,7 +331,7 @@ def change_event(device: Device, change: Change) -> OutboxEntry:
         event_id=str(uuid4()),
         created_at=now_ms(),
         tenant=device.tenant,
-        device=profile_of(device),
+        device=event_profile(device),
         change=change,
     )
     name = "updated" if change == "removed" else change

@@ -8,7 +8,7 @@ import msgspec
 from libs.common.errors import InvalidInput
 from libs.common.settings import Days
 from libs.common.tsl import TslDocument
-from services.device.things.codec_model import LARGEST_PORT, MOST_BYTES, Codec, Step
+from services.device.things.codec_model import LARGEST_PORT, MAX_FRAME_BYTES, Codec, Step
 from services.device.things.model import DeviceType
 from services.device.things.schemas import Name
 
@@ -83,10 +83,10 @@ class ProductPage(msgspec.Struct, rename="camel"):
     content: list[Product]
 
 
-MOST_EXAMPLES = 32
+MAX_EXAMPLES = 32
 Port = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_PORT)]
-Hex = Annotated[str, msgspec.Meta(pattern="^([0-9A-Fa-f]{2})*$", max_length=2 * MOST_BYTES)]
-Base64 = Annotated[str, msgspec.Meta(max_length=4 * MOST_BYTES // 3 + 3)]
+Hex = Annotated[str, msgspec.Meta(pattern="^([0-9A-Fa-f]{2})*$", max_length=2 * MAX_FRAME_BYTES)]
+Base64 = Annotated[str, msgspec.Meta(max_length=4 * MAX_FRAME_BYTES // 3 + 3)]
 
 
 class CodecFrame(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -134,7 +134,7 @@ class ProductCodec(msgspec.Struct, omit_defaults=True, kw_only=True):
     history: HistoryRequest | None = None
 
 
-def codec_of(stored: ProductCodec) -> Codec:
+def codec_scripts(stored: ProductCodec) -> Codec:
     """Return the scripts and steps of a stored codec."""
     return Codec(scripts=stored.scripts, decoder=stored.decoder, encoder=stored.encoder)
 

@@ -26,11 +26,11 @@ from libs.common.store.mongo import (
 )
 from services.device.things.device_store import DeviceStore
 from services.device.things.errors import (
-    prefix_taken,
-    product_in_use,
+    prefix_taken_error,
+    product_in_use_error,
     product_not_found,
-    too_many_versions,
-    version_in_use,
+    too_many_versions_error,
+    version_in_use_error,
 )
 from services.device.things.migrations import HAS_PREFIXES
 from services.device.things.product_model import Product, ProductCodec, PutHealing
@@ -39,7 +39,7 @@ from services.device.things.specifications import (
     ProductUsage,
     StoredTsl,
     TslStore,
-    owner_of,
+    product_owner,
 )
 
 
@@ -74,7 +74,7 @@ def product_id(tenant: str, model: str) -> Document:
     return {"tenant": tenant, "model": model}
 
 
-MOST_VERSIONS = 500
+MAX_VERSIONS = 500
 """TSL versions of one product."""
 _ATTEMPTS = 3
 HEALING = {"healing.on": True, "historyService": {"$type": "string"}}
@@ -193,17 +193,17 @@ class ProductStore:
         known = await self._products.find_one({"_id": identity}, session=session)
         relation = await self._tsls.compare(update.tenant, update.model, update.tsl, session)
         replaced = relation in {"KEYED", "CHANGED"}
-        if relation == "NEW" and known is not None and len(known["versions"]) >= MOST_VERSIONS:
-            raise too_many_versions(update.model, MOST_VERSIONS)
+        if relation == "NEW" and known is not None and len(known["versions"]) >= MAX_VERSIONS:
+            raise too_many_versions_error(update.model, MAX_VERSIONS)
         if relation == "CHANGED" and await self._devices.queries.is_used(
             update.tenant, update.model, version, session
         ):
-            raise version_in_use(update.model, version)
+            raise version_in_use_error(update.model, version)
         if known is None or replaced:
             await self._usage.seal(update.tenant, update.model, session)
         if relation == "NEW" or replaced:
             await self._tsls.put(update.tenant, update.model, update.tsl, session)
-            owner = owner_of(update.tenant, update.model)
+            owner = product_owner(update.tenant, update.model)
             await self._members.assign_numbers(owner, update.number_keys, session)
         now = datetime.now(UTC)
         fields: dict[str, Any] = {
@@ -242,7 +242,7 @@ class ProductStore:
                 shared = next(
                     prefix for prefix in update.sn_prefixes if prefix in other.sn_prefixes
                 )
-                raise prefix_taken(shared, other.model) from error
+                raise prefix_taken_error(shared, other.model) from error
 
     async def delete(self, tenant: str, model: str) -> bool:
         """Delete a product with its documents; False when it does not exist.
@@ -252,11 +252,11 @@ class ProductStore:
 
         async def delete_product(session: Session) -> bool:
             if await self._devices.queries.is_used(tenant, model, None, session):
-                raise product_in_use(model)
+                raise product_in_use_error(model)
             identity = product_id(tenant, model)
             deleted = await self._products.delete_one({"_id": identity}, session=session)
             await self._usage.end(tenant, model, session)
-            await self._members.delete(owner_of(tenant, model), session)
+            await self._members.delete(product_owner(tenant, model), session)
             await self._tsls.delete(tenant, model, session)
             await self.codecs.delete(tenant, model, session)
             return bool(deleted.deleted_count)

@@ -21,9 +21,9 @@ Text = Annotated[str, msgspec.Meta(max_length=1024)]
 
 Tag = Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]*$")]
 
-MOST_TAGS = 20
+MAX_TAGS = 20
 """Tags of a device."""
-Tags = Annotated[list[Tag], msgspec.Meta(max_length=MOST_TAGS)]
+Tags = Annotated[list[Tag], msgspec.Meta(max_length=MAX_TAGS)]
 
 LARGEST_PAGE = 1000
 """Rows of a page; a larger page size is reduced to this."""
@@ -59,7 +59,7 @@ class Search(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only
         self.page_size = min(self.page_size, LARGEST_PAGE)
 
 
-def order_of(sorts: Sequence[SortBy], columns: Mapping[str, str]) -> list[tuple[str, int]]:
+def build_order(sorts: Sequence[SortBy], columns: Mapping[str, str]) -> list[tuple[str, int]]:
     """Translate sort criteria to stored fields and directions, with `_id` at the end.
 
     `columns` maps the properties of the record to stored fields. If two criteria name one column,
@@ -104,7 +104,7 @@ class DeviceResult(console.ResponseModel, kw_only=True):
 DeviceId = Annotated[Id, PathParameter(description="Id from the answer that added the device")]
 
 
-def application_of(principal: Principal) -> int:
+def require_application(principal: Principal) -> int:
     """Return the id of the calling application; raise `Forbidden` for other callers."""
     if principal.kind is not Kind.APPLICATION:
         raise Forbidden("only applications may call this operation")

@@ -36,7 +36,7 @@ def serial_key(serial: str) -> str:
     return serial.upper()
 
 
-def dev_eui_of(serial: str) -> str | None:
+def parse_dev_eui(serial: str) -> str | None:
     """Return an SN of 16 hexadecimal digits as DevEUI in upper case, otherwise None."""
     return serial.upper() if DEV_EUI.fullmatch(serial) else None
 

@@ -26,14 +26,14 @@ from libs.common.lru_cache import LruCache
 from libs.common.store.mongo import Database, Document, DuplicateKey, Session
 from libs.common.things import GENERIC, LAST_DECLARED
 from libs.common.tsl import Tsl, TslDocument, compile_tsl, generic_tsl
-from services.device.things.errors import unknown_model
+from services.device.things.errors import unknown_model_error
 from services.device.things.model import Device
 
 Relation = Literal["NEW", "SAME", "KEYED", "CHANGED"]
 TslKey = tuple[str, str, str]
 """Tenant, product and version."""
 
-KEPT = 2_000
+CACHE_SIZE = 2_000
 """Compiled TSLs in the cache."""
 _DOCUMENT: msgspec.json.Decoder[TslDocument] = msgspec.json.Decoder(TslDocument)
 
@@ -54,7 +54,7 @@ class TslStore:
 
     def __init__(self, database: Database) -> None:
         self._tsls = database["tsls"]
-        self._compiled: LruCache[str, Tsl] = LruCache(KEPT)
+        self._compiled: LruCache[str, Tsl] = LruCache(CACHE_SIZE)
 
     def find_compiled(self, content_hash: str) -> Tsl | None:
         """Return the TSL with this content hash if it is in the cache."""
@@ -171,7 +171,7 @@ class ProductUsage:
                 models.setdefault((device.tenant, device.model), []).append(device.sn_key)
         for (tenant, model), keys in models.items():
             if not await self.tie(tenant, model, keys, session):
-                raise unknown_model(model)
+                raise unknown_model_error(model)
 
     async def seal(self, tenant: str, model: str, session: Session) -> None:
         """Conflict with every `tie` that runs meanwhile; create missing slots."""
@@ -256,6 +256,6 @@ class MemberRegistry:
         await self._members.delete_one({"_id": owner}, session=session)
 
 
-def owner_of(tenant: str, model: str) -> Owner:
+def product_owner(tenant: str, model: str) -> Owner:
     """Return a product as the owner of member numbers."""
     return {"tenant": tenant, "model": model}

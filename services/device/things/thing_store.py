@@ -18,7 +18,7 @@ from libs.common.store.mongo import Collection, Database, Document, Mongo, Sessi
 from libs.common.tsl import Tsl
 from services.device.things.specifications import TslStore
 
-ERASED = 1000
+ERASE_BATCH = 1000
 """Most things that one query returns for the removal of write-only values."""
 NOT_ERASED = {"$expr": {"$ne": ["$erased", "$hash"]}}
 """Things that are looked at together for values which must not be read."""
@@ -85,7 +85,7 @@ class ThingStore:
 
     async def list_unerased(self, tenant: str) -> list[Document]:
         """Return documents of things that may hold write-only values."""
-        return await self._things.find({"tenant": tenant, **NOT_ERASED}).to_list(ERASED)
+        return await self._things.find({"tenant": tenant, **NOT_ERASED}).to_list(ERASE_BATCH)
 
     async def mark_erased(self, document: Document) -> None:
         """Record that a thing holds no write-only values of its TSL."""
@@ -127,7 +127,7 @@ class ThingStore:
         return {row["_id"]: row["tenant"] async for row in found}
 
 
-MOST_NAMES = 100
+MAX_NAMES = 100
 """Entities of one thing that can have a name from users."""
 
 
@@ -155,19 +155,17 @@ class EntityNames:
         return await self._mongo.transaction(change_names)
 
 
-def names_of(stored: str) -> dict[str, str]:
+def parse_names(stored: str) -> dict[str, str]:
     """Return names by path."""
     return msgspec.json.decode(stored, type=dict[str, str]) if stored else {}
 
 
 def with_name(stored: str, path: str, name: str | None) -> str:
     """Return the names with a name set or removed; raise `InvalidInput` for too many."""
-    names = names_of(stored)
+    names = parse_names(stored)
     names.pop(path, None)
     if name is not None:
         names[path] = name
-    if len(names) > MOST_NAMES:
-        raise InvalidInput(
-            f"at most {MOST_NAMES} entities of a device can be renamed", field="name"
-        )
+    if len(names) > MAX_NAMES:
+        raise InvalidInput(f"at most {MAX_NAMES} entities of a device can be renamed", field="name")
     return msgspec.json.encode(dict(sorted(names.items()))).decode() if names else ""

@@ -9,7 +9,7 @@ from libs.common.settings import SettingsInvalid
 
 ANY = "*"
 METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE"
-SHOWN = b"Allow, Content-Disposition, ETag, Location, Retry-After, X-Request-Id"
+EXPOSED_HEADERS = b"Allow, Content-Disposition, ETag, Location, Retry-After, X-Request-Id"
 """Header fields of answers that a page may read, in addition to the default ones."""
 MAX_AGE = b"600"
 """Seconds for which a browser caches the answer."""
@@ -17,7 +17,7 @@ MAX_AGE = b"600"
 Field = tuple[bytes, bytes]
 
 
-def preflight(headers: Mapping[bytes, bytes]) -> bool:
+def is_preflight(headers: Mapping[bytes, bytes]) -> bool:
     """Return whether an OPTIONS request is a preflight request of a browser."""
     return b"origin" in headers and b"access-control-request-method" in headers
 
@@ -51,7 +51,7 @@ class CrossOrigin:
 
     @staticmethod
     def preflight_headers(headers: Mapping[bytes, bytes]) -> list[Field]:
-        """Return the headers of the answer to a `preflight` from a permitted origin."""
+        """Return the headers of the answer to a preflight from a permitted origin."""
         fields = [
             (b"access-control-allow-methods", METHODS),
             (b"access-control-max-age", MAX_AGE),
@@ -70,13 +70,13 @@ class CrossOrigin:
             return [
                 (b"access-control-allow-origin", origin),
                 (b"access-control-allow-credentials", b"true"),
-                (b"access-control-expose-headers", SHOWN),
+                (b"access-control-expose-headers", EXPOSED_HEADERS),
                 (b"vary", b"Origin"),
             ]
         if self._any:
             fields = [
                 (b"access-control-allow-origin", b"*"),
-                (b"access-control-expose-headers", SHOWN),
+                (b"access-control-expose-headers", EXPOSED_HEADERS),
             ]
             return [*fields, (b"vary", b"Origin")] if self._origins else fields
         return [(b"vary", b"Origin")]

@@ -25,7 +25,7 @@ from libs.common.scheduling import FairScheduler
 from libs.common.store.redis import RedisError
 from libs.common.tls import PeerCertificate
 from services.gateway.access.addresses import Origin
-from services.gateway.concurrency import SOON, key_of
+from services.gateway.concurrency import RETRY_SECONDS, principal_key
 from services.gateway.rates import RateLimiter
 from services.gateway.routes import Credential, Route
 
@@ -41,7 +41,7 @@ TURN = 1.0
 """Seconds for which a request may wait for its turn."""
 
 
-def no_store() -> ThingwayError:
+def redis_error() -> ThingwayError:
     """Return the error without Redis: credentials cannot be checked."""
     return Unavailable("the token database does not answer at the moment")
 
@@ -98,13 +98,13 @@ class Gatekeeper:
                     return None
                 if principal.networks and not is_inside(origin.address, principal.networks):
                     raise Forbidden(f"{principal.kind} may not call from {origin.address}")
-                await self._limits.principal.take_permit(key_of(principal))
+                await self._limits.principal.take_permit(principal_key(principal))
                 return await self._access.add_access(principal)
         except TimeoutError as error:
             message = "too many concurrent requests of this address"
-            raise TooManyRequests(message, retry_after=SOON) from error
+            raise TooManyRequests(message, retry_after=RETRY_SECONDS) from error
         except (RedisError, OSError) as error:
-            raise no_store() from error
+            raise redis_error() from error
 
     async def admit_page(self, address: str) -> None:
         """Apply the limit of the address to a page of the gateway itself."""
@@ -112,7 +112,7 @@ class Gatekeeper:
             async with asyncio.timeout(ADMISSION):
                 await self._limits.address.take_permit(address)
         except (RedisError, OSError) as error:
-            raise no_store() from error
+            raise redis_error() from error
 
     async def _principal(
         self,

@@ -12,12 +12,12 @@ from yarl import URL
 
 from libs.common.decoding import INVALID_JSON
 from libs.common.http.static import StaticDocument
-from services.gateway.docs.document import Api, Document, alone, merge
+from services.gateway.docs.document import Api, Document, extract_api, merge
 from services.gateway.routes import Route
 
 log = logging.getLogger(__name__)
 
-FRESH = 60.0
+CACHE_SECONDS = 60.0
 """Seconds for which a complete document is cached."""
 FRESH_INCOMPLETE = 2.0
 """Seconds for which it is cached while a service does not answer."""
@@ -47,7 +47,7 @@ class Catalogue:
             if time.monotonic() >= self._until:
                 await self._refresh()
             if api not in self._written:
-                document = self._merged if api is None else alone(self._merged, api)
+                document = self._merged if api is None else extract_api(self._merged, api)
                 self._written[api] = StaticDocument(
                     msgspec.json.encode(document), "application/json"
                 )
@@ -59,7 +59,7 @@ class Catalogue:
         merged = merge(seen, self._routes)
         if merged != self._merged:
             self._merged, self._written = merged, {}
-        self._until = time.monotonic() + (FRESH if complete else FRESH_INCOMPLETE)
+        self._until = time.monotonic() + (CACHE_SECONDS if complete else FRESH_INCOMPLETE)
 
     async def _fetch(self, name: str) -> bool:
         url = self._services[name] / "schema" / "openapi.json"

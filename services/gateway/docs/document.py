@@ -30,14 +30,14 @@ DOCUMENTS = {"device.json": Api.DEVICE, "management.json": Api.MANAGEMENT}
 """The documents of single APIs, by file name."""
 
 
-def api_of(path: str) -> Api:
+def find_api(path: str) -> Api:
     """Return the API of a path."""
     return Api.DEVICE if path.startswith(OPEN_API_PREFIXES) else Api.MANAGEMENT
 
 
-def alone(document: Document, api: Api) -> Document:
+def extract_api(document: Document, api: Api) -> Document:
     """Return the part of the merged document for one API."""
-    paths = {path: item for path, item in document["paths"].items() if api_of(path) is api}
+    paths = {path: item for path, item in document["paths"].items() if find_api(path) is api}
     reached = _reached(document, paths)
     components = {
         section: {
@@ -68,7 +68,7 @@ def _reached(document: Document, paths: Document) -> set[Key]:
 _PREFIX = "#/components/"
 
 
-def apart(documents: Mapping[str, Document]) -> dict[str, Document]:
+def rename_clashing(documents: Mapping[str, Document]) -> dict[str, Document]:
     """Return copies of the documents whose components have unique names.
 
     A component that several services define equally is shared. If the definitions differ, or refer
@@ -178,7 +178,7 @@ SCHEMES: dict[str, Any] = {
 }
 
 
-def security(route: Route, operation: dict[str, Any]) -> list[dict[str, list[str]]]:
+def security_requirements(route: Route, operation: dict[str, Any]) -> list[dict[str, list[str]]]:
     """Return the security requirements of `operation`; any one suffices.
 
     The permitted callers that the service documents are removed, and converted into scopes.
@@ -244,12 +244,12 @@ COMPONENTS: dict[str, Any] = {
         for status in _SENTENCES
     },
 }
-"""The components that `documented` refers to."""
+"""The components that `gateway_responses` refers to."""
 
 
-def documented(path: str, credential: Credential, *, has_body: bool) -> dict[str, Any]:
+def gateway_responses(path: str, credential: Credential, *, has_body: bool) -> dict[str, Any]:
     """Return the responses of the gateway for an operation at `path`, by status."""
-    envelope = _OPEN_API if api_of(path) is Api.DEVICE else _CONSOLE
+    envelope = _OPEN_API if find_api(path) is Api.DEVICE else _CONSOLE
     statuses = set(_SENTENCES)
     if credential is Credential.NONE:
         statuses.discard("401")
@@ -273,7 +273,7 @@ def merge(documents: Mapping[str, Document], routes: tuple[Route, ...]) -> Docum
         "paths": {},
         "components": deepcopy(COMPONENTS) | {"securitySchemes": SCHEMES},
     }
-    for service, document in apart(documents).items():
+    for service, document in rename_clashing(documents).items():
         for section, entries in document.get("components", {}).items():
             if section != "securitySchemes":
                 merged["components"].setdefault(section, {}).update(entries)
@@ -304,10 +304,10 @@ def _route(routes: tuple[Route, ...], service: str, path: str) -> Route | None:
 def _public(service: str, route: Route, path: str, item: Document) -> Document:
     for operation in _operations(item):
         tags = operation.get("tags") or [service.capitalize()]
-        operation["tags"] = [f"{api_of(path).value}: {tag}" for tag in tags]
-        operation["security"] = security(route, operation)
+        operation["tags"] = [f"{find_api(path).value}: {tag}" for tag in tags]
+        operation["security"] = security_requirements(route, operation)
         responses = operation.setdefault("responses", {})
-        for status, response in documented(
+        for status, response in gateway_responses(
             path, route.credential, has_body="requestBody" in operation
         ).items():
             responses.setdefault(status, response)

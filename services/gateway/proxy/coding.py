@@ -75,10 +75,10 @@ Encode = Callable[[bytes, bool], bytes]
 """Encodes a part of an answer; the second argument is whether more parts follow."""
 
 
-def encoder_for(fields: list[Field], asked: Mapping[bytes, bytes], method: str) -> Encode | None:
+def encoder_for(fields: list[Field], request: Mapping[bytes, bytes], method: str) -> Encode | None:
     """Return the encoder for a large answer; None for an answer without encoding.
 
-    `fields` are the headers of the answer, which are adjusted; `asked` are those of the request.
+    `fields` are the headers of the answer, which are adjusted; `request` are those of the request.
     """
     given = dict(fields)
     length = int(given.get(b"content-length", PACKET + 1))
@@ -89,15 +89,15 @@ def encoder_for(fields: list[Field], asked: Mapping[bytes, bytes], method: str) 
     ):
         return None
     fields.append((b"vary", b"Accept-Encoding"))
-    coding = choose_coding(asked.get(b"accept-encoding", b""))
+    coding = choose_coding(request.get(b"accept-encoding", b""))
     if coding is None or method == "HEAD":
         return None
-    fields[:] = [_of_encoded(field) for field in fields if field[0] != b"content-length"]
+    fields[:] = [_mark_encoded(field) for field in fields if field[0] != b"content-length"]
     fields.append((b"content-encoding", coding))
     return partial(_encode, zlib.compressobj(_LEVEL, wbits=CODINGS[coding]))
 
 
-def _of_encoded(field: Field) -> Field:
+def _mark_encoded(field: Field) -> Field:
     """Return a field of an encoded answer, whose tag must be weak."""
     name, value = field
     return (name, b"W/" + value) if name == b"etag" and not value.startswith(b"W/") else field

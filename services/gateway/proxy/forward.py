@@ -107,7 +107,7 @@ SILENCE = 5.0
 """Seconds without data after which the connection is closed."""
 UNBIDDEN = 0.1
 """Seconds in which a client that expects `100 Continue` may start to send anyway."""
-MOST_SKIPPED = 64 * 1024 * 1024
+MAX_SKIPPED_BYTES = 64 * 1024 * 1024
 """Maximum bytes of a rejected body; then the connection is reset."""
 SMALL = 64 * 1024
 """Maximum bytes of a rejected body after which the connection stays open."""
@@ -125,7 +125,7 @@ class RequestTimeout(ThingwayError):
     code = "request_timeout"
 
 
-def slow_client() -> ThingwayError:
+def slow_client_error() -> ThingwayError:
     """Return the error for a client that does not send or receive data in time."""
     return RequestTimeout("the client was too slow")
 
@@ -169,7 +169,7 @@ async def refuse(
 
 async def _linger(body: RequestBody) -> None:
     """Read and discard the rest of the body, within limits."""
-    pause, left = UNBIDDEN if body.on_demand else SILENCE, MOST_SKIPPED
+    pause, left = UNBIDDEN if body.on_demand else SILENCE, MAX_SKIPPED_BYTES
     try:
         async with asyncio.timeout(LINGER):
             while not body.finished and left > 0:
@@ -180,7 +180,7 @@ async def _linger(body: RequestBody) -> None:
         return
 
 
-FIRST_LOOK = 0.05
+FIRST_CHECK = 0.05
 """Seconds until the client is watched."""
 
 Reason = Callable[[], ThingwayError]
@@ -198,18 +198,18 @@ class Watch:
         self._deadline = float("inf")
         self._reason: Reason | None = None
         self._listener: asyncio.Task[None] | None = None
-        self._looked = False
+        self._has_checked = False
         self._gone = False
         self._expired: ThingwayError | None = None
-        self._timer = self._loop.call_later(FIRST_LOOK, self._look)
+        self._timer = self._loop.call_later(FIRST_CHECK, self._check)
 
     def limit(self, seconds: float, reason: Reason) -> None:
         """Replace the time limit by `seconds` from now."""
         self._deadline = self._loop.time() + seconds
         self._reason = reason
-        if self._looked:
+        if self._has_checked:
             self._timer.cancel()
-            self._look()
+            self._check()
 
     def stop(self) -> None:
         """Stop watching."""
@@ -217,7 +217,7 @@ class Watch:
         if self._listener is not None:
             self._listener.cancel()
 
-    def why(self, cancelled: asyncio.CancelledError) -> ThingwayError:
+    def find_error(self, cancelled: asyncio.CancelledError) -> ThingwayError:
         """Return the error that cancelled the task.
 
         Raises `ClientGone` after a disconnect, and `cancelled` if the watch did not cancel the
@@ -230,8 +230,8 @@ class Watch:
             raise ClientGone from cancelled
         return self._expired
 
-    def _look(self) -> None:
-        self._looked = True
+    def _check(self) -> None:
+        self._has_checked = True
         now = self._loop.time()
         if now >= self._deadline and self._reason is not None:
             self._expired = self._reason()
@@ -240,9 +240,9 @@ class Watch:
         if self._listener is None and self._body.finished:
             self._listener = asyncio.ensure_future(self._listen())
         # While the body is being read, its reader notices that the client disconnects.
-        again = self._deadline if self._listener else min(self._deadline, now + FIRST_LOOK)
+        again = self._deadline if self._listener else min(self._deadline, now + FIRST_CHECK)
         if again != float("inf"):
-            self._timer = self._loop.call_at(again, self._look)
+            self._timer = self._loop.call_at(again, self._check)
 
     async def _listen(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
@@ -313,7 +313,7 @@ class Forwarder:
         try:
             exchange.watch.limit(
                 self.timeout + exchange.wait,
-                lambda: slow_client() if body.awaited else upstream.timed_out(),
+                lambda: slow_client_error() if body.awaited else upstream.timed_out(),
             )
             request = Request(
                 exchange.scope["method"],
@@ -347,7 +347,7 @@ class Forwarder:
                 watch.limit(self.timeout, upstream.timed_out)
             part, more = await upstream.part(answer)
             if more:
-                watch.limit(self.timeout, slow_client)
+                watch.limit(self.timeout, slow_client_error)
             if encode is not None:
                 part = encode(part, more)
             await send({"type": "http.response.body", "body": part, "more_body": more})

@@ -50,7 +50,7 @@ class Sender(NamedTuple):
     """The prefix of its reply subjects."""
 
 
-def sender_of(subject: str) -> Sender:
+def parse_sender(subject: str) -> Sender:
     """Return the sender of a `subject` that matches `RELAYED`."""
     parts = subject.split(".")
     if parts[0] == "thing":
@@ -142,11 +142,11 @@ _PUSH_FIELDS = (
     "rate_limit_bps",
 )
 """Fields of push consumers, which clients send empty."""
-MOST_WAITING = 512
-MOST_UNACKNOWLEDGED = 50_000
+MAX_WAITING = 512
+MAX_UNACKNOWLEDGED = 50_000
 LARGEST_CREATION = 16 * 1024
 """Bytes."""
-MOST_TIMES = 32
+MAX_BACKOFFS = 32
 """Entries of a back-off."""
 
 
@@ -173,19 +173,19 @@ def checked_creation(subject: str, body: bytes) -> bytes:
         if getattr(config, name):
             raise RefusedError(f"{name}: push consumers are not supported")
         setattr(config, name, "" if name.startswith("deliver") else None)
-    if len(config.backoff or ()) > MOST_TIMES:
-        raise RefusedError(f"backoff must have at most {MOST_TIMES} entries")
+    if len(config.backoff or ()) > MAX_BACKOFFS:
+        raise RefusedError(f"backoff must have at most {MAX_BACKOFFS} entries")
     config.num_replicas, config.sample_freq = 0, ""
-    config.max_waiting = _within(config.max_waiting, MOST_WAITING)
-    config.max_ack_pending = _within(config.max_ack_pending, MOST_UNACKNOWLEDGED)
+    config.max_waiting = _within(config.max_waiting, MAX_WAITING)
+    config.max_ack_pending = _within(config.max_ack_pending, MAX_UNACKNOWLEDGED)
     return msgspec.json.encode(wanted)
 
 
-def _within(wanted: int | None, most: int) -> int | None:
-    """Return `wanted`, at most `most`; None for the server's default."""
-    if wanted is None:
+def _within(requested: int | None, maximum: int) -> int | None:
+    """Return `requested`, at most `maximum`; None for the server's default."""
+    if requested is None:
         return None
-    return most if wanted <= 0 else min(wanted, most)
+    return maximum if requested <= 0 else min(requested, maximum)
 
 
 class _Pull(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
@@ -203,25 +203,25 @@ class _Pull(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
 
 _pull = msgspec.json.Decoder(_Pull)
 LARGEST_PULL = 1024
-MOST_PULLED = 10_000
+MAX_PULLED = 10_000
 """Messages per request."""
 
 
 def checked_pull(body: bytes) -> bytes:
     """Return a request for events, with limited duration and number of messages."""
     if not body or body.isdigit():
-        return body if len(body) <= len(str(MOST_PULLED)) else str(MOST_PULLED).encode()
+        return body if len(body) <= len(str(MAX_PULLED)) else str(MAX_PULLED).encode()
     try:
         wanted = _pull.decode(body) if len(body) <= LARGEST_PULL else None
     except INVALID_JSON as error:
         raise RefusedError(f"not a request for messages: {error}") from error
     if wanted is None:
         raise RefusedError(f"the request is larger than {LARGEST_PULL} bytes", 413)
-    if wanted.expires <= _PULL_LIFE_NS and wanted.batch <= MOST_PULLED:
+    if wanted.expires <= _PULL_LIFE_NS and wanted.batch <= MAX_PULLED:
         return body
     wanted.expires, wanted.batch = (
         min(wanted.expires, _PULL_LIFE_NS),
-        min(wanted.batch, MOST_PULLED),
+        min(wanted.batch, MAX_PULLED),
     )
     return msgspec.json.encode(wanted)
 

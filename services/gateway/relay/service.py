@@ -30,7 +30,7 @@ from services.gateway.relay.rules import (
     checked_body,
     checked_reply,
     kept_headers,
-    sender_of,
+    parse_sender,
 )
 
 QUESTIONS = 200
@@ -65,7 +65,7 @@ class RelayQuota:
 
     def drops(self, subject: bytes) -> bool:
         """Return whether to drop messages of a subject, whose sender is disconnected."""
-        drops = bool(self._floods) and self._floods.is_blocked(sender_of(subject.decode()).user)
+        drops = bool(self._floods) and self._floods.is_blocked(parse_sender(subject.decode()).user)
         self._dropped += drops
         return drops
 
@@ -103,7 +103,7 @@ READ_MESSAGES, READ_BYTES = 10_000, 8 * 1024**2
 """Limits of messages that a subscription has read, but not queued; more are not acknowledged."""
 LANE_MESSAGES, LANE_BYTES = 50_000, 32 * 1024**2
 """Limits of a tenant's queue; newer messages are not acknowledged."""
-MOST_BYTES, FEW = 128 * 1024**2, 100
+MAX_BYTES, GUARANTEED_MESSAGES = 128 * 1024**2, 100
 """While this many bytes are queued for all tenants, a tenant may queue only this many messages."""
 COST = 512
 """Bytes of memory per message in addition to its payload."""
@@ -147,7 +147,7 @@ class Relay:
     async def stop(self) -> None:
         """Unsubscribe, and wait until all queued messages are relayed."""
         for subscription in self._subscriptions:
-            if self._bus.connected:
+            if self._bus.is_connected:
                 await subscription.drain()  # type: ignore[no-untyped-call]
         await self._idle.wait()
 
@@ -164,11 +164,11 @@ class Relay:
                 self._idle.set()
 
     async def _enqueue(self, pattern: str, message: Msg) -> None:
-        sender = sender_of(message.subject)
+        sender = parse_sender(message.subject)
         lane = self._quota.tenant_of(sender) or sender.user
         if self._queue.waiting(sender.user):  # queued before its tenant was known: keep the order
             lane = sender.user
-        if self._queue.size < MOST_BYTES or self._queue.waiting(lane) < FEW:
+        if self._queue.size < MAX_BYTES or self._queue.waiting(lane) < GUARANTEED_MESSAGES:
             size = len(message.data) + COST
             self._idle.clear()
             self._queue.put(lane, (pattern, sender, message), size=size)

@@ -30,7 +30,7 @@ DNS_LIFE = 5.0
 """Seconds for which the addresses of a name are cached."""
 IDLE_LIFE = 30.0
 """Seconds for which an idle connection is kept, less than services do (75 s)."""
-LIFE = 60.0
+MAX_AGE = 60.0
 """Seconds after which a connection is not reused, so that new replicas get requests."""
 SHORTEST_ATTEMPT = 0.3
 """Minimum seconds to wait for each of several addresses."""
@@ -63,7 +63,7 @@ class Pool:
             connection = idle.pop()
             if connection.closed:
                 continue
-            if now - connection.idle_since < IDLE_LIFE and now - connection.made < LIFE:
+            if now - connection.idle_since < IDLE_LIFE and now - connection.made < MAX_AGE:
                 return connection
             connection.close()
         return None
@@ -147,10 +147,10 @@ class Request(NamedTuple):
 class Slots:
     """The current and the maximum number of concurrent requests of a service."""
 
-    __slots__ = ("held", "most")
+    __slots__ = ("held", "maximum")
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, maximum: int) -> None:
+        self.maximum = maximum
         self.held = 0
 
     def release(self) -> None:
@@ -168,15 +168,15 @@ class Upstream:
         metrics: Metrics,
         *,
         connect_timeout: float,
-        most: int,
-        most_polls: int,
+        maximum: int,
+        max_polls: int,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self.name = name
         self._host = base.authority.encode()
         self._metrics = metrics
         self._pool = Pool(base, connect_timeout, tls)
-        self._requests, self._polls = Slots(most), Slots(most_polls)
+        self._requests, self._polls = Slots(maximum), Slots(max_polls)
 
     def acquire_slot(self, *, poll: bool) -> "Slots":
         """Occupy a slot until it is released; raise `Unavailable` if all are occupied.
@@ -184,7 +184,7 @@ class Upstream:
         Long polls are counted separately, so that they do not prevent other requests.
         """
         hands = self._polls if poll else self._requests
-        if hands.held >= hands.most:
+        if hands.held >= hands.maximum:
             raise Unavailable(f"the service {self.name} has too many concurrent requests")
         hands.held += 1
         return hands
@@ -235,7 +235,7 @@ class Upstream:
 
     def _failed(self, error: ThingwayError) -> ThingwayError:
         log.warning("%s", error.message)
-        self._metrics.upstream_failed(self.name, error.status)
+        self._metrics.count_upstream_failure(self.name, error.status)
         return error
 
     async def _sent(self, request: Request) -> tuple[Connection, Answer]:

@@ -43,9 +43,9 @@ class Direct(Integration):
         delete_device_service=DELETE,
     )
 
-    async def add_device(self, wanted: AddDevice) -> NewDevice:
+    async def add_device(self, request: AddDevice) -> NewDevice:
         """Return the SN as identifier; raise `InvalidInput` if it is invalid."""
-        serial = wanted.params["sn"]
+        serial = request.params["sn"]
         if not SERIAL.fullmatch(serial):
             raise InvalidInput("must be 1 to 64 letters, digits, '_' or '-'", field="sn")
-        return NewDevice(identifier=serial, model=wanted.params.get("model") or "")
+        return NewDevice(identifier=serial, model=request.params.get("model") or "")

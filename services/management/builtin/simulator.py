@@ -38,9 +38,9 @@ log = logging.getLogger(__name__)
 
 SHORTEST, LONGEST, DEFAULT = 1, 86_400, 10
 """Minimum, maximum and default seconds between the reports of a device."""
-LOOK_EVERY = 60.0
+LIST_PERIOD = 60.0
 """Seconds between two listings of the devices; events announce changes sooner."""
-LOOK_PAUSE = 0.5
+LIST_PAUSE = 0.5
 """Minimum seconds between two listings."""
 AT_ONCE = 32
 """Reports that are sent concurrently, of all tenants."""
@@ -124,14 +124,14 @@ class Simulator(Integration):
         self._stale: set[int] = set()
         """Devices whose TSL may have changed."""
         self._wheel = Wheel(self._rng)
-        self._look = asyncio.Event()
+        self._list_now = asyncio.Event()
         self._turned = asyncio.Event()
         self._reports = FairScheduler("simulator", AT_ONCE)
         self._failing = False
 
-    async def add_device(self, wanted: AddDevice) -> NewDevice:
+    async def add_device(self, request: AddDevice) -> NewDevice:
         """Generate an SN; `device` checks the product."""
-        model, interval = wanted.params["model"], wanted.params.get("interval")
+        model, interval = request.params["model"], request.params.get("interval")
         if model == GENERIC:
             raise InvalidInput("must have a TSL. `generic` cannot be simulated", field="model")
         return NewDevice(
@@ -144,10 +144,10 @@ class Simulator(Integration):
         """Stop simulating the device."""
         self.forget(device.device_id)
 
-    async def command(self, wanted: DeviceCommand) -> None:
+    async def command(self, request: DeviceCommand) -> None:
         """Execute a command, reply, and report the changes."""
-        ref = wanted.device
-        outcome = (await self._device(ref)).handle(wanted.command)
+        ref = request.device
+        outcome = (await self._device(ref)).handle(request.command)
         reply = outcome.reply
         await self._things.send_reply(
             ref.tenant,
@@ -160,10 +160,10 @@ class Simulator(Integration):
         if outcome.report:
             await self._things.report(ref.tenant, ref.identifier, outcome.report)
 
-    def changed(self, device_id: int) -> None:
+    def note_change(self, device_id: int) -> None:
         """Note that a device is new or changed; its TSL may have changed."""
         self._stale.add(device_id)
-        self._look.set()
+        self._list_now.set()
 
     def forget(self, device_id: int) -> None:
         """Remove a deleted device."""
@@ -175,7 +175,7 @@ class Simulator(Integration):
     async def run(self) -> None:
         """Simulate the devices for ever."""
         async with asyncio.TaskGroup() as jobs:
-            jobs.create_task(self._keep_looking())
+            jobs.create_task(self._keep_listing())
             while True:
                 self._turned.clear()
                 for device_id in self._wheel.pop_due(time.monotonic()):
@@ -188,18 +188,18 @@ class Simulator(Integration):
         wait = None if due is None else max(0.0, due - time.monotonic())
         await wait_for_event(self._turned, wait)
 
-    async def _keep_looking(self) -> None:
+    async def _keep_listing(self) -> None:
         while True:
-            self._look.clear()
+            self._list_now.clear()
             try:
-                await self._look_around()
+                await self._list_devices()
             except ThingwayError as error:
                 log.warning("simulator: the devices cannot be listed: %s", error)
-                self._look.set()
-            await asyncio.sleep(LOOK_PAUSE)
-            await wait_for_event(self._look, LOOK_EVERY)
+                self._list_now.set()
+            await asyncio.sleep(LIST_PAUSE)
+            await wait_for_event(self._list_now, LIST_PERIOD)
 
-    async def _look_around(self) -> None:
+    async def _list_devices(self) -> None:
         found = {device.device_id: device async for device in self._things.list_devices()}
         for gone in self._known.keys() - found.keys():
             self.forget(gone)
@@ -257,22 +257,22 @@ async def follow_changes(bus: Bus, simulator: Simulator) -> AsyncIterator[None]:
     """Notify the simulator of changed devices while the block runs; listings find the rest."""
     ours = device_key(MANIFEST.id, "")
 
-    async def hear(message: Msg) -> None:
+    async def on_change(message: Msg) -> None:
         event = msgspec.json.decode(message.data, type=DeviceChanged)
         if not event.device.thing_key.startswith(ours):
             return
         if event.change == "deleted":
             simulator.forget(event.device.device_id)
         else:
-            simulator.changed(event.device.device_id)
+            simulator.note_change(event.device.device_id)
 
     subscriptions = [
-        await bus.client.subscribe(f"event.*.device.*.{change}", cb=hear)
+        await bus.client.subscribe(f"event.*.device.*.{change}", cb=on_change)
         for change in ("added", "updated", "deleted")
     ]
     try:
         yield
     finally:
-        if bus.connected:
+        if bus.is_connected:
             for subscription in subscriptions:
                 await subscription.unsubscribe()

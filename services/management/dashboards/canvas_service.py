@@ -26,7 +26,7 @@ from services.management.dashboards.model import (
 )
 from services.management.dashboards.schemas import (
     LARGEST_WIDGET,
-    MOST_CANVASES,
+    MAX_CANVASES,
     CanvasEntity,
     CanvasOfDashboard,
     DeleteCanvases,
@@ -34,7 +34,7 @@ from services.management.dashboards.schemas import (
     SaveCanvas,
     ShownCanvas,
 )
-from services.management.dashboards.service import DashboardService, dashboard_missing
+from services.management.dashboards.service import DashboardService, dashboard_not_found
 from services.management.dashboards.store import CanvasStore, DashboardStore
 
 LOOKS = {
@@ -64,19 +64,19 @@ class CanvasService:
             canvas,
             widgets=[widget.shown for widget in canvas.widgets],
             entity_ids=list(map(str, canvas.entity_ids)),
-            entities=[_shown_entity(one) for one in entities if grants.sees(one)],
+            entities=[_shown_entity(one) for one in entities if grants.allows_entity(one)],
             device_ids=list(map(str, canvas.device_ids)),
         )
 
-    async def save(self, user: Principal, canvas_id: int, wanted: SaveCanvas) -> None:
+    async def save(self, user: Principal, canvas_id: int, request: SaveCanvas) -> None:
         """Replace the name and the content; unknown entities and devices are ignored.
 
         The name of a dashboard's main canvas is the name of the dashboard.
         """
-        name = parse_name(wanted.name)
+        name = parse_name(request.name)
         canvas, _ = await self._visible(user, canvas_id, SAVES)
         name = checked_name(name, canvas.name)
-        content = await self._content(canvas, wanted)
+        content = await self._content(canvas, request)
         if canvas.is_main:
             changes = DashboardChanges(name=name, **asdict(content))
             saved = await self.dashboards.update(user.tenant, canvas_id, changes)
@@ -85,9 +85,9 @@ class CanvasService:
         if not saved:
             raise _unknown(canvas_id)
 
-    async def find_or_create_of_device(self, wanted: GetDeviceCanvas) -> DeviceCanvas:
+    async def find_or_create_of_device(self, request: GetDeviceCanvas) -> DeviceCanvas:
         """Return the canvas of a device, created if missing; `device` has checked the grants."""
-        tenant, device_id = wanted.tenant, wanted.device_id
+        tenant, device_id = request.tenant, request.device_id
         found = await self.store.find_of_device(tenant, device_id)
         if found is None:
             found = await self._create_for_device(tenant, device_id)
@@ -102,26 +102,26 @@ class CanvasService:
         return list(map(_row, [dashboard.main_canvas, *others]))
 
     async def add(
-        self, user: Principal, dashboard_id: int, wanted: NameCanvas
+        self, user: Principal, dashboard_id: int, request: NameCanvas
     ) -> CanvasOfDashboard:
         """Add an empty canvas to a dashboard."""
-        name = checked_name(parse_name(wanted.name))
+        name = checked_name(parse_name(request.name))
         await self.dashboard_service.find_visible(user, dashboard_id)
-        if len(await self.store.list_of_dashboard(user.tenant, dashboard_id)) >= MOST_CANVASES:
+        if len(await self.store.list_of_dashboard(user.tenant, dashboard_id)) >= MAX_CANVASES:
             raise Conflict(
-                f"a dashboard must have at most {MOST_CANVASES} additional canvases", field="name"
+                f"a dashboard must have at most {MAX_CANVASES} additional canvases", field="name"
             )
         canvas = await self._new_canvas(user.tenant, name, "DASHBOARD", dashboard_id)
         await self.store.insert(canvas)
         if await self.dashboards.get(user.tenant, dashboard_id) is None:
             await self.store.remove(user.tenant, dashboard_id, [canvas.id])
-            raise dashboard_missing(dashboard_id)
+            raise dashboard_not_found(dashboard_id)
         return _row(canvas)
 
-    async def remove(self, user: Principal, dashboard_id: int, wanted: DeleteCanvases) -> None:
+    async def remove(self, user: Principal, dashboard_id: int, request: DeleteCanvases) -> None:
         """Delete canvases of a dashboard except its main one; unknown ones are ignored."""
         await self.dashboard_service.find_visible(user, dashboard_id)
-        ids = distinct_ids(wanted.canvas_ids)
+        ids = distinct_ids(request.canvas_ids)
         if dashboard_id in ids:
             raise InvalidInput(
                 "must not contain the main canvas, which cannot be deleted", field="canvas_ids"
@@ -160,8 +160,8 @@ class CanvasService:
             return device
         raise NotFound(f"device {device_id} not found", field="device_id")
 
-    async def _content(self, canvas: Canvas, wanted: SaveCanvas) -> Content:
-        widgets = await replace_widgets(canvas, wanted.widgets, self.next_id)
+    async def _content(self, canvas: Canvas, request: SaveCanvas) -> Content:
+        widgets = await replace_widgets(canvas, request.widgets, self.next_id)
         for at, widget in enumerate(widgets):
             if len(widget.data) > LARGEST_WIDGET:
                 raise TooLarge(
@@ -169,9 +169,9 @@ class CanvasService:
                     field=f"widgets[{at}].data",
                 )
         entities = await self.devices.resolve_all(
-            canvas.tenant, distinct_ids(wanted.entity_ids or ())
+            canvas.tenant, distinct_ids(request.entity_ids or ())
         )
-        devices = distinct_ids(wanted.device_ids or ())
+        devices = distinct_ids(request.device_ids or ())
         known = await self.devices.describe_devices(canvas.tenant, devices) if devices else []
         return Content(
             widgets=widgets,
@@ -205,9 +205,9 @@ class CanvasService:
 
     async def _granted(self, grants: Grants, canvas: Canvas) -> bool:
         if canvas.attach_type == "DASHBOARD":
-            return grants.dashboard(canvas.attach_id)
+            return grants.allows_dashboard(canvas.attach_id)
         device = await self._device(canvas.tenant, canvas.attach_id)
-        return grants.device(device.id, device.integration, device.group)
+        return grants.allows_device(device.id, device.integration, device.group)
 
 
 def _row(canvas: Canvas) -> CanvasOfDashboard:

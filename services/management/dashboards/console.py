@@ -8,7 +8,7 @@ from litestar.params import JSONBody
 
 from libs.common.http import RequestPrincipal, provide
 from libs.common.http.console import delete, get, post, put
-from libs.common.http.guards import holders, users
+from libs.common.http.guards import allow_holders, users
 from libs.common.http.ids import PathId
 from libs.common.http.operations import route_operations
 from libs.common.http.streaming import Streamed
@@ -45,7 +45,7 @@ class DashboardHandlers:
 
 @post(
     "/dashboard",
-    guards=[holders(Function.DASHBOARD_ADD)],
+    guards=[allow_holders(Function.DASHBOARD_ADD)],
     example={
         "name": "Roofs",
         "cover_type": "DEFAULT_IMAGE",
@@ -59,7 +59,7 @@ async def create_dashboard(
     return await dashboards.create(principal, data)
 
 
-@put("/dashboard/{dashboard_id:str}", guards=[holders(Function.DASHBOARD_EDIT)])
+@put("/dashboard/{dashboard_id:str}", guards=[allow_holders(Function.DASHBOARD_EDIT)])
 async def update_dashboard(
     principal: RequestPrincipal,
     dashboards: Dashboards,
@@ -73,7 +73,7 @@ async def update_dashboard(
 
 @delete(
     "/dashboard/{dashboard_id:str}",
-    guards=[holders(Function.DASHBOARD_EDIT, Function.DASHBOARD_DELETE)],
+    guards=[allow_holders(Function.DASHBOARD_EDIT, Function.DASHBOARD_DELETE)],
 )
 async def delete_dashboard(
     principal: RequestPrincipal, dashboards: Dashboards, dashboard_id: PathId
@@ -83,7 +83,7 @@ async def delete_dashboard(
     return {}
 
 
-@post("/dashboard/batch-delete", guards=[holders(Function.DASHBOARD_DELETE)])
+@post("/dashboard/batch-delete", guards=[allow_holders(Function.DASHBOARD_DELETE)])
 async def delete_dashboards(
     principal: RequestPrincipal, dashboards: Dashboards, data: JSONBody[DeleteDashboards]
 ) -> None:
@@ -91,7 +91,7 @@ async def delete_dashboards(
     await dashboards.delete_all(principal, data)
 
 
-@get("/dashboard/dashboards", guards=[holders(Function.DASHBOARD_VIEW)])
+@get("/dashboard/dashboards", guards=[allow_holders(Function.DASHBOARD_VIEW)])
 async def list_dashboards(
     principal: RequestPrincipal, dashboards: Dashboards
 ) -> Streamed[list[ShownDashboard]]:
@@ -99,7 +99,7 @@ async def list_dashboards(
     return await dashboards.list_visible(principal)
 
 
-@post("/dashboard/search", guards=[holders(Function.DASHBOARD_VIEW)])
+@post("/dashboard/search", guards=[allow_holders(Function.DASHBOARD_VIEW)])
 async def search_dashboards(
     principal: RequestPrincipal,
     dashboards: Dashboards,
@@ -116,7 +116,7 @@ async def list_dashboard_covers() -> list[PresetCover]:
     return PRESETS
 
 
-@get("/dashboard/main-canvas", guards=[holders(Function.DASHBOARD_VIEW)])
+@get("/dashboard/main-canvas", guards=[allow_holders(Function.DASHBOARD_VIEW)])
 async def get_main_canvas(principal: RequestPrincipal, dashboards: Dashboards) -> MainCanvas:
     """Return the canvas of the caller's home, else of the newest dashboard; empty without any."""
     return await dashboards.main_canvas(principal)
@@ -138,7 +138,9 @@ async def end_home_dashboard(
     await dashboards.end_home(principal, dashboard_id)
 
 
-@get("/canvas/{canvas_id:str}", guards=[holders(Function.DASHBOARD_VIEW, Function.DEVICE_VIEW)])
+@get(
+    "/canvas/{canvas_id:str}", guards=[allow_holders(Function.DASHBOARD_VIEW, Function.DEVICE_VIEW)]
+)
 async def get_canvas(
     principal: RequestPrincipal, canvases: Canvases, canvas_id: PathId
 ) -> ShownCanvas:
@@ -148,7 +150,7 @@ async def get_canvas(
 
 @put(
     "/canvas/{canvas_id:str}",
-    guards=[holders(Function.DASHBOARD_EDIT, Function.DEVICE_EDIT)],
+    guards=[allow_holders(Function.DASHBOARD_EDIT, Function.DEVICE_EDIT)],
     example={"name": "Roof page", "widgets": [{"data": {"type": "text"}}]},
 )
 async def save_canvas(
@@ -161,7 +163,7 @@ async def save_canvas(
     await canvases.save(principal, canvas_id, data)
 
 
-@get("/dashboard/{dashboard_id:str}/canvas", guards=[holders(Function.DASHBOARD_VIEW)])
+@get("/dashboard/{dashboard_id:str}/canvas", guards=[allow_holders(Function.DASHBOARD_VIEW)])
 async def list_canvases(
     principal: RequestPrincipal, canvases: Canvases, dashboard_id: PathId
 ) -> list[CanvasOfDashboard]:
@@ -171,7 +173,7 @@ async def list_canvases(
 
 @post(
     "/dashboard/{dashboard_id:str}/canvas",
-    guards=[holders(Function.DASHBOARD_EDIT)],
+    guards=[allow_holders(Function.DASHBOARD_EDIT)],
     example={"name": "Second page"},
 )
 async def add_canvas(
@@ -185,7 +187,8 @@ async def add_canvas(
 
 
 @post(
-    "/dashboard/{dashboard_id:str}/canvas/batch-delete", guards=[holders(Function.DASHBOARD_EDIT)]
+    "/dashboard/{dashboard_id:str}/canvas/batch-delete",
+    guards=[allow_holders(Function.DASHBOARD_EDIT)],
 )
 async def delete_canvases(
     principal: RequestPrincipal,

@@ -64,7 +64,7 @@ class Content(Stored, frozen=True):
 
 
 async def replace_widgets(
-    before: Content, wanted: Sequence[Widget], next_id: NextId
+    before: Content, widgets: Sequence[Widget], next_id: NextId
 ) -> tuple[StoredWidget, ...]:
     """Return the requested widgets with their ids; widgets with unknown ids are ignored.
 
@@ -72,7 +72,7 @@ async def replace_widgets(
     """
     known = {widget.id for widget in before.widgets}
     kept: dict[int, StoredWidget] = {}
-    for widget in wanted:
+    for widget in widgets:
         widget_id = widget.widget_id or await next_id()
         if widget_id in kept:
             raise InvalidInput(f"must not have widget {widget_id} twice", field="widgets")
@@ -119,7 +119,7 @@ PRESETS = [
 _PATHS = frozenset(preset.data for preset in PRESETS)
 
 
-def cover_of(kind: str | None, data: str | None) -> Cover | None:
+def build_cover(kind: str | None, data: str | None) -> Cover | None:
     """Return the selected cover, or None; raise `InvalidInput`."""
     if kind is None and not data:
         return None

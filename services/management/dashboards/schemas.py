@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from libs.common.contracts.names import MOST_DEVICES
+from libs.common.contracts.names import MAX_DEVICES
 from libs.common.http.console import ResponseModel
 from libs.common.http.ids import Id
 from libs.common.things import AccessMod, EntityType, ValueType
@@ -19,7 +19,7 @@ MAX_CANVAS_WIDGETS = 120
 MAX_ENTITIES = 1000
 LARGEST_WIDGET = 50 * 1024
 """Characters of a widget's data as JSON text."""
-MOST_CANVASES = 20
+MAX_CANVASES = 20
 """Maximum canvases of a dashboard in addition to its main one."""
 
 Description = Annotated[str, msgspec.Meta(max_length=64)]
@@ -98,7 +98,7 @@ class SaveCanvas(msgspec.Struct, kw_only=True):
     name: Name
     widgets: Annotated[list[Widget], msgspec.Meta(max_length=MAX_CANVAS_WIDGETS)]
     entity_ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_ENTITIES)] | None = None
-    device_ids: Annotated[list[Id], msgspec.Meta(max_length=MOST_DEVICES)] | None = None
+    device_ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_DEVICES)] | None = None
 
 
 class NameCanvas(msgspec.Struct):

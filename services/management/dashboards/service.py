@@ -20,8 +20,8 @@ from services.management.dashboards.model import (
     DashboardChanges,
     NextId,
     StoredWidget,
+    build_cover,
     checked_name,
-    cover_of,
     replace_widgets,
 )
 from services.management.dashboards.schemas import (
@@ -47,7 +47,7 @@ class DashboardService:
         self._sharing = sharing
         self._next_id = next_id
 
-    async def create(self, user: Principal, wanted: CreateDashboard) -> MainCanvas:
+    async def create(self, user: Principal, request: CreateDashboard) -> MainCanvas:
         """Create an empty dashboard, which all roles of its creator see.
 
         The grants are created first, so that a failure between the steps leaves an unused grant and
@@ -56,9 +56,9 @@ class DashboardService:
         dashboard = Dashboard(
             id=await self._next_id(),
             tenant=user.tenant,
-            name=checked_name(parse_name(wanted.name)),
-            description=wanted.description,
-            cover=await self._known(user, cover_of(wanted.cover_type, wanted.cover_data)),
+            name=checked_name(parse_name(request.name)),
+            description=request.description,
+            cover=await self._known(user, build_cover(request.cover_type, request.cover_data)),
             user_id=user.user_id,
             created_at=datetime.now(UTC),
         )
@@ -70,34 +70,34 @@ class DashboardService:
             raise
         return _main_canvas(dashboard)
 
-    async def update(self, user: Principal, dashboard_id: int, wanted: UpdateDashboard) -> None:
+    async def update(self, user: Principal, dashboard_id: int, request: UpdateDashboard) -> None:
         """Set the name and other given fields; widgets are replaced."""
-        name = parse_name(wanted.name)
+        name = parse_name(request.name)
         dashboard = await self.find_visible(user, dashboard_id)
         widgets: tuple[StoredWidget, ...] | UnsetType = UNSET
-        if wanted.widgets is not UNSET:
-            widgets = await replace_widgets(dashboard, wanted.widgets, self._next_id)
+        if request.widgets is not UNSET:
+            widgets = await replace_widgets(dashboard, request.widgets, self._next_id)
             if sum(len(widget.data.encode()) for widget in widgets) > MAX_BYTES:
                 raise TooLarge(f"must have at most {MAX_BYTES} bytes together", field="widgets")
         changes = DashboardChanges(
             name=checked_name(name, dashboard.name),
-            description=wanted.description,
-            cover=await self._known(user, _cover_of(wanted)),
+            description=request.description,
+            cover=await self._known(user, _changed_cover(request)),
             widgets=widgets,
         )
         if not await self._store.update(user.tenant, dashboard_id, changes):
-            raise dashboard_missing(dashboard_id)
+            raise dashboard_not_found(dashboard_id)
 
     async def delete(self, user: Principal, dashboard_id: int) -> None:
         """Delete a dashboard with its canvases and grants."""
         await self.find_visible(user, dashboard_id)
         if not await self._remove(user.tenant, [dashboard_id]):
-            raise dashboard_missing(dashboard_id)
+            raise dashboard_not_found(dashboard_id)
 
-    async def delete_all(self, user: Principal, wanted: DeleteDashboards) -> None:
+    async def delete_all(self, user: Principal, request: DeleteDashboards) -> None:
         """Delete the dashboards that the user sees; the others are ignored."""
         grants = await self._sharing.read_grants(user)
-        ids = [one for one in distinct_ids(wanted.dashboard_ids) if grants.dashboard(one)]
+        ids = [one for one in distinct_ids(request.dashboard_ids) if grants.allows_dashboard(one)]
         if ids:
             await self._remove(user.tenant, ids)
 
@@ -112,10 +112,10 @@ class DashboardService:
         )
         return Streamed([], shown)
 
-    async def search(self, user: Principal, wanted: SearchDashboards) -> list[FoundDashboard]:
+    async def search(self, user: Principal, request: SearchDashboards) -> list[FoundDashboard]:
         """Return the dashboards that a user sees: the home first, then the newest."""
         found = await self._list_visible(
-            user, await self._sharing.read_grants(user), wanted.name or ""
+            user, await self._sharing.read_grants(user), request.name or ""
         )
         home = await self._store.find_home(user.tenant, user.user_id)
         rows = [
@@ -137,7 +137,7 @@ class DashboardService:
         Raises `Forbidden` for a user without any grant.
         """
         grants = await self._sharing.read_grants(user)
-        if grants.nothing:
+        if grants.is_empty:
             raise Forbidden("the user does not have data permission", code="no_data_permission")
         found = await self._list_visible(user, grants)
         home = await self._store.find_home(user.tenant, user.user_id)
@@ -154,9 +154,9 @@ class DashboardService:
         await self._granted(user, await self._sharing.read_grants(user), dashboard_id)
         await self._store.end_home(user.tenant, user.user_id, dashboard_id)
 
-    async def describe(self, wanted: DescribeDashboards) -> DescribedDashboards:
+    async def describe(self, request: DescribeDashboards) -> DescribedDashboards:
         """Answer `auth` with dashboards for roles, sorted by name."""
-        found = await self._store.list(wanted.tenant, wanted.ids, wanted.keyword)
+        found = await self._store.list(request.tenant, request.ids, request.keyword)
         return DescribedDashboards(
             [
                 DescribedDashboard(
@@ -169,7 +169,7 @@ class DashboardService:
     async def find_visible(self, user: Principal, dashboard_id: int) -> Dashboard:
         """Return a dashboard; raise `NotFound`, or `Forbidden` for a user without any grant."""
         grants = await self._sharing.read_grants(user)
-        if grants.nothing:
+        if grants.is_empty:
             raise Forbidden("the user does not have data permission")
         return await self._granted(user, grants, dashboard_id)
 
@@ -180,10 +180,10 @@ class DashboardService:
 
     async def _granted(self, user: Principal, grants: Grants, dashboard_id: int) -> Dashboard:
         found = None
-        if grants.dashboard(dashboard_id):
+        if grants.allows_dashboard(dashboard_id):
             found = await self._store.get(user.tenant, dashboard_id)
         if found is None:
-            raise dashboard_missing(dashboard_id)
+            raise dashboard_not_found(dashboard_id)
         return found
 
     async def _known(self, user: Principal, cover: C) -> C:
@@ -204,16 +204,16 @@ def _granted_ids(grants: Grants) -> list[int] | None:
     return None if grants.everything else sorted(grants.resources.dashboards)
 
 
-def dashboard_missing(dashboard_id: int) -> NotFound:
+def dashboard_not_found(dashboard_id: int) -> NotFound:
     """Return the error for a dashboard that does not exist, or that the user may not see."""
     return NotFound(f"the dashboard {dashboard_id} does not exist", field="dashboard_id")
 
 
-def _cover_of(wanted: UpdateDashboard) -> Cover | UnsetType | None:
-    if wanted.cover_type is UNSET and wanted.cover_data is UNSET:
+def _changed_cover(request: UpdateDashboard) -> Cover | UnsetType | None:
+    if request.cover_type is UNSET and request.cover_data is UNSET:
         return UNSET
-    kind = None if wanted.cover_type is UNSET else wanted.cover_type
-    return cover_of(kind, None if wanted.cover_data is UNSET else wanted.cover_data)
+    kind = None if request.cover_type is UNSET else request.cover_type
+    return build_cover(kind, None if request.cover_data is UNSET else request.cover_data)
 
 
 def _main_canvas(dashboard: Dashboard) -> MainCanvas:

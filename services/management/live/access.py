@@ -27,10 +27,10 @@ from libs.common.limits.tenants import (
 from libs.common.mqtt import Connect
 from libs.common.store.redis import Redis, RedisError
 from services.management.live.exchange import MqttListener
-from services.management.live.sockets import Closer
+from services.management.live.sockets import LiveSocket
 from services.management.live.subscriber import Subscriber
 
-AGAIN = 5.0
+RETRY_SECONDS = 5.0
 """Seconds after which consoles may retry."""
 
 
@@ -92,7 +92,9 @@ class Admission:
         self._open = SlotCounts()
         self._keys = SlotCounts()
 
-    async def admit(self, connect: Connect, closer: Closer) -> tuple[MqttListener, HeldSlots]:
+    async def admit(
+        self, connect: Connect, live_socket: LiveSocket
+    ) -> tuple[MqttListener, HeldSlots]:
         """Return the listener of a client, and its slots, which the caller releases.
 
         Raises `Unauthenticated`, `TooManyRequests`, and `Unavailable` without Redis or `auth`.
@@ -107,8 +109,10 @@ class Admission:
         judged = await self._user_access.read(holder, version)
         if judged is None:
             raise Unauthenticated("the user does not exist or is disabled")
-        held = acquire_slots(self._open, self._claims(holder, "websockets"), holder.tenant, AGAIN)
-        return MqttListener(judged[0], credential, judged[1], closer), held
+        held = acquire_slots(
+            self._open, self._claims(holder, "websockets"), holder.tenant, RETRY_SECONDS
+        )
+        return MqttListener(judged[0], credential, judged[1], live_socket), held
 
     def count_keys(self, subscriber: Subscriber, number: int) -> None:
         """Count the subscribed keys of a socket in place of its previous ones.
@@ -120,7 +124,7 @@ class Admission:
         self._keys.release(claims, subscriber.counted)
         subscriber.counted = 0
         if number:
-            acquire_slots(self._keys, claims, user.tenant, AGAIN, number)
+            acquire_slots(self._keys, claims, user.tenant, RETRY_SECONDS, number)
             subscriber.counted = number
 
     def _claims(self, user: Principal, name: str) -> list[SlotLimit]:
@@ -129,13 +133,13 @@ class Admission:
         user_claim = (_key(user.tenant, user.subject), limits[each], each)
         return [user_claim, (user.tenant, limits[name], name)]
 
-    async def use(self, asked: UsageRequest) -> Usage:
+    async def use(self, request: UsageRequest) -> Usage:
         """Return the usage of a user and its tenant, by the name of the limit."""
         return {
-            "websockets": self._open.occupied(asked.tenant),
-            "eachWebsockets": self._open.occupied(_key(asked.tenant, asked.subject)),
-            "websocketKeys": self._keys.occupied(asked.tenant),
-            "eachWebsocketKeys": self._keys.occupied(_key(asked.tenant, asked.subject)),
+            "websockets": self._open.occupied(request.tenant),
+            "eachWebsockets": self._open.occupied(_key(request.tenant, request.subject)),
+            "websocketKeys": self._keys.occupied(request.tenant),
+            "eachWebsocketKeys": self._keys.occupied(_key(request.tenant, request.subject)),
         }
 
 

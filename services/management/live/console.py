@@ -14,7 +14,7 @@ from litestar.di import NamedDependency
 from litestar.exceptions import WebSocketDisconnect
 
 from libs.common.errors import ThingwayError, Unauthenticated
-from libs.common.http import principal_of, provide
+from libs.common.http import get_principal, provide
 from libs.common.http.guards import users
 from libs.common.identity import TOKEN_HEADER
 from libs.common.identity.grants import GrantReader
@@ -39,7 +39,7 @@ from services.management.live.packets import (
     suback,
     unsuback,
 )
-from services.management.live.sockets import MALFORMED, POLICY, TRY_AGAIN, Closer, Turns
+from services.management.live.sockets import MALFORMED, POLICY, TRY_AGAIN, LiveSocket, Turns
 from services.management.live.subscriber import Subscriber
 
 SUBPROTOCOL = "mqtt"
@@ -60,37 +60,39 @@ async def live(
     turns: NamedDependency[Turns],
 ) -> None:
     """Push changes until either side closes the socket; the platform gives a reason."""
-    principal = principal_of(socket)
-    closer = Closer(socket, turns)
+    principal = get_principal(socket)
+    live_socket = LiveSocket(socket, turns)
     subscriber = Subscriber(
         principal,
         access_token_key(socket.headers.get(TOKEN_HEADER, "")),
         await grants.read(principal),
-        closer,
+        live_socket,
     )
     events.hub.enter(subscriber)
     try:
         await events.listen(principal.tenant)
         await socket.accept()
-        await _read(closer, subscriber, subscriptions)
+        await _read(live_socket, subscriber, subscriptions)
     finally:
         subscriptions.leave(subscriber)
 
 
-async def _read(closer: Closer, subscriber: Subscriber, subscriptions: Subscriptions) -> None:
+async def _read(
+    live_socket: LiveSocket, subscriber: Subscriber, subscriptions: Subscriptions
+) -> None:
     """Process the client's frames until it disconnects, also after an invalid frame."""
     while True:
         try:
-            text = await closer.socket.receive_data(mode="text")
+            text = await live_socket.socket.receive_data(mode="text")
             async with subscriptions.turns.step(subscriber.principal.tenant):
                 said = read_frame(text)
             if isinstance(said, frozenset):
                 await subscriptions.subscribe(subscriber, said)
             elif isinstance(said, Follow):
                 await subscriptions.follow(subscriber, said.pattern)
-                await closer.send(said.text)
+                await live_socket.send(said.text)
             elif said is not None:
-                await closer.send(said)
+                await live_socket.send(said)
         except WebSocketDisconnect:
             return
         except BadFrame as error:
@@ -111,26 +113,26 @@ async def mqtt(
         await socket.close(code=POLICY, reason="the sub-protocol must be mqtt")
         return
     await socket.accept(subprotocols=SUBPROTOCOL)
-    closer, packets = Closer(socket, turns), _packets(socket)
+    live_socket, packets = LiveSocket(socket, turns), _packets(socket)
     try:
         async with asyncio.timeout(CONNECT_WAIT):
             first = await anext(packets, None)
         if isinstance(first, Connect):
-            await _listen(closer, packets, first, events, admission)
+            await _listen(live_socket, packets, first, events, admission)
         elif isinstance(first, OtherVersion):
-            await closer.send(connack(Answer.VERSION))
-            closer.close(POLICY, "the protocol must be MQTT 3.1.1")
+            await live_socket.send(connack(Answer.VERSION))
+            live_socket.close(POLICY, "the protocol must be MQTT 3.1.1")
         elif first is not None:
-            closer.close(MALFORMED, "a connection must begin with CONNECT")
+            live_socket.close(MALFORMED, "a connection must begin with CONNECT")
     except TimeoutError:
-        closer.close(POLICY, "no packet arrived in time")
+        live_socket.close(POLICY, "no packet arrived in time")
     except PacketError as error:
-        closer.close(MALFORMED, str(error))
-    await closer.closed()
+        live_socket.close(MALFORMED, str(error))
+    await live_socket.wait_closed()
 
 
 async def _listen(
-    closer: Closer,
+    live_socket: LiveSocket,
     packets: AsyncIterator[Packet],
     connect: Connect,
     events: LiveEvents,
@@ -138,27 +140,27 @@ async def _listen(
 ) -> None:
     """Admit a client and process its packets; raise `TimeoutError` if it is silent."""
     try:
-        listener, held = await admission.admit(connect, closer)
+        listener, held = await admission.admit(connect, live_socket)
     except ThingwayError as error:
         unknown = isinstance(error, Unauthenticated)
         code = Answer.NOT_AUTHORIZED if unknown else Answer.UNAVAILABLE
-        await closer.send(connack(code))
-        closer.close(POLICY, error.text)
+        await live_socket.send(connack(code))
+        live_socket.close(POLICY, error.text)
         return
     hub = events.hub
     hub.enter(listener)
     try:
         await events.listen(listener.principal.tenant)
-        await closer.send(connack(Answer.ACCEPTED))
-        await _obey(closer, packets, connect, listener, hub)
+        await live_socket.send(connack(Answer.ACCEPTED))
+        await _process_packets(live_socket, packets, connect, listener, hub)
     finally:
         held.release()
         hub.exchange.leave(listener)
         hub.leave(listener)
 
 
-async def _obey(
-    closer: Closer,
+async def _process_packets(
+    live_socket: LiveSocket,
     packets: AsyncIterator[Packet],
     connect: Connect,
     listener: MqttListener,
@@ -171,20 +173,20 @@ async def _obey(
             packet = await anext(packets, None)
         match packet:
             case Ping():
-                await closer.send(PINGRESP)
+                await live_socket.send(PINGRESP)
             case Subscribe(packet_id, filters):
                 codes = [0 if one == listener.topic else REFUSED for one in filters]
                 if 0 in codes:
                     hub.exchange.subscribe(listener)
-                await closer.send(suback(packet_id, codes))
+                await live_socket.send(suback(packet_id, codes))
             case Unsubscribe(packet_id, filters):
                 if listener.topic in filters:
                     hub.exchange.leave(listener)
-                await closer.send(unsuback(packet_id))
+                await live_socket.send(unsuback(packet_id))
             case None:
                 return
             case _:  # DISCONNECT, a second CONNECT, or PUBLISH, which 3.1.1 cannot reject
-                closer.close(POLICY, f"{type(packet).__name__.upper()} ends the connection")
+                live_socket.close(POLICY, f"{type(packet).__name__.upper()} ends the connection")
                 return
 
 

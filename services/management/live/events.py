@@ -20,7 +20,7 @@ from libs.common.decoding import INVALID_JSON
 from libs.common.telemetry.tracing import read_trace, trace_batch
 from services.management.live.hub import Hub
 from services.management.live.sockets import slices
-from services.management.live.subscriber import MOST_WAITING
+from services.management.live.subscriber import MAX_WAITING
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class LiveEvents:
     async def _update(self) -> None:
         tenants = self.hub.tenants()
         try:
-            if self._bus.connected:
+            if self._bus.is_connected:
                 await self.consumer.update()
         finally:
             self._delivered |= tenants
@@ -98,7 +98,7 @@ async def _push(hub: Hub, messages: list[Msg]) -> None:
                 hub.exchange.publish(read_state_change(message.subject, message.data))
         except INVALID_JSON as error:
             log.warning("%s cannot be decoded: %s", message.subject, error)
-        if changes and len(messages) <= MOST_WAITING:
+        if changes and len(messages) <= MAX_WAITING:
             await hub.push(changes, pause)
             changes.clear()
         await pause()

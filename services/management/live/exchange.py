@@ -20,27 +20,27 @@ from libs.common.identity import Principal
 from libs.common.identity.grants import Grants
 from libs.common.jobs import NamedTasks
 from libs.common.things import SYSTEM
-from services.management.live.numbers import Numbers
+from services.management.live.entity_ids import EntityIds
 from services.management.live.packets import publish
-from services.management.live.sockets import TRY_AGAIN, Closer, Turns
+from services.management.live.sockets import TRY_AGAIN, LiveSocket, Turns
 from services.management.live.subscriber import Listener
 
 PAUSE = 0.01
 """Minimum seconds for which changes are collected; pages poll only every 10 s otherwise."""
-REST = 3
+COLLECT_RATIO = 3
 """Changes are collected for at least this multiple of the time that the last message took."""
-LONGEST = 0.5
+MAX_COLLECT_SECONDS = 0.5
 """Maximum seconds for which changes are collected, even if `device` is slow."""
-MOST_KEYS = 100_000
+MAX_KEYS = 100_000
 """Collected entity keys per tenant; further things are dropped, which QoS 0 permits."""
 
 
-MOST_WAITING = 100_000
+MAX_WAITING_IDS = 100_000
 """Ids that wait for a slow page; with more, its connection is closed."""
 ID_BYTES = 8
 """Bytes that an id counts in the limit of a tenant's sockets."""
 
-MOST_IDS = 1000
+MAX_IDS = 1000
 """Ids per message."""
 
 _encoder = msgspec.json.Encoder()
@@ -49,7 +49,7 @@ _encoder = msgspec.json.Encoder()
 def payloads(ids: Collection[int]) -> list[bytes]:
     """Return the messages with `ids`."""
     rest, found = iter(ids), []
-    while some := list(map(str, islice(rest, MOST_IDS))):
+    while some := list(map(str, islice(rest, MAX_IDS))):
         found.append(_encoder.encode({"event_type": "EXCHANGE", "payload": {"entity_ids": some}}))
     return found
 
@@ -58,9 +58,9 @@ class MqttListener(Listener):
     """An MQTT connection of a page. While the page is slow, each changed id waits once."""
 
     def __init__(
-        self, principal: Principal, credential: str, grants: Grants, closer: Closer
+        self, principal: Principal, credential: str, grants: Grants, live_socket: LiveSocket
     ) -> None:
-        super().__init__(principal, credential, grants, closer)
+        super().__init__(principal, credential, grants, live_socket)
         self.topic = live_topic(live_user(principal.user_id))
         self._messages: deque[bytes] = deque()
         self._waiting: set[int] = set()
@@ -75,7 +75,7 @@ class MqttListener(Listener):
             before = len(self._waiting)
             self._waiting.update(ids)
             self.queued.add((len(self._waiting) - before) * ID_BYTES)
-            if len(self._waiting) > (MOST_IDS if self.queued.full else MOST_WAITING):
+            if len(self._waiting) > (MAX_IDS if self.queued.is_full else MAX_WAITING_IDS):
                 self._note_overflow(len(self._waiting))
                 self.close(TRY_AGAIN, "too slow")
         self._send()
@@ -94,8 +94,8 @@ class MqttListener(Listener):
 class Exchange:
     """The subscribed pages of this process."""
 
-    def __init__(self, numbers: Numbers, turns: Turns) -> None:
-        self._numbers = numbers
+    def __init__(self, entity_ids: EntityIds, turns: Turns) -> None:
+        self._entity_ids = entity_ids
         self._turns = turns
         self._listeners: dict[str, set[MqttListener]] = defaultdict(set)
         """Pages by tenant."""
@@ -128,20 +128,22 @@ class Exchange:
         while gathered := self._gathered.pop(tenant, None):
             began = clock()
             await self._publish(tenant, list(gathered.changes.values()))
-            await asyncio.sleep(min(max(PAUSE, REST * (clock() - began)), LONGEST))
+            await asyncio.sleep(
+                min(max(PAUSE, COLLECT_RATIO * (clock() - began)), MAX_COLLECT_SECONDS)
+            )
 
     async def _publish(self, tenant: str, changes: list[EntityChange]) -> None:
-        told = _Changes()
-        for change, ids in zip(changes, await self._numbers.ids(changes), strict=True):
-            told.add(change, ids)
+        collected = _Changes()
+        for change, ids in zip(changes, await self._entity_ids.ids(changes), strict=True):
+            collected.add(change, ids)
         messages: dict[int, tuple[Grants, set[int], list[bytes]]] = {}
         """Includes the grants, so that their ids are not reused meanwhile."""
         for listener in list(self._listeners.get(tenant, ())):
             grants = listener.grants
-            seen = id(grants.resources)  # shared by super-admins, and by the pages of a user
+            seen = id(grants.resources)  # super-admins share grants, and so do the pages of a user
             if seen not in messages:
                 async with self._turns.step(tenant):
-                    ids_seen = told.seen_with(grants)
+                    ids_seen = collected.seen_with(grants)
                     messages[seen] = grants, ids_seen, payloads(ids_seen)
             listener.push(*messages[seen][1:])
 
@@ -158,7 +160,7 @@ class _Gathered:
         """Add a change; a new thing is dropped if too many keys wait."""
         before = self.changes.get(change.thing.key)
         known = () if before is None else before.values
-        if before is not None or self._keys < MOST_KEYS:
+        if before is not None or self._keys < MAX_KEYS:
             values = dict.fromkeys((*known, *change.values))
             self._keys += len(values) - len(known)
             self.changes[change.thing.key] = replace(change, values=values)
@@ -187,7 +189,7 @@ class _Changes:
         self._integrations[thing.integration].update(ids)
 
     def seen_with(self, grants: Grants) -> set[int]:
-        """Return the ids that a user sees, by the rules of `Grants.thing` and `Grants.entity`."""
+        """Return the ids of entities that a user with these grants sees."""
         if grants.everything:
             return self._all
         granted = grants.resources

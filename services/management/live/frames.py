@@ -11,12 +11,12 @@ from libs.common.decoding import INVALID_JSON, parse_validation_error
 from libs.common.errors import InvalidInput
 from libs.common.http.ids import find_id, parse_id
 
-MOST_CHANGES = 1000
+MAX_CHANGES = 1000
 """Maximum changes that wait for a slow reader; the oldest are skipped."""
-MOST_BYTES = 256 * 1024
+MAX_CHANGE_BYTES = 256 * 1024
 """Maximum bytes of these changes, unless a single change is larger."""
 Scope = Literal["TENANT", "GROUP", "DEVICE"]
-MOST_KEYS = 10_000
+MAX_KEYS = 10_000
 """Maximum number of keys of a subscription."""
 LONGEST_KEY = 512
 EXCHANGE = "Exchange"
@@ -108,17 +108,17 @@ class EncodedChange(NamedTuple):
 class QueuedBytes:
     """Number of queued bytes, which is also added to the total `whole`."""
 
-    __slots__ = ("most", "size", "whole")
+    __slots__ = ("maximum", "size", "whole")
 
-    def __init__(self, most: int, whole: "QueuedBytes | None" = None) -> None:
-        self.most = most
+    def __init__(self, maximum: int, whole: "QueuedBytes | None" = None) -> None:
+        self.maximum = maximum
         self.whole = whole
         self.size = 0
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Return whether this count or the total exceeds its limit."""
-        return self.size > self.most or (self.whole is not None and self.whole.full)
+        return self.size > self.maximum or (self.whole is not None and self.whole.is_full)
 
     def add(self, size: int) -> None:
         """Add `size` bytes."""
@@ -133,7 +133,7 @@ class ChangeQueue:
     def __init__(self, whole: QueuedBytes) -> None:
         self._waiting: deque[EncodedChange] = deque()
         self._skipped = 0
-        self._queued = QueuedBytes(MOST_BYTES, whole)
+        self._queued = QueuedBytes(MAX_CHANGE_BYTES, whole)
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -143,7 +143,7 @@ class ChangeQueue:
         before = self._skipped
         self._waiting.append(change)
         self._queued.add(len(change.text))
-        while len(self._waiting) > (1 if self._queued.full else MOST_CHANGES):
+        while len(self._waiting) > (1 if self._queued.is_full else MAX_CHANGES):
             oldest = self._waiting.popleft()
             self._queued.add(-len(oldest.text))
             self._skipped += oldest.values
@@ -192,7 +192,7 @@ class _Frame(msgspec.Struct):
 class _Subscription(msgspec.Struct):
     entity_key: Annotated[
         list[Annotated[str, msgspec.Meta(max_length=LONGEST_KEY)]],
-        msgspec.Meta(max_length=MOST_KEYS),
+        msgspec.Meta(max_length=MAX_KEYS),
     ]
 
 

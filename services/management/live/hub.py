@@ -19,7 +19,7 @@ from functools import partial
 from typing import TypeVar
 
 from libs.common.changes import ChangedThing, EntityChange
-from libs.common.contracts.entities import MOST
+from libs.common.contracts.entities import MAX_KEYS
 from libs.common.device_client import DeviceClient
 from libs.common.errors import ThingwayError
 from libs.common.http.ids import find_id
@@ -40,7 +40,7 @@ EVERY = 0.4
 """Seconds between two checks: sockets of a revoked token are closed within a second."""
 CHUNK = 2000
 ENDED = "the token is no longer valid"
-REMEMBERED = 5_000
+REMEMBERED_EVENTS = 5_000
 """Event ids per tenant that are remembered to recognize duplicates."""
 TENANT_BYTES = 16 * 1024**2
 """Bytes that wait for all sockets of a tenant; beyond it, each keeps one frame, and the latest
@@ -82,7 +82,7 @@ class _Sockets:
         self.audiences: dict[Hashable, Audience] = {}
         self.by_key: dict[str, set[Audience]] = {}
         self.followers: dict[Pattern, set[Subscriber]] = {}
-        self.known: LruCache[str, None] = LruCache(REMEMBERED)
+        self.known: LruCache[str, None] = LruCache(REMEMBERED_EVENTS)
 
 
 class Hub:
@@ -246,7 +246,7 @@ class Subscriptions:
         keys = frozenset(key for key in wanted if "." in key)
         by_key = {}
         if ids:
-            found = await self._devices.resolve(subscriber.principal.tenant, ids=ids[:MOST])
+            found = await self._devices.resolve(subscriber.principal.tenant, ids=ids[:MAX_KEYS])
             by_key = {entity.key: str(entity.id) for entity in found}
         async with self.turns.step(subscriber.principal.tenant):
             self._hub.subscribe(subscriber, keys, by_key)
@@ -272,12 +272,12 @@ class Subscriptions:
         if subscriber.pattern is not None:
             ids = sorted(granted)
             answers = [
-                await self._devices.resolve(tenant, ids=ids[start : start + MOST])
-                for start in range(0, len(ids), MOST)
+                await self._devices.resolve(tenant, ids=ids[start : start + MAX_KEYS])
+                for start in range(0, len(ids), MAX_KEYS)
             ]
             subscriber.granted_keys = frozenset(one.key for found in answers for one in found)
         elif keys:
-            found = await self._devices.resolve(tenant, keys=keys[:MOST])
+            found = await self._devices.resolve(tenant, keys=keys[:MAX_KEYS])
             subscriber.granted_keys = frozenset(
                 entity.key for entity in found if entity.id in granted
             )
@@ -297,11 +297,11 @@ class Watch:
     async def run(self) -> None:
         """Check for ever; without Redis or `auth`, the last known state remains valid."""
         try:
-            await repeat(self.look, EVERY, "sockets could not be checked")
+            await repeat(self.check_sockets, EVERY, "sockets could not be checked")
         finally:
             await self.refreshing.stop()
 
-    async def look(self) -> None:
+    async def check_sockets(self) -> None:
         """Check all sockets."""
         listeners = list(self.hub.listeners)
         for start in range(0, len(listeners), CHUNK):
@@ -310,9 +310,9 @@ class Watch:
             for subscriber, is_valid in zip(chunk, valid, strict=True):
                 if not is_valid:
                     subscriber.close(POLICY, ENDED)
-        await self._look_at_versions()
+        await self._refresh_stale()
 
-    async def _look_at_versions(self) -> None:
+    async def _refresh_stale(self) -> None:
         by_tenant: dict[str, list[Listener]] = defaultdict(list)
         for subscriber in self.hub.listeners:
             by_tenant[subscriber.principal.tenant].append(subscriber)

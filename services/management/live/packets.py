@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from libs.common.mqtt import Connect, PacketError, encode_packet, find_body, read_connect
 
-LARGEST = 16 * 1024
+MAX_PACKET = 16 * 1024
 """Maximum bytes of a received packet; the longest is a SUBSCRIBE."""
-MOST_FILTERS = 20
+MAX_FILTERS = 20
 """Topic filters of a packet."""
 REFUSED = 0x80
 """The return code of a rejected subscription [3.9.3]."""
@@ -84,7 +84,7 @@ class Stream:
             _check(self._rest[0])
             if self._rest[0] >> 4 == _PUBLISH:
                 yield Publish()
-            found = find_body(self._rest, LARGEST)
+            found = find_body(self._rest, MAX_PACKET)
             if found is None or found[1] > len(self._rest):
                 return
             start, end = found
@@ -162,8 +162,8 @@ class _Fields:
             found.append(self.text())
             if with_qos and self.read(1)[0] > 2:  # noqa: PLR2004 - QoS 0 to 2
                 raise PacketError("the QoS must be 0, 1 or 2")
-            if len(found) > MOST_FILTERS:
-                raise PacketError(f"a packet must have at most {MOST_FILTERS} topic filters")
+            if len(found) > MAX_FILTERS:
+                raise PacketError(f"a packet must have at most {MAX_FILTERS} topic filters")
         if not found:
             raise PacketError("a packet must have a topic filter")
         return found

@@ -13,12 +13,12 @@ from websockets.http11 import Request
 
 from libs.common.contracts.mqtt import WS_PATH
 from libs.common.scheduling import FairScheduler
-from services.management.live.packets import LARGEST
+from services.management.live.packets import MAX_PACKET
 
 MALFORMED, POLICY, TRY_AGAIN = 1007, 1008, 1013
 """Close codes (RFC 6455, 7.4.1, and its registry): invalid data, policy violation, try again
 later."""
-PATIENCE = 30.0
+READ_TIMEOUT = 30.0
 """Seconds without reading after which a client is disconnected."""
 LONGEST_REASON = 120
 """Characters of a close reason, which has at most 123 bytes (RFC 6455, 5.5.1)."""
@@ -27,7 +27,7 @@ WRITABLE = "writable"
 STEPS = 16
 """Steps of all sockets (a frame that is received or sent) per iteration of the event loop, after
 their time slice is used up; a single tenant gets half of them."""
-MOST_STEPS = 100_000
+MAX_STEPS = 100_000
 """Waiting steps of a tenant; each socket has at most two."""
 SLICE = 0.005
 """Seconds for which a long job may occupy the event loop."""
@@ -39,7 +39,7 @@ class Turns:
     """Tenants' turns at the event loop of a process, for the work that their sockets cause."""
 
     def __init__(self) -> None:
-        self._scheduler = FairScheduler("live", STEPS, items=MOST_STEPS)
+        self._scheduler = FairScheduler("live", STEPS, items=MAX_STEPS)
         self._until = 0.0
         """The end of the time slice in which steps need no turn; 0 at its beginning."""
 
@@ -74,7 +74,7 @@ def slices() -> Pause:
     return pause
 
 
-class Closer:
+class LiveSocket:
     """Sends on a socket, and closes it once, with a code and a reason."""
 
     __slots__ = ("_closing", "_turns", "socket")
@@ -98,7 +98,7 @@ class Closer:
         writable: asyncio.Event = self.socket.scope["state"][WRITABLE]
         while True:
             if not writable.is_set():
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(READ_TIMEOUT):
                     await writable.wait()
             async with self._turns.step(tenant):
                 if writable.is_set():
@@ -106,7 +106,7 @@ class Closer:
                         await self.send(frame)
                     return
 
-    async def closed(self) -> None:
+    async def wait_closed(self) -> None:
         """Wait until the socket is closed, if `close` was called."""
         if self._closing is not None:
             with suppress(OSError, WebSocketDisconnect):
@@ -119,7 +119,7 @@ class Closer:
             self._closing = asyncio.ensure_future(self.socket.close(code=code, reason=plain))
 
 
-class PatientProtocol(WebSocketsSansIOProtocol):
+class GracefulCloseProtocol(WebSocketsSansIOProtocol):
     """Closes after the peer, or after `close_timeout` seconds, if a frame is rejected.
 
     Closing a connection while the peer still sends resets it, and the reset may overtake the close
@@ -133,7 +133,7 @@ class PatientProtocol(WebSocketsSansIOProtocol):
         connection.
         """
         if event.path.partition("?")[0] == WS_PATH:
-            self.conn.max_message_size = LARGEST
+            self.conn.max_message_size = MAX_PACKET
             self.ping_interval = None
         super().handle_connect(event)
 

@@ -19,13 +19,13 @@ from services.management.live.frames import (
     Value,
     push_frame,
 )
-from services.management.live.sockets import TRY_AGAIN, Closer
+from services.management.live.sockets import TRY_AGAIN, LiveSocket
 
-MOST_WAITING = 256
+MAX_WAITING = 256
 """Frames that wait for a slow reader; beyond it, only the latest values are kept."""
-MOST_BYTES = 1024 * 1024
+MAX_BYTES = 1024 * 1024
 """Maximum bytes of these frames."""
-MOST_MERGED = 256 * 1024
+MAX_MERGED_BYTES = 256 * 1024
 """Bytes of a frame of latest values, unless a single value is larger."""
 
 _encoder = msgspec.json.Encoder()
@@ -39,14 +39,14 @@ class Listener(ABC):
     """A receiver of changes, while its credential is valid."""
 
     def __init__(
-        self, principal: Principal, credential: str, grants: Grants, closer: Closer
+        self, principal: Principal, credential: str, grants: Grants, live_socket: LiveSocket
     ) -> None:
         """`credential` is a Redis key that exists while the listener may receive changes."""
         self.principal = principal
         self.credential = credential
         self.grants = grants
-        self._closer = closer
-        self.queued = QueuedBytes(MOST_BYTES)
+        self._live_socket = live_socket
+        self.queued = QueuedBytes(MAX_BYTES)
         """Waiting bytes, which are part of the tenant's."""
         self._closed = False
         self._sending: asyncio.Task[None] | None = None
@@ -54,7 +54,7 @@ class Listener(ABC):
     def close(self, code: int, reason: str) -> None:
         """Close the socket with a code and a reason; may be repeated."""
         self._closed = True
-        self._closer.close(code, reason)
+        self._live_socket.close(code, reason)
 
     def stop(self) -> None:
         """Stop sending."""
@@ -78,7 +78,7 @@ class Listener(ABC):
     async def _drain(self) -> None:
         try:
             while self._waits():
-                await self._closer.send_next(self.principal.tenant, self._next)
+                await self._live_socket.send_next(self.principal.tenant, self._next)
         except TimeoutError:
             self.close(TRY_AGAIN, "too slow")
         finally:
@@ -102,9 +102,9 @@ class Subscriber(Listener):
     _changes_first = False
 
     def __init__(
-        self, principal: Principal, credential: str, grants: Grants, closer: Closer
+        self, principal: Principal, credential: str, grants: Grants, live_socket: LiveSocket
     ) -> None:
-        super().__init__(principal, credential, grants, closer)
+        super().__init__(principal, credential, grants, live_socket)
         self._changes = ChangeQueue(self.queued)
         self._waiting: deque[Update] = deque()
         self._latest: OrderedDict[str, Value] = OrderedDict()
@@ -112,7 +112,7 @@ class Subscriber(Listener):
 
     def sees(self, thing: ChangedThing) -> bool:
         """Return whether all changes of a thing may be sent."""
-        return self.grants.thing(
+        return self.grants.allows_thing(
             thing.id, thing.integration, device=thing.device, group=thing.group
         )
 
@@ -125,7 +125,7 @@ class Subscriber(Listener):
         else:
             self._waiting.append(update)
             self.queued.add(len(update.frame))
-            if len(self._waiting) > (1 if self.queued.full else MOST_WAITING):
+            if len(self._waiting) > (1 if self.queued.is_full else MAX_WAITING):
                 self._merge()
         self._send()
 
@@ -165,7 +165,7 @@ class Subscriber(Listener):
             return frame.decode()
         merged: dict[str, msgspec.Raw] = {}
         size = 0
-        while self._latest and size < MOST_MERGED:
+        while self._latest and size < MAX_MERGED_BYTES:
             key, value = self._latest.popitem(last=False)
             encoded = _encoder.encode(value)
             merged[key] = msgspec.Raw(encoded)

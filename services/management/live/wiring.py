@@ -14,10 +14,10 @@ from libs.common.limits.tenants import LimitsCache, report_usage
 from libs.common.store.redis import Redis
 from services.management.live.access import Admission, Credentials, UserAccess
 from services.management.live.console import LiveHandlers, create_router
+from services.management.live.entity_ids import EntityIds
 from services.management.live.events import LiveEvents
 from services.management.live.exchange import Exchange
 from services.management.live.hub import Hub, Subscriptions, Watch
-from services.management.live.numbers import Numbers
 from services.management.live.sockets import Turns
 
 
@@ -54,7 +54,7 @@ def wire(
 ) -> Live:
     """Return the hub of this process with its endpoints and jobs."""
     turns = Turns()
-    hub = Hub(Exchange(Numbers(devices), turns))
+    hub = Hub(Exchange(EntityIds(devices), turns))
     events = LiveEvents(bus, hub)
     credentials, user_access = Credentials(redis), UserAccess(rpc_client, grants)
     admission = Admission(credentials, user_access, limits)

@@ -23,9 +23,9 @@ KEEPALIVE = 30
 SILENCE = 1.5 * KEEPALIVE
 """Seconds without any packet, including answers to pings, after which the connection ends."""
 CLOSE_SECONDS = 1.0
-MOST_WAITING = 20_000
+MAX_WAITING = 20_000
 """Waiting messages of a connection; brokers send fewer without an acknowledgement."""
-MOST_WAITING_BYTES = 16 * 1024**2
+MAX_WAITING_BYTES = 16 * 1024**2
 LARGEST_MESSAGE = 256 * 1024
 LONGEST_TOPIC = 0xFFFF
 PACKETS_IN_TURN = 64
@@ -125,15 +125,15 @@ class Connection:
             if not codes or codes[0] >= REFUSED:
                 raise BrokerError(f"the broker rejects the subscription of {topic}")
 
-    async def batches(self, most: int) -> AsyncIterator[list[Message]]:
-        """Yield up to `most` received messages at a time, until the connection ends."""
+    async def batches(self, maximum: int) -> AsyncIterator[list[Message]]:
+        """Yield up to `maximum` received messages at a time, until the connection ends."""
         while True:
             while not self._waiting:
                 if self._failure is not None:
                     raise self._failure
                 self._arrived.clear()
                 await self._arrived.wait()
-            batch = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
+            batch = [self._waiting.popleft() for _ in range(min(maximum, len(self._waiting)))]
             self._waiting_bytes -= sum(message.size for message in batch)
             yield batch
             if self._dropped and not self._waiting:
@@ -231,7 +231,7 @@ class Connection:
         start = end + 2 if qos else end
         if qos > 1 or len(body) < start:
             raise BrokerError(f"the broker sent a message with QoS {qos} that cannot be decoded")
-        if len(self._waiting) >= MOST_WAITING or self._waiting_bytes >= MOST_WAITING_BYTES:
+        if len(self._waiting) >= MAX_WAITING or self._waiting_bytes >= MAX_WAITING_BYTES:
             self._dropped += 1
             return
         topic = body[2:end].decode(errors="replace")

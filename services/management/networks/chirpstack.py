@@ -129,7 +129,7 @@ class _DeviceService:
         return await getattr(self._stub, name)(request, metadata=self._metadata, timeout=timeout)
 
 
-async def register(api: Api, wanted: Registration, allowed: tuple[str, ...]) -> None:
+async def register(api: Api, registration: Registration, allowed: tuple[str, ...]) -> None:
     """Register a device with its key, or do nothing if it is already registered so.
 
     Raises `InvalidInput` for the invalid input, `Conflict` if ChirpStack has a different device
@@ -137,7 +137,7 @@ async def register(api: Api, wanted: Registration, allowed: tuple[str, ...]) -> 
     """
     try:
         async with asyncio.timeout(REGISTER_SECONDS), _connected(api, allowed) as devices:
-            await _register(devices, wanted)
+            await _register(devices, registration)
     except TimeoutError as error:
         raise Unavailable("ChirpStack's API did not answer in time") from error
     except OSError as error:
@@ -146,33 +146,35 @@ async def register(api: Api, wanted: Registration, allowed: tuple[str, ...]) -> 
         raise _translate_error(error) from error
 
 
-async def _register(devices: _DeviceService, wanted: Registration) -> None:
+async def _register(devices: _DeviceService, registration: Registration) -> None:
     device = pb.Device(
-        dev_eui=wanted.dev_eui.lower(),
-        name=wanted.name,
-        application_id=wanted.application,
-        device_profile_id=wanted.profile,
-        join_eui=wanted.join_eui.lower(),
+        dev_eui=registration.dev_eui.lower(),
+        name=registration.name,
+        application_id=registration.application,
+        device_profile_id=registration.profile,
+        join_eui=registration.join_eui.lower(),
     )
     try:
         await devices.call("Create", pb.CreateDeviceRequest(device=device))
     except grpc.aio.AioRpcError as error:
         if error.code() != grpc.StatusCode.ALREADY_EXISTS:
             raise
-        await _check_same(devices, wanted)
+        await _check_same(devices, registration)
         return
-    if not wanted.app_key:
+    if not registration.app_key:
         return
     try:
-        await devices.call("CreateKeys", pb.CreateDeviceKeysRequest(device_keys=_keys(wanted)))
+        await devices.call(
+            "CreateKeys", pb.CreateDeviceKeysRequest(device_keys=_keys(registration))
+        )
     except BaseException:
-        await asyncio.shield(_undo(devices, wanted.dev_eui))
+        await asyncio.shield(_undo(devices, registration.dev_eui))
         raise
 
 
-def _keys(wanted: Registration) -> pb.DeviceKeys:
+def _keys(registration: Registration) -> pb.DeviceKeys:
     """Return the AppKey of LoRaWAN 1.0, which ChirpStack stores as `nwk_key`."""
-    return pb.DeviceKeys(dev_eui=wanted.dev_eui.lower(), nwk_key=wanted.app_key.lower())
+    return pb.DeviceKeys(dev_eui=registration.dev_eui.lower(), nwk_key=registration.app_key.lower())
 
 
 async def _undo(devices: _DeviceService, dev_eui: str) -> None:
@@ -186,19 +188,24 @@ async def _undo(devices: _DeviceService, dev_eui: str) -> None:
         raise Unavailable(text) from error
 
 
-async def _check_same(devices: _DeviceService, wanted: Registration) -> None:
+async def _check_same(devices: _DeviceService, registration: Registration) -> None:
     """Raise `Conflict` unless the registered device matches; add a missing key."""
-    eui = wanted.dev_eui.lower()
+    eui = registration.dev_eui.lower()
     there = (await devices.call("Get", pb.GetDeviceRequest(dev_eui=eui))).device
-    same = (there.application_id, there.device_profile_id) == (wanted.application, wanted.profile)
-    if same and wanted.app_key:
+    same = (there.application_id, there.device_profile_id) == (
+        registration.application,
+        registration.profile,
+    )
+    if same and registration.app_key:
         try:
             keys = (await devices.call("GetKeys", pb.GetDeviceKeysRequest(dev_eui=eui))).device_keys
-            same = keys.nwk_key.lower() == wanted.app_key.lower()
+            same = keys.nwk_key.lower() == registration.app_key.lower()
         except grpc.aio.AioRpcError as error:
             if error.code() != grpc.StatusCode.NOT_FOUND:
                 raise
-            await devices.call("CreateKeys", pb.CreateDeviceKeysRequest(device_keys=_keys(wanted)))
+            await devices.call(
+                "CreateKeys", pb.CreateDeviceKeysRequest(device_keys=_keys(registration))
+            )
     if not same:
         text = "is registered in ChirpStack with other settings: add it without a device profile"
         raise Conflict(text, field="dev_eui")
@@ -256,30 +263,30 @@ class ChirpStack(NetworkServer):
             values = (await self.things.get_own_values(tenant)).properties | given
             await self.store.save_secret(tenant, API_TOKEN, token, read_text(values, API))
 
-    async def add_device(self, wanted: AddDevice) -> NewDevice:
+    async def add_device(self, request: AddDevice) -> NewDevice:
         """Return a device by its DevEUI; register it in ChirpStack if it has a device profile."""
-        new = await super().add_device(wanted)
-        profile, app_key = read_text(wanted.params, PROFILE), read_text(wanted.params, APP_KEY)
+        new = await super().add_device(request)
+        profile, app_key = read_text(request.params, PROFILE), read_text(request.params, APP_KEY)
         if not profile:
             if app_key:
                 raise InvalidInput("is required to register a device", field=PROFILE, code=NOT_SET)
             return new
         if app_key and not _KEY.fullmatch(app_key):
             raise InvalidInput("must be 32 hexadecimal digits", field=APP_KEY)
-        join_eui = read_text(wanted.params, JOIN_EUI)
-        values = (await self.things.get_own_values(wanted.tenant)).properties
-        application = read_text(wanted.params, APPLICATION) or read_text(values, APPLICATION)
+        join_eui = read_text(request.params, JOIN_EUI)
+        values = (await self.things.get_own_values(request.tenant)).properties
+        application = read_text(request.params, APPLICATION) or read_text(values, APPLICATION)
         if not application:
             raise InvalidInput("is required to register a device", field=APPLICATION, code=NOT_SET)
         registration = Registration(
             dev_eui=new.identifier,
-            name=wanted.name,
+            name=request.name,
             application=application,
             profile=profile,
             join_eui=parse_dev_eui(join_eui, JOIN_EUI) if join_eui else "",
             app_key=app_key,
         )
-        await register(await self._api(wanted.tenant, values), registration, self.allowed)
+        await register(await self._api(request.tenant, values), registration, self.allowed)
         new.additional[APPLICATION] = application
         return new
 

@@ -10,7 +10,7 @@ import msgspec
 from libs.common.clock import parse_time, to_ms
 from libs.common.contracts.frames import (
     LARGEST_FRAME,
-    MOST_GATEWAYS,
+    MAX_GATEWAYS,
     DeviceFrame,
     Downlink,
     Frame,
@@ -26,7 +26,7 @@ FIRST_PORT, LAST_PORT = 1, 223
 """Ports of applications; 0 is for commands of the network, 224 for tests."""
 RADIO = frozenset({"rxInfo", "txInfo", "rx_metadata", "settings"})
 """Names of the fields with radio metadata of an uplink, at different servers."""
-MOST_UNREADABLE = 32
+MAX_UNREADABLE = 32
 """Maximum number of invalid radio fields that are ignored in a body."""
 _STEP = re.compile(r"\.(\w+)|\[([0-9]+)\]")
 _KHZ = 1000
@@ -117,7 +117,7 @@ def create_uplink(
         counter=counter,
         ts=None if time is None else to_ms(time),
         data_rate=cut_name(data_rate),
-        gateways=sorted(gateways, key=_strength, reverse=True)[:MOST_GATEWAYS],
+        gateways=sorted(gateways, key=_strength, reverse=True)[:MAX_GATEWAYS],
         **more,
     )
     return DeviceFrame(tenant=tenant, identifier=identifier, frame=frame)
@@ -155,7 +155,7 @@ def decode_message(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> Any:
 
 def _without_radio(decoder: "msgspec.json.Decoder[Any]", given: Any) -> Any:
     """Return the struct of a body without its invalid radio fields, or None."""
-    for _ in range(MOST_UNREADABLE):
+    for _ in range(MAX_UNREADABLE):
         try:
             return msgspec.convert(given, decoder.type, strict=decoder.strict)
         except msgspec.ValidationError as error:

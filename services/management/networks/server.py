@@ -138,7 +138,7 @@ class NetworkServer(Dialect):
         """Process a webhook request of a tenant, and show its errors in the state."""
         connection = self._connections.get(call.tenant)
         if connection is None:
-            await self._look(call.tenant)
+            await self._apply_settings(call.tenant)
             connection = self._connection(call.tenant)
         try:
             message = self.read_hook(call.tenant, call.body, connection.values)
@@ -148,9 +148,9 @@ class NetworkServer(Dialect):
         await connection.forward(message)
         return Acknowledged()
 
-    async def add_device(self, wanted: AddDevice) -> NewDevice:
+    async def add_device(self, request: AddDevice) -> NewDevice:
         """Return a device by its DevEUI, with its route at the server."""
-        given = wanted.params
+        given = request.params
         routed = settings.read_text(given, self.routed_by)
         return NewDevice(
             identifier=parse_dev_eui(given["dev_eui"], "dev_eui"),
@@ -177,12 +177,12 @@ class NetworkServer(Dialect):
             await self.store.save_hook(tenant, given[HOOK])
         await self._use(tenant, values)
 
-    async def downlink(self, wanted: QueueDownlinks) -> None:
+    async def downlink(self, request: QueueDownlinks) -> None:
         """Queue downlinks for a device at its server; duplicates are ignored."""
-        device = wanted.device
+        device = request.device
         route = await self._route(device)
         connection = self._connection(device.tenant)
-        for downlink in wanted.downlinks:
+        for downlink in request.downlinks:
             if await self.store.register_downlink(device.tenant, device.identifier, downlink.id):
                 reference = self.store.create_reference(device.tenant, downlink.id)
                 outbound = OutboundDownlink(device.identifier, route, downlink, reference)
@@ -214,10 +214,10 @@ class NetworkServer(Dialect):
             await asyncio.gather(*(one.stop() for one in self._connections.values()))
 
     async def _steps(self, tenant: str) -> Steps:
-        await self._look(tenant)
+        await self._apply_settings(tenant)
         yield
 
-    async def _look(self, tenant: str) -> None:
+    async def _apply_settings(self, tenant: str) -> None:
         try:
             await self._use(tenant, (await self.things.get_own_values(tenant)).properties)
         except ThingwayError as error:

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 HOOK = "webhook_token"
 """The setting with the token of a webhook."""
-MOST_TOPICS = 64
+MAX_TOPICS = 64
 """Topics that are remembered per network server, which has up to six at a time."""
 KNOWN_ROUTES = 100_000
 """Routes that a process caches, to write only changes."""
@@ -73,15 +73,15 @@ class NetworkStore:
         found = await self._servers.find_one(key, {"client": 1})
         return str(found["client"] if found else made["client"])
 
-    async def remember_topics(self, tenant: str, wanted: Sequence[str]) -> list[str]:
+    async def remember_topics(self, tenant: str, topics: Sequence[str]) -> list[str]:
         """Store the topics to subscribe to; return them with recent previous topics.
 
         A broker delivers a topic to `client` until it is unsubscribed, even if another broker was
         used meanwhile.
         """
-        new = {"$literal": list(wanted)}
+        new = {"$literal": list(topics)}
         others = {"input": {"$ifNull": ["$topics", []]}, "cond": {"$not": {"$in": ["$$this", new]}}}
-        kept = {"$slice": [{"$concatArrays": [{"$filter": others}, new]}, -MOST_TOPICS]}
+        kept = {"$slice": [{"$concatArrays": [{"$filter": others}, new]}, -MAX_TOPICS]}
         found = await self._servers.find_one_and_update(
             self._key(tenant), [{"$set": {"topics": kept}}], {"topics": 1}, return_document=True
         )

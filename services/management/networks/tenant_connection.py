@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 
-from libs.common.contracts.frames import MOST_FRAMES, DeviceFrame, SendDownlinkState, SendLinkState
+from libs.common.contracts.frames import MAX_FRAMES, DeviceFrame, SendDownlinkState, SendLinkState
 from libs.common.errors import InvalidInput, ThingwayError, TooLarge, TooManyRequests, Unavailable
 from libs.common.integrations import Integration, IntegrationThings
 from libs.common.jobs import cancel_and_wait, wait_for_event
@@ -39,10 +39,10 @@ STEADY = 60.0
 SHOW_EVERY = 30.0
 """Seconds between two updates of the counters; important changes are shown immediately."""
 SHOW_PAUSE = 1.0
-MOST_REJECTED = 50
+MAX_REJECTED = 50
 """Devices that are shown with the reason of a rejection, the latest ones."""
 LONGEST_ERROR, LONGEST_REASON = 500, 200
-MOST_HOOKS = 32
+MAX_HOOKS = 32
 """Concurrent webhook requests of a tenant."""
 SERVER_ERROR = 500
 
@@ -103,7 +103,7 @@ class ConnectionState:
         if self._rejected.pop(identifier, None) != reason:
             self._urgent.set()
         self._rejected[identifier] = reason
-        if len(self._rejected) > MOST_REJECTED:
+        if len(self._rejected) > MAX_REJECTED:
             self._rejected.pop(next(iter(self._rejected)))
 
     def note_accepted(self, identifiers: AbstractSet[str], uplinks: int) -> None:
@@ -254,7 +254,7 @@ class TenantConnection:
 
     async def forward(self, message: InboundMessage | None) -> None:
         """Forward a message of a webhook; raise an error if it was not accepted."""
-        if self._hooks >= MOST_HOOKS:
+        if self._hooks >= MAX_HOOKS:
             raise TooManyRequests("this webhook has too many concurrent requests", retry_after=1.0)
         self._hooks += 1
         try:
@@ -314,7 +314,7 @@ class TenantConnection:
         )
         self._connection = connection
         self.state.set_connected()
-        async for batch in connection.batches(MOST_FRAMES):
+        async for batch in connection.batches(MAX_FRAMES):
             messages = [one for message in batch if (one := self._read(message)) is not None]
             await self._forwarder.forward_patiently(messages)
             await connection.acknowledge(batch)

@@ -42,10 +42,14 @@ MANIFEST = create_manifest(
             "DevEUI",
             "RW",
             "Pointer to the DevEUI, such as /device/devEui",
-            mapping.LONGEST,
+            mapping.MAX_POINTER,
         ),
         text_property(
-            mapping.DATA, "Bytes", "RW", "Pointer to the payload, such as /data", mapping.LONGEST
+            mapping.DATA,
+            "Bytes",
+            "RW",
+            "Pointer to the payload, such as /data",
+            mapping.MAX_POINTER,
         ),
         own_property(
             mapping.ENCODING,
@@ -56,7 +60,7 @@ MANIFEST = create_manifest(
             mapping={"base64": "Base64", mapping.HEX: "Hexadecimal"},
         ),
         *(
-            text_property(key, title, "RW", text, mapping.LONGEST)
+            text_property(key, title, "RW", text, mapping.MAX_POINTER)
             for key, title, text in PORT_POINTERS
         ),
     ],
@@ -74,7 +78,7 @@ class Webhook(NetworkServer):
         mapping.check_settings(change.properties)
         await super().updated(change)
 
-    async def downlink(self, wanted: QueueDownlinks) -> None:
+    async def downlink(self, request: QueueDownlinks) -> None:
         """Raise `InvalidInput`, because webhooks have no downlinks."""
         raise InvalidInput("a webhook does not support downlinks", field="integration")
 

@@ -104,9 +104,9 @@ PRESETS: Final[dict[str, Fields]] = {
     },
 }
 
-LONGEST = 256
+MAX_POINTER = 256
 """Characters of a pointer."""
-LARGEST = 1e300
+MAX_NUMBER = 1e300
 """Maximum of numbers; greater ones are rejected."""
 FIRST_YEAR = 2000
 """Earlier times come from a clock that was never set, and do not distinguish uplinks."""
@@ -238,18 +238,18 @@ class _Picked:
         """Return a number, also from text."""
         pointer, found = self._found(key)
         number: Any = parse_number(found.strip()) if isinstance(found, str) else found
-        if type(number) in {int, float} and abs(number) < LARGEST:
+        if type(number) in {int, float} and abs(number) < MAX_NUMBER:
             return float(number)
         if found is not None:
             self._leave_out(pointer, "must be a number")
         return None
 
-    def whole(self, key: str, most: int) -> int | None:
+    def whole(self, key: str, maximum: int) -> int | None:
         number = self.number(key)
         if number is None:
             return None
-        if number != int(number) or not 0 <= number <= most:
-            self._leave_out(self._found(key)[0], f"must be a whole number of 0 to {most}")
+        if number != int(number) or not 0 <= number <= maximum:
+            self._leave_out(self._found(key)[0], f"must be a whole number of 0 to {maximum}")
             return None
         return int(number)
 
@@ -300,7 +300,7 @@ class _Picked:
         number = self.number(FREQUENCY)
         if number is None or number <= 0:
             return None
-        scale = next((scale for most, scale in _UNITS if number < most), 1)
+        scale = next((scale for maximum, scale in _UNITS if number < maximum), 1)
         return round(number * scale)
 
     def data_rate(self) -> str:

@@ -22,9 +22,9 @@ from msgspec import inspect
 from libs.common.bus import RpcClient
 from libs.common.contracts.mqtt import HAS_LIVE_PAGES, LivePages, LoginRef
 from libs.common.errors import NotFound, Unavailable
-from libs.common.http import HttpRequest, principal_of, provide
+from libs.common.http import HttpRequest, get_principal, provide
 from libs.common.http.console import get
-from libs.common.http.guards import holders
+from libs.common.http.guards import allow_holders
 from libs.common.http.operations import route_operations
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
@@ -179,8 +179,8 @@ class Editors:
         if user.uses_own_console or accept != CONSOLE_ACCEPTS:
             return None
         try:
-            asked = LoginRef(user.family)
-            pages = await self.rpc.call(HAS_LIVE_PAGES, asked, LivePages)
+            request = LoginRef(user.family)
+            pages = await self.rpc.call(HAS_LIVE_PAGES, request, LivePages)
         except Unavailable as error:
             log.warning("the version of a console is unknown, assuming 1.2: %s", error)
             return V1_2_STARTS
@@ -190,7 +190,7 @@ class Editors:
 FUNCTIONS = (Function.WORKFLOW_VIEW, Function.WORKFLOW_ADD, Function.WORKFLOW_EDIT)
 
 
-@get("/", guards=[holders(*FUNCTIONS)])
+@get("/", guards=[allow_holders(*FUNCTIONS)])
 async def list_components(
     request: HttpRequest,
     registry: NamedDependency[Registry],
@@ -201,10 +201,10 @@ async def list_components(
     An existing console gets only the start nodes that its editor supports.
     """
     accept = request.headers.get("accept", "")
-    return build_catalogue(registry, await editors.list_start_nodes(principal_of(request), accept))
+    return build_catalogue(registry, await editors.list_start_nodes(get_principal(request), accept))
 
 
-@get("/{name:str}", guards=[holders(*FUNCTIONS)])
+@get("/{name:str}", guards=[allow_holders(*FUNCTIONS)])
 async def get_component(registry: NamedDependency[Registry], name: FromPath[str]) -> str:
     """Get a node type, its parameters and its outputs as JSON text."""
     node = registry.find(name)
@@ -213,7 +213,7 @@ async def get_component(registry: NamedDependency[Registry], name: FromPath[str]
     return render_component(node)
 
 
-@get("/languages", guards=[holders(*FUNCTIONS)])
+@get("/languages", guards=[allow_holders(*FUNCTIONS)])
 async def list_languages() -> Languages:
     """List the supported languages of code and conditions."""
     return Languages(**LANGUAGES)

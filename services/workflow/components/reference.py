@@ -87,7 +87,7 @@ def _type(field: Schema) -> str:
 def _bounds(field: Schema) -> str:
     """Return the bounds in words, including those of a type in a union with null."""
     given = {key: value for one in field.get("anyOf", ()) for key, value in one.items()} | field
-    least, most = (
+    least, maximum = (
         next((given[key] for key in keys if key in given), None)
         for keys in (
             ("minimum", "minLength", "minItems", "minProperties"),
@@ -95,11 +95,11 @@ def _bounds(field: Schema) -> str:
         )
     )
     unit = " characters" if "maxLength" in given or "minLength" in given else ""
-    if least is None and most is None:
+    if least is None and maximum is None:
         return ""
-    if most is None:
+    if maximum is None:
         return f"at least {least}{unit}"
-    return f"at most {most}{unit}" if least is None else f"{least} to {most}{unit}"
+    return f"at most {maximum}{unit}" if least is None else f"{least} to {maximum}{unit}"
 
 
 def _shape(schema: Schema) -> str:

@@ -10,7 +10,7 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 from libs.common.errors import InvalidInput
 from libs.common.http import RequestPrincipal, provide
 from libs.common.http.console import NOT_KEPT, Page, PageRequest, distinct_ids, get, post, put
-from libs.common.http.guards import holders
+from libs.common.http.guards import allow_holders
 from libs.common.http.ids import PathId
 from libs.common.http.operations import route_operations
 from libs.common.identity.functions import Function
@@ -23,8 +23,8 @@ from services.workflow.credentials.service import (
 )
 from services.workflow.credentials.store import CredentialsType
 
-READERS = holders(Function.CREDENTIALS_VIEW, Function.CREDENTIALS_EDIT)
-WRITERS = holders(Function.CREDENTIALS_EDIT)
+READERS = allow_holders(Function.CREDENTIALS_VIEW, Function.CREDENTIALS_EDIT)
+WRITERS = allow_holders(Function.CREDENTIALS_EDIT)
 
 Credentials = NamedDependency[TenantCredentials]
 Kind = Annotated[str | None, QueryParameter(name="credentials_type", max_length=32)]
@@ -63,8 +63,8 @@ async def list_credentials(
 ) -> Page[ShownCredentials]:
     """List credentials of the tenant, of one type or of all, newest first."""
     text = kind or also_kind
-    wanted = PageRequest(page_size=page_size, page_number=page_number or 1)
-    return await credentials.search(principal, None if not text else _kind(text), wanted)
+    request = PageRequest(page_size=page_size, page_number=page_number or 1)
+    return await credentials.search(principal, None if not text else _kind(text), request)
 
 
 @get("/{credential_id:str}", guards=[READERS])

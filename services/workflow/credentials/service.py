@@ -140,45 +140,45 @@ class TenantCredentials:
         return _response(await self._get(user, credential_id))
 
     async def search(
-        self, user: Principal, kind: CredentialsType | None, wanted: PageRequest
+        self, user: Principal, kind: CredentialsType | None, request: PageRequest
     ) -> Page[ShownCredentials]:
         """Return one page of the tenant's credentials, newest first."""
-        found, total = await self.store.list(user.tenant, kind, wanted)
-        return wanted.page(list(map(_response, found)), total)
+        found, total = await self.store.list(user.tenant, kind, request)
+        return request.page(list(map(_response, found)), total)
 
-    async def create(self, user: Principal, wanted: CreateCredentials) -> None:
+    async def create(self, user: Principal, request: CreateCredentials) -> None:
         """Add a credential; raise `InvalidInput` with the field, or `Conflict`."""
-        kind, key = wanted.credentials_type, (wanted.access_key or "").strip()
+        kind, key = request.credentials_type, (request.access_key or "").strip()
         name, at, tenant = key.rpartition("@")
         if kind in _LOGINS and not (at and tenant == user.tenant and _NAME(name)):
             text = f"must be a name of letters, digits, - and _, followed by @{user.tenant}"
             raise InvalidInput(text, field="access_key")
         if not key or not key.isprintable():
             raise InvalidInput("must be printable and not empty", field="access_key")
-        _check(kind, wanted)
+        _check(kind, request)
         if await self.store.count(user.tenant) >= MAX_CREDENTIALS:
             raise InvalidInput(
                 f"a tenant can have at most {MAX_CREDENTIALS} credentials", field="access_key"
             )
-        await self._add(user.tenant, key, wanted)
+        await self._add(user.tenant, key, request)
 
-    async def update(self, user: Principal, credential_id: int, wanted: UpdateCredentials) -> None:
+    async def update(self, user: Principal, credential_id: int, request: UpdateCredentials) -> None:
         """Set description, secret and additional data.
 
         Raises `NotFound` and `InvalidInput`.
         """
         found = await self._get(user, credential_id)
-        _check(found.type, wanted)
+        _check(found.type, request)
         await self.store.replace(
             msgspec.structs.replace(
                 found,
-                secret=wanted.access_secret,
-                description=wanted.description,
-                data=wanted.additional_data,
+                secret=request.access_secret,
+                description=request.description,
+                data=request.additional_data,
                 updated_at=datetime.now(UTC),
             )
         )
-        if found.type is CredentialsType.MQTT and found.secret != wanted.access_secret:
+        if found.type is CredentialsType.MQTT and found.secret != request.access_secret:
             await self._close_clients(found.access_key)
 
     async def delete(self, user: Principal, ids: Sequence[int]) -> None:
@@ -194,12 +194,12 @@ class TenantCredentials:
         found = await self._verify(kind, access_key, secret)
         return None if found is None else found.tenant
 
-    async def verify_mqtt_login(self, wanted: MqttLogin) -> MqttLoggedIn:
+    async def verify_mqtt_login(self, request: MqttLogin) -> MqttLoggedIn:
         """Return the tenant and a digest of the credential of an MQTT client.
 
         Both are empty if the secret is wrong. Without a secret, return the current credential.
         """
-        found = await self._verify(CredentialsType.MQTT, wanted.access_key, wanted.secret)
+        found = await self._verify(CredentialsType.MQTT, request.access_key, request.secret)
         if found is None:
             return MqttLoggedIn()
         digest = hashlib.sha256(f"{found.id}:{found.secret}".encode()).hexdigest()
@@ -223,16 +223,16 @@ class TenantCredentials:
         except ThingwayError as error:
             log.warning("MQTT clients of %s were not disconnected: %s", access_key, error)
 
-    async def _add(self, tenant: str, key: str, wanted: CreateCredentials) -> Credential:
+    async def _add(self, tenant: str, key: str, request: CreateCredentials) -> Credential:
         now = datetime.now(UTC)
         credential = Credential(
             id=await self.ids.allocate(),
             tenant=tenant,
-            type=wanted.credentials_type,
+            type=request.credentials_type,
             access_key=key,
-            secret=wanted.access_secret,
-            description=wanted.description,
-            data=wanted.additional_data,
+            secret=request.access_secret,
+            description=request.description,
+            data=request.additional_data,
             created_at=now,
             updated_at=now,
         )
@@ -250,16 +250,16 @@ def _default_key(kind: str, tenant: str) -> str:
     return f"{kind.lower()}@{tenant}"
 
 
-def _check(kind: CredentialsType, wanted: UpdateCredentials) -> None:
+def _check(kind: CredentialsType, request: UpdateCredentials) -> None:
     """Raise `InvalidInput` if the secret or the data does not fit the type."""
-    if kind in _LOGINS and wanted.access_secret and not _SECRET(wanted.access_secret):
+    if kind in _LOGINS and request.access_secret and not _SECRET(request.access_secret):
         text = "must have 8 to 128 printable characters without blanks"
         raise InvalidInput(text, field="access_secret")
-    if len(msgspec.json.encode(wanted.additional_data)) > MAX_DATA_BYTES:
+    if len(msgspec.json.encode(request.additional_data)) > MAX_DATA_BYTES:
         text = f"must have at most {MAX_DATA_BYTES} bytes"
         raise InvalidInput(text, field="additional_data")
-    if kind is CredentialsType.SMTP and wanted.additional_data is not None:
-        _check_mail(wanted.additional_data)
+    if kind is CredentialsType.SMTP and request.additional_data is not None:
+        _check_mail(request.additional_data)
 
 
 def _check_mail(data: object) -> None:

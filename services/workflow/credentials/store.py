@@ -84,13 +84,13 @@ class CredentialStore:
         return self._read(await self._credentials.find_one(query))
 
     async def list(
-        self, tenant: str, kind: CredentialsType | None, wanted: PageRequest
+        self, tenant: str, kind: CredentialsType | None, request: PageRequest
     ) -> tuple[list[Credential], int]:
         """Return one page of the credentials, newest first, and the number of all."""
         query: Document = {"tenant": tenant, **({"type": kind.value} if kind else {})}
         total = await self._credentials.count_documents(query)
         found = self._credentials.find(
-            query, sort=[("_id", -1)], skip=wanted.skip, limit=wanted.size
+            query, sort=[("_id", -1)], skip=request.skip, limit=request.size
         )
         return [read async for document in found if (read := self._read(document))], total
 

@@ -76,7 +76,7 @@ class Edges:
         return ready
 
     def close(self, followers: Sequence[Follower]) -> list[Ready]:
-        """Close edges that are not followed, and all further edges behind them."""
+        """Close edges that are not followed, and all edges that depend on them."""
         ready: list[Ready] = []
         waiting = list(followers)
         while waiting:

@@ -13,9 +13,9 @@ from services.workflow.runs.model import Cause, CauseKind, Deployed, Run
 
 log = logging.getLogger(__name__)
 
-LONGEST = 1_000
+MAX_REASON = 1_000
 """Maximum characters of the reason that a disabled flow shows; its log has the full reason."""
-KEPT = 10_000
+CACHE_SIZE = 10_000
 """Maximum flows whose failures or rejected runs are counted."""
 REFUSED_PERIOD = 60.0
 """Seconds between two entries about rejected runs of a flow."""
@@ -52,11 +52,11 @@ class CircuitBreaker:
     fails does so in every replica.
     """
 
-    def __init__(self, flows: FlowService, writer: RunLogWriter, most: int) -> None:
+    def __init__(self, flows: FlowService, writer: RunLogWriter, maximum: int) -> None:
         self._flows = flows
         self._writer = writer
-        self._most = most
-        self._failures: LruCache[tuple[int, int], int] = LruCache(KEPT)
+        self._maximum = maximum
+        self._failures: LruCache[tuple[int, int], int] = LruCache(CACHE_SIZE)
 
     async def note(self, run: Run) -> None:
         """Count a failure, or reset the count after a success."""
@@ -66,14 +66,14 @@ class CircuitBreaker:
             return
         count = (self._failures.get(key) or 0) + 1
         self._failures.put(key, count)
-        if count >= self._most:
+        if count >= self._maximum:
             self._failures.pop(key)
             await self._disable(run, count)
 
     async def _disable(self, run: Run, count: int) -> None:
         why = f"it failed {count} times in a row; latest error: {run.error}"
         if not await self._flows.disable_failing(
-            run.tenant, run.flow_id, run.version, why[:LONGEST]
+            run.tenant, run.flow_id, run.version, why[:MAX_REASON]
         ):
             return
         reason = f"the flow was disabled: {why}"
@@ -93,7 +93,7 @@ class RefusedRuns:
         count_limited(limit, flow.tenant)
         _, number = self._flows.pop(flow.flow_id, (flow, 0))
         self._flows[flow.flow_id] = flow, number + 1
-        if len(self._flows) > KEPT:
+        if len(self._flows) > CACHE_SIZE:
             self._flows.popitem(last=False)
 
     async def write(self) -> None:

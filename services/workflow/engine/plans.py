@@ -11,7 +11,7 @@ from services.workflow.graph.plan import Plan, compile_design
 from services.workflow.nodes.base import Registry
 from services.workflow.vault import Vault
 
-KEPT = 2_000
+CACHE_SIZE = 2_000
 """Maximum cached plans. Beyond it, the largest tenant loses its oldest plans."""
 CHARACTERS = 32 * 1024**2
 """Maximum characters of the designs of cached plans."""
@@ -61,11 +61,11 @@ class Plans:
         return _Known(compile_design(text, self._registry), tenant, len(text))
 
     def _keep(self, new_key: tuple[int, int], new: _Known) -> None:
-        while len(self._known) >= KEPT or self._sizes.total() + new.size > CHARACTERS:
-            most = max(self._sizes, key=self._sizes.__getitem__)
-            oldest = next(key for key, known in self._known.items() if known.tenant == most)
-            self._sizes[most] -= self._known.pop(oldest).size
-            if not self._sizes[most]:
-                del self._sizes[most]
+        while len(self._known) >= CACHE_SIZE or self._sizes.total() + new.size > CHARACTERS:
+            maximum = max(self._sizes, key=self._sizes.__getitem__)
+            oldest = next(key for key, known in self._known.items() if known.tenant == maximum)
+            self._sizes[maximum] -= self._known.pop(oldest).size
+            if not self._sizes[maximum]:
+                del self._sizes[maximum]
         self._known[new_key] = new
         self._sizes[new.tenant] += new.size

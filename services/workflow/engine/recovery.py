@@ -14,21 +14,21 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from libs.common.scheduling.turns import REST, repeat
+from libs.common.scheduling.turns import IDLE_PERIOD, repeat
 from libs.common.store.mongo import Database, Document
 from services.workflow.engine.runner import Engine
 from services.workflow.runs.log import ReplicaLog
 from services.workflow.runs.model import Run
 from services.workflow.runs.store import RunStore
 
-LIFE = 15.0
+REPLICA_SECONDS = 15.0
 """Seconds after which a replica that does not renew its entry counts as stopped."""
 log = logging.getLogger(__name__)
 
 RECOVERY_PERIOD, PENDING_PERIOD = 2.0, 10.0
 """Seconds between two recoveries of each kind."""
 BATCH = 200
-MOST_TRIES = 3
+MAX_TRIES = 3
 """Maximum attempts, so that a run that crashes its replica does not crash all replicas."""
 INTERRUPTED = "interrupted: the service stopped during the run"
 
@@ -43,7 +43,11 @@ class Replicas:
     async def sign(self) -> None:
         """Renew the entry of this replica."""
         until = {
-            "$dateAdd": {"startDate": "$$NOW", "unit": "millisecond", "amount": int(LIFE * 1000)}
+            "$dateAdd": {
+                "startDate": "$$NOW",
+                "unit": "millisecond",
+                "amount": int(REPLICA_SECONDS * 1000),
+            }
         }
         await self._replicas.update_one(
             {"_id": self.own}, [{"$set": {"until": until}}], upsert=True
@@ -52,7 +56,9 @@ class Replicas:
     async def renew(self) -> None:
         """Renew the entry of this replica until cancelled."""
         await repeat(
-            self.sign, LIFE / 5, f"the entry of replica {self.own} was not renewed; retrying"
+            self.sign,
+            REPLICA_SECONDS / 5,
+            f"the entry of replica {self.own} was not renewed; retrying",
         )
 
     async def leave(self) -> None:
@@ -79,10 +85,10 @@ class Recovery:
     _known: tuple[list[str], float] = field(default=([], 0.0), init=False)
     """The replicas at the last complete recovery, and the monotonic time of the next one."""
 
-    async def look(self) -> None:
+    async def recover(self) -> None:
         """Recover all runs for which the queue has room, fairly by tenant.
 
-        Runs are read when replicas have changed, and every `REST` seconds.
+        Runs are read when replicas have changed, and every `IDLE_PERIOD` seconds.
         """
         alive, now = await self.replicas.list_alive(), time.monotonic()
         if alive == self._known[0] and now < self._known[1]:
@@ -94,11 +100,11 @@ class Recovery:
                     await self._adopt(run, alive)
                 else:
                     full.add(run.tenant)
-        self._known = ([], 0.0) if full else (alive, now + REST)
+        self._known = ([], 0.0) if full else (alive, now + IDLE_PERIOD)
 
     async def _adopt(self, run: Run, alive: list[str]) -> None:
         own = self.replicas.own
-        if run.tries < MOST_TRIES and await self.store.adopt(run, own, alive, restart=True):
+        if run.tries < MAX_TRIES and await self.store.adopt(run, own, alive, restart=True):
             run.tries += 1
             log.info("run %d restarts", run.id)
             self.engine.execute(run)
@@ -116,7 +122,7 @@ class PendingRunRecovery:
     replicas: Replicas
     engine: Engine
 
-    async def look(self) -> None:
+    async def recover(self) -> None:
         """Start all pending runs for which the queue has room."""
         own, full = self.replicas.own, set[str]()
         started = True

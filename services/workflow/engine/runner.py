@@ -30,7 +30,7 @@ from services.workflow.engine.queue import Limits, NoRoom, Place, RunQueue, buil
 from services.workflow.graph.design import DesignInvalid
 from services.workflow.graph.plan import Plan
 from services.workflow.runs.log import ReplicaLog
-from services.workflow.runs.model import MOST_HOPS, Cause, Deployed, Identity, Owner, Run
+from services.workflow.runs.model import MAX_HOPS, Cause, Deployed, Identity, Owner, Run
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ AT_ONCE = 200
 """Maximum runs of events or timers per write."""
 PACE = 20
 """Runs started before the event loop runs other tasks."""
-LOOPED = f"stopped: {MOST_HOPS} flows have started one another; check for a loop"
+LOOP_REASON = f"stopped: {MAX_HOPS} flows have started one another; check for a loop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,8 +253,8 @@ class Engine:
         name_lines(tenant=run.tenant, runId=str(run.id), flowId=str(run.flow_id))
         try:
             with continue_trace("run flow", SpanKind.CONSUMER, run.cause.trace) as span:
-                if run.cause.hops >= MOST_HOPS:
-                    _fail(run, LOOPED)
+                if run.cause.hops >= MAX_HOPS:
+                    _fail(run, LOOP_REASON)
                 else:
                     await self._execute(run)
                 span.set_attributes({"thingway.flow": run.flow_id, "thingway.run": run.id})
@@ -279,14 +279,14 @@ class Engine:
         await self.queue.run(place, execution.execute, quick=plan.quick)
 
 
-class Executed(NamedTuple):
+class ExecutionResult(NamedTuple):
     """Runs without room, and the tasks of deferred runs."""
 
     refused: list[Start]
     deferred: "dict[asyncio.Task[None], Run]"
 
 
-async def record_and_execute(engine: Engine, starts: Iterable[Start]) -> Executed:
+async def record_and_execute(engine: Engine, starts: Iterable[Start]) -> ExecutionResult:
     """Record runs of events or timers and execute them.
 
     It never waits for room. After an exception, all recorded runs are executed. It can be repeated,
@@ -304,7 +304,7 @@ async def record_and_execute(engine: Engine, starts: Iterable[Start]) -> Execute
                 if not run.recorded:
                     deferred[task] = run
             await asyncio.sleep(0)
-    return Executed(refused, deferred)
+    return ExecutionResult(refused, deferred)
 
 
 def _place(flow: Deployed | Run, entered: Any) -> Place:

@@ -18,7 +18,7 @@ LONGEST_TRACE = 1024 * 1024
 """Maximum characters of all inputs and outputs of a run; later ones are left out."""
 MASK = "******"
 
-FULL = '{"truncated":"","reason":"the trace is full"}'
+FULL_TRACE = '{"truncated":"","reason":"the trace is full"}'
 
 _WORDS = (
     "pass(word|wd|phrase)|secret|token|authorization|cookie|api[_-]?key|private_?key|credential"
@@ -42,7 +42,7 @@ class Trace:
         if text is None:
             return None
         if len(text) > self._room:
-            return FULL
+            return FULL_TRACE
         self._room -= len(text)
         return text
 

@@ -14,14 +14,14 @@ from typing import Any
 
 import msgspec
 
-LONGEST = 2000
+MAX_EXPRESSION = 2000
 """Maximum characters of an expression."""
-MOST_MACROS = 2
+MAX_MACROS = 2
 """Maximum macros of an expression, because each one can multiply the cost of the others."""
 _MACRO = re.compile(r"\.\s*(all|exists|exists_one|map|filter)\s*\(")
-LIGHTEST = 16 * 1024
+MAX_LIGHT_BYTES = 16 * 1024
 """Maximum bytes of the values of a light expression as JSON."""
-MOST_SUMS = 10
+MAX_SUMS = 10
 """Maximum sums, because sums of texts or lists grow: `body + body + …`."""
 _CALL = re.compile(r"(\w+)\s*\(")
 _LIGHT = frozenset(
@@ -40,10 +40,10 @@ def compile_cel(text: str) -> Any:
     """Return the compiled program; raise `CelFailed`."""
     if not text.strip():
         raise CelFailed("must not be empty")
-    if len(text) > LONGEST:
-        raise CelFailed(f"must have at most {LONGEST} characters")
-    if len(_MACRO.findall(text)) > MOST_MACROS:
-        raise CelFailed(f"must have at most {MOST_MACROS} macros such as map; use a code node")
+    if len(text) > MAX_EXPRESSION:
+        raise CelFailed(f"must have at most {MAX_EXPRESSION} characters")
+    if len(_MACRO.findall(text)) > MAX_MACROS:
+        raise CelFailed(f"must have at most {MAX_MACROS} macros such as map; use a code node")
     try:
         return _extension().compile(text)
     except (ValueError, TypeError, RuntimeError) as error:
@@ -52,12 +52,12 @@ def compile_cel(text: str) -> Any:
 
 def is_light(text: str) -> bool:
     """Return whether an expression reads each of its values only a few times."""
-    return text.count("+") <= MOST_SUMS and all(name in _LIGHT for name in _CALL.findall(text))
+    return text.count("+") <= MAX_SUMS and all(name in _LIGHT for name in _CALL.findall(text))
 
 
 def is_small(variables: Mapping[str, Any]) -> bool:
     """Return whether the values are small enough for a light expression."""
-    return len(msgspec.json.encode(variables, enc_hook=str)) <= LIGHTEST
+    return len(msgspec.json.encode(variables, enc_hook=str)) <= MAX_LIGHT_BYTES
 
 
 def select_variables(text: str, properties: Mapping[str, Any], body: Any) -> dict[str, Any]:

@@ -23,9 +23,9 @@ _STEP = re.compile(
     )\s*""",
     re.VERBOSE,
 )
-MOST_STEPS = 32
+MAX_STEPS = 32
 """Maximum keys in the path of a reference."""
-DEEPEST = 32
+MAX_DEPTH = 32
 """Maximum nesting depth of a parameter."""
 
 
@@ -96,20 +96,20 @@ def parse_reference(text: str) -> Reference:
     head = _HEAD.match(text)
     end = head.end() if head else 0
     steps: list[str | int] = []
-    while head and end < len(text) and len(steps) <= MOST_STEPS:
+    while head and end < len(text) and len(steps) <= MAX_STEPS:
         step = _STEP.match(text, end)
         if step is None:
             break
-        steps.append(_step_of(step))
+        steps.append(_parse_step(step))
         end = step.end()
-    if head is None or end < len(text) or not steps or len(steps) > MOST_STEPS:
+    if head is None or end < len(text) or not steps or len(steps) > MAX_STEPS:
         raise ReferenceInvalid(
             f"#{{{text:.100}}} is not a reference; write #{{properties.<node id>['<key>']}}"
         )
     return Reference(text.strip(), str(steps[0]), tuple(steps[1:]))
 
 
-def _step_of(match: re.Match[str]) -> str | int:
+def _parse_step(match: re.Match[str]) -> str | int:
     if match["index"] is not None:
         return int(match["index"])
     if match["single"] is not None:
@@ -152,8 +152,8 @@ def is_constant(value: Any) -> bool:
 
 def find_references(value: Any, depth: int = 0) -> Iterator[Reference]:
     """Yield the references in `value`; raise `ReferenceInvalid`."""
-    if depth > DEEPEST:
-        raise ReferenceInvalid(f"must be nested at most {DEEPEST} levels deep")
+    if depth > MAX_DEPTH:
+        raise ReferenceInvalid(f"must be nested at most {MAX_DEPTH} levels deep")
     if isinstance(value, str):
         if "#{" in value:
             yield from (part for part in split_references(value) if isinstance(part, Reference))

@@ -10,7 +10,7 @@ from litestar.params import JSONBody, QueryParameter
 from libs.common.errors import InvalidInput
 from libs.common.http import RequestPrincipal, provide
 from libs.common.http.console import Page, get, post, put
-from libs.common.http.guards import holders
+from libs.common.http.guards import allow_holders
 from libs.common.http.ids import PathId
 from libs.common.http.operations import route_operations
 from libs.common.identity.functions import Function
@@ -34,7 +34,7 @@ MAX_DIGITS = 9
 Version = Annotated[str | None, QueryParameter(description="Default: the latest version")]
 
 
-@post("/search", guards=[holders(Function.WORKFLOW_VIEW)])
+@post("/search", guards=[allow_holders(Function.WORKFLOW_VIEW)])
 async def search_flows(
     principal: RequestPrincipal, flows: Flows, data: JSONBody[SearchFlows]
 ) -> list[ShownFlow] | Page[ShownFlow]:
@@ -42,7 +42,7 @@ async def search_flows(
     return await flows.search(principal, data)
 
 
-@put("/{flow_id:str}", guards=[holders(Function.WORKFLOW_EDIT)])
+@put("/{flow_id:str}", guards=[allow_holders(Function.WORKFLOW_EDIT)])
 async def update_flow(
     principal: RequestPrincipal, flows: Flows, flow_id: PathId, data: JSONBody[UpdateFlow]
 ) -> None:
@@ -50,7 +50,7 @@ async def update_flow(
     await flows.update(principal, flow_id, data)
 
 
-@post("/batch-delete", guards=[holders(Function.WORKFLOW_DELETE)])
+@post("/batch-delete", guards=[allow_holders(Function.WORKFLOW_DELETE)])
 async def delete_flows(
     principal: RequestPrincipal, flows: Flows, data: JSONBody[DeleteFlows]
 ) -> None:
@@ -58,19 +58,19 @@ async def delete_flows(
     await flows.delete(principal, data.workflow_id_list)
 
 
-@get("/{flow_id:str}/enable", guards=[holders(Function.WORKFLOW_EDIT)])
+@get("/{flow_id:str}/enable", guards=[allow_holders(Function.WORKFLOW_EDIT)])
 async def enable_flow(principal: RequestPrincipal, flows: Flows, flow_id: PathId) -> None:
     """Enable a flow. The error lists the reasons if its design cannot run."""
     await flows.set_enabled(principal, flow_id, enabled=True)
 
 
-@get("/{flow_id:str}/disable", guards=[holders(Function.WORKFLOW_EDIT)])
+@get("/{flow_id:str}/disable", guards=[allow_holders(Function.WORKFLOW_EDIT)])
 async def disable_flow(principal: RequestPrincipal, flows: Flows, flow_id: PathId) -> None:
     """Disable a flow. Current runs finish."""
     await flows.set_enabled(principal, flow_id, enabled=False)
 
 
-@get("/{flow_id:str}/design", guards=[holders(Function.WORKFLOW_VIEW)])
+@get("/{flow_id:str}/design", guards=[allow_holders(Function.WORKFLOW_VIEW)])
 async def get_design(
     principal: RequestPrincipal, flows: Flows, flow_id: PathId, version: Version = None
 ) -> ShownDesign:
@@ -79,7 +79,7 @@ async def get_design(
     return await flows.get_design(principal, flow_id, wanted)
 
 
-@get("/{flow_id:str}/versions", guards=[holders(Function.WORKFLOW_VIEW)])
+@get("/{flow_id:str}/versions", guards=[allow_holders(Function.WORKFLOW_VIEW)])
 async def list_flow_versions(
     principal: RequestPrincipal, flows: Flows, flow_id: PathId
 ) -> list[FlowVersion]:
@@ -87,7 +87,7 @@ async def list_flow_versions(
     return await flows.list_versions(principal, flow_id)
 
 
-@post("/design", guards=[holders(Function.WORKFLOW_ADD, Function.WORKFLOW_EDIT)])
+@post("/design", guards=[allow_holders(Function.WORKFLOW_ADD, Function.WORKFLOW_EDIT)])
 async def save_design(
     principal: RequestPrincipal, flows: Flows, data: JSONBody[SaveDesign]
 ) -> SavedDesign:

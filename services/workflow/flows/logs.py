@@ -15,11 +15,11 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody
 from msgspec.structs import asdict, replace
 
-from libs.common.contracts.entities import MOST
+from libs.common.contracts.entities import MAX_KEYS
 from libs.common.errors import NotFound
 from libs.common.http import RequestPrincipal, provide
 from libs.common.http.console import Page, PageRequest, ResponseModel, get, post
-from libs.common.http.guards import holders
+from libs.common.http.guards import allow_holders
 from libs.common.http.ids import PathId
 from libs.common.http.operations import route_operations
 from libs.common.identity import Principal
@@ -35,14 +35,14 @@ _KEY = re.compile(r'"([^"\\\s]{1,500}\.[^"\\\s]{1,500})\\?"\s*:')
 Ended = Literal["SUCCESS", "ERROR"]
 
 
-def find_entity_keys(traces: Iterable[TraceItem], most: int) -> list[str]:
-    """Return up to `most` names in inputs and outputs that may be entity keys."""
+def find_entity_keys(traces: Iterable[TraceItem], maximum: int) -> list[str]:
+    """Return up to `maximum` names in inputs and outputs that may be entity keys."""
     found: dict[str, None] = {}
     for trace in traces:
         for text in (trace.input, trace.output):
             for match in _KEY.finditer(text or ""):
                 found.setdefault(match[1])
-    return list(found)[:most]
+    return list(found)[:maximum]
 
 
 def mask_values(traces: Iterable[TraceItem], hidden: Collection[str]) -> list[TraceItem]:
@@ -110,12 +110,12 @@ class LogService:
     entities: Entities
 
     async def search(
-        self, user: Principal, flow_id: int, wanted: SearchLogs
+        self, user: Principal, flow_id: int, request: SearchLogs
     ) -> list[ShownLog] | Page[ShownLog]:
         """Return one page of a flow's runs, newest first."""
         await self.flows.get_visible(user, flow_id)
-        runs, total = await self.store.search(user.tenant, flow_id, wanted.status or "", wanted)
-        return wanted.listed(list(map(_list_item, runs)), total)
+        runs, total = await self.store.search(user.tenant, flow_id, request.status or "", request)
+        return request.listed(list(map(_list_item, runs)), total)
 
     async def get_run(self, user: Principal, run_id: int) -> ShownRun:
         """Return a run with its traces, without values that are write-only now."""
@@ -123,7 +123,7 @@ class LogService:
         if run is None:
             raise NotFound(f"run {run_id} does not exist", field="log_id")
         await self.flows.get_visible(user, run.flow_id)
-        keys = find_entity_keys(run.traces, MOST)
+        keys = find_entity_keys(run.traces, MAX_KEYS)
         known = await self.entities.resolve(user.tenant, keys) if keys else ()
         hidden = {entity.key for entity in known if entity.write_only}
         traces = mask_values(run.traces, hidden) if hidden else run.traces
@@ -134,7 +134,7 @@ def _list_item(run: Run) -> ShownLog:
     return ShownLog.from_fields(run, start_time=run.started_at, status=final_status(run))
 
 
-@post("/{flow_id:str}/logs/search", guards=[holders(Function.WORKFLOW_VIEW)])
+@post("/{flow_id:str}/logs/search", guards=[allow_holders(Function.WORKFLOW_VIEW)])
 async def search_flow_logs(
     principal: RequestPrincipal,
     logs: NamedDependency[LogService],
@@ -145,7 +145,7 @@ async def search_flow_logs(
     return await logs.search(principal, flow_id, data)
 
 
-@get("/logs/{log_id:str}", guards=[holders(Function.WORKFLOW_VIEW)])
+@get("/logs/{log_id:str}", guards=[allow_holders(Function.WORKFLOW_VIEW)])
 async def get_flow_log(
     principal: RequestPrincipal, logs: NamedDependency[LogService], log_id: PathId
 ) -> ShownRun:

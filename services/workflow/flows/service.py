@@ -34,7 +34,7 @@ from services.workflow.flows.model import (
 from services.workflow.flows.store import FlowStore, UnsettledStore
 from services.workflow.graph.design import check_storable, complete_for_editors
 from services.workflow.runs.store import RunStore
-from services.workflow.vault import Concealed, SecretStore, Vault, find_marks
+from services.workflow.vault import ConcealedDesign, SecretStore, Vault, find_marks
 
 ATTEMPTS = 20
 """Attempts to change a flow while others change it."""
@@ -43,7 +43,7 @@ MAX_OLD_VERSIONS = 50
 TRIM_INTERVAL = 10
 """Versions between two deletions, because a deletion reads all remaining versions."""
 
-Change = tuple[Flow, Concealed | None]
+Change = tuple[Flow, ConcealedDesign | None]
 """The changed flow, and its secrets if they change."""
 
 
@@ -63,19 +63,19 @@ class FlowService:
     ids: IdAllocator
 
     async def search(
-        self, user: Principal, wanted: SearchFlows
+        self, user: Principal, request: SearchFlows
     ) -> list[ShownFlow] | Page[ShownFlow]:
         """Return one page of the flows visible to the user, newest first."""
         grants = await self.sharing.read_grants(user)
         visible = None if grants.everything else sorted(grants.resources.workflows)
-        flows, total = await self.store.search(user.tenant, visible, wanted)
+        flows, total = await self.store.search(user.tenant, visible, request)
         authors = sorted({flow.user_id for flow in flows if flow.user_id is not None})
         names = await self.people.nicknames(user.tenant, authors)
-        return wanted.listed([_list_item(flow, names) for flow in flows], total)
+        return request.listed([_list_item(flow, names) for flow in flows], total)
 
-    async def update(self, user: Principal, flow_id: int, wanted: UpdateFlow) -> None:
+    async def update(self, user: Principal, flow_id: int, request: UpdateFlow) -> None:
         """Set name and remark; the design and its version do not change."""
-        info = {"name": parse_name(wanted.name), "remark": wanted.remark}
+        info = {"name": parse_name(request.name), "remark": request.remark}
         await self._replace(user, flow_id, lambda before: (_with_changes(before, **info), None))
 
     async def set_enabled(self, user: Principal, flow_id: int, *, enabled: bool) -> None:
@@ -93,9 +93,9 @@ class FlowService:
         Raises `Forbidden` for a user without any grants.
         """
         grants = await self.sharing.read_grants(user)
-        if grants.nothing:
+        if grants.is_empty:
             raise Forbidden("this user has no grants; ask a super-admin for access")
-        wanted = [flow_id for flow_id in distinct_ids(ids) if grants.workflow(flow_id)]
+        wanted = [flow_id for flow_id in distinct_ids(ids) if grants.allows_workflow(flow_id)]
         found = await self.store.list_existing(user.tenant, wanted)
         if not found:
             return
@@ -136,21 +136,21 @@ class FlowService:
             for number in (flow.version, *replaced)
         ]
 
-    async def save(self, user: Principal, wanted: SaveDesign) -> SavedDesign:
+    async def save(self, user: Principal, request: SaveDesign) -> SavedDesign:
         """Save a new flow, or a new version of the flow with an id and version.
 
         Its secrets are stored in the vault. Raises `Conflict` if another user has saved since
         `version`, and `InvalidInput` with the reasons if an enabled flow cannot run.
         """
-        name = parse_name(wanted.name)
-        if bool(wanted.id) != (wanted.version is not None):
-            missing, given = ("version", "id") if wanted.id else ("id", "version")
+        name = parse_name(request.name)
+        if bool(request.id) != (request.version is not None):
+            missing, given = ("version", "id") if request.id else ("id", "version")
             raise InvalidInput(f"is required with {given}; omit both for a new flow", field=missing)
-        concealed = self.vault.conceal(user.tenant, check_storable(wanted.design_data))
+        concealed = self.vault.conceal(user.tenant, check_storable(request.design_data))
         flow = await (
-            self._change(user, wanted, name, concealed)
-            if wanted.id
-            else self._create(user, wanted, name, concealed)
+            self._change(user, request, name, concealed)
+            if request.id
+            else self._create(user, request, name, concealed)
         )
         return SavedDesign(str(flow.id), str(flow.id), flow.version)
 
@@ -160,16 +160,18 @@ class FlowService:
         Raises `Forbidden` for a user without any grants, `NotFound` otherwise.
         """
         grants = await self.sharing.read_grants(user)
-        if grants.nothing:
+        if grants.is_empty:
             raise Forbidden("this user has no grants; ask a super-admin for access")
-        found = await self.store.get(user.tenant, flow_id) if grants.workflow(flow_id) else None
+        found = (
+            await self.store.get(user.tenant, flow_id) if grants.allows_workflow(flow_id) else None
+        )
         if found is None:
             raise NotFound(f"flow {flow_id} does not exist", field="id")
         return found
 
-    async def describe(self, wanted: DescribeFlows) -> DescribedFlows:
+    async def describe(self, request: DescribeFlows) -> DescribedFlows:
         """Return which of the requested flows exist, for other services."""
-        return DescribedFlows(await self.store.list_existing(wanted.tenant, wanted.ids))
+        return DescribedFlows(await self.store.list_existing(request.tenant, request.ids))
 
     async def disable_failing(self, tenant: str, flow_id: int, version: int, reason: str) -> bool:
         """Disable a failing flow for the engine; users see the `reason`.
@@ -190,7 +192,7 @@ class FlowService:
         return True
 
     async def _create(
-        self, user: Principal, wanted: SaveDesign, name: str, concealed: Concealed
+        self, user: Principal, request: SaveDesign, name: str, concealed: ConcealedDesign
     ) -> Flow:
         """Add a flow. Grants are stored first, as grants of a missing flow are harmless."""
         if not user.may(Function.WORKFLOW_ADD):
@@ -203,8 +205,8 @@ class FlowService:
             id=await self.ids.allocate(),
             tenant=user.tenant,
             name=name,
-            remark=wanted.remark or "",
-            enabled=bool(wanted.enabled),
+            remark=request.remark or "",
+            enabled=bool(request.enabled),
             version=1,
             design=concealed.text,
             user_id=user.user_id,
@@ -223,28 +225,28 @@ class FlowService:
         return flow
 
     async def _change(
-        self, user: Principal, wanted: SaveDesign, name: str, concealed: Concealed
+        self, user: Principal, request: SaveDesign, name: str, concealed: ConcealedDesign
     ) -> Flow:
         if not user.may(Function.WORKFLOW_EDIT):
             raise Forbidden("this user may not create or edit flows")
 
         def apply(before: Flow) -> Change:
-            if wanted.version != before.version:
-                text = f"version {wanted.version} is outdated; the latest is {before.version}"
+            if request.version != before.version:
+                text = f"version {request.version} is outdated; the latest is {before.version}"
                 raise Conflict(text, field="version", code=InvalidInput.code)
-            keeps_design = wanted.design_data is None
+            keeps_design = request.design_data is None
             kept = self.vault.conceal(user.tenant, before.design) if keeps_design else concealed
             after = _with_changes(
                 before,
                 name=name,
-                remark=before.remark if wanted.remark is None else wanted.remark,
-                enabled=before.enabled if wanted.enabled is None else wanted.enabled,
+                remark=before.remark if request.remark is None else request.remark,
+                enabled=before.enabled if request.enabled is None else request.enabled,
                 design=kept.text,
                 version=before.version + (kept.text != before.design),
             )
             return after, kept
 
-        return await self._replace(user, wanted.id or 0, apply)
+        return await self._replace(user, request.id or 0, apply)
 
     async def _replace(
         self, user: Principal, flow_id: int, change: Callable[[Flow], Change]
@@ -262,7 +264,7 @@ class FlowService:
         raise Conflict(f"other users are changing flow {flow_id}; try again", field="id")
 
     async def _prepare_write(
-        self, user: Principal, flow: Flow, before: Flow | None, concealed: Concealed | None
+        self, user: Principal, flow: Flow, before: Flow | None, concealed: ConcealedDesign | None
     ) -> AfterWrite:
         """Return the operations for the transaction that stores a flow and its secrets."""
         await self.unsettled.mark(user.tenant, [flow.id])

@@ -127,7 +127,7 @@ class FlowStore:
         await self._mongo.transaction(delete_flows)
 
     async def search(
-        self, tenant: str, ids: Sequence[int] | None, wanted: SearchFlows
+        self, tenant: str, ids: Sequence[int] | None, request: SearchFlows
     ) -> tuple[list[Flow], int]:
         """Return one page of flows without designs, and the number of all.
 
@@ -136,14 +136,14 @@ class FlowStore:
         query: Document = {"tenant": tenant}
         if ids is not None:
             query["_id"] = {"$in": list(ids)}
-        if wanted.name:
-            query["name"] = contains_text(wanted.name, "name")
-        if wanted.enabled is not None:
-            query["enabled"] = wanted.enabled
-        found = self._flows.find(query, _WITHOUT_DESIGN).sort(wanted.order(COLUMNS))
-        rows = found.skip(wanted.skip).limit(wanted.limit)
+        if request.name:
+            query["name"] = contains_text(request.name, "name")
+        if request.enabled is not None:
+            query["enabled"] = request.enabled
+        found = self._flows.find(query, _WITHOUT_DESIGN).sort(request.order(COLUMNS))
+        rows = found.skip(request.skip).limit(request.limit)
         flows = [msgspec.convert(row, Flow) async for row in rows]
-        total = await self._flows.count_documents(query) if wanted.limit else len(flows)
+        total = await self._flows.count_documents(query) if request.limit else len(flows)
         return flows, total
 
     async def list_existing(self, tenant: str, ids: Sequence[int]) -> list[int]:
@@ -172,11 +172,11 @@ class UnsettledStore:
             change = [{"$set": {"tenant": {"$literal": tenant}, "at": "$$NOW"}}]
             await self._flows.update_one({"_id": flow_id}, change, upsert=True, session=session)
 
-    async def older(self, seconds: int, most: int) -> list[Unsettled]:
+    async def older(self, seconds: int, maximum: int) -> list[Unsettled]:
         """Return flows marked more than `seconds` ago, fairly by tenant."""
         until = {"$dateSubtract": {"startDate": "$$NOW", "unit": "second", "amount": seconds}}
         old = {"$expr": {"$lt": ["$at", until]}}
-        ids = await ids_in_turns(self._flows, old, "at", most)
+        ids = await ids_in_turns(self._flows, old, "at", maximum)
         found = self._flows.find({"_id": {"$in": ids}, **old})
         return [Unsettled(row["tenant"], row["_id"], row["at"]) async for row in found]
 

@@ -44,7 +44,7 @@ def wire_flows(
     unsettled, secrets = UnsettledStore(database), SecretStore(database)
     vault = Vault(secrets, nodes.registry, clients.settings.secrets_key)
     access = EntityAccess(clients.grants, nodes.entities)
-    deployer = FlowDeployer(nodes.registry, nodes.outside.sandbox, access, vault, triggers)
+    deployer = FlowDeployer(nodes.registry, nodes.external.sandbox, access, vault, triggers)
     service = FlowService(
         store=store,
         unsettled=unsettled,

@@ -16,10 +16,10 @@ from libs.common.errors import InvalidInput, TooLarge
 
 T = TypeVar("T")
 
-MOST_CHARACTERS = 1024 * 1024
+MAX_DESIGN = 1024 * 1024
 """Maximum characters of a design."""
-MOST_NODES = 500
-MOST_EDGES = 2000
+MAX_NODES = 500
+MAX_EDGES = 2000
 
 
 EDITOR_TYPES = {
@@ -88,7 +88,7 @@ class DesignNode(msgspec.Struct, rename="camel"):
 
     def __post_init__(self) -> None:
         """Derive a missing `component_name` from `type`."""
-        self.component_name = self.component_name or _component_of(self.type)
+        self.component_name = self.component_name or _component_name(self.type)
 
 
 class DesignEdge(msgspec.Struct, rename="camel"):
@@ -108,10 +108,10 @@ class Design(msgspec.Struct):
 
 def read_component(node: Mapping[str, Any]) -> str:
     """Return the component name of a node of a draft, which may contain anything."""
-    return str(node.get("componentName") or _component_of(node.get("type")))
+    return str(node.get("componentName") or _component_name(node.get("type")))
 
 
-def _component_of(kind: Any) -> str:
+def _component_name(kind: Any) -> str:
     return _COMPONENTS.get(kind, kind) if isinstance(kind, str) else ""
 
 
@@ -122,13 +122,13 @@ _decode_node = msgspec.json.Decoder(DesignNode).decode
 def read_design(text: str) -> Design:
     """Parse `design_data`; raise `DesignInvalid`."""
     design = _read(text, _decode, "design_data")
-    for name, found, most in (
-        ("nodes", len(design.nodes), MOST_NODES),
-        ("edges", len(design.edges), MOST_EDGES),
+    for name, found, maximum in (
+        ("nodes", len(design.nodes), MAX_NODES),
+        ("edges", len(design.edges), MAX_EDGES),
     ):
-        if found > most:
+        if found > maximum:
             raise DesignInvalid(
-                [Reason(None, name, f"must have at most {most} items. Got {found}.")]
+                [Reason(None, name, f"must have at most {maximum} items. Got {found}.")]
             )
     return design
 
@@ -139,8 +139,8 @@ def read_node(text: str) -> DesignNode:
 
 
 def _read(text: str, decode: Callable[[str], T], field: str) -> T:
-    if len(text) > MOST_CHARACTERS:
-        reason = f"must have at most {MOST_CHARACTERS} characters; split the flow"
+    if len(text) > MAX_DESIGN:
+        reason = f"must have at most {MAX_DESIGN} characters; split the flow"
         raise DesignInvalid([Reason(None, field, reason)])
     try:
         return decode(text)
@@ -159,8 +159,8 @@ def check_storable(text: str | None) -> str:
     """
     if not text:
         return "{}"
-    if len(text) > MOST_CHARACTERS:
-        raise TooLarge(f"must have at most {MOST_CHARACTERS} characters", field=FIELD)
+    if len(text) > MAX_DESIGN:
+        raise TooLarge(f"must have at most {MAX_DESIGN} characters", field=FIELD)
     try:
         found = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:

@@ -19,7 +19,7 @@ from services.workflow.graph.design import Design, DesignInvalid, DesignNode, Re
 from services.workflow.nodes.base import Entry, Registry, Step
 from services.workflow.nodes.parameters import Parameters, convert_parameters
 
-MOST_NAME = 50
+MAX_NAME = 50
 """Maximum characters of a node's name, as in editors."""
 _ID = re.compile(r"(?!_)[A-Za-z0-9_]{1,64}").fullmatch
 """Ids of nodes that editors generate and references support."""
@@ -47,7 +47,7 @@ class PlanNode:
     incoming: int
     """Number of incoming edges; a node with several is a join."""
     instant: bool = False
-    """Whether it finishes immediately (`Step.instant`)."""
+    """Whether it finishes immediately (`Step.is_instant`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Plan:
     raw_entry: dict[str, Any]
     """The entry's parameters in the design."""
     quick: bool = False
-    """Whether all nodes are quick (`Step.quick`)."""
+    """Whether all nodes are quick (`Step.is_quick`)."""
 
 
 def compile_design(text: str, registry: Registry) -> Plan:
@@ -95,11 +95,13 @@ def _plan(design: Design, registry: Registry, parameters: dict[str, Parameters])
             parameters=given,
             followers=tuple(followers[node.id]),
             incoming=incoming[node.id],
-            instant=isinstance(kind, Step) and kind.instant(given),
+            instant=isinstance(kind, Step) and kind.is_instant(given),
         )
     (entry,) = find_start_nodes(design)
     quick = all(
-        node.type.quick(node.parameters) for node in nodes.values() if isinstance(node.type, Step)
+        node.type.is_quick(node.parameters)
+        for node in nodes.values()
+        if isinstance(node.type, Step)
     )
     return Plan(nodes, nodes[entry.id], entry.data.parameters or {}, quick)
 
@@ -121,10 +123,8 @@ def read_parameters(
         return None, [report_unknown_type(node)]
     raw = node.data.parameters or {}
     reasons = list(_references(node, raw, kind.parameters.verbatim, known))
-    if node.data.node_name and len(node.data.node_name) > MOST_NAME:
-        reasons.append(
-            Reason(node.id, "data.nodeName", f"must have at most {MOST_NAME} characters")
-        )
+    if node.data.node_name and len(node.data.node_name) > MAX_NAME:
+        reasons.append(Reason(node.id, "data.nodeName", f"must have at most {MAX_NAME} characters"))
     try:
         found: Parameters = convert_parameters(kind.parameters, raw)
     except msgspec.ValidationError as error:
@@ -228,7 +228,7 @@ def _entry(design: Design, registry: Registry) -> Iterator[Reason]:
 
 
 def _cycles(design: Design) -> Iterator[Reason]:
-    """Yield the nodes on cycles and behind them."""
+    """Yield the nodes on cycles, and those that follow them."""
     sorter = TopologicalSorter[str]()
     for edge in design.edges:
         sorter.add(edge.target, edge.source)

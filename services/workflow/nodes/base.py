@@ -147,7 +147,7 @@ class Entry(Node[P]):
 
     group = Group.ENTRY
 
-    def entered(self, parameters: P, given: Any) -> Any:
+    def build_output(self, parameters: P, given: Any) -> Any:
         """Return the output of the entry for the input of a trigger or test.
 
         Raises `NodeFailed` if the input does not fit the parameters.
@@ -187,14 +187,14 @@ class Step(Node[P]):
         """Return the handles of outgoing edges; empty for a step that does not fork."""
         return ()
 
-    def quick(self, parameters: P) -> bool:
+    def is_quick(self, parameters: P) -> bool:
         """Return whether it waits only for our stores, which batch their writes.
 
         Many more runs of flows with only such nodes may run concurrently (`engine.queue`).
         """
         return False
 
-    def instant(self, parameters: P) -> bool:
+    def is_instant(self, parameters: P) -> bool:
         """Return whether it never waits and computes little, so it needs no deadline."""
         return False
 

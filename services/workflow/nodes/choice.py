@@ -24,10 +24,10 @@ from services.workflow.expressions.references import (
 from services.workflow.nodes.base import BranchChoice, Group, NodeContext, Step
 from services.workflow.nodes.code import SURROUNDINGS
 from services.workflow.nodes.parameters import Code, Fault, Parameters, parameter
-from services.workflow.sandbox.runner import LANGUAGES, REFUSED, Sandbox
+from services.workflow.sandbox.runner import LANGUAGES, UNSUPPORTED, Sandbox
 
-MOST_BRANCHES = 50
-MOST_CONDITIONS = 50
+MAX_BRANCHES = 50
+MAX_CONDITIONS = 50
 LONGEST_CODE = 64_000
 _UNARY = ("IS_EMPTY", "IS_NOT_EMPTY")
 _NUMERIC = ("GT", "GE", "LT", "LE")
@@ -68,7 +68,7 @@ class Branch(msgspec.Struct, rename="camel"):
     """A branch with its conditions."""
 
     id: str
-    conditions: Annotated[list[Condition], msgspec.Meta(min_length=1, max_length=MOST_CONDITIONS)]
+    conditions: Annotated[list[Condition], msgspec.Meta(min_length=1, max_length=MAX_CONDITIONS)]
     logic_operator: Literal["AND", "OR"] = "AND"
     expression_type: ExpressionType = "condition"
 
@@ -87,7 +87,7 @@ class ElseBranch(msgspec.Struct):
 class Branches(msgspec.Struct):
     """The branches in the order of evaluation."""
 
-    when: Annotated[list[Branch], msgspec.Meta(max_length=MOST_BRANCHES)] = []
+    when: Annotated[list[Branch], msgspec.Meta(max_length=MAX_BRANCHES)] = []
     otherwise: ElseBranch | None = None
 
 
@@ -148,7 +148,7 @@ class ChoiceParameters(Parameters):
 
 
 def _find_fault(kind: ExpressionType, value: Comparison | str) -> str | None:
-    if kind in REFUSED:
+    if kind in UNSUPPORTED:
         return f"must be condition, cel, js or python. Got {kind}."
     if isinstance(value, Comparison) != (kind == "condition"):
         return "must be {key, operator, value}" if kind == "condition" else "must be a text"
@@ -190,7 +190,7 @@ class Choice(Step[ChoiceParameters]):
         """Return empty comparisons; already running flows may have such comparisons."""
         return parameters.empty()
 
-    def quick(self, parameters: ChoiceParameters) -> bool:
+    def is_quick(self, parameters: ChoiceParameters) -> bool:
         """Return whether no condition is code or a slow expression."""
         return not any(
             branch.expression_type in LANGUAGES
@@ -201,7 +201,7 @@ class Choice(Step[ChoiceParameters]):
             for branch in parameters.choice.when
         )
 
-    def instant(self, parameters: ChoiceParameters) -> bool:
+    def is_instant(self, parameters: ChoiceParameters) -> bool:
         """Return whether it has at most one condition, a comparison."""
         branches = parameters.choice.when
         kinds = [branch.expression_type for branch in branches for _ in branch.conditions]

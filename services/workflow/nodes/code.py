@@ -20,7 +20,7 @@ from services.workflow.nodes.parameters import (
 from services.workflow.sandbox.runner import LANGUAGES, Sandbox, unknown_language
 
 LONGEST_CODE = 64_000
-MOST_ARGUMENTS = 100
+MAX_ARGUMENTS = 100
 SURROUNDINGS = ("body", "properties")
 """Variables of all code: the input, and the outputs so far by node."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,49}").fullmatch
@@ -51,11 +51,11 @@ class CodeParameters(Parameters):
     input_arguments: Annotated[
         dict[str, Any],
         parameter(
-            "Inputs", "Variables of the code", ui="paramAssignInput", max_length=MOST_ARGUMENTS
+            "Inputs", "Variables of the code", ui="paramAssignInput", max_length=MAX_ARGUMENTS
         ),
     ] = msgspec.field(default_factory=dict)
     payload: Annotated[
-        list[Output], declared_outputs("Keys of the map that the code returns", MOST_ARGUMENTS)
+        list[Output], declared_outputs("Keys of the map that the code returns", MAX_ARGUMENTS)
     ] = msgspec.field(default_factory=list)
 
     def faults(self) -> Iterable[Fault]:

@@ -10,7 +10,7 @@ from services.workflow.errors import NodeFailed
 from services.workflow.expressions.references import is_constant
 from services.workflow.nodes.base import EntityStep, NodeContext, Sample
 from services.workflow.nodes.parameters import (
-    MOST_ENTITIES,
+    MAX_ENTITIES,
     EntityKey,
     Fault,
     Output,
@@ -33,7 +33,7 @@ class EntitySelectorParameters(Parameters):
             "Keys of the entities to read",
             ui="entityMultipleSelect",
             min_length=1,
-            max_length=MOST_ENTITIES,
+            max_length=MAX_ENTITIES,
         ),
     ]
 
@@ -67,7 +67,7 @@ class EntityAssignerParameters(Parameters):
             "Values or references, by the keys of properties",
             ui="entityAssignSelect",
             min_length=1,
-            max_length=MOST_ENTITIES,
+            max_length=MAX_ENTITIES,
         ),
     ]
 
@@ -100,7 +100,7 @@ class EntityAssigner(EntityStep[EntityAssignerParameters]):
         setting = self._entities.update(tenant, constants, 0, dry_run=True)
         return await self.collect_faults("exchangePayload", setting)
 
-    def quick(self, parameters: EntityAssignerParameters) -> bool:
+    def is_quick(self, parameters: EntityAssignerParameters) -> bool:
         """Return whether all are custom entities, as devices take time to respond."""
         return all(map(is_custom, parameters.exchange_payload))
 
@@ -132,7 +132,7 @@ class ServiceCall(msgspec.Struct, rename="camel"):
     """A service, and its inputs by key."""
 
     service_entity: EntityKey
-    service_params: Annotated[dict[EntityKey, Any], msgspec.Meta(max_length=MOST_ENTITIES)] = {}
+    service_params: Annotated[dict[EntityKey, Any], msgspec.Meta(max_length=MAX_ENTITIES)] = {}
 
 
 class ServiceInvocationParameters(Parameters):
@@ -142,7 +142,7 @@ class ServiceInvocationParameters(Parameters):
         ServiceCall,
         parameter("Service", "The service and its inputs", ui="serviceEntitySetting"),
     ]
-    payload: Annotated[list[Output], declared_outputs("Outputs of the service", MOST_ENTITIES)] = (
+    payload: Annotated[list[Output], declared_outputs("Outputs of the service", MAX_ENTITIES)] = (
         msgspec.field(default_factory=list)
     )
 

@@ -10,7 +10,7 @@ from services.workflow.nodes.base import Entry
 from services.workflow.nodes.parameters import Fault, Parameters, parameter, read_map
 
 Method = Literal["POST", "GET", "PUT", "DELETE"]
-MOST_SEGMENTS = 8
+MAX_SEGMENTS = 8
 """Maximum segments of an address, as a path with n segments can match 2^n addresses."""
 LONGEST_URL = 512
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{32,128}").fullmatch
@@ -86,7 +86,7 @@ class HttpIn(Entry[HttpInParameters]):
     title = "HTTP In"
     description = "Runs the flow when a client calls its address"
 
-    def entered(self, parameters: HttpInParameters, given: Any) -> dict[str, Any]:
+    def build_output(self, parameters: HttpInParameters, given: Any) -> dict[str, Any]:
         """Return the request; fields missing in a test are empty.
 
         Each variable of the address is in `pathParam` and also at `pathParam.{name}`.
@@ -116,7 +116,7 @@ def parse_address(url: str) -> Address:
 def list_shapes(path: str) -> list[str]:
     """Return the shapes of all addresses that match a path; empty for a long path."""
     segments = split_path(path)
-    if not segments or len(segments) > MOST_SEGMENTS:
+    if not segments or len(segments) > MAX_SEGMENTS:
         return []
     return ["/".join(parts) for parts in product(*((_normalize(part), _ANY) for part in segments))]
 
@@ -134,8 +134,8 @@ def _normalize(segment: str) -> str:
 def _find_url_fault(url: str) -> str:
     segments = split_path(url)
     names = [found[1] for segment in segments if (found := _VARIABLE(segment))]
-    if len(segments) > MOST_SEGMENTS:
-        return f"must have at most {MOST_SEGMENTS} segments"
+    if len(segments) > MAX_SEGMENTS:
+        return f"must have at most {MAX_SEGMENTS} segments"
     if any(not segment or segment in {".", ".."} for segment in segments):
         return "must not have empty segments, `.` or `..`"
     plain = [segment for segment in segments if not _VARIABLE(segment)]

@@ -25,8 +25,8 @@ from services.workflow.outgoing.mail import (
 from services.workflow.outgoing.mqtt import MqttBroker, OutgoingMqtt, Publication
 
 LONGEST_URL, LONGEST_BODY = 4096, 100_000
-MOST_NAMES = 50
-MOST_REDIRECTS = 3
+MAX_NAMES = 50
+MAX_REDIRECTS = 3
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
 CONTENT_TYPES = (JSON, FORM, "text/plain")
@@ -47,12 +47,12 @@ class HttpRequestParameters(Parameters):
             "Headers of the request, which may contain credentials",
             ui="paramAssignInput",
             secret=True,
-            max_length=MOST_NAMES,
+            max_length=MAX_NAMES,
         ),
     ] = msgspec.field(default_factory=dict)
     params: Annotated[
         dict[str, Any],
-        parameter("Query", "Added to the URL", ui="paramAssignInput", max_length=MOST_NAMES),
+        parameter("Query", "Added to the URL", ui="paramAssignInput", max_length=MAX_NAMES),
     ] = msgspec.field(default_factory=dict)
     body: Annotated[
         Any,
@@ -125,7 +125,7 @@ def _build_request(context: NodeContext, parameters: HttpRequestParameters) -> H
         url=url,
         headers=headers,
         body=encoded,
-        redirects=MOST_REDIRECTS,
+        redirects=MAX_REDIRECTS,
     )
 
 
@@ -163,7 +163,7 @@ def _decode_content(answer: HttpAnswer) -> Any:
     return decode_text(answer.body, answer.content_type)
 
 
-MOST_RECIPIENTS = 50
+MAX_RECIPIENTS = 50
 LONGEST_FIELD, LONGEST_SUBJECT, LONGEST_CONTENT = 254, 500, 10_000
 LONGEST_SENT = 256 * 1024
 """Maximum characters of a content with replaced references."""
@@ -200,7 +200,7 @@ class EmailParameters(Parameters):
         EmailConfig, parameter("Server", "The mail server to use", ui="emailSendSource")
     ]
     recipients: Annotated[
-        Annotated[list[Field], msgspec.Meta(min_length=1, max_length=MOST_RECIPIENTS)],
+        Annotated[list[Field], msgspec.Meta(min_length=1, max_length=MAX_RECIPIENTS)],
         parameter("Recipients", "E-mail addresses", ui="emailRecipients"),
     ]
     subject: Annotated[str, parameter("Subject", max_length=LONGEST_SUBJECT)] = ""

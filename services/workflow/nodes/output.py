@@ -7,7 +7,7 @@ import msgspec
 from services.workflow.nodes.base import Group, NodeContext, Step
 from services.workflow.nodes.parameters import Parameters, VariableName, parameter
 
-MOST_OUTPUTS = 100
+MAX_OUTPUTS = 100
 
 
 class OutputParameters(Parameters):
@@ -20,7 +20,7 @@ class OutputParameters(Parameters):
             "Values or references, by name",
             ui="paramAssignInput",
             ui_group="Output Variables",
-            max_length=MOST_OUTPUTS,
+            max_length=MAX_OUTPUTS,
         ),
     ] = msgspec.field(default_factory=dict)
 
@@ -38,11 +38,11 @@ class Output(Step[OutputParameters]):
     repeatable = True
     answers = True
 
-    def quick(self, parameters: OutputParameters) -> bool:
+    def is_quick(self, parameters: OutputParameters) -> bool:
         """Return True, as it waits for nothing."""
         return True
 
-    instant = quick
+    is_instant = is_quick
 
     async def run(
         self, context: NodeContext, parameters: OutputParameters, body: Any

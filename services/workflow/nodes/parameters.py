@@ -22,8 +22,8 @@ DeclaredType = Literal["LONG", "DOUBLE", "BOOLEAN", "STRING", "OTHER"]
 """`OTHER` is any type; editors use it for outputs."""
 
 VariableName = Annotated[str, msgspec.Meta(min_length=1, max_length=50)]
-LONGEST_KEY, MOST_ENTITIES = 1000, 1000
-EntityKey = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_KEY)]
+MAX_KEY, MAX_ENTITIES = 1000, 1000
+EntityKey = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_KEY)]
 
 
 class Fault(NamedTuple):
@@ -96,9 +96,9 @@ def parameter(
     return msgspec.Meta(title=title, description=description, extra=extra, **bounds)
 
 
-def declared_outputs(description: str, most: int) -> msgspec.Meta:
+def declared_outputs(description: str, maximum: int) -> msgspec.Meta:
     """Return display information of the list of a node's outputs."""
-    return parameter("Outputs", description, ui="paramDefineInput", output=True, max_length=most)
+    return parameter("Outputs", description, ui="paramDefineInput", output=True, max_length=maximum)
 
 
 P = TypeVar("P", bound=Parameters)
@@ -181,7 +181,7 @@ def convert_parameters(kind: type[P], raw: Mapping[str, Any]) -> P:
     Numbers may be texts, and null stands for the default of a field. Values of untyped fields
     (values to set, arguments) are unchanged.
     """
-    return msgspec.convert(_drop_nulls(raw, _type_of(kind)), kind, strict=False)
+    return msgspec.convert(_drop_nulls(raw, _inspect_type(kind)), kind, strict=False)
 
 
 def read_if_valid(kind: type[P], raw: Mapping[str, Any] | None) -> P | None:
@@ -194,7 +194,7 @@ def read_if_valid(kind: type[P], raw: Mapping[str, Any] | None) -> P | None:
 
 
 @lru_cache(maxsize=100)
-def _type_of(kind: type[Parameters]) -> Type:
+def _inspect_type(kind: type[Parameters]) -> Type:
     return type_info(kind)
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from services.workflow.nodes.base import Entry
 from services.workflow.nodes.parameters import (
-    LONGEST_KEY,
+    MAX_KEY,
     DeclaredType,
     EntityKey,
     Fault,
@@ -22,7 +22,7 @@ from services.workflow.nodes.parameters import (
     read_map,
 )
 
-MOST_INPUTS = 100
+MAX_INPUTS = 100
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_@#$-]{1,50}").fullmatch
 
 
@@ -44,7 +44,7 @@ class TriggerParameters(Parameters):
             "Inputs of the service; nodes refer to them by identifier",
             ui="paramDefineInput",
             ui_group="Input Variables",
-            max_length=MOST_INPUTS,
+            max_length=MAX_INPUTS,
         ),
     ] = msgspec.field(default_factory=list)
 
@@ -67,7 +67,7 @@ class Trigger(Entry[TriggerParameters]):
     title = "Trigger"
     description = "Runs the flow when its service is called"
 
-    def entered(self, parameters: TriggerParameters, given: Any) -> dict[str, Any]:
+    def build_output(self, parameters: TriggerParameters, given: Any) -> dict[str, Any]:
         """Return inputs by identifier; names are accepted too, as editors use them."""
         given, found = read_map(given, " of inputs by identifier"), {}
         for config in parameters.entity_configs:
@@ -79,14 +79,14 @@ class Trigger(Entry[TriggerParameters]):
 
 
 Day = Literal["MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY"]
-LATEST = 253_402_300_799
+MAX_TIME = 253_402_300_799
 """9999-12-31T23:59:59Z in seconds, the largest valid time."""
-LONGEST = 1_000_000
+MAX_INTERVAL = 1_000_000
 """Maximum interval in its unit."""
-MOST_RULES = 100
+MAX_RULES = 100
 UTC = "UTC"
 
-Second = Annotated[int, msgspec.Meta(ge=0, le=LATEST)]
+Second = Annotated[int, msgspec.Meta(ge=0, le=MAX_TIME)]
 
 
 class TimerRule(msgspec.Struct, rename="camel"):
@@ -115,9 +115,9 @@ class TimerSettings(msgspec.Struct, rename="camel", kw_only=True):
         Literal["MINUTES", "HOURS", "DAYS"] | None,
         msgspec.Meta(description="INTERVAL: the unit; a day has 24 hours"),
     ] = None
-    interval_time: Annotated[int, msgspec.Meta(ge=1, le=LONGEST)] | None = None
+    interval_time: Annotated[int, msgspec.Meta(ge=1, le=MAX_INTERVAL)] | None = None
     rules: Annotated[
-        Annotated[list[TimerRule], msgspec.Meta(max_length=MOST_RULES)] | None,
+        Annotated[list[TimerRule], msgspec.Meta(max_length=MAX_RULES)] | None,
         msgspec.Meta(description="SCHEDULE: times of day"),
     ] = None
     expiration_epoch_second: Annotated[
@@ -168,15 +168,15 @@ class SimpleTimer(Entry[SimpleTimerParameters]):
     title = "Timer"
     description = "Runs the flow once, at intervals, or at times of certain days"
 
-    def entered(self, parameters: SimpleTimerParameters, given: Any) -> dict[str, Any]:
+    def build_output(self, parameters: SimpleTimerParameters, given: Any) -> dict[str, Any]:
         """Return the due time of the run; by default now, for tests."""
         zone = parameters.timer_settings.timezone or UTC
         now = {"executionEpochSecond": int(time.time()), "timezone": zone}
         return {**now, **read_map(given)}
 
 
-MOST_ENTITIES = 1000
-MOST_PATTERNS = 20
+MAX_ENTITIES = 1000
+MAX_PATTERNS = 20
 """Maximum keys with `*` of a listener, because each one is matched separately."""
 
 
@@ -184,7 +184,7 @@ class EventListenerParameters(Parameters):
     """The entities to listen to."""
 
     entities: Annotated[
-        Annotated[list[EntityKey], msgspec.Meta(max_length=MOST_ENTITIES)] | str,
+        Annotated[list[EntityKey], msgspec.Meta(max_length=MAX_ENTITIES)] | str,
         parameter(
             "Entities",
             "Keys of entities; * matches any characters",
@@ -204,15 +204,15 @@ class EventListenerParameters(Parameters):
         keys = self.entity_keys()
         if not keys:
             yield Fault("entities", "must have at least one key")
-        if len(keys) > MOST_ENTITIES:
-            yield Fault("entities", f"must have at most {MOST_ENTITIES} keys. Got {len(keys)}.")
+        if len(keys) > MAX_ENTITIES:
+            yield Fault("entities", f"must have at most {MAX_ENTITIES} keys. Got {len(keys)}.")
         patterns = [key for key in keys if "*" in key]
-        if len(patterns) > MOST_PATTERNS:
-            text = f"must have at most {MOST_PATTERNS} keys with *. Got {len(patterns)}."
+        if len(patterns) > MAX_PATTERNS:
+            text = f"must have at most {MAX_PATTERNS} keys with *. Got {len(patterns)}."
             yield Fault("entities", text)
         for key in keys:
-            if len(key) > LONGEST_KEY:
-                yield Fault("entities", f"{key[:50]}… must have at most {LONGEST_KEY} characters")
+            if len(key) > MAX_KEY:
+                yield Fault("entities", f"{key[:50]}… must have at most {MAX_KEY} characters")
             if not key.strip("*"):
                 yield Fault("entities", "* alone matches all entities; add a prefix")
 
@@ -224,13 +224,13 @@ class EventListener(Entry[EventListenerParameters]):
     title = "Event Listener"
     description = "Runs the flow on new values of entities, for example when a device reports"
 
-    def entered(self, parameters: EventListenerParameters, given: Any) -> Any:
+    def build_output(self, parameters: EventListenerParameters, given: Any) -> Any:
         """Return the values by key."""
         return read_map(given, " of values by entity key")
 
 
 LONGEST_TOPIC = 512
-MOST_LEVELS = 20
+MAX_LEVELS = 20
 
 
 class SimpleMqttParameters(Parameters):
@@ -264,7 +264,7 @@ class SimpleMqtt(Entry[SimpleMqttParameters]):
     title = "MQTT"
     description = "Runs the flow when a client of the tenant publishes to a topic"
 
-    def entered(self, parameters: SimpleMqttParameters, given: Any) -> dict[str, Any]:
+    def build_output(self, parameters: SimpleMqttParameters, given: Any) -> dict[str, Any]:
         """Return the message; fields missing in a test are empty."""
         found = read_map(given, " with topic and payload")
         return {"topic": parameters.subscription_topic, "payload": "", **found}
@@ -272,8 +272,8 @@ class SimpleMqtt(Entry[SimpleMqttParameters]):
 
 def _find_topic_fault(topic: str) -> str:
     levels = topic.split("/")
-    if len(levels) > MOST_LEVELS or not all(levels):
-        return f"must have 1 to {MOST_LEVELS} levels, which must not be empty"
+    if len(levels) > MAX_LEVELS or not all(levels):
+        return f"must have 1 to {MAX_LEVELS} levels, which must not be empty"
     if any(set(level) & set("+#") and level not in {"+", "#"} for level in levels):
         return "must have + and # as whole levels only"
     if "#" in levels[:-1]:

@@ -10,7 +10,7 @@ from services.workflow.nodes.parameters import Parameters, parameter
 from services.workflow.outgoing.http import OutgoingHttp, webhook_request
 
 LONGEST_URL, LONGEST_SECRET = 4096, 1000
-MOST_ARGUMENTS = 100
+MAX_ARGUMENTS = 100
 
 
 class WebhookParameters(Parameters):
@@ -25,7 +25,7 @@ class WebhookParameters(Parameters):
             "Content",
             "Content as JSON. Default: the input",
             ui="paramAssignInput",
-            max_length=MOST_ARGUMENTS,
+            max_length=MAX_ARGUMENTS,
         ),
     ] = msgspec.field(default_factory=dict)
     secret_key: (

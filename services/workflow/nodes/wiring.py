@@ -34,7 +34,7 @@ RESOLVING = 256
 """Concurrent host lookups: twice as many as runs and deliveries of one tenant can need."""
 
 
-class Outside:
+class ExternalClients:
     """Clients of external systems, and the sandbox."""
 
     def __init__(self, settings: WorkflowSettings) -> None:
@@ -59,12 +59,14 @@ class Nodes:
     """All node types and their clients."""
 
     registry: Registry
-    outside: Outside
+    external: ExternalClients
     entities: Entities
     credentials: TenantCredentials
 
 
-def node_types(outside: Outside, entities: Entities, credentials: TenantCredentials) -> Registry:
+def create_registry(
+    external: ExternalClients, entities: Entities, credentials: TenantCredentials
+) -> Registry:
     """Return the registry of all node types."""
     return Registry(
         [
@@ -73,17 +75,17 @@ def node_types(outside: Outside, entities: Entities, credentials: TenantCredenti
             EventListener(),
             SimpleMqtt(),
             HttpIn(),
-            Choice(outside.sandbox),
+            Choice(external.sandbox),
             EntityAssigner(entities),
             EntitySelector(entities),
             ServiceInvocation(entities),
             AlarmNode(entities),
             Output(),
-            CodeNode(outside.sandbox),
-            Webhook(outside.http),
-            HttpRequestNode(outside.http),
-            Email(outside.mail, credentials),
-            MqttPublish(outside.mqtt),
+            CodeNode(external.sandbox),
+            Webhook(external.http),
+            HttpRequestNode(external.http),
+            Email(external.mail, credentials),
+            MqttPublish(external.mqtt),
         ]
     )
 
@@ -91,12 +93,12 @@ def node_types(outside: Outside, entities: Entities, credentials: TenantCredenti
 def wire_nodes(clients: Clients) -> Nodes:
     """Construct the node types, and offer `mqtt_login` on the bus."""
     settings, database = clients.settings, clients.mongo.database
-    outside, entities = Outside(settings), Entities(clients.rpc)
+    external, entities = ExternalClients(settings), Entities(clients.rpc)
     credentials = TenantCredentials(
         CredentialStore(database, settings.secrets_key),
         IdAllocator(database, "credentials", CREDENTIAL_IDS),
         clients.rpc,
     )
     clients.server.offer("mqtt_login", MqttLogin, credentials.verify_mqtt_login)
-    registry = node_types(outside, entities, credentials)
-    return Nodes(registry, outside, entities, credentials)
+    registry = create_registry(external, entities, credentials)
+    return Nodes(registry, external, entities, credentials)

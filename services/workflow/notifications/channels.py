@@ -18,7 +18,7 @@ SECONDS, TEST_SECONDS = 30.0, 20.0
 """Timeouts of a message, and of a test, which a user waits for behind the gateway."""
 TEST_SUBJECT = "Test of your alarm notifications"
 TEST_CONTENT = "<p>This is a test message. Your alarm notifications are sent to this address.</p>"
-MOST_LISTED = 100
+MAX_LISTED = 100
 """Maximum alarms listed in a message; further ones are counted."""
 SENDER = "Thingway"
 
@@ -40,7 +40,7 @@ class NotificationChannels:
         missed: int,
     ) -> None:
         """Notify a user of alarms and of `missed` unlisted ones; raise `NodeFailed`."""
-        listed, more = alarms[-MOST_LISTED:], max(len(alarms) - MOST_LISTED, 0) + missed
+        listed, more = alarms[-MAX_LISTED:], max(len(alarms) - MAX_LISTED, 0) + missed
         if channel == "MAIL":
             subject, content = build_subject(listed, more), build_content(settings, listed, more)
             await self._mail_to(subscriber, subject, content, SECONDS)

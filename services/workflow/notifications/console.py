@@ -8,7 +8,7 @@ from litestar.params import JSONBody
 
 from libs.common.http import RequestPrincipal, provide
 from libs.common.http.console import get, post, put
-from libs.common.http.guards import holders
+from libs.common.http.guards import allow_holders
 from libs.common.http.operations import route_operations
 from services.workflow.notifications.sender import READERS, NotificationSender
 from services.workflow.notifications.service import NotificationSettings
@@ -20,7 +20,7 @@ from services.workflow.notifications.store import (
 )
 
 
-@get("/", guards=[holders(*READERS)])
+@get("/", guards=[allow_holders(*READERS)])
 async def get_alarm_notifications(
     principal: RequestPrincipal, notifications: NamedDependency[NotificationSettings]
 ) -> ShownNotifications:
@@ -30,7 +30,7 @@ async def get_alarm_notifications(
 
 @put(
     "/",
-    guards=[holders(*READERS)],
+    guards=[allow_holders(*READERS)],
     example={
         "severities": ["CRITICAL"],
         "quiet_hours": {"begin": "22:00", "end": "06:30"},
@@ -47,7 +47,7 @@ async def put_alarm_notifications(
     await notifications.put(principal, data)
 
 
-@post("/test", guards=[holders(*READERS)], example={"channel": "WEBHOOK"}, waits=True)
+@post("/test", guards=[allow_holders(*READERS)], example={"channel": "WEBHOOK"}, waits=True)
 async def test_alarm_notifications(
     principal: RequestPrincipal,
     notification_sender: NamedDependency[NotificationSender],

@@ -14,7 +14,7 @@ from functools import partial
 from libs.common.bus import RpcClient
 from libs.common.clock import now_ms, to_ms
 from libs.common.contracts.access import ACCESS, Access, UserRef
-from libs.common.contracts.names import MOST_DEVICES
+from libs.common.contracts.names import MAX_DEVICES
 from libs.common.device_client import DeviceClient
 from libs.common.errors import InvalidInput, ThingwayError, TooManyRequests, Unauthenticated
 from libs.common.identity import Kind, Principal
@@ -31,11 +31,11 @@ from services.workflow.notifications.service import NotificationSettings
 from services.workflow.notifications.store import (
     NOTICES,
     Channel,
+    ChannelFailures,
     ChannelResult,
     Notice,
     NotificationStore,
     Subscriber,
-    Trouble,
     quiet_until,
     retry_pause,
 )
@@ -50,7 +50,7 @@ DEADLINE, CLAIM = 40.0, 45.0
 """Timeout of a delivery, and of its claim, in seconds."""
 TEST_PAUSE = 10.0
 """Minimum seconds between two tests of a user and channel."""
-MOST_ATTEMPTS = 30
+MAX_ATTEMPTS = 30
 """Consecutive failures, in more than a day, after which notices are dropped."""
 LONGEST_REASON = 500
 """Maximum characters of a stored reason."""
@@ -138,10 +138,10 @@ class NotificationSender:
     async def _send_waiting(self, subscriber: Subscriber, channel: Channel) -> None:
         """Send waiting notices and end the claim.
 
-        Failed notices are retried together later; after `MOST_ATTEMPTS` failures they are dropped
+        Failed notices are retried together later; after `MAX_ATTEMPTS` failures they are dropped
         and counted.
         """
-        user, trouble = subscriber.id, subscriber.trouble.get(channel, Trouble())
+        user, trouble = subscriber.id, subscriber.trouble.get(channel, ChannelFailures())
         async with self.lookups.slot(subscriber.tenant):
             notices = await self.store.list_waiting(user, channel)
             settings = subscriber.settings
@@ -163,11 +163,14 @@ class NotificationSender:
             log.info("user %d: the alarm notification by %s failed: %s", user, channel, error)
             result, attempts = _failure(error), trouble.attempts + 1
             trouble.until = to_ms(datetime.now(UTC) + retry_pause(attempts))
-            dropped = notices if attempts >= MOST_ATTEMPTS else []
+            dropped = notices if attempts >= MAX_ATTEMPTS else []
             trouble.attempts = 0 if dropped else attempts
             trouble.missed, notices = len(dropped), dropped
         else:
-            result, trouble = ChannelResult(at=now_ms(), ok=True), Trouble(missed=-trouble.missed)
+            result, trouble = (
+                ChannelResult(at=now_ms(), ok=True),
+                ChannelFailures(missed=-trouble.missed),
+            )
         await self.store.delete(notices)
         due = trouble.until or None
         await self.store.finish(user, channel, due=due, trouble=trouble, result=result)
@@ -193,10 +196,10 @@ class NotificationSender:
         grants = await self.grants.read(principal)
         ids = sorted({notice.alarm.device_id for notice in notices})
         visible: set[int] = set()
-        for first in range(0, len(ids), MOST_DEVICES):
-            batch = ids[first : first + MOST_DEVICES]
+        for first in range(0, len(ids), MAX_DEVICES):
+            batch = ids[first : first + MAX_DEVICES]
             for device in await DeviceClient(self.rpc).describe_devices(tenant, batch):
-                if grants.device(device.id, device.integration, device.group):
+                if grants.allows_device(device.id, device.integration, device.group):
                     visible.add(device.id)
         return visible
 

@@ -36,17 +36,17 @@ class NotificationSettings:
         found = await self._store.find(user.tenant, user.user_id)
         return _shown(found.settings, found.results) if found else _shown(Notifications(), {})
 
-    async def put(self, user: Principal, wanted: Notifications) -> None:
+    async def put(self, user: Principal, request: Notifications) -> None:
         """Store the settings of a user; raise `InvalidInput`.
 
         A hidden secret stays unchanged unless its destination changes.
         """
-        _check(wanted, user)
+        _check(request, user)
         before = await self._store.find(user.tenant, user.user_id)
         settings = msgspec.structs.replace(
-            wanted,
-            device_ids=list(distinct_ids(wanted.device_ids)),
-            group_ids=list(distinct_ids(wanted.group_ids)),
+            request,
+            device_ids=list(distinct_ids(request.device_ids)),
+            group_ids=list(distinct_ids(request.group_ids)),
         )
         if (webhook := settings.webhook) is not None and webhook.secret:
             context = webhook_seal_context(user.tenant, webhook)
@@ -108,20 +108,20 @@ def _shown(settings: Notifications, results: dict[str, ChannelResult]) -> ShownN
     return ShownNotifications(**fields, results=results)
 
 
-def _check(wanted: Notifications, user: Principal) -> None:
-    if not is_zone(wanted.time_zone):
+def _check(settings: Notifications, user: Principal) -> None:
+    if not is_zone(settings.time_zone):
         raise InvalidInput(
-            f"must be an IANA time zone. Got `{wanted.time_zone}`.", field="time_zone"
+            f"must be an IANA time zone. Got `{settings.time_zone}`.", field="time_zone"
         )
-    hours = wanted.quiet_hours
+    hours = settings.quiet_hours
     if hours is not None and hours.begin == hours.end:
         raise InvalidInput("must differ from `begin`", field="quiet_hours.end")
-    if wanted.webhook is not None:
+    if settings.webhook is not None:
         try:
-            parse_url(wanted.webhook.url)
+            parse_url(settings.webhook.url)
         except NodeFailed as error:
             raise InvalidInput(str(error), field="webhook.url") from error
-    if wanted.mail and not is_address(user.name):
+    if settings.mail and not is_address(user.name):
         raise InvalidInput(
             f"needs an e-mail address as login. Got `{user.name:.60}`.", field="mail"
         )

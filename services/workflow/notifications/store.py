@@ -23,7 +23,7 @@ from libs.common.store.mongo import Database, Document
 
 Channel = Literal["MAIL", "WEBHOOK"]
 Change = Literal["raised", "cleared"]
-MOST_DEVICES, MOST_OTHERS = 1000, 100
+MAX_DEVICES, MAX_OTHERS = 1000, 100
 """Maximum devices, and maximum groups or products, in the settings."""
 LONGEST_DIGEST = 1440
 """Maximum minutes of a digest."""
@@ -57,11 +57,11 @@ class Notifications(msgspec.Struct, kw_only=True):
     changes: Annotated[list[Change], msgspec.Meta(max_length=2)] = msgspec.field(
         default_factory=lambda: ["raised"]
     )
-    device_ids: Annotated[list[Id], msgspec.Meta(max_length=MOST_DEVICES)] = []
-    group_ids: Annotated[list[Id], msgspec.Meta(max_length=MOST_OTHERS)] = []
+    device_ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_DEVICES)] = []
+    group_ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_OTHERS)] = []
     products: Annotated[
         list[Annotated[str, msgspec.Meta(min_length=1, max_length=128)]],
-        msgspec.Meta(max_length=MOST_OTHERS),
+        msgspec.Meta(max_length=MAX_OTHERS),
     ] = []
     """Products. Without devices, groups and products, all visible devices match."""
     digest_minutes: Annotated[int, msgspec.Meta(ge=0, le=LONGEST_DIGEST)] = 0
@@ -125,7 +125,7 @@ class ShownNotifications(console.ResponseModel, kw_only=True):
     """Latest result by channel, `MAIL` and `WEBHOOK`. Absent before the first message."""
 
 
-class Trouble(msgspec.Struct, rename="camel"):
+class ChannelFailures(msgspec.Struct, rename="camel"):
     """The failures of a channel."""
 
     attempts: int = 0
@@ -144,7 +144,7 @@ class Subscriber(msgspec.Struct, rename="camel", kw_only=True):
     login: str
     """Login address of the user."""
     settings: Notifications
-    trouble: dict[str, Trouble] = {}
+    trouble: dict[str, ChannelFailures] = {}
     """Failures by channel."""
     results: dict[str, ChannelResult] = {}
     """Latest result by channel."""
@@ -210,7 +210,7 @@ def retry_pause(attempts: int) -> timedelta:
 
 NOTICES = "notices"
 """Topic of `Wakeups`: notices are due, or will be."""
-MOST_WAITING = 1000
+MAX_WAITING = 1000
 """Maximum waiting notices of a user and channel; further ones are only counted."""
 CHANNELS: tuple[Channel, ...] = get_args(Channel)
 
@@ -243,7 +243,7 @@ class NotificationStore:
         """Store notices of alarms, with due times of their recipients. Idempotent.
 
         The number of operations does not depend on the number of notices. A notice beyond
-        `MOST_WAITING` of a user and channel is counted as missed.
+        `MAX_WAITING` of a user and channel is counted as missed.
         """
         ids = {"_id": {"$in": [notice.id for notice in notices]}}
         stored = set(await self._notices.distinct("_id", ids))
@@ -260,7 +260,7 @@ class NotificationStore:
             due[recipient] = min(notice.due, due.get(recipient, notice.due))
             if notice.id not in stored:
                 waiting[recipient] += 1
-                if waiting[recipient] > MOST_WAITING:
+                if waiting[recipient] > MAX_WAITING:
                     missed[recipient] += 1
                 else:
                     documents.append(msgspec.to_builtins(notice, builtin_types=(datetime,)))
@@ -298,7 +298,7 @@ class NotificationStore:
         channel: Channel,
         *,
         due: int | None = None,
-        trouble: Trouble | None = None,
+        trouble: ChannelFailures | None = None,
         result: ChannelResult | None = None,
     ) -> None:
         """End a claim; `due` (ms) is the due time of remaining notices.
@@ -320,7 +320,7 @@ class NotificationStore:
     async def list_waiting(self, user: int, channel: Channel) -> list[Notice]:
         """Return the waiting notices of a user and channel, in order."""
         found = self._notices.find(
-            {"user": user, "channel": channel}, sort=[("at", 1), ("_id", 1)], limit=MOST_WAITING
+            {"user": user, "channel": channel}, sort=[("at", 1), ("_id", 1)], limit=MAX_WAITING
         )
         return [msgspec.convert(document, Notice) async for document in found]
 

@@ -23,7 +23,7 @@ from libs.common.telemetry.tracing import mark_failed, trace_header, trace_step
 from services.workflow.errors import NodeFailed
 from services.workflow.outgoing.hosts import check_host
 
-MOST_SECONDS = 30.0
+MAX_SECONDS = 30.0
 MAX_BODY = 1024**2
 """Maximum bytes of a body, compressed and decompressed."""
 TOO_LARGE = f"the body must have at most {MAX_BODY} bytes"
@@ -91,7 +91,7 @@ class OutgoingHttp:
         self._session: ClientSession | None = None
 
     async def __aenter__(self) -> "OutgoingHttp":  # noqa: PYI034 - not made to be inherited
-        self._session = outgoing_session(self._allowed, MOST_SECONDS, decompress=False)
+        self._session = outgoing_session(self._allowed, MAX_SECONDS, decompress=False)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -107,7 +107,7 @@ class OutgoingHttp:
     async def send(self, request: HttpRequest, seconds: float) -> HttpAnswer:
         """Send a request and follow allowed redirects, within `seconds`."""
         try:
-            async with asyncio.timeout(min(seconds, MOST_SECONDS)):
+            async with asyncio.timeout(min(seconds, MAX_SECONDS)):
                 return await self._follow(request)
         except TimeoutError as error:
             raise NodeFailed(f"{parse_url(request.url).host} did not respond in time") from error

@@ -17,7 +17,7 @@ from libs.common.http.outgoing import outgoing_socket
 from services.workflow.errors import NodeFailed
 from services.workflow.outgoing.hosts import check_host, delivery
 
-MOST_SECONDS = 30.0
+MAX_SECONDS = 30.0
 _CONTROLS = re.compile(r"[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029]")
 """Control characters and Unicode separators, except line breaks, which headers reject."""
 OUR_NAME = "thingway"
@@ -71,7 +71,7 @@ class OutgoingMail:
     async def send(self, server: MailServer, email: EmailMessage, seconds: float) -> None:
         """Send an e-mail; an encrypted connection needs a valid certificate."""
         message = build_mime_message(email)
-        async with delivery(server.host, min(seconds, MOST_SECONDS), "the e-mail", SMTPException):
+        async with delivery(server.host, min(seconds, MAX_SECONDS), "the e-mail", SMTPException):
             await self._send(server, message)
 
     async def _send(self, server: MailServer, message: MimeMessage) -> None:
@@ -83,7 +83,7 @@ class OutgoingMail:
             start_tls=server.encryption == "STARTTLS",
             tls_context=self._trusted if server.encryption != "NONE" else None,
             local_hostname=OUR_NAME,
-            timeout=MOST_SECONDS,
+            timeout=MAX_SECONDS,
         )
         try:
             await client.connect()

@@ -10,7 +10,7 @@ from aiomqtt import Client, MqttError
 from libs.common.http.outgoing import outgoing_addresses
 from services.workflow.outgoing.hosts import check_host, delivery
 
-MOST_SECONDS = 30.0
+MAX_SECONDS = 30.0
 LONGEST_FIELD, LONGEST_PASSWORD = 254, 1000
 
 
@@ -62,7 +62,7 @@ class OutgoingMqtt:
 
     async def publish(self, broker: MqttBroker, publication: Publication, seconds: float) -> None:
         """Connect, publish, and wait for the acknowledgement of the QoS."""
-        left = min(seconds, MOST_SECONDS)
+        left = min(seconds, MAX_SECONDS)
         async with delivery(broker.host, left, "the message", MqttError):
             address, *_ = await outgoing_addresses(broker.host, broker.port, self._allowed)
             async with self._client(broker, address["host"], left) as client:

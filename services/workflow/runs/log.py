@@ -25,7 +25,7 @@ LINGER = 0.05
 """Seconds for which ends of deferred runs are collected, as nobody waits for them."""
 RETENTION_PERIOD = 60.0
 """Seconds between two cleanups."""
-FRESH = timedelta(minutes=10)
+MIN_AGE = timedelta(minutes=10)
 """Minimum age of deleted runs, which prevent repeated runs of redelivered events."""
 
 
@@ -123,11 +123,11 @@ def build_finished_event(run: Run) -> OutboxEntry:
 class Retention:
     """Deletes old and surplus runs of the flows that this replica has run."""
 
-    def __init__(self, store: RunStore, log: ReplicaLog, days: int, most: int) -> None:
+    def __init__(self, store: RunStore, log: ReplicaLog, days: int, maximum: int) -> None:
         self._store = store
         self._log = log
         self._age = timedelta(days=days)
-        self._most = most
+        self._maximum = maximum
         self._flows: set[int] = set()
 
     async def clean(self, now: datetime | None = None) -> None:
@@ -136,8 +136,8 @@ class Retention:
         await self._store.delete_older(now - self._age)
         self._flows |= self._log.pop_grown_flows()
         for flow_id in sorted(self._flows):
-            run_id = await self._store.find_surplus(flow_id, self._most)
+            run_id = await self._store.find_surplus(flow_id, self._maximum)
             if run_id is None:
                 self._flows.discard(flow_id)
             else:
-                await self._store.delete_surplus(flow_id, run_id, now - FRESH)
+                await self._store.delete_surplus(flow_id, run_id, now - MIN_AGE)

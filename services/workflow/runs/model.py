@@ -6,7 +6,7 @@ import msgspec
 
 Status = Literal["RUNNING", "SUCCESS", "ERROR"]
 CauseKind = Literal["EVENT", "TIMER", "SERVICE", "HTTP", "MQTT", "TEST", "BREAKER", "LIMIT"]
-MOST_HOPS = 8
+MAX_HOPS = 8
 """Maximum flows that start one another; the next one is recorded as an error."""
 
 

@@ -123,25 +123,25 @@ class RunStore:
         await self._outbox.relay(outgoing)
 
     async def list_orphans(
-        self, alive: Iterable[str], most: int, without: Iterable[str] = ()
+        self, alive: Iterable[str], maximum: int, without: Iterable[str] = ()
     ) -> list[Run]:
         """Return runs of stopped replicas, oldest first, fairly by tenant.
 
         Runs of the tenants `without` are left out.
         """
         query = {"status": "RUNNING", "replica": {"$nin": list(alive)}, **_except_tenants(without)}
-        return await self._find_fairly(query, most)
+        return await self._find_fairly(query, maximum)
 
     async def list_pending(
-        self, replica: str, held: Iterable[int], most: int, without: Iterable[str] = ()
+        self, replica: str, held: Iterable[int], maximum: int, without: Iterable[str] = ()
     ) -> list[Run]:
         """Return a replica's runs, except those in `held` or of the tenants `without`."""
         query: Document = {"status": "RUNNING", "replica": replica, **_except_tenants(without)}
         query["_id"] = {"$nin": list(held)}
-        return await self._find_fairly(query, most)
+        return await self._find_fairly(query, maximum)
 
-    async def _find_fairly(self, query: Document, most: int) -> list[Run]:
-        ids = await ids_in_turns(self._runs, query, "_id", most)
+    async def _find_fairly(self, query: Document, maximum: int) -> list[Run]:
+        ids = await ids_in_turns(self._runs, query, "_id", maximum)
         if not ids:
             return []
         return [_run(document) async for document in self._runs.find({"_id": {"$in": ids}})]
@@ -162,15 +162,15 @@ class RunStore:
         return bool((await self._runs.update_one(query, change)).modified_count)
 
     async def search(
-        self, tenant: str, flow_id: int, status: str, wanted: PageRequest
+        self, tenant: str, flow_id: int, status: str, request: PageRequest
     ) -> tuple[list[Run], int]:
         """Return one page of a flow's runs and the number of all; "" means all statuses."""
         query: Document = {"tenant": tenant, "flow": flow_id, **_ENDED}
         if status:
             query["status"] = status
-        found = self._runs.find(query, _LISTED).sort(wanted.order(COLUMNS))
-        runs = [_run(row) async for row in found.skip(wanted.skip).limit(wanted.limit)]
-        total = await self._runs.count_documents(query) if wanted.limit else len(runs)
+        found = self._runs.find(query, _LISTED).sort(request.order(COLUMNS))
+        runs = [_run(row) async for row in found.skip(request.skip).limit(request.limit)]
+        total = await self._runs.count_documents(query) if request.limit else len(runs)
         return runs, total
 
     async def get(self, tenant: str, run_id: int) -> Run | None:
@@ -197,10 +197,10 @@ class RunStore:
         """Delete ended runs before a time; return the number."""
         return int((await self._runs.delete_many(_older_filter(before))).deleted_count)
 
-    async def find_surplus(self, flow_id: int, most: int) -> int | None:
-        """Return the latest run beyond the `most` latest ones, or None."""
+    async def find_surplus(self, flow_id: int, maximum: int) -> int | None:
+        """Return the latest run beyond the `maximum` latest ones, or None."""
         newest = self._runs.find({"flow": flow_id, **_ENDED}, {"_id": 1}).sort("_id", -1)
-        rows = await newest.skip(most).to_list(1)
+        rows = await newest.skip(maximum).to_list(1)
         return rows[0]["_id"] if rows else None
 
 

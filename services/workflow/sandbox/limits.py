@@ -15,7 +15,7 @@ SCRIPT, CONDITION = b"J", b"C"
 """Kind of a request: JavaScript, or a condition in CEL."""
 MIB = 1024**2
 LONGEST_REASON = 500
-DEEPEST = 64
+MAX_DEPTH = 64
 """Maximum nesting depth of a result."""
 LARGEST_INTEGER = 2**63
 _HALF = re.compile("[\ud800-\udfff]")
@@ -64,8 +64,8 @@ def to_json_value(value: Any, size: int) -> Any:
 
 def _convert(value: Any, allowance: _Allowance, depth: int) -> Any:
     allowance.spend(2)
-    if depth > DEEPEST:
-        raise CodeFailed(f"the result must be nested at most {DEEPEST} levels deep")
+    if depth > MAX_DEPTH:
+        raise CodeFailed(f"the result must be nested at most {MAX_DEPTH} levels deep")
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int | float):

@@ -16,7 +16,7 @@ LANGUAGES = {"js": "js", "javascript": "js", "python": "python"}
 """Languages by their names in designs."""
 CEL = "cel"
 """The language of conditions, which code nodes do not support."""
-REFUSED = ("groovy", "mvel")
+UNSUPPORTED = ("groovy", "mvel")
 """Unsupported languages that existing editors offer."""
 _COMPILE = "new Function(...names, code)"
 """Compiles code to a function without calling it."""
@@ -25,7 +25,7 @@ _STOP = "raise KeyError()"
 _SYNTAX = ("SyntaxError", "NotImplementedError")
 """Start of compile errors; the second one is for unsupported syntax."""
 _LINE = re.compile(r"\(line ([0-9]+)\)$")
-MOST_WAITING = 512
+MAX_WAITING = 512
 """Maximum waiting runs of code of a tenant."""
 
 
@@ -46,10 +46,8 @@ class Sandbox:
             "python": self._python.run,
             CEL: self._processes.run_cel,
         }
-        worker_processes = FairScheduler(
-            "code in JavaScript and CEL", processes, items=MOST_WAITING
-        )
-        python_workers = FairScheduler("code in Python", processes, items=MOST_WAITING)
+        worker_processes = FairScheduler("code in JavaScript and CEL", processes, items=MAX_WAITING)
+        python_workers = FairScheduler("code in Python", processes, items=MAX_WAITING)
         self._workers = {"js": worker_processes, CEL: worker_processes, "python": python_workers}
         self._stack = AsyncExitStack()
 
@@ -106,6 +104,6 @@ def _shift_line(line: re.Match[str]) -> str:
 
 def unknown_language(language: str) -> str:
     """Return the error for an unsupported language."""
-    if language in REFUSED:
+    if language in UNSUPPORTED:
         return f"{language} is not supported; use js or python"
     return f"must be js or python. Got {language}."

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Self
 
-from libs.common.sandbox.workers import ask_worker, kill_worker, start_worker, wait_killed
+from libs.common.sandbox.workers import kill_worker, send_request, start_worker, wait_killed
 from services.workflow.sandbox.limits import (
     CONDITION,
     GRACE,
@@ -22,7 +22,7 @@ from services.workflow.sandbox.limits import (
 log = logging.getLogger(__name__)
 
 _WORKER = "services.workflow.sandbox.worker"
-LATE = 2.0
+WORKER_GRACE = 2.0
 """Seconds after the time limit of a run when its worker is considered lost, because the kernel
 should have ended the run."""
 
@@ -66,20 +66,20 @@ class Processes:
         request = json.dumps(given).encode()
         if len(request) > self._limits.given:
             raise CodeFailed(f"{what} must have at most {self._limits.given} bytes")
-        answer = await self.ask(kind + request, seconds)
+        answer = await self.request(kind + request, seconds)
         if answer[:1] != b"R":
             raise CodeFailed(answer[1:].decode(errors="replace"))
         return answer[1:]
 
-    async def ask(self, request: bytes, seconds: float) -> bytes:
+    async def request(self, request: bytes, seconds: float) -> bytes:
         """Return the response of a worker; raise `CodeFailed` without one."""
         process = self._idle.popleft()
         spare: Process | None = None
         try:
             if process is None or process.returncode is not None:
                 process = await self._start()
-            async with asyncio.timeout(seconds + GRACE + LATE):
-                answer = await ask_worker(process, SECONDS.pack(seconds) + request)
+            async with asyncio.timeout(seconds + GRACE + WORKER_GRACE):
+                answer = await send_request(process, SECONDS.pack(seconds) + request)
             spare = process
         except (TimeoutError, OSError, asyncio.IncompleteReadError) as error:
             log.warning(

@@ -30,7 +30,7 @@ from services.workflow.sandbox.limits import CONDITION, GRACE, SECONDS
 
 _PRELUDE = Path(__file__).with_name("prelude.js")
 _WARM_UP = b'["return {a: b * 1.5, c: b > 30}", ["b"], [20]]'
-SOON = 0.05
+USUAL_SECONDS = 0.05
 """Seconds in which most code finishes."""
 _CHUNK = 65_536
 
@@ -159,7 +159,7 @@ def _answer(child: Child, request: bytes, output: int) -> bytes:
     return answer if answer is not None else b"E" + _describe_end(child.pid)
 
 
-def _read_answer(child: Child, until: float, most: int) -> bytes | None:
+def _read_answer(child: Child, until: float, maximum: int) -> bytes | None:
     """Read the frame of a child, which user code may have written.
 
     Returns None if the child ended first.
@@ -172,14 +172,14 @@ def _read_answer(child: Child, until: float, most: int) -> bytes | None:
         if not more:
             return None
         content += more
-        if len(content) >= HEADER.size and _frame_size(content) > HEADER.size + most:
+        if len(content) >= HEADER.size and _frame_size(content) > HEADER.size + maximum:
             return _failure("the result is too large")
     return content[HEADER.size : _frame_size(content)]
 
 
 def _wait_readable(child: Child, until: float) -> bool:
-    """Wait for a child, which gets idle processor time only after `SOON` seconds."""
-    for seconds in (SOON, max(0.0, until - time.monotonic())):
+    """Wait for a child, which gets idle processor time only after `USUAL_SECONDS`."""
+    for seconds in (USUAL_SECONDS, max(0.0, until - time.monotonic())):
         if select.select([child.answers], [], [], seconds)[0]:
             return True
         use_idle_time(child.pid)

@@ -19,7 +19,7 @@ from libs.common.decoding import INVALID_JSON, decode_json, decode_text, is_json
 from libs.common.errors import MalformedRequest, TooLarge
 from libs.common.http import HttpRequest, provide
 from libs.common.http.console import post, route
-from libs.common.http.request import address_of, basic_login, host_of
+from libs.common.http.request import basic_login, get_address, get_host
 from services.workflow.triggers.hooks import HookCaller, HttpLogins
 from services.workflow.triggers.wiring import Triggers
 
@@ -65,7 +65,7 @@ async def call_flows(
     path = request.scope["raw_path"].decode("latin-1").removeprefix("/workflow-http-in/")
     access_key, _, rest = path.partition("/")
     login = basic_login(request.headers.get("authorization", "").encode("latin-1"))
-    tenant = await logins.verify(unquote(access_key), login, address_of(request))
+    tenant = await logins.verify(unquote(access_key), login, get_address(request))
     given = await _read_input(request) | {"url": rest}
     method = request.scope["method"]
     await hooks.call_address(tenant, method, rest, given, _hops(request))
@@ -114,7 +114,7 @@ def _visible_headers(request: HttpRequest) -> dict[str, str]:
         for name, value in request.headers.items()
         if name not in HIDDEN_HEADERS and not name.startswith(_GATEWAY_HEADERS)
     }
-    return visible | {"host": host_of(request)}
+    return visible | {"host": get_host(request)}
 
 
 def _decode_body(request: HttpRequest, body: bytes) -> Any:

@@ -23,7 +23,7 @@ from libs.common.contracts.limits import Limits
 from libs.common.errors import TooManyRequests
 from libs.common.jobs import wait_for_event
 from libs.common.limits.tenants import count_limited
-from libs.common.scheduling.turns import REST
+from libs.common.scheduling.turns import IDLE_PERIOD
 from libs.common.store.migrations import create_missing
 from libs.common.store.mongo import Database, Session, StoreError
 from services.workflow.flows.model import DeploymentObserver
@@ -39,7 +39,7 @@ from services.workflow.triggers.listener_index import ListenerIndex
 from services.workflow.triggers.topics import TopicIndex
 
 CHANGES = "deployment_changes"
-KEPT = 3600
+CHANGE_SECONDS = 3600
 """Seconds that changes are stored."""
 _decode = msgspec.json.Decoder(Deployed).decode
 log = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ class DeployedFlows(DeploymentObserver):
 async def create_changes(database: Database) -> None:
     """Create the collection of changes, which transactions write to."""
     await create_missing(database, CHANGES)
-    await database[CHANGES].create_index("at", expireAfterSeconds=KEPT)
+    await database[CHANGES].create_index("at", expireAfterSeconds=CHANGE_SECONDS)
 
 
 def _read(document: dict[str, Any]) -> Deployed:
@@ -125,11 +125,11 @@ class DeployedFlowIndex(DeploymentObserver):
         """Raise `TooManyRequests` if too many flows listen to a new key of the flow."""
         if deployed is None or deployed.component != EventListener.name:
             return
-        most = self._limits(tenant).key_flows
-        key = self.index.find_crowded_key(deployed, list_keys(deployed), most)
+        maximum = self._limits(tenant).key_flows
+        key = self.index.find_crowded_key(deployed, list_keys(deployed), maximum)
         if key is not None:
             count_limited("keyFlows", tenant)
-            text = f"entities: at most {most} flows can listen to {key}"
+            text = f"entities: at most {maximum} flows can listen to {key}"
             raise TooManyRequests(text, retry_after=60.0)
 
     async def changed(self, tenant: str, flow_id: int) -> None:
@@ -151,13 +151,13 @@ class DeployedFlowIndex(DeploymentObserver):
 
     async def _follow(self) -> None:
         while True:
-            asked, until = datetime.now(UTC), time.monotonic() + RELOAD
+            read_at, until = datetime.now(UTC), time.monotonic() + RELOAD
             await self._load()
             self.ready.set()
             while time.monotonic() < until:
-                await wait_for_event(self._wake, REST)
+                await wait_for_event(self._wake, IDLE_PERIOD)
                 self._wake.clear()
-                since, asked, local = asked - OVERLAP, datetime.now(UTC), self._local_changes
+                since, read_at, local = read_at - OVERLAP, datetime.now(UTC), self._local_changes
                 changes = await self._deployed.list_changed(since)
                 if (
                     local == self._local_changes

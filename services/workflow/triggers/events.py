@@ -46,7 +46,7 @@ ACK_WAIT = 20.0
 """Seconds after which the bus redelivers an unacknowledged event."""
 SKEW = 5_000
 """Maximum difference between clocks in ms."""
-FRESH = 60_000
+MAX_NEW_AGE = 60_000
 """Maximum ms from a report to its event; JetStream drops copies of an event for 120 s."""
 HOLD = 2.0
 """Seconds for which an event is held until its runs end; then their starts are recorded."""
@@ -56,7 +56,7 @@ Event = tuple[Msg, list[Start]]
 """A message, and the runs that it starts."""
 
 
-class Novelty:
+class NewEventDetector:
     """Recognizes events that were certainly never handled before."""
 
     def __init__(self, client: Client, now: Callable[[], int] = now_ms) -> None:
@@ -79,17 +79,17 @@ class Novelty:
         tokens = reply.split(".")
         first = 4 if len(tokens) == SHORT_REPLY else 6
         stored = int(tokens[first + 3]) // 1_000_000
-        is_recent = stored - FRESH < read_arrival(event_id) <= stored + SKEW
+        is_recent = stored - MAX_NEW_AGE < read_arrival(event_id) <= stored + SKEW
         return tokens[first] == "1" and stored > self._since and is_recent
 
 
 class DelayedEvents:
     """Counts the events that this process has delayed."""
 
-    def __init__(self, now: Callable[[], float], most: int = MAX_DELAYED) -> None:
+    def __init__(self, now: Callable[[], float], maximum: int = MAX_DELAYED) -> None:
         """Use `now` as a clock in seconds."""
         self._now = now
-        self._free = most
+        self._free = maximum
         self._counts: Counter[str] = Counter()
         self._due: list[tuple[float, str]] = []
 
@@ -123,7 +123,7 @@ class EventConsumer:
         self._followed = followed
         self._engine = engine
         self._delayed = DelayedEvents(time.monotonic)
-        self._novelty = Novelty(bus.client)
+        self._new_events = NewEventDetector(bus.client)
 
     async def handle(self, messages: list[Msg]) -> None:
         """Record the runs of a tenant's events; then acknowledge or delay each event."""
@@ -203,7 +203,7 @@ class EventConsumer:
             log.warning("a message on %s cannot be decoded: %s", message.subject, error)
             return []
         hops, trace = read_hops(message.headers), read_trace(message.headers)
-        is_new = self._novelty.is_new(message.reply, change.event_id)
+        is_new = self._new_events.is_new(message.reply, change.event_id)
         return list(build_starts(self._followed.index, change, hops, trace, is_held=is_new))
 
     def _delay(self, events: Sequence[Event], refused: list[Start]) -> dict[str, float]:

@@ -108,33 +108,33 @@ class FlowCaller:
         self._engine = engine
         self._entry = Trigger()
 
-    async def call(self, wanted: CallFlow) -> FlowOutputs:
+    async def call(self, request: CallFlow) -> FlowOutputs:
         """Run a flow and return its last output if it is a map.
 
         Raises `Conflict` for a disabled flow and `InvalidInput` for invalid inputs. Raises
         `UpstreamFailed` with the reason if the run failed, and `UpstreamTimeout` if it takes longer
         than the caller waits (the run continues). Raises `TooManyRequests` if too many runs wait.
         """
-        flow = await self._deployed.find(wanted.tenant, wanted.flow_id)
+        flow = await self._deployed.find(request.tenant, request.flow_id)
         if flow is None or flow.component != Trigger.name:
-            raise Conflict(f"flow {wanted.flow_id} is not enabled", field=FIELD)
+            raise Conflict(f"flow {request.flow_id} is not enabled", field=FIELD)
         parameters = convert_parameters(TriggerParameters, flow.parameters)
         try:
-            entered = self._entry.entered(parameters, wanted.inputs)
+            entered = self._entry.build_output(parameters, request.inputs)
         except NodeFailed as error:
             raise InvalidInput(str(error), field=FIELD) from error
         cause = Cause(
             kind="SERVICE",
             key=f"s-{uuid4().hex}",
-            hops=wanted.hops,
+            hops=request.hops,
             trace=current_trace(),
-            user_id=wanted.user_id,
+            user_id=request.user_id,
         )
         try:
-            async with asyncio.timeout(wanted.seconds):
+            async with asyncio.timeout(request.seconds):
                 run = await self._engine.start(flow, entered, cause)
         except TimeoutError as error:
-            text = f"flow {flow.flow_id} takes longer than {wanted.seconds:g} s; it continues"
+            text = f"flow {flow.flow_id} takes longer than {request.seconds:g} s; it continues"
             raise UpstreamTimeout(text, field=FIELD) from error
         if run.status == "ERROR":
             raise UpstreamFailed(f"the flow failed: {run.error}", field=FIELD)
@@ -294,7 +294,7 @@ class HookCaller:
         for flow in await self._hooks.list_by_address(tenant, method, list_shapes(path)):
             parameters = convert_parameters(HttpInParameters, flow.parameters)
             variables = parameters.address.variables(path) if parameters.address else {}
-            entered = self._entry.entered(parameters, {**given, "pathParam": variables})
+            entered = self._entry.build_output(parameters, {**given, "pathParam": variables})
             runs.append(await self._begin(flow, entered, hops))
         return runs
 

@@ -157,14 +157,14 @@ class ListenerIndex:
             for flow_id, keys in keys_by_flow.items()
         ]
 
-    def find_crowded_key(self, flow: Deployed, keys: Iterable[str], most: int) -> str | None:
-        """Return a new key of the flow that `most` other flows listen to, or None."""
+    def find_crowded_key(self, flow: Deployed, keys: Iterable[str], maximum: int) -> str | None:
+        """Return a new key of the flow that `maximum` other flows listen to, or None."""
         known = self._tenants.get(flow.tenant)
         if known is None:
             return None
         _, current = known.flows.get(flow.flow_id, (flow, ()))
         new = (key for key in keys if key not in current)
-        return next((key for key in new if len(known.list_listeners(key)) >= most), None)
+        return next((key for key in new if len(known.list_listeners(key)) >= maximum), None)
 
 
 def build_starts(

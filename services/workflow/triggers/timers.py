@@ -30,7 +30,7 @@ from pymongo import UpdateOne
 from libs.common.clock import from_ms, to_ms
 from libs.common.errors import ThingwayError
 from libs.common.jobs import wait_for_event
-from libs.common.scheduling.turns import REST
+from libs.common.scheduling.turns import IDLE_PERIOD
 from libs.common.store.mongo import Database, Session, StoreError, ids_in_turns
 from libs.common.telemetry.tracing import begin_trace, span_header
 from services.workflow.engine.runner import Engine, Start, record_and_execute
@@ -110,10 +110,10 @@ class TimerStore:
         """Delete the timer of a flow."""
         await self._timers.delete_one({"_id": flow_id, "tenant": tenant}, session=session)
 
-    async def claim(self, now: int, most: int) -> list[Timer]:
+    async def claim(self, now: int, maximum: int) -> list[Timer]:
         """Claim due timers without a valid claim, fairly by tenant."""
         free = {"due": {"$lte": now}, **_free(now)}
-        ids = await ids_in_turns(self._timers, free, "due", most)
+        ids = await ids_in_turns(self._timers, free, "due", maximum)
         if not ids:
             return []
         token = uuid4().hex
@@ -275,7 +275,7 @@ class TimerRunner:
     async def _pause(self) -> float:
         """Return the seconds until the next look; at most 0 if a timer is due."""
         due = await self._store.next_due(self._now())
-        return REST if due is None else min((due - self._now()) / 1000, REST)
+        return IDLE_PERIOD if due is None else min((due - self._now()) / 1000, IDLE_PERIOD)
 
 
 def _start(timer: Timer) -> Start:

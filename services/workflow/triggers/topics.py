@@ -28,11 +28,11 @@ log = logging.getLogger(__name__)
 
 WAITING, WAITING_BYTES = 10_000, 32 * 1024**2
 """Maximum waiting messages of a tenant, and their bytes; further ones are dropped."""
-MOST_BYTES, FEW = 128 * 1024**2, 100
+MAX_BYTES, GUARANTEED_MESSAGES = 128 * 1024**2, 100
 """Total waiting bytes beyond which a tenant may have only few waiting messages."""
 COST = 512
 """Bytes of memory per message in addition to its payload."""
-LARGEST = 256 * 1024
+MAX_MESSAGE = 256 * 1024
 """Maximum bytes of a message; larger ones are dropped."""
 CONCURRENT, PER_TENANT = 256, 16
 """Maximum messages handled concurrently, in total and per tenant."""
@@ -128,8 +128,11 @@ class TopicListener:
 
     async def _receive(self, message: Msg) -> None:
         tenant = outside_topic(message.subject)[0].rpartition("@")[2]
-        full = self._scheduler.size >= MOST_BYTES and self._scheduler.waiting(tenant) >= FEW
-        if full or len(message.data) > LARGEST:
+        full = (
+            self._scheduler.size >= MAX_BYTES
+            and self._scheduler.waiting(tenant) >= GUARANTEED_MESSAGES
+        )
+        if full or len(message.data) > MAX_MESSAGE:
             self._scheduler.note_overflow(tenant)
             return
         size = len(message.data) + COST

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from libs.common.contracts.auth import ApplicationRef, ApplicationSecret
-from libs.common.store.migrations import DAY, MOST_DAYS, set_retention
+from libs.common.store.migrations import DAY, MAX_DAYS, set_retention
 from tests.integration.auth.conftest import ADDRESS, SUPER_ADMIN
 from tests.integration.auth.people import add_user, first_user, sign_in
 
@@ -215,9 +215,9 @@ async def test_entries_are_kept_as_long_as_the_setting_says(auth):
 
 async def test_the_longest_retention_fits_into_mongodb(auth):
     """The maximum of the setting is a valid lifetime in MongoDB."""
-    await set_retention(auth.mongo.database, "audit", "at", MOST_DAYS)
+    await set_retention(auth.mongo.database, "audit", "at", MAX_DAYS)
 
-    assert await retention(auth) == MOST_DAYS * DAY
+    assert await retention(auth) == MAX_DAYS * DAY
 
 
 async def test_an_application_that_comes_from_elsewhere_is_recorded(auth):

@@ -18,7 +18,7 @@ from services.auth.tenants import event_shares
 from services.auth.tenants.event_shares import HIGH, LOW, EventShares
 
 PARTITIONS = EVENT_PARTITIONS[:2]
-MOST = 4 * 1024**2
+MAX_BYTES = 4 * 1024**2
 """Bytes of the stream here."""
 
 
@@ -33,7 +33,7 @@ async def bus(auth) -> AsyncIterator[Bus]:
     """The bus as `auth` may use it, with a small and empty stream of events."""
     usual = (await auth.bus.js.stream_info(EVENTS)).config
     await auth.bus.js.purge_stream(EVENTS)
-    await auth.bus.js.update_stream(usual.evolve(max_bytes=MOST))
+    await auth.bus.js.update_stream(usual.evolve(max_bytes=MAX_BYTES))
     for tenant in ("quiet", "noisy"):
         await auth.tenant(tenant)
     bus = await auth.door.bus("auth")
@@ -91,7 +91,7 @@ async def test_a_reader_of_all_tenants_loses_nothing_of_a_quiet_one(auth, bus: B
     for first in range(0, 200, 20):
         await publish(auth, "quiet", 20, 400, first=first)
         await publish(auth, "noisy", 400, 800, first=first)
-    assert await held(auth) > HIGH * MOST
+    assert await held(auth) > HIGH * MAX_BYTES
     pulled = await auth.bus.js.pull_subscribe_bind("all", EVENTS)
     for _ in range(2):
         assert await pulled.fetch(500, timeout=5)
@@ -99,7 +99,7 @@ async def test_a_reader_of_all_tenants_loses_nothing_of_a_quiet_one(auth, bus: B
 
     await shares_of(auth, bus).enforce()
 
-    assert await held(auth) <= HIGH * MOST
+    assert await held(auth) <= HIGH * MAX_BYTES
     found = await read_all(auth, "all", "event.quiet.", patience=3)
     assert sorted(set(found)) == list(range(200))
     await auth.bus.js.delete_consumer(EVENTS, "all")
@@ -117,8 +117,8 @@ async def test_a_noisy_tenant_loses_its_own_oldest_events(auth, bus: Bus, size: 
         )
         await auth.bus.js.add_consumer(EVENTS, config)
     await publish(auth, "quiet", 200, 400)
-    number, some = 0, MOST // 50 // size
-    while await held(auth) < HIGH * MOST:
+    number, some = 0, MAX_BYTES // 50 // size
+    while await held(auth) < HIGH * MAX_BYTES:
         await publish(auth, "noisy", some, size, first=number)
         number += some
     await publish(auth, "quiet", 200, 400, first=200)
@@ -126,7 +126,7 @@ async def test_a_noisy_tenant_loses_its_own_oldest_events(auth, bus: Bus, size: 
     for _ in range(3):
         await shares_of(auth, bus).enforce()
 
-    assert LOW * MOST * 0.8 < await held(auth) <= HIGH * MOST
+    assert LOW * MAX_BYTES * 0.8 < await held(auth) <= HIGH * MAX_BYTES
     assert await read_all(auth, "quiet") == list(range(400))
     left = await read_all(auth, "noisy")
     assert 0 < len(left) < number
@@ -150,10 +150,10 @@ async def test_a_partition_keeps_its_part_of_the_permitted_bytes(auth, bus: Bus)
     auth.bus.forget_partitions()
     try:
         shares = shares_of(auth, bus)
-        await shares._look()
+        await shares._check()
         await publish(auth, "default", 1000, 1000)
 
-        await shares._look()
+        await shares._check()
 
         for name in PARTITIONS:
             state = (await auth.bus.js.stream_info(name)).state

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from services.auth.accounts.roles import INITIAL_MENUS
-from services.auth.menus import DEEPEST
+from services.auth.menus import MAX_DEPTH
 from tests.integration.auth.conftest import CONSOLE_CLIENT_ID, SUPER_ADMIN
 from tests.integration.auth.rights import STRANGER, access_of, audited, create_role, store_user
 
@@ -149,7 +149,7 @@ async def test_a_parent_has_to_be_there(auth):
 async def test_a_tree_has_an_end(auth):
     """One that nests too deep to be answered would lock everybody out of the console."""
     parent = await create(auth, "page-1")
-    for depth in range(2, DEEPEST + 1):
+    for depth in range(2, MAX_DEPTH + 1):
         parent = await create(auth, f"page-{depth}", parent_id=parent)
 
     body = {"code": "deeper", "name": "deeper", "type": "MENU", "parent_id": parent}

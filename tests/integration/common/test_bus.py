@@ -29,7 +29,7 @@ from libs.common.bus import (
     acknowledge,
 )
 from libs.common.bus.connection import publish_all
-from libs.common.bus.consumer import MOST_BYTES
+from libs.common.bus.consumer import MAX_BATCH_BYTES
 from libs.common.bus.streams import complete_streams, ensure_streams
 from libs.common.errors import (
     Conflict,
@@ -560,7 +560,7 @@ async def test_a_batch_is_bounded_by_bytes(bus: Bus):
     job.cancel()
     await asyncio.wait({job})
     await bus.js.delete_consumer(EVENTS, "bytes")
-    assert max(sizes) <= MOST_BYTES
+    assert max(sizes) <= MAX_BATCH_BYTES
     assert len(sizes) < number
 
 

@@ -13,7 +13,7 @@ from tests.loglines import logged_lines
 from tests.serving import serving
 
 HEAD = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
-MOST = 64 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024
 """Bytes that a test sends at most."""
 
 
@@ -69,7 +69,7 @@ async def test_what_is_no_body_is_bounded(before: bytes, endless: bytes) -> None
         sent, part = 0, endless * 8000
         async with asyncio.timeout(20):
             answer = asyncio.ensure_future(reader.read())
-            while not answer.done() and sent < MOST:
+            while not answer.done() and sent < MAX_BYTES:
                 writer.write(part)
                 try:
                     await writer.drain()
@@ -79,7 +79,7 @@ async def test_what_is_no_body_is_bounded(before: bytes, endless: bytes) -> None
             if answer.done() and not answer.exception():
                 assert (await answer).startswith((b"HTTP/1.1 431", b"HTTP/1.1 400"))
         answer.cancel()
-    assert sent < MOST
+    assert sent < MAX_BYTES
 
 
 @pytest.mark.parametrize(

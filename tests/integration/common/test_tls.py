@@ -60,7 +60,7 @@ async def test_services_talk_to_nats_over_tls(
     url = f"tls://127.0.0.1:{port}"
     async with process(str(programs.find(programs.NATS).path), "-c", str(config)):
         bus = await Bus.connect(url, name="test", ca_file=str(files.ca_file), streams=1)
-        assert bus.connected
+        assert bus.is_connected
         await bus.close()
         with pytest.raises(TimeoutError):
             await Bus.connect(url, name="test", ca_file=str(strange.ca_file), wait=0.5)

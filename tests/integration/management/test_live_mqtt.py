@@ -16,8 +16,8 @@ from libs.common.contracts.mqtt import live_topic
 from libs.common.identity.tokens import live_key
 from libs.common.mqtt import encode_packet
 from services.management.live import console as module
-from services.management.live.packets import LARGEST
-from services.management.live.sockets import PatientProtocol
+from services.management.live.packets import MAX_PACKET
+from services.management.live.sockets import GracefulCloseProtocol
 from tests.integration.management.live import ENTITY_ID, World
 
 MESSAGE = {"event_type": "EXCHANGE", "payload": {"entity_ids": [str(ENTITY_ID)]}}
@@ -61,13 +61,13 @@ async def test_a_page_hears_what_changed(world: World, replica: int):
 
 async def test_a_page_is_not_asked_for_pongs(world: World, monkeypatch: pytest.MonkeyPatch):
     """Those of paho are not masked, which ends a connection (RFC 6455, 5.1)."""
-    begin = PatientProtocol.start_keepalive
+    begin = GracefulCloseProtocol.start_keepalive
 
-    def begin_soon(protocol: PatientProtocol) -> None:
+    def begin_soon(protocol: GracefulCloseProtocol) -> None:
         protocol.ping_interval = protocol.ping_interval and 0.01
         begin(protocol)
 
-    monkeypatch.setattr(PatientProtocol, "start_keepalive", begin_soon)
+    monkeypatch.setattr(GracefulCloseProtocol, "start_keepalive", begin_soon)
     username, password = await world.page()
     async with client(world, username, password) as page:
         await page.subscribe(live_topic(username))
@@ -252,7 +252,7 @@ async def test_packets_come_in_pieces_and_several_at_once(world: World, wire):
         (encode_packet(0x10, text("MQTT") + b"\x04"), 1007),
         (b"\x10\xff\xff\xff\xff\xff", 1007),
         (b"\x10\xff\xff\x7f", 1007),
-        (bytes(LARGEST + 1), 1009),
+        (bytes(MAX_PACKET + 1), 1009),
         (connecting("u", "p", level=5), 1008),
         ("text", 1007),
     ],

@@ -9,9 +9,9 @@ import pytest
 from libs.common.contracts.limits import Limits as TenantLimits
 from services.workflow.engine.queue import QUICK, Limits
 from services.workflow.engine.runner import TEST_SECONDS
-from services.workflow.graph.design import MOST_EDGES, MOST_NODES
+from services.workflow.graph.design import MAX_EDGES, MAX_NODES
 from services.workflow.nodes.base import Entry
-from services.workflow.runs.model import MOST_HOPS, Cause, Deployed, Run
+from services.workflow.runs.model import MAX_HOPS, Cause, Deployed, Run
 from services.workflow.settings import WorkflowSettings
 
 PAGE = (Path(__file__).parents[3] / "docs/reference/flows.md").read_text()
@@ -78,7 +78,7 @@ def test_the_limits_of_the_page_are_those_of_the_code():
     """Limits on the page equal the constants of the code."""
     limits, tenant = Limits(), TenantLimits()
     settings = WorkflowSettings(internal_public_key="", secrets_key="")
-    assert f"| {MOST_NODES}, {MOST_EDGES} |" in PAGE
+    assert f"| {MAX_NODES}, {MAX_EDGES} |" in PAGE
     assert f"| {limits.node_seconds:g} s, {limits.run_seconds:g} s, {TEST_SECONDS:g} s |" in PAGE
     assert f"| {tenant.each_runs}, {tenant.runs}, {limits.running}; more wait |" in PAGE
     quick = (QUICK * one for one in (tenant.each_runs, tenant.runs, limits.running))
@@ -90,4 +90,4 @@ def test_the_limits_of_the_page_are_those_of_the_code():
     assert settings.flow_run_seconds == limits.run_seconds
     assert f"fails {settings.flow_failures} times in a row" in PAGE
     assert f"kept for {settings.flow_log_days} days and {settings.flow_log_entries:,} runs" in PAGE
-    assert MOST_HOPS == 8
+    assert MAX_HOPS == 8

@@ -14,8 +14,8 @@ from libs.common.contracts.events import WorkflowFinished
 from libs.common.errors import Conflict
 from libs.common.identity.functions import Function
 from services.workflow.engine.recovery import Replicas
-from services.workflow.runs.log import FRESH, ReplicaLog, Retention
-from services.workflow.runs.model import MOST_HOPS, Cause, Deployed, Run
+from services.workflow.runs.log import MIN_AGE, ReplicaLog, Retention
+from services.workflow.runs.model import MAX_HOPS, Cause, Deployed, Run
 from services.workflow.runs.store import RunStore
 from tests.integration.workflow.designs import HOT, alarm, design, edge, node, trigger
 
@@ -145,7 +145,7 @@ async def test_flows_that_lead_to_one_another_stop(workflow):
     """After eight hops a flow is logged and not run, and the log says why."""
     workflow.device.has(HOT)
     flow = await enabled(workflow)
-    run = await workflow.core.engine.runner.start(flow, {"temperature": 99}, cause(hops=MOST_HOPS))
+    run = await workflow.core.engine.runner.start(flow, {"temperature": 99}, cause(hops=MAX_HOPS))
 
     detail = await workflow.admin().done("GET", f"{FLOWS}/logs/{run.id}")
     assert (detail["status"], detail["trace_info"]) == ("ERROR", [])
@@ -288,12 +288,12 @@ async def test_logs_are_kept_within_their_bounds(workflow):
     store = RunStore(workflow.core.clients.mongo, workflow.core.clients.outbox)
     grown = [{flow.flow_id}]
     log = SimpleNamespace(pop_grown_flows=lambda: grown.pop() if grown else set())
-    keeps = Retention(store, log, days=2, most=3)  # type: ignore[arg-type]
+    keeps = Retention(store, log, days=2, maximum=3)  # type: ignore[arg-type]
 
     now = datetime.now(UTC)
     await keeps.clean(now)
     assert rows == [row["id"] for row in await logged(workflow, flow)]
-    await keeps.clean(now + FRESH + timedelta(seconds=1))
+    await keeps.clean(now + MIN_AGE + timedelta(seconds=1))
     assert rows[:3] == [row["id"] for row in await logged(workflow, flow)]
     await keeps.clean(now + timedelta(days=3))
     assert await logged(workflow, flow) == []

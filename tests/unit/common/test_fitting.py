@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from libs.common.bus.fitting import LARGEST_EVENT, LONGEST_TEXT, NAMED, fitted
+from libs.common.bus.fitting import LARGEST_EVENT, LONGEST_TEXT, MAX_NAMES, fitted
 from libs.common.contracts.events import (
     DeviceProfile,
     PropertiesReported,
@@ -48,8 +48,8 @@ def test_the_largest_properties_are_left_out_and_named():
 def test_of_many_parts_some_are_named_and_the_rest_is_counted():
     """Names have a bound, too."""
     kept = cut(reported({f"{n}{CONTROL * 300}": "x" * 5000 for n in range(500)}))
-    assert len(kept.omitted) == NAMED + 1
-    assert kept.omitted[-1] == f"and {500 - len(kept.properties) - NAMED} more"
+    assert len(kept.omitted) == MAX_NAMES + 1
+    assert kept.omitted[-1] == f"and {500 - len(kept.properties) - MAX_NAMES} more"
 
 
 def test_items_of_lists_and_ends_of_texts_go_too():

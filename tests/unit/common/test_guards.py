@@ -13,11 +13,11 @@ from libs.common.http.document import WHO, DocumentPlugin
 from libs.common.http.guards import (
     Guard,
     Guarded,
+    allow_holders,
     applications,
     commanders,
     devices,
-    guarded,
-    holders,
+    list_guarded,
     super_admins,
     users,
 )
@@ -53,9 +53,9 @@ async def lets_in(guard: Guard, caller: Principal | None) -> bool:
         (users, principal(Kind.APPLICATION), False),
         (super_admins, principal(super_admin=True), True),
         (super_admins, principal(Kind.USER, *Function), False),
-        (holders(VIEW, EDIT), principal(Kind.USER, EDIT), True),
-        (holders(VIEW), principal(Kind.USER, EDIT), False),
-        (holders(VIEW), principal(super_admin=True), True),
+        (allow_holders(VIEW, EDIT), principal(Kind.USER, EDIT), True),
+        (allow_holders(VIEW), principal(Kind.USER, EDIT), False),
+        (allow_holders(VIEW), principal(super_admin=True), True),
     ],
 )
 async def test_guard_lets_in(guard: Guard, caller: Principal, let_in: bool) -> None:
@@ -100,7 +100,7 @@ def service() -> Litestar:
     @get("/open", sync_to_thread=False)
     def everybody() -> None: ...
 
-    @post("/edit/{name:str}", guards=[holders(VIEW, EDIT)], sync_to_thread=False)
+    @post("/edit/{name:str}", guards=[allow_holders(VIEW, EDIT)], sync_to_thread=False)
     def edit() -> None: ...
 
     @get("/inherits", include_in_schema=False, sync_to_thread=False)
@@ -117,9 +117,9 @@ def service() -> Litestar:
 
 def test_guards_can_be_read() -> None:
     """Every operation is listed with its guard, or that of its router; without one too."""
-    found = [one for one in guarded(service()) if not one.path.startswith("/schema")]
+    found = [one for one in list_guarded(service()) if not one.path.startswith("/schema")]
     assert sorted(found, key=lambda one: one.path) == [
-        Guarded("POST", "/edit/{name}", holders(VIEW, EDIT)),
+        Guarded("POST", "/edit/{name}", allow_holders(VIEW, EDIT)),
         Guarded("GET", "/in/inherits", super_admins),
         Guarded("WEBSOCKET", "/live", users),
         Guarded("GET", "/open", None),

@@ -4,7 +4,7 @@ import pytest
 from paho.mqtt import client as paho
 
 from libs.common.mqtt import (
-    LARGEST,
+    MAX_CONNECT,
     Connect,
     PacketError,
     connect_end,
@@ -59,7 +59,9 @@ def test_a_packet_is_complete_at_its_last_byte():
         b"GET / HTTP/1.1\r\n",
         b"\x30\x00",
         b"\x10\xff\xff\xff\xff\x01",
-        bytes([0x10, 0x80 | (LARGEST & 0x7F), 0x80 | (LARGEST >> 7 & 0x7F), LARGEST >> 14]),
+        bytes(
+            [0x10, 0x80 | (MAX_CONNECT & 0x7F), 0x80 | (MAX_CONNECT >> 7 & 0x7F), MAX_CONNECT >> 14]
+        ),
     ],
 )
 def test_what_is_no_connect_or_too_long_is_refused_at_once(data):

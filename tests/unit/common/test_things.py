@@ -10,7 +10,7 @@ from libs.common.things import KeyParts
 def test_an_entity_id_is_its_thing_and_its_number(thing: int, number: int):
     """Both can be told from it, and it is below 2^53 for every thing."""
     entity = things.entity_id(thing, number)
-    assert (things.thing_of(entity), things.number_of(entity)) == (thing, number)
+    assert (things.entity_thing(entity), things.entity_number(entity)) == (thing, number)
     assert entity < 2**53
 
 

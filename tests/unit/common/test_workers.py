@@ -6,7 +6,7 @@ from asyncio.subprocess import PIPE
 import pytest
 
 from libs.common.sandbox import workers
-from libs.common.sandbox.workers import ask_once, ask_worker, wait_killed
+from libs.common.sandbox.workers import read_output, send_request, wait_killed
 
 ANSWER = "import sys; sys.stdin.buffer.read({read}); sys.stdout.buffer.write({answer})"
 
@@ -19,7 +19,7 @@ async def process(answer: str, read: int = -1) -> asyncio.subprocess.Process:
 async def test_all_that_a_process_answers_is_read():
     """Until it ends."""
     child = await process("b'x' * 300_000")
-    assert await ask_once(child, b"request", 300_000) == b"x" * 300_000
+    assert await read_output(child, b"request", 300_000) == b"x" * 300_000
     assert child.returncode == 0
 
 
@@ -27,11 +27,11 @@ async def test_a_longer_answer_is_not_read():
     """Neither to its end, nor at all where its length is told before it."""
     child = await process("b'x' * 900_000")
     with pytest.raises(OSError, match="exceeds"):
-        await ask_once(child, b"request", 100_000)
+        await read_output(child, b"request", 100_000)
     child.kill()
     await wait_killed(child)
     size = workers.LARGEST_ANSWER + 1
     told = await process(f"({size}).to_bytes(4, 'big')", read=4)
     with pytest.raises(OSError, match=str(size)):
-        await ask_worker(told, b"")
+        await send_request(told, b"")
     await told.wait()

@@ -6,8 +6,8 @@ import pytest
 
 from libs.common.changes import ChangedThing, EntityChange
 from services.management.live.frames import (
-    MOST_BYTES,
-    MOST_CHANGES,
+    MAX_CHANGE_BYTES,
+    MAX_CHANGES,
     BadFrame,
     ChangeQueue,
     EncodedChange,
@@ -93,7 +93,7 @@ def test_a_pattern_ends_with_null() -> None:
 
 def test_one_frame_has_everything_that_waits() -> None:
     """Each change with its thing, its time and its values."""
-    queue = ChangeQueue(QueuedBytes(MOST_BYTES))
+    queue = ChangeQueue(QueuedBytes(MAX_CHANGE_BYTES))
     queue.add(encoded(1))
     queue.add(encoded({"level": 3}, is_event=True))
 
@@ -114,16 +114,17 @@ def test_one_frame_has_everything_that_waits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "kept"), [("", MOST_CHANGES), ("x" * (MOST_BYTES // 4), 3), ("x" * MOST_BYTES, 1)]
+    ("text", "kept"),
+    [("", MAX_CHANGES), ("x" * (MAX_CHANGE_BYTES // 4), 3), ("x" * MAX_CHANGE_BYTES, 1)],
 )
 def test_the_oldest_are_skipped_and_counted(text: str, kept: int) -> None:
     """No more than so many changes and bytes wait; one that alone is larger is kept."""
-    queued = QueuedBytes(10 * MOST_BYTES)
+    queued = QueuedBytes(10 * MAX_CHANGE_BYTES)
     queue = ChangeQueue(queued)
-    for _ in range(MOST_CHANGES + 5):
+    for _ in range(MAX_CHANGES + 5):
         queue.add(encoded(text))
     assert queued.size > 0
     told = json.loads(queue.pop_frame() or "")["payload"]
     assert len(told["changes"]) == kept
-    assert told["skipped"] == MOST_CHANGES + 5 - kept
+    assert told["skipped"] == MAX_CHANGES + 5 - kept
     assert queued.size == 0

@@ -22,8 +22,8 @@ from services.management.live.events import LiveEvents
 from services.management.live.exchange import Exchange
 from services.management.live.frames import EncodedChange, Pattern
 from services.management.live.hub import TENANT_BYTES, Hub, Subscriptions
-from services.management.live.sockets import Closer, Turns
-from services.management.live.subscriber import MOST_BYTES, MOST_WAITING, Subscriber
+from services.management.live.sockets import LiveSocket, Turns
+from services.management.live.subscriber import MAX_BYTES, MAX_WAITING, Subscriber
 
 THING = ChangedThing(7, "direct.device.S1", "direct", True, 4, "TH", "Roof north")
 KEYS = [f"direct.device.S1.k{number}" for number in range(480)]
@@ -35,7 +35,7 @@ REPORTED = (
 NOTHING = Grants(everything=False, resources=GrantedResources(version=1))
 
 
-class Socket(Closer):
+class Socket(LiveSocket):
     """A socket whose client keeps up or not."""
 
     def __init__(self, hub: Hub, grants: Grants = ALL) -> None:
@@ -171,13 +171,13 @@ async def test_a_slow_reader_keeps_every_frame_up_to_a_number(hub: Hub) -> None:
     one = Socket(hub)
     hub.subscribe(one.subscriber, frozenset(KEYS), {})
     changes = Changes(hub)
-    for number in range(MOST_WAITING):
+    for number in range(MAX_WAITING):
         await changes.report(k0=number, k1=number)
-    assert len(await one.read()) == MOST_WAITING
-    for number in range(MOST_WAITING + 2):
+    assert len(await one.read()) == MAX_WAITING
+    for number in range(MAX_WAITING + 2):
         await changes.report(**{f"k{number % 2}": number})
     (told,) = await one.read()
-    assert [told["values"][key]["value"] for key in KEYS[:2]] == [MOST_WAITING, MOST_WAITING + 1]
+    assert [told["values"][key]["value"] for key in KEYS[:2]] == [MAX_WAITING, MAX_WAITING + 1]
 
 
 async def test_what_waits_for_a_slow_reader_is_bounded_in_bytes(hub: Hub) -> None:
@@ -187,7 +187,7 @@ async def test_what_waits_for_a_slow_reader_is_bounded_in_bytes(hub: Hub) -> Non
     changes = Changes(hub)
     for number in range(40):
         await changes.report(**{f"k{number % 20}": f"{number}" + "x" * 100_000})
-        assert waiting(hub) <= MOST_BYTES + 101_000
+        assert waiting(hub) <= MAX_BYTES + 101_000
     told = await one.read()
     assert max(len(json.dumps(frame)) for frame in told) < 400_000
     latest = {key: value["value"] for frame in told for key, value in frame["values"].items()}
@@ -319,11 +319,11 @@ async def test_a_client_that_does_not_keep_up_holds_no_turn() -> None:
     slow, fast = WebSocket(), WebSocket()
     fast.writable.set()
     waiting = [
-        asyncio.ensure_future(Closer(slow, turns).send_next("t", frame))  # type: ignore[arg-type]
+        asyncio.ensure_future(LiveSocket(slow, turns).send_next("t", frame))  # type: ignore[arg-type]
         for _ in range(100)
     ]
     await asyncio.sleep(0)
-    await Closer(fast, turns).send_next("t", frame)  # type: ignore[arg-type]
+    await LiveSocket(fast, turns).send_next("t", frame)  # type: ignore[arg-type]
     assert (sent, len(made)) == ([("frame", "text")], 1)
     slow.writable.set()
     await asyncio.gather(*waiting)
@@ -362,7 +362,7 @@ async def test_a_socket_waits_until_the_bus_delivers_events_of_its_tenant(
     async def read_partitions(_: float) -> SimpleNamespace:
         return SimpleNamespace(streams=["EVENTS"])
 
-    bus = SimpleNamespace(connected=True, read_partitions=read_partitions)
+    bus = SimpleNamespace(is_connected=True, read_partitions=read_partitions)
     events = LiveEvents(bus, hub)  # type: ignore[arg-type]
 
     async def ensure(consumer: BatchConsumer, stream: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from libs.common.http.guards import Guarded, guarded
+from libs.common.http.guards import Guarded, list_guarded
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal, generate_keys
 from libs.common.identity.header import LIFETIME
 from tests.apps import SERVICES
@@ -36,7 +36,7 @@ async def test_stolen_or_forged_headers_are_refused(service: str) -> None:
     """A header that is too old, that has a bit flipped, or of another key, is nobody's: 401."""
     private, public = generate_keys()
     app = SERVICES[service](public)
-    operation = next(one for one in guarded(app) if one.guard is not None)
+    operation = next(one for one in list_guarded(app) if one.guard is not None)
     caller = stranger_to(operation)
     good = HeaderSigner(private).sign(caller)
     now = time.time()

@@ -7,9 +7,9 @@ from libs.common.contracts.auth import DeviceCredentials, LastRefusedLogin
 from libs.common.contracts.names import DeviceCanvas
 from libs.common.envelope import console_code
 from libs.common.errors import InvalidInput, ThingwayError
-from libs.common.http import HttpRequest, RequestPrincipal, principal_of
+from libs.common.http import HttpRequest, RequestPrincipal, get_principal
 from libs.common.http.console import Page, distinct_ids, get, post, put
-from libs.common.http.guards import holders
+from libs.common.http.guards import allow_holders
 from libs.common.http.ids import PathId
 from libs.common.http.operations import route_operations
 from libs.common.http.request import needs_body
@@ -28,7 +28,7 @@ from services.device.registry.devices.schemas import (
     ShownDevice,
     TagDevices,
 )
-from services.device.registry.devices.search import NOT_BOTH, location_of
+from services.device.registry.devices.search import NOT_BOTH, parse_location
 from services.device.things.model import Location
 from services.device.things.schemas import DeleteDevices, DeviceResult
 
@@ -37,7 +37,7 @@ Devices = NamedDependency[UserDevices]
 
 @post(
     "/search",
-    guards=[holders(Function.DEVICE_VIEW, Function.DASHBOARD_VIEW, Function.DASHBOARD_EDIT)],
+    guards=[allow_holders(Function.DEVICE_VIEW, Function.DASHBOARD_VIEW, Function.DASHBOARD_EDIT)],
     example={"name": "roof", "page_size": 10, "page_number": 1},
 )
 async def find_devices(
@@ -49,7 +49,7 @@ async def find_devices(
 
 @post(
     "/",
-    guards=[holders(Function.DEVICE_ADD)],
+    guards=[allow_holders(Function.DEVICE_ADD)],
     example={
         "name": "Roof",
         "integration": "direct",
@@ -66,7 +66,7 @@ async def create_device(
     await device_adder.add(principal, data)
 
 
-@post("/batch-delete", guards=[holders(Function.DEVICE_DELETE)], waits=True)
+@post("/batch-delete", guards=[allow_holders(Function.DEVICE_DELETE)], waits=True)
 async def delete_devices(
     principal: RequestPrincipal, user_devices: Devices, data: JSONBody[DeleteDevices]
 ) -> None:
@@ -74,7 +74,9 @@ async def delete_devices(
     await user_devices.delete(principal, data)
 
 
-@post("/move-to-group", guards=[holders(Function.DEVICE_EDIT)], example={"device_id_list": []})
+@post(
+    "/move-to-group", guards=[allow_holders(Function.DEVICE_EDIT)], example={"device_id_list": []}
+)
 async def move_devices(
     principal: RequestPrincipal, user_devices: Devices, data: JSONBody[MoveDevices]
 ) -> None:
@@ -82,7 +84,7 @@ async def move_devices(
     await user_devices.move(principal, data)
 
 
-@get("/{device_id:str}", guards=[holders(Function.DEVICE_VIEW)])
+@get("/{device_id:str}", guards=[allow_holders(Function.DEVICE_VIEW)])
 async def get_device_detail(
     request: HttpRequest, user_devices: Devices, device_id: PathId
 ) -> DeviceDetail:
@@ -92,10 +94,10 @@ async def get_device_detail(
     additional entity. It is shown for 10 minutes, until the device logs in. `POST
     /device/{device_id}/credentials` issues another one.
     """
-    return await user_devices.get(principal_of(request), device_id, seen=needs_body(request))
+    return await user_devices.get(get_principal(request), device_id, seen=needs_body(request))
 
 
-@put("/{device_id:str}", guards=[holders(Function.DEVICE_EDIT)])
+@put("/{device_id:str}", guards=[allow_holders(Function.DEVICE_EDIT)])
 async def rename_device(
     principal: RequestPrincipal,
     user_devices: Devices,
@@ -106,7 +108,7 @@ async def rename_device(
     await user_devices.rename(principal, device_id, data)
 
 
-@post("/{device_id:str}/credentials", guards=[holders(Function.DEVICE_EDIT)])
+@post("/{device_id:str}/credentials", guards=[allow_holders(Function.DEVICE_EDIT)])
 async def issue_device_credentials(
     principal: RequestPrincipal, user_devices: Devices, device_id: PathId
 ) -> DeviceCredentials:
@@ -117,7 +119,7 @@ async def issue_device_credentials(
     return await user_devices.issue_credentials(principal, device_id)
 
 
-@get("/{device_id:str}/refused-login", guards=[holders(Function.DEVICE_VIEW)])
+@get("/{device_id:str}/refused-login", guards=[allow_holders(Function.DEVICE_VIEW)])
 async def get_refused_login(
     principal: RequestPrincipal, user_devices: Devices, device_id: PathId
 ) -> LastRefusedLogin:
@@ -128,7 +130,7 @@ async def get_refused_login(
     return await user_devices.find_last_refused_login(principal, device_id)
 
 
-@get("/{device_id:str}/location", guards=[holders(Function.DEVICE_VIEW)])
+@get("/{device_id:str}/location", guards=[allow_holders(Function.DEVICE_VIEW)])
 async def get_device_location(
     principal: RequestPrincipal, user_devices: Devices, device_id: PathId
 ) -> Location | None:
@@ -136,7 +138,9 @@ async def get_device_location(
     return await user_devices.location(principal, device_id)
 
 
-@get("/{device_id:str}/canvas", guards=[holders(Function.DEVICE_VIEW, Function.DASHBOARD_VIEW)])
+@get(
+    "/{device_id:str}/canvas", guards=[allow_holders(Function.DEVICE_VIEW, Function.DASHBOARD_VIEW)]
+)
 async def get_device_canvas(
     principal: RequestPrincipal, user_devices: Devices, device_id: PathId
 ) -> DeviceCanvas:
@@ -149,7 +153,7 @@ async def get_device_canvas(
 
 @put(
     "/{device_id:str}/location",
-    guards=[holders(Function.DEVICE_EDIT)],
+    guards=[allow_holders(Function.DEVICE_EDIT)],
     example={"latitude": "52.520008", "longitude": "13.404954", "address": "Alexanderplatz"},
 )
 async def set_device_location(
@@ -159,13 +163,13 @@ async def set_device_location(
     data: JSONBody[SentLocation],
 ) -> None:
     """Set the location of a device (WGS 84)."""
-    location = location_of(data)
+    location = parse_location(data)
     if location is None:
         raise InvalidInput("is required", field="latitude", code=NOT_BOTH)
     await user_devices.set_location(principal, device_id, location)
 
 
-@post("/{device_id:str}/clear-location", guards=[holders(Function.DEVICE_EDIT)])
+@post("/{device_id:str}/clear-location", guards=[allow_holders(Function.DEVICE_EDIT)])
 async def clear_device_location(
     principal: RequestPrincipal, user_devices: Devices, device_id: PathId
 ) -> None:
@@ -179,7 +183,7 @@ ROUTER = route_operations(globals(), "/device", tags=["Devices"])
 Users = NamedDependency[UserDevices]
 
 
-@post("/move", guards=[holders(Function.DEVICE_EDIT)], example={"device_id_list": []})
+@post("/move", guards=[allow_holders(Function.DEVICE_EDIT)], example={"device_id_list": []})
 async def move_each_device(
     principal: RequestPrincipal, user_devices: Users, data: JSONBody[MoveDevices]
 ) -> DeviceResults:
@@ -189,7 +193,7 @@ async def move_each_device(
 
 @post(
     "/tag",
-    guards=[holders(Function.DEVICE_EDIT)],
+    guards=[allow_holders(Function.DEVICE_EDIT)],
     example={"operation": "ADD", "device_id_list": [], "tags": ["ground floor"]},
 )
 async def tag_each_device(
@@ -200,7 +204,10 @@ async def tag_each_device(
 
 
 @post(
-    "/delete", guards=[holders(Function.DEVICE_DELETE)], example={"device_id_list": []}, waits=True
+    "/delete",
+    guards=[allow_holders(Function.DEVICE_DELETE)],
+    example={"device_id_list": []},
+    waits=True,
 )
 async def delete_each_device(
     principal: RequestPrincipal, user_devices: Users, data: JSONBody[DeleteDevices]

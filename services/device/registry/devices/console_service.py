@@ -29,7 +29,7 @@ from services.device.members.device_keys import (
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import COMMON_MEMBERS, Entity, EntityThing, important_members
 from services.device.members.members import Member
-from services.device.registry.devices.integration_devices import ref_of
+from services.device.registry.devices.integration_devices import integration_ref
 from services.device.registry.devices.ownership import DeviceRemover
 from services.device.registry.devices.schemas import (
     DeviceDetail,
@@ -47,10 +47,10 @@ from services.device.things.device_store import DeviceStore
 from services.device.things.directory import GrantedDevices, device_not_visible
 from services.device.things.groups import GroupStore
 from services.device.things.model import Device, DeviceChanges, Location
-from services.device.things.schemas import MOST_TAGS, DeleteDevices
+from services.device.things.schemas import MAX_TAGS, DeleteDevices
 from services.device.things.visibility import granted_condition
 
-MOST_WITH_ENTITIES = 100
+MAX_DEVICES_WITH_ENTITIES = 100
 """Devices of a page up to which their entities are included."""
 
 Outcomes = dict[int, ThingwayError | None]
@@ -81,7 +81,7 @@ class UserDevices:
         """Stream a page of the devices that a user may see."""
         integrations = await self.integrations.list_summaries()
         found, total = await self.find(principal, search)
-        with_entities = min(search.size, total - search.skip) <= MOST_WITH_ENTITIES
+        with_entities = min(search.size, total - search.skip) <= MAX_DEVICES_WITH_ENTITIES
 
         async def show(devices: Sequence[Device]) -> list[ShownDevice]:
             groups = await self.names_of_groups(principal, devices)
@@ -98,9 +98,9 @@ class UserDevices:
         """Return the devices of a page, and the total."""
         grants = await self.grants.read(principal)
         query, counted = granted_query(principal.tenant, grants, search)
-        if query.by_integration:
+        if query.sorts_by_integration:
             query = replace(query, integrations=await self.integrations.list_by_name())
-        return (iterate_rows([]), 0) if grants.nothing else await self.store.search(query, counted)
+        return (iterate_rows([]), 0) if grants.is_empty else await self.store.search(query, counted)
 
     async def get(self, principal: Principal, device_id: int, *, seen: bool) -> DeviceDetail:
         """Return a device with its entities, and its first key if the user may see it."""
@@ -146,8 +146,8 @@ class UserDevices:
     async def canvas(self, principal: Principal, device_id: int) -> DeviceCanvas:
         """Return the canvas of a device, which `management` stores."""
         device = await self.granted.find(principal, device_id)
-        wanted = GetDeviceCanvas(device.tenant, device.id)
-        return await self.rpc.call(CANVAS_OF_DEVICE, wanted, DeviceCanvas)
+        request = GetDeviceCanvas(device.tenant, device.id)
+        return await self.rpc.call(CANVAS_OF_DEVICE, request, DeviceCanvas)
 
     async def move(self, principal: Principal, body: MoveDevices) -> list[int]:
         """Move the devices that the user may see to a group, or out; return their ids.
@@ -191,7 +191,7 @@ class UserDevices:
         found = [
             device
             for device in await self.store.find_all(principal.tenant, ids)
-            if grants.device(device.id, device.integration, device.group)
+            if grants.allows_device(device.id, device.integration, device.group)
         ]
         integrations = {device.integration for device in found}
         calls = {name: await self._needs_call(name) for name in integrations}
@@ -210,7 +210,7 @@ class UserDevices:
         gone: list[int] = []
         try:
             for device in await self.store.find_all(principal.tenant, ids):
-                if not grants.device(device.id, device.integration, device.group):
+                if not grants.allows_device(device.id, device.integration, device.group):
                     continue
                 try:
                     calls = await self._needs_call(device.integration)
@@ -236,8 +236,8 @@ class UserDevices:
 
         def change(device: Device) -> DeviceChanges | None:
             tags = _change_tags(body, device.tag)
-            if len(tags) > max(MOST_TAGS, len(device.tag)):
-                text = f"a device has at most {MOST_TAGS} tags"
+            if len(tags) > max(MAX_TAGS, len(device.tag)):
+                text = f"a device has at most {MAX_TAGS} tags"
                 too_many[device.id] = InvalidInput(text, field="tags")
                 return None
             return None if tags == device.tag else DeviceChanges(tag=tags)
@@ -263,7 +263,7 @@ class UserDevices:
     async def _delete(self, device: Device, *, calls_integration: bool) -> None:
         if calls_integration:
             try:
-                await self.client.delete_device(device.integration, ref_of(device))
+                await self.client.delete_device(device.integration, integration_ref(device))
             except ThingwayError as error:
                 error.field = error.field or f"device_id_list.{device.id}"
                 raise

@@ -10,7 +10,7 @@ from litestar.params import JSONBody
 from libs.common.contracts.names import DescribedGroups, DescribeGroups
 from libs.common.http import RequestPrincipal
 from libs.common.http.console import Page, delete, get, post, put
-from libs.common.http.guards import holders
+from libs.common.http.guards import allow_holders
 from libs.common.http.ids import PathId
 from libs.common.http.operations import route_operations
 from libs.common.identity import Principal
@@ -43,17 +43,17 @@ class Groups:
     grants: GrantReader
     grants_rpc: GrantsClient
 
-    async def search(self, principal: Principal, wanted: FindGroups) -> Page[ShownGroup]:
+    async def search(self, principal: Principal, request: FindGroups) -> Page[ShownGroup]:
         """Return a page of groups, with numbers of visible devices if requested."""
-        found, total = await self.store.search(principal.tenant, wanted)
+        found, total = await self.store.search(principal.tenant, request)
         counts: dict[int, int] = {}
-        if wanted.with_device_count and found:
+        if request.with_device_count and found:
             counts = await self._counts(principal, found.keys())
         rows = [
             ShownGroup(id=str(group), name=name, device_count=counts.get(group))
             for group, name in found.items()
         ]
-        return Page(page_size=wanted.size, page_number=wanted.number, total=total, content=rows)
+        return Page(page_size=request.size, page_number=request.number, total=total, content=rows)
 
     async def _counts(self, principal: Principal, groups: Collection[int]) -> dict[int, int]:
         """Return the numbers of devices that a user may see, by group."""
@@ -100,9 +100,9 @@ class Groups:
             await self._end(tenant, group_id)
             yield
 
-    async def describe(self, wanted: DescribeGroups) -> DescribedGroups:
+    async def describe(self, request: DescribeGroups) -> DescribedGroups:
         """Answer `auth` which groups exist, before they are granted."""
-        return DescribedGroups(list(await self.store.names(wanted.tenant, wanted.ids)))
+        return DescribedGroups(list(await self.store.names(request.tenant, request.ids)))
 
     async def _end(self, tenant: str, group_id: int) -> None:
         await self.grants_rpc.forget_group(tenant, group_id)
@@ -110,8 +110,8 @@ class Groups:
         await self.store.delete(group_id)
 
 
-READERS = holders(Function.DEVICE_VIEW, Function.DASHBOARD_EDIT)
-MANAGERS = holders(Function.DEVICE_GROUP_MANAGE)
+READERS = allow_holders(Function.DEVICE_VIEW, Function.DASHBOARD_EDIT)
+MANAGERS = allow_holders(Function.DEVICE_GROUP_MANAGE)
 
 
 @post(

@@ -13,13 +13,13 @@ from libs.common.integrations.client import (
     IntegrationClient,
     Integrations,
     describe_stopped,
-    tsl_of,
+    manifest_tsl,
 )
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Session
 from libs.common.things import integration_key, member_key
 from libs.common.tsl import InvalidValues, TslDocument, compile_tsl
-from services.device.members.members import Member, MemberSet, members_of, number_keys
+from services.device.members.members import Member, MemberSet, build_members, number_keys
 from services.device.members.values import (
     convert_value,
     integration_fault,
@@ -29,12 +29,12 @@ from services.device.members.values import (
     value_faults,
 )
 from services.device.registry.devices.schemas import CreateDevice, SentLocation
-from services.device.registry.devices.search import location_of
+from services.device.registry.devices.search import parse_location
 from services.device.registry.devices.service import new_device
 from services.device.registry.products.service import ProductService
 from services.device.registry.products.templates import Templates
 from services.device.things.device_store import DeviceStore
-from services.device.things.errors import duplicated_device_eui, rps_record_exists
+from services.device.things.errors import duplicated_eui_error, rps_record_exists
 from services.device.things.groups import GROUP_FIELD, GroupStore
 from services.device.things.model import Device, DeviceChanges, Location
 from services.device.things.product_model import Product, PutProduct
@@ -86,7 +86,7 @@ class DeviceProvisioner:
                 holder, _ = await self.devices.find_holder(key)
             else:
                 return device
-        raise (rps_record_exists if holder == "rps" else duplicated_device_eui)(
+        raise (rps_record_exists if holder == "rps" else duplicated_eui_error)(
             draft.new.identifier, INTEGRATION_FIELD
         )
 
@@ -156,7 +156,7 @@ class DeviceProvisioner:
             raise UpstreamFailed(f"the integration's product: {error.text}") from error
 
 
-def ref_of(device: Device) -> DeviceRef:
+def integration_ref(device: Device) -> DeviceRef:
     """Return the reference by which integrations know a device."""
     return DeviceRef(
         tenant=device.tenant,
@@ -179,7 +179,7 @@ class Parameters:
         self._service = service
         self._thing = integration_key(manifest.id)
         numbers = {key: number for number, key in enumerate(number_keys(document), 1)}
-        self._members = members = members_of(document, numbers)
+        self._members = members = build_members(document, numbers)
         self._owner = next(
             member
             for member in members.members
@@ -268,7 +268,7 @@ class DeviceAdder:
         Raises `Forbidden` without a grant, `NotFound` for an unknown one, `InvalidInput` for
         one that cannot add devices, `NoResponders` for one that is not running.
         """
-        if not (await self.grants.read(principal)).integration(integration):
+        if not (await self.grants.read(principal)).allows_integration(integration):
             raise Forbidden("user does not have data permission", field=INTEGRATION_FIELD)
         found = await self.integrations.find(integration)
         if found is None:
@@ -284,7 +284,7 @@ class DeviceAdder:
         return AddDeviceForm(
             integration=integration,
             name=manifest.name,
-            parameters=Parameters(manifest, tsl_of(manifest), service),
+            parameters=Parameters(manifest, manifest_tsl(manifest), service),
             identifier=manifest.identifier_input,
         )
 
@@ -302,7 +302,7 @@ class DeviceAdder:
         self, principal: Principal, form: AddDeviceForm, body: CreateDevice
     ) -> DeviceDraft:
         """Call the integration for a new device; `write` creates its group."""
-        location = location_of(body.location or SentLocation(), "location.")
+        location = parse_location(body.location or SentLocation(), "location.")
         group_name = (body.group_name or "").strip()
         if group_name:
             await self.groups.check_room(principal.tenant, group_name)

@@ -91,9 +91,9 @@ class ApplicationClient:
 
     async def exists(self, tenant: str, application_id: int) -> bool:
         """Return whether an application exists; raise if `auth` does not answer."""
-        wanted = AuthApplicationRef(application_id, tenant)
+        request = AuthApplicationRef(application_id, tenant)
         try:
-            await self._rpc.call("rpc.auth.get_application", wanted, Application)
+            await self._rpc.call("rpc.auth.get_application", request, Application)
         except NotFound:
             return False
         return True
@@ -108,15 +108,15 @@ class OrphanCleaner:
     applications: ApplicationClient
     remover: DeviceRemover
 
-    async def free(self, device: Device) -> bool:
+    async def release(self, device: Device) -> bool:
         """Release the device if its application is deleted; return whether it was."""
         owner = device.application_id
         if owner is None or await self.applications.exists(device.tenant, owner):
             return False
-        await self._free(device, owner)
+        await self._release(device, owner)
         return True
 
-    async def _free(self, device: Device, owner: int) -> None:
+    async def _release(self, device: Device, owner: int) -> None:
         detach = partial(self.devices.detach, device, owner)
         await self.remover.remove_from_application(device, detach, ORPHANED)
 
@@ -132,7 +132,7 @@ class OrphanCleaner:
         try:
             await take_turns("orphans", WORKERS, self.tenants, self.steps, PERIOD, ended)
         finally:
-            if bus.connected:
+            if bus.is_connected:
                 await subscription.unsubscribe()
 
     async def tenants(self) -> set[str]:
@@ -147,7 +147,7 @@ class OrphanCleaner:
             list_devices = self.devices.queries.list_by_application
             while some := await list_devices(tenant, application, CHUNK):
                 for device in some:
-                    await self._free(device, application)
+                    await self._release(device, application)
                 yield
         for application in await self.records.applications(tenant):
             if not await self.applications.exists(tenant, application):
@@ -174,17 +174,17 @@ class DeviceAssigner:
         rpc.offer("give_device", AssignDevice, self.assign)
         rpc.offer("take_device", ReclaimDevice, self.withdraw)
 
-    async def assign(self, wanted: AssignDevice) -> OwnedDevice:
+    async def assign(self, request: AssignDevice) -> OwnedDevice:
         """Assign a device to an application; its key, values and history stay.
 
         Raises `NotFound`, and `Conflict` while another application or an RPS record has it.
         """
-        device = await self._find(wanted.tenant, wanted.device_id)
-        if device.application_id == wanted.application_id:
+        device = await self._find(request.tenant, request.device_id)
+        if device.application_id == request.application_id:
             return _owned_device(device)
-        if device.application is not None and not await self.orphans.free(device):
+        if device.application is not None and not await self.orphans.release(device):
             raise _owned_by_another(device)
-        new_owner = ApplicationRef(wanted.application_id, wanted.application_name)
+        new_owner = ApplicationRef(request.application_id, request.application_name)
         try:
             given = await self.store.assign(device.tenant, device.id, new_owner)
         except SerialTaken as error:
@@ -193,26 +193,26 @@ class DeviceAssigner:
             raise _owned_by_another(device)
         return _owned_device(given)
 
-    async def withdraw(self, wanted: ReclaimDevice) -> OwnedDevice:
+    async def withdraw(self, request: ReclaimDevice) -> OwnedDevice:
         """Return a device of an application to the users; its key stays.
 
         Its open tasks end. Raises `NotFound`, also for a device of another application and for an
         unassigned one.
         """
-        device = await self._find(wanted.tenant, wanted.device_id)
+        device = await self._find(request.tenant, request.device_id)
         if device.application is None and not device.is_unassigned:
             return _owned_device(device)
-        if device.application_id != wanted.application_id:
+        if device.application_id != request.application_id:
             raise device_not_visible(device.id)
 
         async def detach() -> None:
-            if not await self.store.detach(device, wanted.application_id, wanted.user_id):
+            if not await self.store.detach(device, request.application_id, request.user_id):
                 raise _MovedMeanwhile
 
         try:
             await self.remover.return_to_users(device, detach, REMOVED)
         except _MovedMeanwhile:
-            return await self.withdraw(wanted)
+            return await self.withdraw(request)
         return _owned_device(device)
 
     async def _find(self, tenant: str, device_id: int) -> Device:

@@ -31,7 +31,7 @@ from libs.common.contracts.integrations import (
     SendReport,
 )
 from libs.common.contracts.names import (
-    MOST_DEVICES,
+    MAX_DEVICES,
     CountDevices,
     DescribedDevice,
     DescribedDevices,
@@ -51,7 +51,7 @@ from services.device.members.integration_things import IntegrationThings
 from services.device.registry.devices.integration_devices import (
     DeviceDraft,
     DeviceProvisioner,
-    ref_of,
+    integration_ref,
 )
 from services.device.registry.products.service import ProductService
 from services.device.registry.products.templates import Templates
@@ -91,32 +91,32 @@ class DeviceNames:
         rpc.offer("describe_devices", DescribeDevices, self.describe)
         rpc.offer("count_devices", CountDevices, self.count)
 
-    async def describe(self, wanted: DescribeDevices) -> DescribedDevices:
+    async def describe(self, request: DescribeDevices) -> DescribedDevices:
         """Return a page of devices; raise `InvalidInput` for an invalid request."""
-        if not 1 <= wanted.limit <= MOST_DEVICES:
-            raise InvalidInput(f"must be from 1 to {MOST_DEVICES}", field="limit")
-        if wanted.skip < 0:
+        if not 1 <= request.limit <= MAX_DEVICES:
+            raise InvalidInput(f"must be from 1 to {MAX_DEVICES}", field="limit")
+        if request.skip < 0:
             raise InvalidInput("must not be negative", field="skip")
         order: dict[str, int] = {}
-        for name, way in wanted.order:
+        for name, way in request.order:
             if name not in ORDERS or way not in (1, -1):
                 raise InvalidInput(f"must be {', '.join(ORDERS)} with 1 or -1", field="order")
             order.setdefault(ORDERS[name], way)
         order.setdefault("_id", -1)
-        query = Query(_condition(wanted), list(order.items()), wanted.skip, wanted.limit)
-        if query.by_integration:
+        query = Query(_condition(request), list(order.items()), request.skip, request.limit)
+        if query.sorts_by_integration:
             query = replace(query, integrations=await self._integrations.list_by_name())
-        found, total = await self._lists.find_documents(query, _SHOWN, counted=wanted.counted)
+        found, total = await self._lists.find_documents(query, _SHOWN, counted=request.counted)
         return DescribedDevices(list(map(_described_device, found)), total)
 
-    async def count(self, wanted: CountDevices) -> DeviceCounts:
+    async def count(self, request: CountDevices) -> DeviceCounts:
         """Return the numbers of devices and their entities by integration.
 
         Entities are counted by product: the number of members of the TSL times the number of
         devices.
         """
-        groups = await self._lists.count_models_by_integration(wanted.tenant)
-        members = await self._models.find(wanted.tenant, {group.model for group in groups})
+        groups = await self._lists.count_models_by_integration(request.tenant)
+        members = await self._models.find(request.tenant, {group.model for group in groups})
         counts: dict[str, DeviceCount] = defaultdict(lambda: DeviceCount(0, 0))
         for group in groups:
             count = counts[group.integration]
@@ -125,26 +125,26 @@ class DeviceNames:
         return DeviceCounts(dict(counts))
 
 
-def _condition(wanted: DescribeDevices) -> Condition:
-    conditions: list[Condition] = [{"tenant": wanted.tenant}]
+def _condition(request: DescribeDevices) -> Condition:
+    conditions: list[Condition] = [{"tenant": request.tenant}]
     either: list[Condition] = []
-    if wanted.ids is not None:
-        either.append({"_id": {"$in": wanted.ids}})
-    if wanted.integrations is not None:
-        either.append({"integration": {"$in": wanted.integrations}})
-    if wanted.groups is not None:
-        either.append({"group": {"$in": wanted.groups}})
+    if request.ids is not None:
+        either.append({"_id": {"$in": request.ids}})
+    if request.integrations is not None:
+        either.append({"integration": {"$in": request.integrations}})
+    if request.groups is not None:
+        either.append({"group": {"$in": request.groups}})
     if either:
         conditions.append({"$or": either})
-    if wanted.exclude_ids:
-        conditions.append({"_id": {"$nin": wanted.exclude_ids}})
-    if wanted.exclude_integrations:
-        conditions.append({"integration": {"$nin": wanted.exclude_integrations}})
-    if wanted.exclude_groups:
-        conditions.append({"group": {"$nin": wanted.exclude_groups}})
-    if wanted.keyword:
-        named: list[Condition] = [{"name": contains_text(wanted.keyword)}]
-        named.append({"integration": {"$in": wanted.keyword_integrations}})
+    if request.exclude_ids:
+        conditions.append({"_id": {"$nin": request.exclude_ids}})
+    if request.exclude_integrations:
+        conditions.append({"integration": {"$nin": request.exclude_integrations}})
+    if request.exclude_groups:
+        conditions.append({"group": {"$nin": request.exclude_groups}})
+    if request.keyword:
+        named: list[Condition] = [{"name": contains_text(request.keyword)}]
+        named.append({"integration": {"$in": request.keyword_integrations}})
         conditions.append({"$or": named})
     return {"$and": conditions}
 
@@ -163,7 +163,7 @@ def _described_device(document: Document) -> DescribedDevice:
 
 MODEL = "model"
 """The input of built-in integrations that names the product of a new device."""
-MOST_MODELS = 1000
+MAX_MODELS = 1000
 """Products that a form offers."""
 
 
@@ -195,73 +195,73 @@ class IntegrationRpc:
         rpc.offer_each("put_device", PutDevice, self.put_device)
         rpc.offer("integration_entities", DescribeIntegrationEntities, self.describe)
 
-    async def report(self, integration: str, told: SendReport) -> Acknowledged:
+    async def report(self, integration: str, request: SendReport) -> Acknowledged:
         """Accept a report of a device."""
-        body: dict[str, Any] = {"properties": told.properties}
-        device = await self._device(integration, told.tenant, told.identifier)
-        return await self._publish(device, "report", body, told.ts, told.report_id)
+        body: dict[str, Any] = {"properties": request.properties}
+        device = await self._device(integration, request.tenant, request.identifier)
+        return await self._publish(device, "report", body, request.ts, request.report_id)
 
-    async def event(self, integration: str, told: SendEvent) -> Acknowledged:
+    async def event(self, integration: str, request: SendEvent) -> Acknowledged:
         """Accept an event of a device."""
-        body = {"eventId": told.event_id, "outputs": told.outputs}
-        device = await self._device(integration, told.tenant, told.identifier)
-        return await self._publish(device, "event", body, told.ts)
+        body = {"eventId": request.event_id, "outputs": request.outputs}
+        device = await self._device(integration, request.tenant, request.identifier)
+        return await self._publish(device, "event", body, request.ts)
 
-    async def reply(self, integration: str, told: SendReply) -> Acknowledged:
+    async def reply(self, integration: str, request: SendReply) -> Acknowledged:
         """Accept the reply of a device to a command."""
-        body: dict[str, Any] = {"commandId": told.command_id, "status": told.status}
-        body |= {} if told.outputs is None else {"outputs": told.outputs}
-        body |= {} if told.error is None else {"error": told.error}
-        device = await self._device(integration, told.tenant, told.identifier)
+        body: dict[str, Any] = {"commandId": request.command_id, "status": request.status}
+        body |= {} if request.outputs is None else {"outputs": request.outputs}
+        body |= {} if request.error is None else {"error": request.error}
+        device = await self._device(integration, request.tenant, request.identifier)
         return await self._publish(device, "reply", body, None)
 
-    async def own_report(self, integration: str, told: SendOwnReport) -> Acknowledged:
+    async def own_report(self, integration: str, request: SendOwnReport) -> Acknowledged:
         """Store properties of the integration itself before answering."""
-        thing = await self._thing_of(integration, told.tenant)
-        raw = msgspec.json.encode({"properties": told.properties})
+        thing = await self._thing_of(integration, request.tenant)
+        raw = msgspec.json.encode({"properties": request.properties})
         check_message("report", thing, raw, now_ms(), self.retention_ms)
-        await self.reporter.report(thing, told.properties)
+        await self.reporter.report(thing, request.properties)
         return Acknowledged()
 
-    async def list_devices(self, integration: str, asked: ListDevices) -> ListedDevices:
+    async def list_devices(self, integration: str, request: ListDevices) -> ListedDevices:
         """Return the integration's devices of all tenants, by id."""
         queries = self.devices.queries
-        found = await queries.list_by_integration(integration, asked.after, asked.limit)
-        return ListedDevices(list(map(ref_of, found)))
+        found = await queries.list_by_integration(integration, request.after, request.limit)
+        return ListedDevices(list(map(integration_ref, found)))
 
-    async def put_device(self, integration: str, wanted: PutDevice) -> DeviceRef:
+    async def put_device(self, integration: str, request: PutDevice) -> DeviceRef:
         """Add or update a device at the request of its integration."""
         draft = DeviceDraft(
-            tenant=wanted.tenant,
+            tenant=request.tenant,
             integration=integration,
-            name=wanted.name,
+            name=request.name,
             user_id=None,
-            new=wanted.device,
+            new=request.device,
         )
-        return ref_of(await self.device_provisioner.provision(draft))
+        return integration_ref(await self.device_provisioner.provision(draft))
 
-    async def get_tsl(self, integration: str, asked: GetTsl) -> DeviceTsl:
+    async def get_tsl(self, integration: str, request: GetTsl) -> DeviceTsl:
         """Return the TSL of a device."""
-        device = await self._device(integration, asked.tenant, asked.identifier)
+        device = await self._device(integration, request.tenant, request.identifier)
         found = await self.products.tsl(device.tenant, device.model, device.tsl_version)
         return DeviceTsl(to_wire(found))
 
-    async def own_values(self, integration: str, asked: GetOwnValues) -> OwnValues:
+    async def own_values(self, integration: str, request: GetOwnValues) -> OwnValues:
         """Return latest values of the integration itself."""
-        thing = await self._thing_of(integration, asked.tenant)
+        thing = await self._thing_of(integration, request.tenant)
         values = await self.latest.find_values([thing.id])
         return OwnValues(thing.id, dict(thing.tsl.readable(values.get(thing.id, {}))))
 
-    async def describe(self, wanted: DescribeIntegrationEntities) -> ThingEntities:
+    async def describe(self, request: DescribeIntegrationEntities) -> ThingEntities:
         """Return the entities of an integration, each parent followed by its children."""
-        found = await self.integrations.find(wanted.integration)
+        found = await self.integrations.find(request.integration)
         if found is None:
             return ThingEntities([])
         thing = thing_from_document(
-            await self.integration_things.ensure(wanted.tenant, found.manifest)
+            await self.integration_things.ensure(request.tenant, found.manifest)
         )
         values = (await self.latest.find_values([thing.id])).get(thing.id, {})
-        models = await self._models_to_choose(wanted.tenant, found.manifest)
+        models = await self._models_to_choose(request.tenant, found.manifest)
         return ThingEntities(
             [
                 _described(Entity(thing, member), values, models.get(member.path))
@@ -274,7 +274,7 @@ class IntegrationRpc:
         service = manifest.add_device_service
         if manifest.id not in BUILT_IN or service is None:
             return {}
-        return {f"{service}.{MODEL}": await self.templates.list_labels(tenant, MOST_MODELS)}
+        return {f"{service}.{MODEL}": await self.templates.list_labels(tenant, MAX_MODELS)}
 
     async def _publish(
         self,

@@ -11,7 +11,7 @@ from services.device.members.values import ValueFault
 from services.device.registry.devices.schemas import Area, FindDevices, SearchDevices, SentLocation
 from services.device.things.device_search import INTEGRATION_NAME, IndexFilter, Order, Query
 from services.device.things.model import Location
-from services.device.things.schemas import order_of
+from services.device.things.schemas import build_order
 from services.device.things.serial_numbers import serial_key
 from services.device.things.visibility import (
     MANY,
@@ -70,7 +70,7 @@ _STATUS = {"NEVER_SEEN": "DISCONNECT"}
 """Statuses that are stored under another name."""
 
 
-def query_of(tenant: str, application_id: int, search: SearchDevices) -> Query:
+def build_query(tenant: str, application_id: int, search: SearchDevices) -> Query:
     """Translate a search for devices of an application.
 
     Raises `InvalidInput` for a wrong order and for contradictory bounds.
@@ -82,7 +82,7 @@ def query_of(tenant: str, application_id: int, search: SearchDevices) -> Query:
     conditions = [scope, *_conditions(search)]
     return Query(
         filter=conditions[0] if len(conditions) == 1 else {"$and": conditions},
-        order=order_of(search.sorts or [], COLUMNS),
+        order=build_order(search.sorts or [], COLUMNS),
         skip=(search.page_number - 1) * search.page_size,
         limit=search.page_size,
         texts=[text for text in (search.name, search.keyword) if text],
@@ -95,7 +95,7 @@ def _conditions(search: SearchDevices) -> Iterator[Condition]:
         yield {"application.applicationId": search.application_id}
     yield from _whole(search)
     yield from _in_part(search)
-    yield from _any_of(search)
+    yield from _choices(search)
     if search.electricity_min is not None:
         yield {"electricity": {"$gte": search.electricity_min}}
     if search.electricity_max is not None:
@@ -131,7 +131,7 @@ def _in_part(search: SearchDevices) -> Iterator[Condition]:
             yield {name: contains_text(text, name)}
 
 
-def _any_of(search: SearchDevices) -> Iterator[Condition]:
+def _choices(search: SearchDevices) -> Iterator[Condition]:
     tags = [search.tag] if isinstance(search.tag, str) and search.tag else search.tag
     for name, values in (
         ("connectStatus", search.connect_status),
@@ -151,11 +151,11 @@ def granted_query(
 
     The returned conditions are disjoint and together match the whole list.
     """
-    asked = list(_asked(search))
+    filters = list(_search_conditions(search))
     order = _order(search)
 
     def whole(part: Condition) -> Condition:
-        conditions = [*asked, part] if part else asked
+        conditions = [*filters, part] if part else filters
         return {"tenant": tenant, **({"$and": conditions} if conditions else {})}
 
     query = Query(
@@ -163,16 +163,16 @@ def granted_query(
         order,
         search.skip,
         search.size,
-        None if asked else index_hint(grants, order),
+        None if filters else index_hint(grants, order),
         [text for text in (search.name, search.identifier) if text],
         {"tenant": tenant},
-        [*_index_filters(search), *(_granted_filters(grants) if asked else ())],
+        [*_index_filters(search), *(_granted_filters(grants) if filters else ())],
         WALKS.get(order[0][0]),
     )
     return query, [whole(part) for part in disjoint_conditions(grants)]
 
 
-def _asked(search: FindDevices) -> Iterator[Condition]:
+def _search_conditions(search: FindDevices) -> Iterator[Condition]:
     """Yield one condition for each filter of a user's search."""
     if search.name:
         named = {"name": contains_text(search.name, "name")}
@@ -247,8 +247,8 @@ def _order(search: FindDevices) -> Order:
     for column, direction in search.order(USER_COLUMNS):
         parts = ("integration", "identifier") if column == "key" else (column,)
         order += [(part, direction) for part in parts]
-    asked = {sort.property for sort in search.sorts or ()}
-    if len(order) > 1 and "id" not in asked:
+    names = {sort.property for sort in search.sorts or ()}
+    if len(order) > 1 and "id" not in names:
         order[-1] = ("_id", order[0][1])
     return order
 
@@ -258,7 +258,7 @@ BOUNDS = {"latitude": 90.0, "longitude": 180.0}
 """Degrees on either side of the equator and of the prime meridian (WGS 84)."""
 
 
-def location_of(sent: SentLocation, field: str = "") -> Location | None:
+def parse_location(sent: SentLocation, field: str = "") -> Location | None:
     """Return the location of a request, or None; raise `InvalidInput`.
 
     `field` is the prefix of its fields in the body, with a dot at the end.
@@ -293,10 +293,10 @@ def _degrees(name: str, sent: float | str | None, field: str) -> float | None:
     if not math.isfinite(value):
         text = f"{name} must be a number of degrees"
         raise _refused(field + name, ValueFault(f"device_location_{name}_type_error", text, {}))
-    most = BOUNDS[name]
-    if abs(value) > most:
-        text = f"{name} must be from {-most:g} to {most:g}"
-        args = {"entity_name": name, "value": value, "min": -most, "max": most}
+    maximum = BOUNDS[name]
+    if abs(value) > maximum:
+        text = f"{name} must be from {-maximum:g} to {maximum:g}"
+        args = {"entity_name": name, "value": value, "min": -maximum, "max": maximum}
         raise _refused(field + name, ValueFault("entity_value_out_of_range", text, args))
     return value
 

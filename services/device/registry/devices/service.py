@@ -28,16 +28,16 @@ from services.device.registry.devices.schemas import (
     SearchDevices,
     UpdateDevice,
 )
-from services.device.registry.devices.search import query_of
+from services.device.registry.devices.search import build_query
 from services.device.registry.products.service import ProductService
 from services.device.telemetry.latest_values import LatestValues
 from services.device.things.device_store import DeviceStore
 from services.device.things.errors import (
-    device_exists,
+    device_exists_error,
     device_not_found,
-    device_of_integration,
+    integration_device_error,
     rps_record_exists,
-    unknown_version,
+    unknown_version_error,
 )
 from services.device.things.model import ApplicationRef, Device, DeviceChanges
 from services.device.things.product_model import Product
@@ -45,7 +45,7 @@ from services.device.things.serial_numbers import (
     Holder,
     SerialTaken,
     check_serial,
-    dev_eui_of,
+    parse_dev_eui,
     serial_key,
 )
 
@@ -61,7 +61,7 @@ def new_device(device_id: int, serial: str, tenant: str, product: Product) -> De
         sn=serial,
         sn_key=serial_key(serial),
         identifier=serial,
-        dev_eui=dev_eui_of(serial),
+        dev_eui=parse_dev_eui(serial),
         model=product.model,
         tsl_version=product.current_version,
         device_type=product.device_type,
@@ -112,12 +112,12 @@ def read_config(body: AddDevice) -> dict[str, Any] | None:
     return profile
 
 
-def ref_of(device: Device) -> DeviceRef:
+def device_ref(device: Device) -> DeviceRef:
     """Return the reference of an added or updated device."""
     return DeviceRef(device.sn, device.id, device.dev_eui, device.imei)
 
 
-def record_of(device: Device, reported: int | None = None) -> DeviceRecord:
+def device_record(device: Device, reported: int | None = None) -> DeviceRecord:
     """Return the whole record; `reported` (ms) is the time of the newest latest value."""
     times = [time for time in (reported, device.last_update_time) if time is not None]
     return copy_fields(
@@ -167,7 +167,7 @@ class DeviceService:
             device = await self._add_new(principal, serial, body, config)
         if config is not None:
             await self._provision(device, config)
-        return ref_of(device)
+        return device_ref(device)
 
     async def _add_new(
         self, principal: Principal, serial: str, body: AddDevice, config: dict[str, Any] | None
@@ -202,17 +202,17 @@ class DeviceService:
         except SerialTaken as error:
             raise rps_record_exists(body.sn_dev_eui, SERIAL_FIELD) from error
         if device is None:
-            raise device_exists(body.sn_dev_eui, SERIAL_FIELD)
+            raise device_exists_error(body.sn_dev_eui, SERIAL_FIELD)
         return device
 
     async def _find_unassigned(self, principal: Principal, known: Device, serial: str) -> Device:
         """Return the device if it may be added; raise `Conflict` otherwise."""
         if known.tenant == principal.tenant:
-            if known.application is not None and await self.orphans.free(known):
+            if known.application is not None and await self.orphans.release(known):
                 known = await self.store.find_by_id(known.id) or known
             if known.is_unassigned:
                 return known
-        raise device_exists(serial, SERIAL_FIELD)
+        raise device_exists_error(serial, SERIAL_FIELD)
 
     async def _provision(self, device: Device, config: dict[str, Any]) -> None:
         """Start the configuration of an added device; log a failure.
@@ -228,15 +228,15 @@ class DeviceService:
         """Return the whole record of a device."""
         device = await self._find(principal, device_id)
         times = await self.latest.find_report_times([device_id])
-        return record_of(device, times.get(device_id))
+        return device_record(device, times.get(device_id))
 
     async def search(self, principal: Principal, search: SearchDevices) -> DevicePage:
         """Return a page of the devices that match; see `SearchDevices`."""
-        query = query_of(principal.tenant, principal.application_id, search)
+        query = build_query(principal.tenant, principal.application_id, search)
         rows, total = await self.store.search(query)
         devices = [device async for device in rows]
         times = await self.latest.find_report_times([device.id for device in devices])
-        records = [record_of(device, times.get(device.id)) for device in devices]
+        records = [device_record(device, times.get(device.id)) for device in devices]
         return DevicePage(search.page_size, search.page_number, total, records)
 
     async def update(self, principal: Principal, body: UpdateDevice) -> DeviceRef:
@@ -252,12 +252,12 @@ class DeviceService:
         if body.tsl_version is not None and body.tsl_version != device.tsl_version:
             versions = await self.products.versions(principal.tenant, device.model)
             if body.tsl_version not in versions:
-                raise unknown_version(device.model, body.tsl_version)
+                raise unknown_version_error(device.model, body.tsl_version)
             changes.tsl_version = body.tsl_version
         updated = await self.store.update(
             principal.tenant, body.device_id, changes, principal.application_id
         )
-        return ref_of(_found(updated, body.device_id))
+        return device_ref(_found(updated, body.device_id))
 
     async def remove(self, principal: Principal, device_id: int) -> None:
         """Remove a device from its application; its id and history stay.
@@ -320,9 +320,9 @@ def _found(device: Device | None, device_id: int) -> Device:
 
 def _check_direct(device: Device) -> None:
     if device.integration != DIRECT:
-        raise device_of_integration(device.integration)
+        raise integration_device_error(device.integration)
 
 
 def _taken(holder: Holder, serial: str) -> Conflict:
-    explain = rps_record_exists if holder == "rps" else device_exists
+    explain = rps_record_exists if holder == "rps" else device_exists_error
     return explain(serial, SERIAL_FIELD)

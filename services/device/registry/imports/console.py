@@ -9,9 +9,9 @@ from litestar.params import JSONBody, MultipartBody
 
 from libs.common.decoding import parse_validation_error
 from libs.common.errors import InvalidInput
-from libs.common.http import HttpRequest, RequestPrincipal, principal_of
+from libs.common.http import HttpRequest, RequestPrincipal, get_principal
 from libs.common.http.console import Page, get, post
-from libs.common.http.guards import holders
+from libs.common.http.guards import allow_holders
 from libs.common.http.ids import PathId
 from libs.common.http.operations import route_operations
 from libs.common.identity.functions import Function
@@ -35,7 +35,7 @@ from services.device.registry.imports.service import ImportService
 from services.device.registry.imports.sheet_writer import MEDIA, Format
 from services.device.registry.imports.sheets import SheetService
 
-ADDERS = holders(Function.DEVICE_ADD)
+ADDERS = allow_holders(Function.DEVICE_ADD)
 
 Given = NamedDependency[SheetService]
 Jobs = NamedDependency[ImportService]
@@ -46,7 +46,7 @@ async def make_device_sheet(
     request: HttpRequest, sheets: Given, data: JSONBody[TemplateOf]
 ) -> Response[bytes]:
     """Return an empty sheet with the columns for devices of an integration."""
-    made = await sheets.template(principal_of(request), data.integration, data.format)
+    made = await sheets.template(get_principal(request), data.integration, data.format)
     return _file(made, "Devices", data.format)
 
 
@@ -75,7 +75,7 @@ async def fill_device_errors(
     except msgspec.DecodeError as error:
         raise InvalidInput(f"is no JSON: {error}", field="errors") from error
     content = await data.file.read()
-    made = await sheets.with_errors(principal_of(request), data.integration, content, errors)
+    made = await sheets.with_errors(get_principal(request), data.integration, content, errors)
     return _file(made, "Errors", "xlsx")
 
 
@@ -134,7 +134,7 @@ async def get_import_errors(
 ) -> Response[bytes]:
     """Return the rows with faults as a sheet, to correct and import again."""
     form = (data or FaultsFile()).format
-    return _file(await imports.errors(principal_of(request), import_id, form), "Errors", form)
+    return _file(await imports.errors(get_principal(request), import_id, form), "Errors", form)
 
 
 @post("/import/{import_id:str}/keys", guards=[ADDERS])
@@ -151,7 +151,7 @@ async def get_import_keys(
     return await imports.keys(principal, import_id, data or FindKeys())
 
 
-@post("/export", guards=[holders(Function.DEVICE_VIEW)], media_type=MEDIA, waits=True)
+@post("/export", guards=[allow_holders(Function.DEVICE_VIEW)], media_type=MEDIA, waits=True)
 async def export_devices(
     request: HttpRequest, sheets: Given, data: JSONBody[ExportDevices]
 ) -> Response[bytes]:
@@ -159,7 +159,7 @@ async def export_devices(
 
     It has the columns of an import.
     """
-    return _file(await sheets.export(principal_of(request), data), "Devices", data.format)
+    return _file(await sheets.export(get_principal(request), data), "Devices", data.format)
 
 
 def _file(content: bytes, name: str, form: Format) -> Response[bytes]:

@@ -26,7 +26,7 @@ from services.device.members.device_keys import DeviceCredentialsClient, issue_f
 from services.device.members.values import ValueFault
 from services.device.registry.devices.integration_devices import AddDeviceForm
 from services.device.registry.devices.schemas import CreateDevice, SentLocation
-from services.device.registry.devices.search import location_of
+from services.device.registry.devices.search import parse_location
 from services.device.registry.imports.columns import (
     ADDRESS,
     GROUP,
@@ -45,11 +45,11 @@ from services.device.registry.imports.schemas import (
 )
 from services.device.registry.imports.sheet_reader import ERROR, Sheet
 from services.device.registry.imports.sheet_writer import Format
-from services.device.registry.imports.sheets import MOST_IMPORTED, DeviceSheet, SheetService
+from services.device.registry.imports.sheets import MAX_IMPORTED, DeviceSheet, SheetService
 from services.device.registry.imports.store import Import, ImportStore, Row
 from services.device.things.device_store import DeviceStore
-from services.device.things.errors import duplicated_device_eui, rps_record_exists
-from services.device.things.groups import GROUP_FIELD, MOST_GROUPS, too_many_groups
+from services.device.things.errors import duplicated_eui_error, rps_record_exists
+from services.device.things.groups import GROUP_FIELD, MAX_GROUPS, too_many_groups_error
 from services.device.things.model import Device
 from services.device.things.serial_numbers import SERIAL, serial_key
 
@@ -90,7 +90,7 @@ def cell_faults(error: ThingwayError) -> list[CellFault]:
     return [CellFault(column=column, error_code=error.code, error_message=error.message)]
 
 
-MOST_RUNNING = 3
+MAX_RUNNING = 3
 """Imports of a tenant that may be running; they are processed one after the other."""
 Requests = list[tuple[Row, CreateDevice]]
 """Rows with the request bodies that they stand for."""
@@ -114,13 +114,13 @@ class ImportService:
         """Check every row and start to add the devices; return the id of the import.
 
         With a fault in any row nothing is added, unless `only_good`. Raises as `SheetService.read`
-        and, if `MOST_RUNNING` imports of the tenant are running, `TooManyRequests`.
+        and, if `MAX_RUNNING` imports of the tenant are running, `TooManyRequests`.
         """
         async with self.sheets.readers.slot(principal.tenant, size=len(data)):
-            if len(await self.store.list_running(principal.tenant)) >= MOST_RUNNING:
-                text = f"{MOST_RUNNING} imports are under way"
+            if len(await self.store.list_running(principal.tenant)) >= MAX_RUNNING:
+                text = f"{MAX_RUNNING} imports are under way"
                 raise TooManyRequests(text, retry_after=10)
-            filled = await self.sheets.read(principal, integration, data, MOST_IMPORTED)
+            filled = await self.sheets.read(principal, integration, data, MAX_IMPORTED)
             rows = [row async for row in _checked(filled)]
             await self._check_together(principal.tenant, filled, rows)
             refused = not only_good and any(row.outcome for row in rows)
@@ -162,7 +162,7 @@ class ImportService:
         there = await self.devices.find_by_serials(list(named))
         for device in there:
             if (device.tenant, device.integration) != (tenant, form.integration):
-                fail_row(named[device.sn_key], duplicated_device_eui(device.sn, field))
+                fail_row(named[device.sn_key], duplicated_eui_error(device.sn, field))
         for serial in await self.devices.filter_rps_serials(list(named)):
             fail_row(named[serial], rps_record_exists(serial, field))
         known = {device.sn_key for device in there}
@@ -193,7 +193,7 @@ class ImportService:
         beyond = await self.sheets.groups.find_beyond_limit(tenant, [name for _, name in names])
         for row, name in names:
             if name in beyond:
-                fail_row(row, too_many_groups(MOST_GROUPS, GROUP_FIELD))
+                fail_row(row, too_many_groups_error(MAX_GROUPS, GROUP_FIELD))
 
     async def list_newest(self, principal: Principal) -> list[ShownImport]:
         """Return the imports of granted integrations, the newest first."""
@@ -212,12 +212,12 @@ class ImportService:
         await self.store.end(import_id, "CANCELLED")
 
     async def find_faults(
-        self, principal: Principal, import_id: int, wanted: FindFaults
+        self, principal: Principal, import_id: int, request: FindFaults
     ) -> Page[RowFaults]:
         """Return a page of the rows with faults."""
         await self._find(principal, import_id)
-        rows, total = await self.store.find_faults(import_id, wanted.skip, wanted.size)
-        return Page(page_size=wanted.size, page_number=wanted.number, total=total, content=rows)
+        rows, total = await self.store.find_faults(import_id, request.skip, request.size)
+        return Page(page_size=request.size, page_number=request.number, total=total, content=rows)
 
     async def errors(self, principal: Principal, import_id: int, form: Format) -> bytes:
         """Return the rows with faults as a sheet, with the faults in a separate column."""
@@ -231,7 +231,7 @@ class ImportService:
         ]
         return await self.sheets.write(known.tenant, form, heads, rows, ERROR)
 
-    async def keys(self, principal: Principal, import_id: int, wanted: FindKeys) -> Page[FirstKey]:
+    async def keys(self, principal: Principal, import_id: int, request: FindKeys) -> Page[FirstKey]:
         """Return first keys of directly connected devices, each once, to their importer.
 
         Raises `Forbidden` for other users, and for an import of another integration.
@@ -239,7 +239,7 @@ class ImportService:
         known = await self._find(principal, import_id)
         if known.user_id != principal.user_id or known.integration != DIRECT:
             raise Forbidden("only the user who imported directly connected devices gets their keys")
-        found, total = await self.store.find_created(import_id, wanted.skip, wanted.size)
+        found, total = await self.store.find_created(import_id, request.skip, request.size)
         devices = await self.devices.find_by_serials([serial_key(one) for one in found])
 
         async def first(device: Device) -> FirstKey:
@@ -249,7 +249,7 @@ class ImportService:
 
         own = (partial(first, one) for one in devices if one.tenant == known.tenant)
         rows = await gather_limited(KEYS_ABREAST, own)
-        return Page(page_size=wanted.size, page_number=wanted.number, total=total, content=rows)
+        return Page(page_size=request.size, page_number=request.number, total=total, content=rows)
 
     async def _there(self, device: Device) -> None:
         if await self.devices.find(device.tenant, device.id) is None:
@@ -257,7 +257,7 @@ class ImportService:
 
     async def _find(self, principal: Principal, import_id: int) -> Import:
         known = await self.store.find(principal.tenant, import_id)
-        if not (await self.grants.read(principal)).integration(known.integration):
+        if not (await self.grants.read(principal)).allows_integration(known.integration):
             raise NotFound(f"there is no import {import_id}", field="import_id")
         return known
 
@@ -297,7 +297,7 @@ def _find_faults(form: AddDeviceForm, request: CreateDevice) -> list[CellFault]:
     except InvalidInput as error:
         faults += cell_faults(error)
     try:
-        location_of(request.location or SentLocation(), "location.")
+        parse_location(request.location or SentLocation(), "location.")
     except InvalidInput as error:
         faults += cell_faults(error)
     return faults

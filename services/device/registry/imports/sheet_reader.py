@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from libs.common.sandbox.confine import confine
-from libs.common.sandbox.workers import ask_once, start_worker, wait_killed
+from libs.common.sandbox.workers import read_output, start_worker, wait_killed
 from libs.common.spreadsheet import plain_cell
 
 DEVICES, COLUMNS, OPTIONS = "DEVICES_LIST", "_HIDDEN_COL_META", "_HIDDEN_OPT"
@@ -30,7 +30,7 @@ ERROR = "Error"
 """The column with the faults of rows; it is ignored when a sheet is imported."""
 MEMORY = 160 * 1024 * 1024
 """Bytes of memory in addition to the interpreter and its libraries."""
-LARGEST = 32 * 1024 * 1024
+MAX_SHEET_BYTES = 32 * 1024 * 1024
 """Bytes of a sheet as JSON: six times a file, as workbooks are compressed."""
 SECONDS = 20
 """Limit of processor time, and of waiting for the process."""
@@ -81,17 +81,17 @@ class Unreadable(Exception):
     """The file is no sheet; the message is the reason."""
 
 
-async def read_sheet(data: bytes, titles: Collection[str], most: int) -> Sheet:
-    """Return the sheet in a file, with its first `most` rows; raise `Unreadable`.
+async def read_sheet(data: bytes, titles: Collection[str], maximum: int) -> Sheet:
+    """Return the sheet in a file, with its first `maximum` rows; raise `Unreadable`.
 
     Of a workbook it is the sheet `DEVICES_LIST` of the template, otherwise the first one whose
     first row has one of `titles` (without regard to case).
     """
-    given = msgspec.json.encode((list(titles), most)) + b"\n" + data
-    reader = await start_worker(__name__, largest=LARGEST)
+    given = msgspec.json.encode((list(titles), maximum)) + b"\n" + data
+    reader = await start_worker(__name__, largest=MAX_SHEET_BYTES)
     try:
         async with asyncio.timeout(SECONDS):
-            answer = await ask_once(reader, given, LARGEST)
+            answer = await read_output(reader, given, MAX_SHEET_BYTES)
     except (TimeoutError, OSError) as error:
         raise Unreadable(_TOO_MUCH) from error
     finally:
@@ -106,8 +106,8 @@ async def read_sheet(data: bytes, titles: Collection[str], most: int) -> Sheet:
     return found
 
 
-def parse(data: bytes, titles: Collection[str], most: int = sys.maxsize) -> Sheet:
-    """Return the sheet in a file with its first `most` rows; raise `Unreadable`."""
+def parse(data: bytes, titles: Collection[str], maximum: int = sys.maxsize) -> Sheet:
+    """Return the sheet in a file with its first `maximum` rows; raise `Unreadable`."""
     read = _workbook if data.startswith(_WORKBOOKS) else _text
     head, rows, about = read(data, titles)
     columns = [cell.strip() for cell in head]
@@ -118,7 +118,7 @@ def parse(data: bytes, titles: Collection[str], most: int = sys.maxsize) -> Shee
         cells = [_cell(row[at]) if at < len(row) else None for at in kept]
         if any(cell is not None for cell in cells):
             sheet.total += 1
-            if sheet.total <= most:
+            if sheet.total <= maximum:
                 sheet.rows.append((number, cells))
     return sheet
 

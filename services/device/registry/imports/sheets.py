@@ -29,15 +29,15 @@ from services.device.registry.products.templates import Templates
 from services.device.things.groups import GroupStore
 from services.device.things.model import Device
 
-MOST_PARSED, MOST_IMPORTED, MOST_EXPORTED = 500, 10_000, 100_000
+MAX_PARSED, MAX_IMPORTED, MAX_EXPORTED = 500, 10_000, 100_000
 """Rows."""
-MOST_BYTES = 5 * 1024 * 1024
+MAX_FILE_BYTES = 5 * 1024 * 1024
 """Bytes of a file."""
 READERS, EXPORTS = 2, 2
 """Concurrent files in a process, one per tenant while others wait: each is in memory."""
 WAITING = 32 * 1024 * 1024
 """Bytes of a tenant's files that wait to be read."""
-MOST_MODELS = 1000
+MAX_MODELS = 1000
 PAGE = 1000
 
 
@@ -72,7 +72,7 @@ class SheetService:
         """Return form and columns of an integration; raise like `DeviceAdder.find_form`."""
         tenant = principal.tenant
         form = await self.adder.find_form(principal, integration)
-        models = await self.templates.list_labels(tenant, MOST_MODELS)
+        models = await self.templates.list_labels(tenant, MAX_MODELS)
         groups = await self.groups.list_names(tenant)
         columns = Columns(integration, form.parameters, models=models, groups=groups)
         return form, columns
@@ -83,17 +83,17 @@ class SheetService:
         return await self.write(principal.tenant, form, columns.all, [])
 
     async def read(
-        self, principal: Principal, integration: str, data: bytes, most: int
+        self, principal: Principal, integration: str, data: bytes, maximum: int
     ) -> DeviceSheet:
         """Return the sheet in a file.
 
         Raises `InvalidInput` or `TooLarge`, and like `DeviceAdder.find_form`.
         """
-        if len(data) > MOST_BYTES:
-            raise TooLarge(f"a sheet may have at most {MOST_BYTES} bytes", field="file")
+        if len(data) > MAX_FILE_BYTES:
+            raise TooLarge(f"a sheet may have at most {MAX_FILE_BYTES} bytes", field="file")
         form, columns = await self.columns(principal, integration)
         try:
-            sheet = await read_sheet(data, columns.titles, most)
+            sheet = await read_sheet(data, columns.titles, maximum)
         except Unreadable as error:
             raise structure_error(str(error)) from error
         heads = columns.match_columns(sheet)
@@ -102,12 +102,12 @@ class SheetService:
         if not sheet.rows:
             text = "contains no device"
             raise InvalidInput(text, field="file", code="device_list_sheet_no_device")
-        if sheet.total > most:
+        if sheet.total > maximum:
             raise InvalidInput(
-                f"must have at most {most} devices. It has {sheet.total}",
+                f"must have at most {maximum} devices. It has {sheet.total}",
                 field="file",
                 code="device_list_sheet_device_over_limitation",
-                detail={"limitation": most, "detected": sheet.total},
+                detail={"limitation": maximum, "detected": sheet.total},
             )
         return DeviceSheet(form, columns, heads, sheet)
 
@@ -118,7 +118,7 @@ class SheetService:
         all.
         """
         async with self.readers.slot(principal.tenant, size=len(data)):
-            filled = await self.read(principal, integration, data, MOST_PARSED)
+            filled = await self.read(principal, integration, data, MAX_PARSED)
         requests, wrong = [], []
         for at, cells in filled.sheet.rows:
             request, faults = filled.columns.request(filled.heads, cells)
@@ -133,7 +133,7 @@ class SheetService:
     ) -> bytes:
         """Return the rows of a sheet that have errors, with these in a separate column."""
         async with self.readers.slot(principal.tenant, size=len(data)):
-            filled = await self.read(principal, integration, data, MOST_IMPORTED)
+            filled = await self.read(principal, integration, data, MAX_IMPORTED)
         texts = {error.id: error.msg for error in errors.errors}
         rows = [[*cells, texts[at]] for at, cells in filled.sheet.rows if at in texts]
         return await self.write(principal.tenant, "xlsx", filled.heads, rows, ERROR)
@@ -143,25 +143,25 @@ class SheetService:
         async with self._exports.slot(tenant):
             return await asyncio.to_thread(write, *sheet)
 
-    async def export(self, principal: Principal, wanted: ExportDevices) -> bytes:
-        """Return devices that match a search as a sheet, at most `MOST_EXPORTED`."""
+    async def export(self, principal: Principal, request: ExportDevices) -> bytes:
+        """Return devices that match a search as a sheet, at most `MAX_EXPORTED`."""
         async with self._exports.slot(principal.tenant):
-            return await self._export(principal, wanted)
+            return await self._export(principal, request)
 
-    async def _export(self, principal: Principal, wanted: ExportDevices) -> bytes:
-        form, columns = await self.columns(principal, wanted.integration)
+    async def _export(self, principal: Principal, request: ExportDevices) -> bytes:
+        form, columns = await self.columns(principal, request.integration)
         keys = {key: name for name, key, _ in form.parameters.inputs()}
         rows: list[list[Any]] = []
-        wanted.page_size, wanted.page_number = PAGE, 1
-        while len(rows) < MOST_EXPORTED:
-            page, _ = await self.devices.find(principal, wanted)
+        request.page_size, request.page_number = PAGE, 1
+        while len(rows) < MAX_EXPORTED:
+            page, _ = await self.devices.find(principal, request)
             found = [device async for device in page]
             groups = await self.devices.names_of_groups(principal, found)
             rows += [_exported(form, columns.all, keys, device, groups) for device in found]
             if len(found) < PAGE:
                 break
-            wanted.page_number += 1
-        return await asyncio.to_thread(write, wanted.format, columns.all, rows)
+            request.page_number += 1
+        return await asyncio.to_thread(write, request.format, columns.all, rows)
 
 
 def _unparsed(wrong: Sequence[tuple[int, CellFault]]) -> InvalidInput:

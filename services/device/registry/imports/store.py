@@ -3,8 +3,8 @@
 `imports`: `{_id, tenant, userId, superAdmin, access, integration, columns: [key], state, total,
 created, updated, failed, waiting?, createdAt, endedAt?}`; `waiting` is set while its integration is
 not running. `import_rows`: `{import, row, cells, createdAt, outcome?, identifier?, faults?}`; the
-cells are removed when the row succeeds. Imports are kept for seven days, and the newest `KEPT`
-ended ones of each tenant.
+cells are removed when the row succeeds. Imports are kept for seven days, and the newest
+`KEPT_IMPORTS` ended ones of each tenant.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ from libs.common.store.mongo import Document, Mongo, Session
 from services.device.registry.imports.columns import CellFault
 from services.device.registry.imports.schemas import Outcome, RowFaults, ShownImport, WaitingFor
 
-KEPT = 20
+KEPT_IMPORTS = 20
 IMPORTS = "imports"
 """Topic of `Wakeups`: an import has started."""
 COUNTED: Mapping[Outcome, str] = {"CREATED": "created", "UPDATED": "updated", "FAILED": "failed"}
@@ -118,7 +118,7 @@ class ImportStore:
 
     async def _forget_oldest(self, tenant: str) -> None:
         ended = {"tenant": tenant, "state": {"$ne": "RUNNING"}}
-        old = self._imports.find(ended, {"_id": 1}, sort=[("_id", -1)], skip=KEPT - 1)
+        old = self._imports.find(ended, {"_id": 1}, sort=[("_id", -1)], skip=KEPT_IMPORTS - 1)
         ids = [found["_id"] async for found in old]
         if ids:
             await self._imports.delete_many({"_id": {"$in": ids}})
@@ -146,7 +146,7 @@ class ImportStore:
         query: Document = {"tenant": tenant}
         if integrations is not None:
             query["integration"] = {"$in": list(integrations)}
-        found = self._imports.find(query, sort=[("_id", -1)], limit=2 * KEPT)
+        found = self._imports.find(query, sort=[("_id", -1)], limit=2 * KEPT_IMPORTS)
         going = await self._find_active(tenant)
         return [_shown(document, going) async for document in found]
 

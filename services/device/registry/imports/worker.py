@@ -217,47 +217,47 @@ class ImportWorker:
                 await self._write_one(job, form, row, wanted)
 
     async def _write_one(
-        self, job: Import, form: AddDeviceForm, row: Row, wanted: DeviceDraft
+        self, job: Import, form: AddDeviceForm, row: Row, draft: DeviceDraft
     ) -> None:
         try:
-            await self.adder.write(form, wanted)
+            await self.adder.write(form, draft)
             row.outcome = "CREATED"
         except Conflict as error:
-            await self._change_one(job, row, wanted, error)
+            await self._change_one(job, row, draft, error)
         except ThingwayError as error:
             fail_row(row, error)
 
     async def _change_one(
-        self, job: Import, row: Row, wanted: DeviceDraft, conflict: Conflict
+        self, job: Import, row: Row, draft: DeviceDraft, conflict: Conflict
     ) -> None:
         try:
-            row.outcome = await self._change(job, wanted)
+            row.outcome = await self._change(job, draft)
         except ThingwayError as error:
             fail_row(row, error)
             return
         if row.outcome is None:
             fail_row(row, conflict)
 
-    async def _change(self, job: Import, wanted: DeviceDraft) -> Outcome | None:
+    async def _change(self, job: Import, draft: DeviceDraft) -> Outcome | None:
         """Update an existing device from its row; None when it is not the integration's.
 
         Blank cells change nothing.
         """
         tenant = job.tenant
-        identifier = wanted.new.identifier
+        identifier = draft.new.identifier
         known = await self.devices.find_by_identifier(tenant, job.integration, identifier)
         if known is None:
             return None
         if known.created_at >= job.created_at and known.user_id == job.user_id:
             return "CREATED"  # by a process that crashed before it recorded the outcome
         group = (
-            await self.device_provisioner.find_or_create_group(wanted)
-            if wanted.group_name
+            await self.device_provisioner.find_or_create_group(draft)
+            if draft.group_name
             else known.group
         )
-        location = known.location if wanted.location is None else wanted.location
-        if (wanted.name, group, location) != (known.name, known.group, known.location):
-            changes = DeviceChanges(name=wanted.name, group=group, location=location)
+        location = known.location if draft.location is None else draft.location
+        if (draft.name, group, location) != (known.name, known.group, known.location):
+            changes = DeviceChanges(name=draft.name, group=group, location=location)
             join = None if group is None else partial(self.groups.join, tenant, group)
             await self.devices.change_each(tenant, [known.id], {}, lambda _: changes, join)
         return "UPDATED"

@@ -12,7 +12,7 @@ from litestar.params import FromPath, JSONBody
 from libs.common.errors import InvalidInput
 from libs.common.http import RequestPrincipal
 from libs.common.http.console import Page, PageRequest, ResponseModel, delete, get, post, put
-from libs.common.http.guards import holders
+from libs.common.http.guards import allow_holders
 from libs.common.http.operations import route_operations
 from libs.common.identity.functions import Function
 from libs.common.settings import Days
@@ -42,10 +42,10 @@ from services.device.things.schemas import LARGEST_PAGE, Name
 
 Products = NamedDependency[ProductService]
 
-_VIEWERS = [holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE, Function.DEVICE_ADD)]
+_VIEWERS = [allow_holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE, Function.DEVICE_ADD)]
 """Functions that include viewing products: a new device needs a product."""
-_READERS = [holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE)]
-_MANAGERS = [holders(Function.PRODUCT_MANAGE)]
+_READERS = [allow_holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE)]
+_MANAGERS = [allow_holders(Function.PRODUCT_MANAGE)]
 _FIELDS = {
     "snPrefixes": "sn_prefixes",
     "deviceType": "device_type",
@@ -250,7 +250,7 @@ class ShownRecord(msgspec.Struct):
 
 @post(
     "/search",
-    guards=[holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE)],
+    guards=[allow_holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE)],
     example={"sn": "ROOF", "page_size": 50},
 )
 async def find_rps_records(
@@ -269,7 +269,7 @@ async def find_rps_records(
     )
 
 
-@delete("/{sn:str}", guards=[holders(Function.PRODUCT_MANAGE)])
+@delete("/{sn:str}", guards=[allow_holders(Function.PRODUCT_MANAGE)])
 async def remove_rps_record(
     principal: RequestPrincipal, rps_service: Rps, sn: FromPath[str]
 ) -> None:
@@ -285,7 +285,7 @@ _EDITORS = (Function.CREDENTIALS_EDIT, Function.PRODUCT_MANAGE)
 Library = NamedDependency[Templates]
 
 
-@get(guards=[holders(Function.CREDENTIALS_VIEW, Function.PRODUCT_VIEW, *_EDITORS)])
+@get(guards=[allow_holders(Function.CREDENTIALS_VIEW, Function.PRODUCT_VIEW, *_EDITORS)])
 async def get_blueprint_source(principal: RequestPrincipal, templates: Library) -> BlueprintSource:
     """Return the device template library; `DEFAULT` when none was uploaded."""
     library = await templates.store.find(principal.tenant)
@@ -300,7 +300,7 @@ async def get_blueprint_source(principal: RequestPrincipal, templates: Library) 
     )
 
 
-@post(guards=[holders(*_EDITORS)], example={"source_type": "DEFAULT"}, waits=True)
+@post(guards=[allow_holders(*_EDITORS)], example={"source_type": "DEFAULT"}, waits=True)
 async def set_blueprint_source(
     principal: RequestPrincipal, templates: Library, data: JSONBody[SetBlueprintSource]
 ) -> None:

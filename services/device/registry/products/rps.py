@@ -14,8 +14,8 @@ from libs.common.identity import Kind, Principal
 from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import LimitsCache
 from libs.common.store.mongo import DuplicateKey, Mongo, Session, find_page, literal_pattern
-from services.device.things.errors import device_exists, rps_record_exists
-from services.device.things.schemas import Search, order_of
+from services.device.things.errors import device_exists_error, rps_record_exists
+from services.device.things.schemas import Search, build_order
 from services.device.things.serial_numbers import (
     Holder,
     SerialStore,
@@ -193,7 +193,7 @@ class RpsService:
             except SerialTaken as error:
                 holder = await self._store.find_holder(serial_key(sn))
                 if holder in {"device", "nobody"}:
-                    raise device_exists(sn, "sn") from error
+                    raise device_exists_error(sn, "sn") from error
                 if holder == "rps" and not await self._store.owns(owner, serial_key(sn)):
                     break
             else:
@@ -204,7 +204,7 @@ class RpsService:
         """Return a page of the application's records."""
         records, total = await self._store.page(
             _owner(principal),
-            order_of(search.sorts or [], COLUMNS),
+            build_order(search.sorts or [], COLUMNS),
             (search.page_number - 1) * search.page_size,
             search.page_size,
         )

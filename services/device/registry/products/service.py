@@ -13,13 +13,17 @@ from libs.common.tsl import (
     Fault,
     TslDocument,
     TslInvalid,
-    by_keys,
     generic_tsl,
+    ids_from_keys,
+    keys_from_ids,
     parse_document,
-    with_keys_of_ids,
 )
 from services.device.members.members import number_keys
-from services.device.things.errors import product_is_built_in, product_not_found, unknown_model
+from services.device.things.errors import (
+    built_in_product_error,
+    product_not_found,
+    unknown_model_error,
+)
 from services.device.things.product_model import (
     Product,
     ProductCodec,
@@ -79,7 +83,7 @@ class ProductService:
     @staticmethod
     def _checked(tenant: str, model: str, body: PutProduct) -> ProductUpdate:
         if model.lower() == GENERIC:
-            raise product_is_built_in(model)
+            raise built_in_product_error(model)
         if not MODEL.fullmatch(model):
             raise InvalidInput(
                 "must be 1 to 64 letters, digits, '.', '_' or '-', the first a letter or digit",
@@ -119,15 +123,15 @@ class ProductService:
         found, total = await self._store.page(principal.tenant, max(start - 1, 0), size - len(own))
         return ProductPage(size, number, total + 1, own + found)
 
-    async def list_labels(self, tenant: str, most: int) -> dict[str, str]:
-        """Return labels by model: the built-in product, then at most `most` by model."""
-        found, _ = await self._store.page(tenant, 0, most)
+    async def list_labels(self, tenant: str, maximum: int) -> dict[str, str]:
+        """Return labels by model: the built-in product, then at most `maximum` by model."""
+        found, _ = await self._store.page(tenant, 0, maximum)
         return {one.model: format_label(one.name, one.model) for one in (generic_product(), *found)}
 
     async def delete(self, principal: Principal, model: str) -> str:
         """Delete a product without devices; return its model."""
         if model.lower() == GENERIC:
-            raise product_is_built_in(model)
+            raise built_in_product_error(model)
         if not await self._store.delete(principal.tenant, model):
             raise product_not_found(model)
         return model
@@ -141,7 +145,7 @@ class ProductService:
         if model is not None:
             product = await self.find(tenant, model)
             if product is None:
-                raise unknown_model(model)
+                raise unknown_model_error(model)
             return product
         prefixes = [serial[:end] for end in range(len(serial), 0, -1)]
         lengths = {
@@ -221,13 +225,13 @@ def _stored(document: TslDocument, faults: list[Fault]) -> StoredTsl:
         document.version,
         content,
         hashlib.sha256(content).hexdigest(),
-        hashlib.sha256(msgspec.json.encode(with_keys_of_ids(document))).hexdigest(),
+        hashlib.sha256(msgspec.json.encode(keys_from_ids(document))).hexdigest(),
     )
 
 
 def _location_faults(document: TslDocument, name: str) -> list[Fault]:
     """Return the faults of a location property."""
-    properties = by_keys(document).properties
+    properties = ids_from_keys(document).properties
     kinds = {spec.id: spec.data_spec.data_type for spec in properties if spec.data_spec}
     if kinds.get(name) != "STRUCT":
         return [Fault("locationProperty", "must be a STRUCT property of the TSL")]

@@ -23,11 +23,11 @@ from services.device.registry.products.template_parser import (
 )
 from services.device.things.schemas import Name
 
-LARGEST = 1024 * 1024
+MAX_FILE_BYTES = 1024 * 1024
 """Bytes of a file of a template."""
-MOST_BYTES = 32 * 1024 * 1024
+MAX_READ_BYTES = 32 * 1024 * 1024
 """Bytes that are read of an archive in total; repeated reads count again."""
-MOST_FILES = 5_000
+MAX_FILES = 5_000
 LONGEST_PATH = 255
 ENDINGS = (".yaml", ".js")
 _PACKED = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
@@ -59,10 +59,10 @@ class Archive(Mapping[str, bytes]):
         except _UNREADABLE as error:
             raise ArchiveInvalid(f"is no ZIP: {error}") from error
         infos = self._zip.infolist()
-        if len(infos) > MOST_FILES:
-            raise ArchiveInvalid(f"must have at most {MOST_FILES} files. It has {len(infos)}")
+        if len(infos) > MAX_FILES:
+            raise ArchiveInvalid(f"must have at most {MAX_FILES} files. It has {len(infos)}")
         self._infos = {one.filename: one for one in infos if one.filename.endswith(ENDINGS)}
-        self._left = MOST_BYTES
+        self._left = MAX_READ_BYTES
         for path in self._infos:
             if len(path) > LONGEST_PATH:
                 raise ArchiveInvalid(f"{path[:50]}… is longer than {LONGEST_PATH} characters")
@@ -70,12 +70,12 @@ class Archive(Mapping[str, bytes]):
     def __getitem__(self, path: str) -> bytes:
         """Return the content of a file, at most as many bytes as its entry declares."""
         info = self._infos[path]
-        if info.file_size > LARGEST:
-            raise ArchiveInvalid(f"{path} has more than {LARGEST} bytes")
+        if info.file_size > MAX_FILE_BYTES:
+            raise ArchiveInvalid(f"{path} has more than {MAX_FILE_BYTES} bytes")
         self._left -= info.file_size + _EACH
         if self._left < 0:
             raise ArchiveInvalid(
-                f"{path} is not read: the files exceed {MOST_BYTES} bytes in total"
+                f"{path} is not read: the files exceed {MAX_READ_BYTES} bytes in total"
             )
         if info.flag_bits & _ENCRYPTED or info.compress_type not in _PACKED:
             raise ArchiveInvalid(f"{path} must not be encrypted, and must be compressed by deflate")
@@ -118,8 +118,8 @@ class PrefixView(Mapping[str, bytes]):
 
 
 MANIFEST, TEMPLATE = "manifest.yaml", "device-template.yaml"
-MOST_MODELS = 1000
-MOST_VENDORS = 100
+MAX_MODELS = 1000
+MAX_VENDORS = 100
 Short = Annotated[str, msgspec.Meta(max_length=64)]
 Path = Annotated[str, msgspec.Meta(max_length=LONGEST_PATH)]
 _TOP = PurePosixPath()
@@ -174,7 +174,7 @@ class _Vendor(msgspec.Struct):
 
 
 class _Vendors(msgspec.Struct):
-    vendors: Annotated[list[_Vendor], msgspec.Meta(max_length=MOST_VENDORS)]
+    vendors: Annotated[list[_Vendor], msgspec.Meta(max_length=MAX_VENDORS)]
 
 
 class _Model(msgspec.Struct):
@@ -200,8 +200,8 @@ def read_library(files: Mapping[str, bytes], name: str) -> Library:
     models = {one.model: one for one in reversed(found)}
     if not models:
         raise NoTemplates(f"has no {TEMPLATE}")
-    if len(models) > MOST_MODELS:
-        raise LibraryInvalid(f"must have at most {MOST_MODELS} models. It has {len(models)}")
+    if len(models) > MAX_MODELS:
+        raise LibraryInvalid(f"must have at most {MAX_MODELS} models. It has {len(models)}")
     return Library(version, [models[one] for one in sorted(models)])
 
 
@@ -237,12 +237,12 @@ def _indexed(files: Mapping[str, bytes], path: PurePosixPath) -> tuple[str, list
     return manifest.version, found
 
 
-def _read(files: Mapping[str, bytes], path: PurePosixPath, wanted: type[T]) -> T:
+def _read(files: Mapping[str, bytes], path: PurePosixPath, kind: type[T]) -> T:
     content = files.get(str(path))
     if content is None:
         raise LibraryInvalid(f"{path} does not exist")
     try:
-        return read_yaml(content, wanted)
+        return read_yaml(content, kind)
     except ValueError as error:
         raise LibraryInvalid(f"{path}: {error}") from error
 

@@ -15,7 +15,7 @@ import yaml
 
 from libs.common.tsl import Fault, TslDocument, TslInvalid, parse_document
 from libs.common.tsl.limits import MAX_DEPTH, MAX_MEMBERS
-from services.device.things.codec_model import MOST_STEPS, Argument, Codec, Entry, Step
+from services.device.things.codec_model import MAX_STEPS, Argument, Codec, Entry, Step
 
 TYPES = {
     "string": "STRING",
@@ -26,9 +26,9 @@ TYPES = {
 }
 BOUNDS = {"min": "min", "max": "max", "min_length": "minSize", "max_length": "maxSize"}
 TYPES_SCRIPT = Path(__file__).with_name("types.js")
-DEEPEST = 64
+MAX_LEVELS = 64
 """Levels of a file."""
-MOST_PARTS = 30_000
+MAX_PARTS = 30_000
 """YAML events of a file, except its document events; public templates have at most 6,000."""
 LONGEST_ID = 256
 """Characters of an identifier, which may name several levels."""
@@ -117,7 +117,7 @@ class _Step(msgspec.Struct):
 
 
 class _Steps(msgspec.Struct):
-    chain: Annotated[list[_Step], msgspec.Meta(max_length=MOST_STEPS)]
+    chain: Annotated[list[_Step], msgspec.Meta(max_length=MAX_STEPS)]
 
 
 class _Chains(msgspec.Struct):
@@ -148,17 +148,17 @@ def read_template(files: Mapping[str, bytes], path: str) -> Template:
     return Template(document, codec)
 
 
-def _yaml(files: Mapping[str, bytes], path: str, wanted: type[T]) -> T:
+def _yaml(files: Mapping[str, bytes], path: str, kind: type[T]) -> T:
     content = files.get(path)
     if content is None:
         raise TemplateInvalid([Fault(path, "does not exist")])
     try:
-        return read_yaml(content, wanted)
+        return read_yaml(content, kind)
     except ValueError as error:
         raise TemplateInvalid([Fault(path, str(error))]) from error
 
 
-def read_yaml(content: bytes, wanted: type[T]) -> T:
+def read_yaml(content: bytes, kind: type[T]) -> T:
     """Return the content of a file; raise `ValueError` with its fault.
 
     The wanted type decides the type of a scalar, not its notation.
@@ -166,7 +166,7 @@ def read_yaml(content: bytes, wanted: type[T]) -> T:
     try:
         _check_shape(content)
         loaded = yaml.load(content, Loader=yaml.CBaseLoader)  # noqa: S506 - makes strings only
-        return msgspec.convert(loaded, wanted, strict=False)
+        return msgspec.convert(loaded, kind, strict=False)
     except yaml.YAMLError as error:
         raise ValueError(f"is no YAML: {error}") from error
 
@@ -178,8 +178,8 @@ def _check_shape(content: bytes) -> None:
     """
     depth = 0
     for number, event in enumerate(yaml.parse(content, Loader=yaml.CBaseLoader)):
-        if number > MOST_PARTS:
-            raise ValueError(f"has more than {MOST_PARTS} parts")
+        if number > MAX_PARTS:
+            raise ValueError(f"has more than {MAX_PARTS} parts")
         match event:
             case yaml.CollectionStartEvent():
                 depth += 1
@@ -187,8 +187,8 @@ def _check_shape(content: bytes) -> None:
                 depth -= 1
             case yaml.AliasEvent():
                 raise ValueError("must not have an alias")
-        if depth > DEEPEST:
-            raise ValueError(f"has more than {DEEPEST} levels")
+        if depth > MAX_LEVELS:
+            raise ValueError(f"has more than {MAX_LEVELS} levels")
 
 
 def _codec(files: Mapping[str, bytes], template: _TemplateFile) -> Codec:

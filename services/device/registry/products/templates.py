@@ -27,7 +27,7 @@ from services.device.lorawan.codec_service import CodecService
 from services.device.lorawan.schemas import PutCodec
 from services.device.registry.products.service import MODEL, ProductService, format_label
 from services.device.registry.products.template_library import (
-    MOST_MODELS,
+    MAX_MODELS,
     Archive,
     ArchiveInvalid,
     LibraryInvalid,
@@ -39,8 +39,8 @@ from services.device.registry.products.template_library import (
 from services.device.registry.products.template_parser import Template, TemplateInvalid
 from services.device.things.product_model import Product, ProductCodec, ProductFault, PutProduct
 
-MOST_IMPORTED = 20
-MOST_FAULTS = 5
+MAX_IMPORTED = 20
+MAX_FAULTS = 5
 """Faults of a template; after their correction there may be more."""
 Model = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 
@@ -78,7 +78,7 @@ class FindTemplates(PageRequest, kw_only=True):
     `keyword` is a part of model, name or vendor.
     """
 
-    largest = MOST_MODELS
+    largest = MAX_MODELS
     keyword: Annotated[str, msgspec.Meta(max_length=128)] = ""
 
 
@@ -97,7 +97,7 @@ class ShownTemplate(msgspec.Struct, kw_only=True):
 class ImportTemplates(msgspec.Struct):
     """Body of `POST /product-template/import`."""
 
-    models: Annotated[list[Model], msgspec.Meta(min_length=1, max_length=MOST_IMPORTED)]
+    models: Annotated[list[Model], msgspec.Meta(min_length=1, max_length=MAX_IMPORTED)]
 
 
 class ImportedTemplate(ResponseModel, kw_only=True):
@@ -129,7 +129,7 @@ class StoredLibrary(msgspec.Struct, frozen=True, kw_only=True):
 
 def product_faults(faults: Sequence[Fault]) -> list[ProductFault]:
     """Return the first faults, in the stored form."""
-    return [ProductFault(one.path[:300], one.reason[:500]) for one in faults[:MOST_FAULTS]]
+    return [ProductFault(one.path[:300], one.reason[:500]) for one in faults[:MAX_FAULTS]]
 
 
 class LibraryStore:
@@ -165,7 +165,7 @@ SILENCE = 1440
 """Minutes without an uplink until devices of a new product are OFFLINE: sensors sleep."""
 
 
-def product_of(template: Template, name: str, known: Product | None) -> PutProduct:
+def product_from_template(template: Template, name: str, known: Product | None) -> PutProduct:
     """Return the body of a product; an existing one keeps everything but its TSL."""
     tsl = to_wire(template.document)
     if known is None:
@@ -175,13 +175,13 @@ def product_of(template: Template, name: str, known: Product | None) -> PutProdu
     return PutProduct(**kept | {"tsl": tsl})
 
 
-def codec_of(template: Template) -> PutCodec:
+def codec_from_template(template: Template) -> PutCodec:
     """Return the body of a template's codec."""
     codec = template.codec
     return PutCodec(scripts=codec.scripts, decoder=codec.decoder, encoder=codec.encoder)
 
 
-def warning_of(codec: ProductCodec) -> str | None:
+def codec_warning(codec: ProductCodec) -> str | None:
     """Return the fault of the request by which a codec asks devices for readings."""
     asked = codec.history
     if asked is None or asked.fault is None:
@@ -202,8 +202,8 @@ class ResourceClient:
         """
         content = bytearray()
         while True:
-            asked = ReadResource(tenant, url, len(content))
-            part = await self._rpc.call(READ_RESOURCE, asked, ResourcePart)
+            request = ReadResource(tenant, url, len(content))
+            part = await self._rpc.call(READ_RESOURCE, request, ResourcePart)
             if not part.content:
                 return part.name, bytes(content)
             content += part.content
@@ -218,7 +218,7 @@ LARGEST_HEAD = 4 * 1024 * 1024
 """Bytes of a stored library in addition to its archive."""
 READERS = 2
 """Libraries that are validated concurrently, one of a tenant."""
-LONGEST = 15
+VALIDATION_SECONDS = 15
 """Seconds of processor time to validate a library, while other tenants wait."""
 
 
@@ -261,17 +261,17 @@ class Templates:
         )
         await self.store.put(tenant, library, content)
 
-    async def find(self, tenant: str, wanted: FindTemplates) -> tuple[list[ShownTemplate], int]:
+    async def find(self, tenant: str, request: FindTemplates) -> tuple[list[ShownTemplate], int]:
         """Return a page of templates, and the total."""
-        words = wanted.keyword.lower()
+        words = request.keyword.lower()
         library = await self.store.find(tenant)
         found = [
             one
             for one in (library.templates if library else [])
             if words in f"{one.ref.model} {one.ref.name} {one.ref.vendor}".lower()
         ]
-        start = (wanted.number - 1) * wanted.size
-        page = found[start : start + wanted.size]
+        start = (request.number - 1) * request.size
+        page = found[start : start + request.size]
         there = await self.products.filter_existing_models(tenant, [one.ref.model for one in page])
         rows = [
             ShownTemplate(
@@ -315,12 +315,12 @@ class Templates:
         there = await self.products.filter_existing_models(tenant, list(models))
         return {one for one in models if one == GENERIC or one in there or one in ready}
 
-    async def list_labels(self, tenant: str, most: int) -> dict[str, str]:
+    async def list_labels(self, tenant: str, maximum: int) -> dict[str, str]:
         """Return labels of models: of products, then of valid templates."""
-        labels = await self.products.list_labels(tenant, most)
+        labels = await self.products.list_labels(tenant, maximum)
         library = await self.store.find(tenant)
         for one in library.templates if library else []:
-            if len(labels) < most and not one.faults:
+            if len(labels) < maximum and not one.faults:
                 labels.setdefault(one.ref.model, format_label(one.ref.name, one.ref.model))
         return labels
 
@@ -337,20 +337,20 @@ class Templates:
         self,
         principal: Principal,
         archive: Archive | None,
-        wanted: StoredTemplate | None,
+        stored: StoredTemplate | None,
         model: str,
     ) -> ImportedTemplate:
-        if archive is None or wanted is None:
+        if archive is None or stored is None:
             fault = Fault("model", "there is no such template in the library")
             return ImportedTemplate(model=model, faults=product_faults([fault]))
-        if wanted.faults:
-            return ImportedTemplate(model=model, faults=wanted.faults)
+        if stored.faults:
+            return ImportedTemplate(model=model, faults=stored.faults)
         try:
-            template = await asyncio.to_thread(wanted.ref.read, archive)
+            template = await asyncio.to_thread(stored.ref.read, archive)
             known = await self.products.find(principal.tenant, model)
-            body = product_of(template, wanted.ref.name, known)
+            body = product_from_template(template, stored.ref.name, known)
             codec = await self.codecs.validate(
-                principal.tenant, codec_of(template), template.document
+                principal.tenant, codec_from_template(template), template.document
             )
             await self.products.put(principal, model, body, codec)
         except TemplateInvalid as error:
@@ -358,7 +358,7 @@ class Templates:
         except (InvalidInput, Conflict, TooManyRequests) as error:
             faults = getattr(error, "faults", ()) or [Fault(error.field or "", error.message)]
             return ImportedTemplate(model=model, faults=product_faults(faults))
-        return ImportedTemplate(model=model, faults=[], warning=warning_of(codec))
+        return ImportedTemplate(model=model, faults=[], warning=codec_warning(codec))
 
     def _turn(self, tenant: str) -> asyncio.Lock:
         """Return the lock that serializes the imports of a tenant."""
@@ -369,14 +369,14 @@ def _templates(content: bytes, file_name: str) -> tuple[str, list[StoredTemplate
     """Return the version of a library, and its templates with their faults."""
     archive = Archive(content)
     library = read_library(archive, file_name.rpartition(".")[0] or file_name)
-    until = time.thread_time() + LONGEST
+    until = time.thread_time() + VALIDATION_SECONDS
     templates = []
     for one in library.models:
         templates.append(
             StoredTemplate(one, product_faults(_misnamed(one.model) + find_faults(archive, one)))
         )
         if time.thread_time() > until:
-            raise LibraryInvalid(f"takes more than {LONGEST} s of a processor to read")
+            raise LibraryInvalid(f"takes more than {VALIDATION_SECONDS} s of a processor to read")
     if len(msgspec.json.encode(templates)) > LARGEST_HEAD:
         raise LibraryInvalid(f"has more than {LARGEST_HEAD} bytes of names and faults")
     return library.version, templates

@@ -51,7 +51,7 @@ CHUNK = 50
 """Devices that are processed together."""
 ROWS = 500
 """Records of history that are changed together."""
-MOST_MESSAGES = 20_000
+MAX_MESSAGES = 20_000
 """Messages of a stream that are read for one thing."""
 ALARM_CHANGES = get_args(AlarmChange)
 
@@ -162,7 +162,7 @@ class WriteOnlyEraser:
         self, stream: str, subject: str, holds: Callable[[bytes], bool]
     ) -> None:
         """Delete the messages of a subject that hold write-only values."""
-        await delete_messages(self.bus, stream, subject, holds, MOST_MESSAGES)
+        await delete_messages(self.bus, stream, subject, holds, MAX_MESSAGES)
 
 
 def _change(row: Document, readable: Values) -> UpdateOne | DeleteOne:

@@ -40,12 +40,12 @@ class CommandCarrier:
         self._calls = FairScheduler("openapi-client commands", AT_ONCE)
         self._beside = NamedTasks()
 
-    async def accept(self, wanted: DeviceCommand) -> None:
+    async def accept(self, request: DeviceCommand) -> None:
         """Accept a command; duplicates are ignored.
 
         Raises `NotFound` if the device is unknown at the other platform.
         """
-        device, command = wanted.device, wanted.command
+        device, command = request.device, request.command
         link = await self._store.find_link(device.tenant, device.identifier)
         remote_id = link.remote_id if link else device.additional.get("deviceId")
         if remote_id is None:
@@ -89,7 +89,7 @@ class CommandCarrier:
                 await self._store.save_command(carried)
             if carried.reply is None:
                 return False
-            await self._tell(carried)
+            await self._report_result(carried)
         except ThingwayError as error:
             log.info("command %d waits: %s", carried.id, error)
             return False
@@ -114,7 +114,7 @@ class CommandCarrier:
             reply["error"] = task.err_msg or task.status
         return reply
 
-    async def _tell(self, carried: CarriedCommand) -> None:
+    async def _report_result(self, carried: CarriedCommand) -> None:
         reply = carried.reply or {}
         try:
             await self._things.send_reply(

@@ -141,14 +141,14 @@ class OpenApiClient(Integration):
         self._given: dict[str, dict[str, Any]] = {}
         """Changed properties by tenant, which are stored after `updated` returns."""
 
-    async def add_device(self, wanted: AddDevice) -> NewDevice:
+    async def add_device(self, request: AddDevice) -> NewDevice:
         """Find the device on the other platform.
 
         An existing device keeps its position in the history. A device that was deleted here starts
         from the beginning, because its data was deleted too.
         """
-        remote = await self._accounts.remote(wanted.tenant)
-        text = str(wanted.params["device"]).strip()
+        remote = await self._accounts.remote(request.tenant)
+        text = str(request.params["device"]).strip()
         found = await remote.find(text)
         if found is None:
             raise InvalidInput(f"the other application has no device {text!r}", field="device")
@@ -159,26 +159,26 @@ class OpenApiClient(Integration):
             name=found.name or found.sn,
             model=found.model or "",
         )
-        known = await self._store.find_link(wanted.tenant, found.sn)
+        known = await self._store.find_link(request.tenant, found.sn)
         if (
             known is not None
             and (known.url, known.remote_id) == (link.url, link.remote_id)
-            and await is_here(self._things, wanted.tenant, found.sn)
+            and await is_here(self._things, request.tenant, found.sn)
         ):
             link.at, link.seen = known.at, known.seen
-        await self._store.save_link(wanted.tenant, found.sn, link)
+        await self._store.save_link(request.tenant, found.sn, link)
         return await new_device(remote, found)
 
     async def delete_device(self, device: DeviceRef) -> None:
         """Exclude the device from syncs."""
         await self._store.mark_left(device.tenant, device.identifier)
 
-    async def call(self, wanted: CallService) -> ServiceResult:
+    async def call(self, request: CallService) -> ServiceResult:
         """Start a sync, unless one is running; the properties show its result."""
-        if wanted.service_id != "sync":
-            raise NotFound(f"the service {wanted.service_id} does not exist", field="serviceId")
-        await self._accounts.remote(wanted.tenant)
-        self._begin(wanted.tenant)
+        if request.service_id != "sync":
+            raise NotFound(f"the service {request.service_id} does not exist", field="serviceId")
+        await self._accounts.remote(request.tenant)
+        self._begin(request.tenant)
         return ServiceResult()
 
     async def updated(self, change: PropertiesUpdated) -> None:
@@ -187,9 +187,9 @@ class OpenApiClient(Integration):
         self._given[change.tenant] = change.properties
         self._changed.set()
 
-    async def command(self, wanted: DeviceCommand) -> None:
+    async def command(self, request: DeviceCommand) -> None:
         """Send a command to the other platform."""
-        await self._carrier.accept(wanted)
+        await self._carrier.accept(request)
 
     async def run(self) -> None:
         """Continue commands, and run scheduled syncs, for ever."""

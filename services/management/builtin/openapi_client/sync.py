@@ -29,7 +29,7 @@ from services.management.builtin.openapi_client.remote import (
 from services.management.builtin.openapi_client.store import Link, OpenApiStore
 
 OVERLAP_MS = 10 * 60_000
-MOST_SEEN = 2000
+MAX_DIGESTS = 2000
 """Maximum digests per device; beyond it, the oldest are dropped, and only the time counts."""
 FIRST_DAYS = 30
 """Days of history that a first sync requests."""
@@ -55,7 +55,7 @@ def digest_record(record: Record) -> str:
 
 def find_unseen(link: Link, records: Iterable[Record]) -> dict[str, Record]:
     """Return the reports that were not imported yet, by digest."""
-    oldest = min(link.seen.values(), default=0) if len(link.seen) >= MOST_SEEN else 0
+    oldest = min(link.seen.values(), default=0) if len(link.seen) >= MAX_DIGESTS else 0
     found = {digest_record(one): one for one in records if one.ts >= oldest}
     return {digest: one for digest, one in found.items() if digest not in link.seen}
 
@@ -65,7 +65,7 @@ def remember(link: Link, taken: dict[str, Record]) -> None:
     link.at = max([link.at, *(one.ts for one in taken.values())])
     seen = link.seen | {digest: one.ts for digest, one in taken.items()}
     recent = [(ts, digest) for digest, ts in seen.items() if ts >= link.at - OVERLAP_MS]
-    link.seen = {digest: ts for ts, digest in sorted(recent)[-MOST_SEEN:]}
+    link.seen = {digest: ts for ts, digest in sorted(recent)[-MAX_DIGESTS:]}
 
 
 @dataclass

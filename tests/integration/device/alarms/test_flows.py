@@ -78,7 +78,7 @@ async def test_an_invalid_request_of_a_flow_is_rejected(world: World):
 
 async def test_open_alarms_of_flows_are_limited(world: World, monkeypatch: pytest.MonkeyPatch):
     """Another alarm is rejected at the limit."""
-    monkeypatch.setattr(flow_alarms, "MOST_OF_FLOWS", 2)
+    monkeypatch.setattr(flow_alarms, "MAX_FLOW_ALARMS", 2)
     await world.add_direct("F4", "OVEN")
     for number in range(2):
         await change(world, asking("F4", f"30.{number}", key=f"k{number}"))

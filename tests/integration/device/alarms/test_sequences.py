@@ -31,7 +31,7 @@ from services.device.alarms.rules import RuleStore
 from services.device.alarms.store import AlarmStore
 from services.device.telemetry.batch_store import DELAY
 from services.device.telemetry.device_events import EVENTS
-from services.device.telemetry.partitions import Partitions, history_key, partition_of
+from services.device.telemetry.partitions import Partitions, history_key, partition_at
 from tests.integration.conftest import MongoOf
 from tests.integration.device.telemetry.world import World, running
 from tests.servers import Servers
@@ -57,8 +57,8 @@ def platform(world: World, monkeypatch: pytest.MonkeyPatch) -> "Platform":
     for module in (evaluating, row_sources, store):
         monkeypatch.setattr(module, "now_ms", clock)
     monkeypatch.setattr(row_sources, "CHUNK", 7)  # most evaluations read history in parts
-    monkeypatch.setattr(evaluating, "MOST_ROWS", 14)
-    monkeypatch.setattr(evaluating, "AGAIN", 0)
+    monkeypatch.setattr(evaluating, "MAX_ROWS", 14)
+    monkeypatch.setattr(evaluating, "RETRY_SECONDS", 0)
     return platform_of(world)
 
 
@@ -148,7 +148,7 @@ class Device:
     async def store(self, reading: Reading) -> None:
         """Write what ingest writes."""
         self.arrived.append(reading)
-        partitions, week = self.platform.partitions, partition_of(reading.ts)
+        partitions, week = self.platform.partitions, partition_at(reading.ts)
         document: dict[str, Any] = {"_id": history_key(self.id, reading.ts, reading.sequence)}
         if delay := reading.arrival - reading.ts:
             document[DELAY] = delay

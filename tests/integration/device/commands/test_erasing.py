@@ -24,7 +24,7 @@ from services.device.telemetry.partitions import (
     SPAN_MS,
     Partitions,
     history_key,
-    partition_of,
+    partition_at,
 )
 from services.device.things.specifications import TslStore
 from tests.integration.device.commands.test_replies import command, everything, state
@@ -75,10 +75,10 @@ async def make_write_only(world: World, *keys: str) -> None:
 
 async def write_history(world: World, ts: int, properties: dict[str, Any]) -> bytes:
     partitions = Partitions(world.database)
-    await partitions.ensure([partition_of(ts)])
+    await partitions.ensure([partition_at(ts)])
     key = history_key(7, ts, 1)
     row = {"_id": key, "p": properties}
-    await partitions.collection(partition_of(ts)).insert_one(row)
+    await partitions.collection(partition_at(ts)).insert_one(row)
     return key
 
 

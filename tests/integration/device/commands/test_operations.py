@@ -7,7 +7,7 @@ from services.device.commands.service import CommandService
 from tests.integration.device.commands.test_tasks import ME, process
 from tests.integration.device.telemetry.world import World
 
-DEVICES, ROUNDS, MOST = 4, 10, 6
+DEVICES, ROUNDS, MAX_OPERATIONS = 4, 10, 6
 PERIODIC = 0.2
 """Operations by which published commands are marked together."""
 
@@ -39,4 +39,4 @@ async def test_a_confirmed_command_costs_six_operations(world: World):
     for collection, name in list(counts):
         if collection.startswith("alarm_") or name in {"commitTransaction", "profile"}:
             del counts[collection, name]
-    assert counts.total() / DEVICES / ROUNDS < MOST + PERIODIC, counts
+    assert counts.total() / DEVICES / ROUNDS < MAX_OPERATIONS + PERIODIC, counts

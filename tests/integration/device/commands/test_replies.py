@@ -19,7 +19,7 @@ from services.device.commands.delivery import Delivery
 from services.device.commands.events import command_messages, created_entries
 from services.device.commands.model import DELETED, REMOVED, Command, SentDownlink, utc_now
 from services.device.commands.service import describe
-from services.device.commands.write_only import LATE, CommandWiper
+from services.device.commands.write_only import MAX_PUBLISH_DELAY, CommandWiper
 from services.device.telemetry import ingest
 from services.device.telemetry.batch import Batch
 from services.device.telemetry.ledger import Totals
@@ -321,7 +321,7 @@ async def test_a_message_that_is_published_late_is_wiped_too(world: World, sn: s
     await world.outbox.send(world.outbox.build(command_messages(late)))
     assert "s3cret-5" in await everything(world)
 
-    await wiper(world).wipe("default", utc_now() + LATE)
+    await wiper(world).wipe("default", utc_now() + MAX_PUBLISH_DELAY)
 
     assert "s3cret-5" not in await everything(world)
     assert (
@@ -539,7 +539,7 @@ async def test_the_event_of_a_published_command_is_not_repeated(
     world: World, sn: str, monkeypatch: pytest.MonkeyPatch
 ):
     """Plain subscribers would receive the copy, which only the stream drops."""
-    monkeypatch.setattr(store, "MARKED", 0)
+    monkeypatch.setattr(store, "MARK_INTERVAL", 0)
     subscription = await world.bus.client.subscribe("event.>")
     for number in (5, 6):
         await world.write([command(number)], created_entries(command(number)))

@@ -3,10 +3,10 @@
 from typing import Any
 
 from libs.common.identity.grants import Grants
-from libs.common.things import thing_of
+from libs.common.things import entity_thing
 from services.device.members.directory import ModelMembers
 from services.device.members.entity import Entity, thing_from_device, thing_from_document
-from services.device.things.model import device_of
+from services.device.things.model import device_from_document
 from services.device.things.specifications import TslStore
 from tests.integration.device.console.world import World
 
@@ -112,7 +112,7 @@ async def seed(world: World) -> dict[str, int]:
 async def everything(world: World, tenant: str = "default") -> list[Entity]:
     """Return every entity of a tenant by a plain read."""
     documents = await world.database["devices"].find({"tenant": tenant}).to_list(None)
-    devices = list(map(device_of, documents))
+    devices = list(map(device_from_document, documents))
     models = await ModelMembers(world.database, TslStore(world.database)).find(
         tenant, [one.model_key for one in devices]
     )
@@ -134,4 +134,4 @@ def granted(entity: Entity, grants: Grants) -> bool:
     )
 
 
-__all__ = ["everything", "granted", "member", "seed", "thing_of"]
+__all__ = ["entity_thing", "everything", "granted", "member", "seed"]

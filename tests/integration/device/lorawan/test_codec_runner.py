@@ -27,7 +27,7 @@ def frames(*payloads: bytes) -> list[Call]:
 
 @pytest_asyncio.fixture
 async def workers() -> AsyncIterator[CodecWorkers]:
-    async with CodecWorkers(most=2) as found:
+    async with CodecWorkers(maximum=2) as found:
         yield found
 
 
@@ -181,7 +181,7 @@ async def test_scripts_change_built_in_objects_in_every_call(
 
 async def test_more_tenants_than_processes_get_their_answers() -> None:
     """Calls are answered even when all tenants repeat them immediately."""
-    async with CodecWorkers(most=1) as few:
+    async with CodecWorkers(maximum=1) as few:
 
         async def ask(tenant: str) -> list[object]:
             batches = [await few.run(tenant, codec(FIRST), frames(b"\x01")) for _ in range(3)]

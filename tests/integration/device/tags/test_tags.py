@@ -78,7 +78,7 @@ async def test_a_tag_is_created_changed_and_listed(world: World):
 
 async def test_tags_are_limited(world: World, monkeypatch: pytest.MonkeyPatch):
     """A tag beyond the limit of the tenant is rejected."""
-    monkeypatch.setattr(store, "MOST_TAGS", 0)
+    monkeypatch.setattr(store, "MAX_TAGS", 0)
     body = {"name": "T", "color": "#ffffff"}
     code = "number_of_entity_tags_exceeded"
     await world.admin("third").refused(400, "POST", "/entity/tags", body, code=code)

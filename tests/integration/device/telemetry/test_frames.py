@@ -16,7 +16,7 @@ from services.device.lorawan.codec_runner import Budgets, CodecWorkers
 from services.device.lorawan.codec_scripts import DECODERS, find_entry_point
 from services.device.lorawan.frame_decoder import BUDGET_SPENT
 from services.device.lorawan.frame_store import FRAMES
-from services.device.telemetry.folded_values import BEYOND, MOST
+from services.device.telemetry.folded_values import BEYOND, MAX_BYTES
 from services.device.telemetry.ledger import Totals
 from services.device.telemetry.partitions import KEY
 from services.device.things.codec_model import Codec
@@ -91,7 +91,7 @@ async def test_a_property_beyond_the_limit_of_latest_values_is_rejected_before_h
     sn = await world.add(7)
     await put_codec(world)
     await world.latest.apply([(7, 1, {f"k{number}": "x" * 250_000}) for number in range(16)])
-    await world.latest.apply([(7, 2, {"interval": 1, "rest": "x" * (MOST - 4_000_100)})])
+    await world.latest.apply([(7, 2, {"interval": 1, "rest": "x" * (MAX_BYTES - 4_000_100)})])
     await world.say(sn, {"properties": {"interval": 2, "firmware_version": "y" * 600}})
     await world.say(sn, {"properties": {"firmware_version": "y" * 600}})
     await hear(world, sn, 1, b"\x01\x15")

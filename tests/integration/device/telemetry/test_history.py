@@ -15,7 +15,7 @@ from services.device.telemetry.partitions import (
     Partitions,
     collection_name,
     history_key,
-    partition_of,
+    partition_at,
 )
 from services.device.telemetry.retention import Retention
 from services.device.things.product_store import ProductStore
@@ -59,10 +59,10 @@ def retention(world: World, days: int = 30) -> Retention:
 
 async def write(world: World, device: int, *times: int, sequence: int = 1) -> None:
     partitions = Partitions(world.database)
-    await partitions.ensure(map(partition_of, times))
+    await partitions.ensure(map(partition_at, times))
     for ts in times:
         row = {"_id": history_key(device, ts, sequence), "p": {"t": ts}}
-        await partitions.collection(partition_of(ts)).insert_one(row)
+        await partitions.collection(partition_at(ts)).insert_one(row)
 
 
 def times_of(page: HistoryPage) -> list[int]:
@@ -198,7 +198,7 @@ async def test_wrong_inputs_name_their_field(
 async def test_old_partitions_are_dropped_whole_and_made_again_when_needed(world: World):
     """Retention drops what ends before it, and a late report finds its partition again."""
     partitions = Partitions(world.database)
-    old, border = partition_of(BORDER) - 2, partition_of(BORDER)
+    old, border = partition_at(BORDER) - 2, partition_at(BORDER)
     await partitions.ensure([old, border])
     assert await partitions.drop_before(BORDER) == [collection_name(old)]
     assert await partitions.drop_before(BORDER) == []
@@ -213,9 +213,9 @@ async def test_a_page_of_large_records_ends_at_its_bound(
 ):
     """The next one goes on behind it, and none has more bytes."""
     partitions = Partitions(world.database)
-    await partitions.ensure([partition_of(NOW)])
+    await partitions.ensure([partition_at(NOW)])
     rows = [{"_id": history_key(7, NOW - at, 1), "p": {"t": "x" * 250_000}} for at in range(40)]
-    await partitions.collection(partition_of(NOW)).insert_many(rows)
+    await partitions.collection(partition_at(NOW)).insert_many(rows)
     key, sizes, found = None, [], []
     while key is not None or not sizes:
         page = await history.page(ME, 7, start=0, end=None, size=1000, key=key, order=order)
@@ -244,4 +244,4 @@ async def test_a_page_is_read_once(world: World, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Partitions, "collection", collection)
     page = await service_of(world).page(ME, 7, start=0, end=None, size=1, key=None, order=None)
     assert times_of(page) == [NOW - 1]
-    assert read == [partition_of(NOW)]
+    assert read == [partition_at(NOW)]

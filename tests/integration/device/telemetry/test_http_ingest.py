@@ -31,10 +31,10 @@ from libs.common.version import VERSION
 from services.device.commands.events import created_entries
 from services.device.commands.polling import ROUTER as POLLING_ROUTER
 from services.device.commands.polling import CommandPolls
-from services.device.telemetry.direct_ingest import LARGEST, DirectIngest
+from services.device.telemetry.dead_messages import DeadMessageBuilder, DeadMessagePublisher
+from services.device.telemetry.direct_ingest import MAX_DIRECT_BODY, DirectIngest
 from services.device.telemetry.http_ingest import ROUTER, EdgeService
 from services.device.telemetry.presence_store import HttpPresence, OfflineTimeouts, PresenceStore
-from services.device.telemetry.quota import DeadMessageBuilder, DeadMessagePublisher
 from tests.integration.device.commands.test_replies import command, issue, state
 from tests.integration.device.telemetry.test_retention import products
 from tests.integration.device.telemetry.world import DURABLE, World, until
@@ -185,7 +185,7 @@ async def test_a_small_message_is_answered_as_by_the_framework(
     device._path = f"/ingest/v1/{sn or device.sn}"
     raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
     direct = await device.post(channel, raw)
-    framework = await device.post(channel, raw + b" " * LARGEST)
+    framework = await device.post(channel, raw + b" " * MAX_DIRECT_BODY)
     assert (direct.status_code, direct.content) == (framework.status_code, framework.content)
     assert direct.headers == framework.headers
 

@@ -10,7 +10,7 @@ import bson
 import pytest
 
 from services.device.migrations import divide_values
-from services.device.telemetry.folded_values import INLINE, RewrittenHistory, size_of
+from services.device.telemetry.folded_values import INLINE, RewrittenHistory, bson_size
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.value_reader import PARTS
 from tests.integration.device.telemetry.world import World
@@ -140,7 +140,7 @@ async def test_a_report_costs_what_it_has(world: World, late: bool):
         1: {"k0": ("short", 20), "k2": (LONG, 10), "m1": (SHORT + "new", 30), "t": (3, 40)}
     }
     sizes = [part["n"] async for part in world.database[PARTS].find()]
-    assert sum(sizes) == pytest.approx(sum(map(size_of, wanted.values())), rel=0.1)
+    assert sum(sizes) == pytest.approx(sum(map(bson_size, wanted.values())), rel=0.1)
 
 
 async def test_a_value_that_two_processes_wrote_to_different_documents_is_the_newest(world: World):

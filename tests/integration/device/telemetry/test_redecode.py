@@ -152,7 +152,7 @@ async def test_what_is_not_shown_any_more_is_written_without_a_look(
     await world.deal(12)
     mended = WRONG.replace("value % 3 == 0", "false").replace("value * 2", "value")
     right = await put_codec(world, mended)
-    monkeypatch.setattr(redecoder, "SHOWN", 0)
+    monkeypatch.setattr(redecoder, "MAX_DIFFERENCES", 0)
     await begin(world, right, dry=True)
     dry = await through(world)
     await begin(world, right)
@@ -441,7 +441,7 @@ async def test_it_ends_when_it_has_said_much(world: World, monkeypatch: pytest.M
     await world.deal(6)
     before = len(await world.said())
     for module in (redecoder, redecode_job):
-        monkeypatch.setattr(module, "MOST_TOLD", 3)
+        monkeypatch.setattr(module, "MAX_REPUBLISHED", 3)
     monkeypatch.setattr(redecoder, "BATCH_FRAMES", 2)
     await begin(world, await put_codec(world), total=1, tell=True)
     ended = await through(world)

@@ -18,7 +18,7 @@ from services.device.migrations import REPORT_MIGRATIONS
 from services.device.telemetry import retention as sweeps
 from services.device.telemetry.history import HistoryService, HistoryStore
 from services.device.telemetry.ledger import PAST, Totals
-from services.device.telemetry.partitions import DAY_MS, Partitions, history_key, partition_of
+from services.device.telemetry.partitions import DAY_MS, Partitions, history_key, partition_at
 from services.device.telemetry.retention import HistoryRowLimits, Retention, RetentionSweeper
 from services.device.things.deleted_things import DeletedThings
 from services.device.things.product_store import ProductStore
@@ -32,7 +32,7 @@ ME = Principal(Kind.APPLICATION, "default", "1")
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing rests, and little is held at a time."""
-    monkeypatch.setattr(sweeps, "REST", 0)
+    monkeypatch.setattr(sweeps, "PAUSE_RATIO", 0)
     monkeypatch.setattr(sweeps, "CHUNK", 2)
 
 
@@ -107,9 +107,9 @@ async def write(world: World, device: int, *days: int) -> None:
     partitions = Partitions(world.database)
     for age in days:
         ts = now_ms() - age * DAY_MS
-        await partitions.ensure([partition_of(ts)])
+        await partitions.ensure([partition_at(ts)])
         key = history_key(device, ts, 1)
-        await partitions.collection(partition_of(ts)).insert_one({"_id": key, "p": {"age": age}})
+        await partitions.collection(partition_at(ts)).insert_one({"_id": key, "p": {"age": age}})
         await world.database["device_events"].insert_one({"_id": key, "e": "e", "o": {"age": age}})
 
 

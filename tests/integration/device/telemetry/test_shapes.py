@@ -9,7 +9,7 @@ from libs.common.contracts.limits import Limits
 from libs.common.things import GENERIC
 from services.device.members.directory import ModelMembers
 from services.device.members.shapes import ShapeStore
-from services.device.things.model import device_of
+from services.device.things.model import device_from_document
 from services.device.things.specifications import TslStore
 from tests.integration.device.telemetry.world import World
 
@@ -17,7 +17,7 @@ from tests.integration.device.telemetry.world import World
 async def shape_of(world: World, number: int) -> dict[str, tuple[int, str]]:
     """Number and type of each path of a device."""
     device = await world.database["devices"].find_one({"_id": number})
-    model = device_of(device).model_key
+    model = device_from_document(device).model_key
     members = (
         await ModelMembers(world.database, TslStore(world.database)).find("default", [model])
     )[model]

@@ -42,12 +42,13 @@ from services.device.lorawan.frame_store import FrameStore
 from services.device.members.shapes import ShapeStore, ShapeUpdater
 from services.device.migrations import MIGRATIONS
 from services.device.telemetry.batch_store import SEEN, ReportStore
+from services.device.telemetry.dead_messages import DeadMessageBuilder
 from services.device.telemetry.device_fields import DeviceFieldUpdater
 from services.device.telemetry.ingest import Ingest
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.ledger import Ledger, Totals
 from services.device.telemetry.partitions import DAY_MS, Partitions
-from services.device.telemetry.quota import DeadMessageBuilder, Quota
+from services.device.telemetry.quota import Quota
 from services.device.telemetry.retention import Retention
 from services.device.things.device_store import DeviceStore
 from services.device.things.directory import ThingDirectory

@@ -53,7 +53,7 @@ async def test_a_large_total_is_told_as_it_was_and_counted_beside(
     assert await totals.count(MINE) == 5
     await add(mongo, 5)
     assert await totals.count(MINE) == 5
-    monkeypatch.setattr(counting, "FRESH", 0.0)
+    monkeypatch.setattr(counting, "RECOUNT_SECONDS", 0.0)
     assert await totals.count(MINE) == 5
     await until(partial(is_told, totals, 10))
 
@@ -65,7 +65,7 @@ async def test_a_total_that_is_too_old_is_waited_for(
     await add(mongo, 5)
     assert await totals.count(MINE) == 5
     await add(mongo, 5)
-    monkeypatch.setattr(counting, "OLDEST", 0.0)
+    monkeypatch.setattr(counting, "MAX_AGE", 0.0)
     assert await totals.count(MINE) == 10
     other: dict[str, Any] = {"tenant": "other"}
     assert await totals.count(other) == 0

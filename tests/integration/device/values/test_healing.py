@@ -23,7 +23,7 @@ from services.device.lorawan import healing as working
 from services.device.lorawan.codec_service import CodecService
 from services.device.lorawan.healing import Healer
 from services.device.lorawan.wiring import wire_codecs, wire_lorawan
-from services.device.telemetry.partitions import KEY, Partitions, history_key, partition_of
+from services.device.telemetry.partitions import KEY, Partitions, history_key, partition_at
 from services.device.telemetry.wiring import wire_telemetry
 from tests.integration.device.values import lora
 from tests.integration.device.values.lora import MODEL, SCRIPT, Server, serving
@@ -147,7 +147,7 @@ async def history(world: World, device: int, first: int, last: int) -> list[tupl
     """Return the history of a device in the order of time."""
     found = []
     keys = {"$gte": history_key(device, first, 0), "$lte": history_key(device, last, 2**63)}
-    for week in range(partition_of(first), partition_of(last) + 1):
+    for week in range(partition_at(first), partition_at(last) + 1):
         rows = Partitions(world.database).collection(week).find({"_id": keys}, sort=[("_id", 1)])
         found += [(KEY.unpack(row["_id"])[1], row["p"]) async for row in rows]
     return found
@@ -410,7 +410,7 @@ async def test_gaps_of_an_earlier_owner_are_not_requested(
 ) -> None:
     """Gaps of earlier owners, counter jumps, and small gaps beyond the limit are not requested."""
     monkeypatch.setattr(working, "LATE_MS", 10**9)
-    monkeypatch.setattr(store, "MOST_KEPT", 2)
+    monkeypatch.setattr(store, "MAX_TRACKED", 2)
     (sensor,) = await add(server, "H-owner")
     times = await lose([sensor], {1, 3, 4, 6, 7, 8}, readings=10)
     sensor.counter = 2_000_000_000

@@ -44,7 +44,7 @@ from services.device.migrations import MIGRATIONS
 from services.device.process import Foundation, wire_foundation
 from services.device.registry.products.service import ProductService
 from services.device.settings import Clients, DeviceSettings
-from services.device.telemetry.partitions import Partitions, history_key, partition_of
+from services.device.telemetry.partitions import Partitions, history_key, partition_at
 from services.device.telemetry.wiring import DURABLE
 from services.device.things.product_model import PutProduct
 from services.management.builtin.direct import Direct, System
@@ -256,9 +256,9 @@ class World(AskedByUsers):
         """Write history as ingest does: time in ms and properties."""
         partitions = Partitions(self.database)
         for at, (ts, properties) in enumerate(rows):
-            await partitions.ensure([partition_of(ts)])
+            await partitions.ensure([partition_at(ts)])
             document = {"_id": history_key(thing_id, ts, at), "p": dict(properties)}
-            await partitions.collection(partition_of(ts)).insert_one(document)
+            await partitions.collection(partition_at(ts)).insert_one(document)
 
     @asynccontextmanager
     async def hosting(self, lamps: Lamps) -> AsyncIterator[IntegrationHost]:
@@ -370,7 +370,7 @@ async def running(servers: Servers, mongo: Mongo) -> AsyncIterator[World]:
     _play_auth(auth_rpc, keys, shown)
     await management.start()
     await auth_rpc.start()
-    fresh, known.FRESH = known.FRESH, 0.0
+    fresh, known.CACHE_SECONDS = known.CACHE_SECONDS, 0.0
     period, trigger.PERIOD = trigger.PERIOD, 0.0
     pause, healing.PERIOD = healing.PERIOD, 0.2
     late, healing.LATE_MS = healing.LATE_MS, 0
@@ -392,7 +392,7 @@ async def running(servers: Servers, mongo: Mongo) -> AsyncIterator[World]:
             signer = HeaderSigner(private)
             yield World(http, foundation, grants, signer, announced, outside, keys, shown)
     finally:
-        known.FRESH, trigger.PERIOD = fresh, period
+        known.CACHE_SECONDS, trigger.PERIOD = fresh, period
         healing.PERIOD, healing.LATE_MS = pause, late
         consuming.cancel()
         await asyncio.gather(consuming, return_exceptions=True)

@@ -201,7 +201,7 @@ async def test_what_fails_is_told_later_and_together(
     workflow: Workflow, website: Web, monkeypatch: pytest.MonkeyPatch
 ):
     """Failed and new notices wait with growing pauses; dropped notices are counted."""
-    monkeypatch.setattr(sender, "MOST_ATTEMPTS", 2)
+    monkeypatch.setattr(sender, "MAX_ATTEMPTS", 2)
     monkeypatch.setattr(store, "FIRST_PAUSE", 0.01)
     failing = {"webhook": {"url": f"{website.url}/status/500"}}
     await workflow.admin().done("PUT", PATH, failing)
@@ -223,7 +223,7 @@ async def test_no_more_wait_than_may(
     workflow: Workflow, website: Web, monkeypatch: pytest.MonkeyPatch
 ):
     """The others are counted."""
-    monkeypatch.setattr(store, "MOST_WAITING", 2)
+    monkeypatch.setattr(store, "MAX_WAITING", 2)
     hook = {"webhook": {"url": f"{website.url}/status/200"}, "digest_minutes": 60}
     await workflow.admin().done("PUT", PATH, hook)
     await workflow.bus.publish([event() for _ in range(5)])
@@ -240,7 +240,7 @@ async def test_an_alarm_takes_as_many_operations_for_one_user_as_for_forty(
     workflow: Workflow, monkeypatch: pytest.MonkeyPatch
 ):
     """What waits is bounded all the same, and a repetition adds nothing."""
-    monkeypatch.setattr(store, "MOST_WAITING", 3)
+    monkeypatch.setattr(store, "MAX_WAITING", 3)
     notices: Any = store.NotificationStore(
         workflow.core.clients.mongo.database, workflow.core.clients.wakeups
     )

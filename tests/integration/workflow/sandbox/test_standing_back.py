@@ -35,7 +35,9 @@ async def _until_idle(pid: int) -> None:
 async def test_code_that_computes_for_long_gets_idle_time() -> None:
     """After a moment its processor counts as free for everybody else."""
     async with Processes(1, Limits()) as processes:
-        spinning = asyncio.ensure_future(processes.ask(SCRIPT + b'["for (;;) {}", [], []]', 5.0))
+        spinning = asyncio.ensure_future(
+            processes.request(SCRIPT + b'["for (;;) {}", [], []]', 5.0)
+        )
         (worker,) = [process.pid for process in processes._alive]
         while not _children(worker):
             await asyncio.sleep(0.01)
@@ -57,7 +59,7 @@ async def _of_a_child(worker: int) -> int:
 async def test_workers_and_their_runs_stand_back() -> None:
     """In their session, and with their session where sessions share the processor."""
     async with Processes(1, Limits()) as processes:
-        await processes.ask(SCRIPT + b'["return 1", [], []]', 1.0)
+        await processes.request(SCRIPT + b'["return 1", [], []]', 1.0)
         (worker,) = [process.pid for process in processes._alive]
         assert await _of_a_child(worker) == NICENESS == _niceness(worker)
         if GROUPED:

@@ -75,7 +75,7 @@ async def test_a_run_that_was_recorded_while_the_store_failed_begins_all_the_sam
     assert await workflow.core.engine.runner.admit([start]) == ([], [])
     (run,) = await runs_of(workflow.core, [start.flow.flow_id])
     assert run["status"] == "RUNNING"
-    await workflow.core.engine.pending.look()
+    await workflow.core.engine.pending.recover()
     (run,) = await ended(workflow.core, [start.flow.flow_id], 1)
     assert run["status"] == "SUCCESS"
 
@@ -84,7 +84,7 @@ async def test_runs_in_hand_are_not_taken_for_lost(workflow: Workflow):
     """However long they take."""
     start = await start_of(workflow, "e-3")
     run = await workflow.core.engine.runner.begin(start)
-    await workflow.core.engine.pending.look()
+    await workflow.core.engine.pending.recover()
     (found,) = await runs_of(workflow.core, [start.flow.flow_id])
     assert (found["tries"], found["status"]) == (1, "RUNNING")
     await asyncio.wait_for(workflow.core.engine.runner.execute(run), 20)
@@ -162,7 +162,7 @@ async def test_a_deferred_run_that_takes_long_is_recorded(workflow: Workflow, mo
         return await update(*arguments, **options)
 
     monkeypatch.setattr(Entities, "update", wait)
-    core.triggers.events.handle.__self__._novelty._since = 0
+    core.triggers.events.handle.__self__._new_events._since = 0
     await workflow.bus.publish([reported(key, f"r-{now_ms():x}-1", t=1)])
     async with asyncio.timeout(20):
         while not (runs := await runs_of(core, [flow_id])):

@@ -83,7 +83,7 @@ async def test_heartbeats_keep_a_request_open(
     client: Any = Requests(message if answered else None)
     async with asyncio.timeout(10), consumer._Inbox(client) as inbox:
         if answered:
-            assert await inbox.ask("next", {"batch": 1}) == [message]
+            assert await inbox.request("next", {"batch": 1}) == [message]
         else:
             with pytest.raises(RequestLostError):
-                await inbox.ask("next", {"batch": 1})
+                await inbox.request("next", {"batch": 1})

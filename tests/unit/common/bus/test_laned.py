@@ -5,7 +5,7 @@ from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
-from libs.common.bus.laned import MOST_ITEMS, PARKED, LanedMessages, event_tenant
+from libs.common.bus.laned import MAX_ITEMS, PARKED, LanedMessages, event_tenant
 
 
 class Client:
@@ -88,7 +88,7 @@ async def test_batches_of_a_tenant_come_one_after_the_other_and_in_order() -> No
     assert handled == [f"a-{number}" for number in range(25)]
 
 
-ALONE = MOST_ITEMS // 2
+ALONE = MAX_ITEMS // 2
 """Messages that a tenant may have here while no other one has any."""
 
 
@@ -118,11 +118,11 @@ async def test_a_tenant_leaves_as_much_room_as_it_has_and_never_less_than_a_shar
     client, handler = Client(), Handler()
     handler.gates |= {"a": asyncio.Event(), "b": asyncio.Event()}
     work = laned(client, handler)
-    await work.put([message("a", number) for number in range(MOST_ITEMS)])
-    await work.put([message("b", MOST_ITEMS + number) for number in range(MOST_ITEMS)])
+    await work.put([message("a", number) for number in range(MAX_ITEMS)])
+    await work.put([message("b", MAX_ITEMS + number) for number in range(MAX_ITEMS)])
     waiting = Counter(event_tenant(one) for one in work._lanes)
     in_hand, waiting_of_a = 10, ALONE - 10
-    assert waiting == {"a": waiting_of_a, "b": (MOST_ITEMS - waiting_of_a) // 2 - in_hand}
+    assert waiting == {"a": waiting_of_a, "b": (MAX_ITEMS - waiting_of_a) // 2 - in_hand}
     for gate in handler.gates.values():
         gate.set()
     await work.finish(5)

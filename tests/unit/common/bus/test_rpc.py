@@ -109,7 +109,7 @@ async def test_a_request_whose_client_gave_up_is_not_handled():
     """It waited for longer than its client does."""
     server, hanging = RpcServer(None, "test"), Hanging()
     server.offer("x", Ask, hanging.plain)
-    late = ask("quiet", **{rpc.PATIENCE: "0"})
+    late = ask("quiet", **{rpc.PATIENCE_HEADER: "0"})
     await send(server, late)
     await server._schedulers[0].finish()
     assert (hanging.begun, late.status) == ({}, "")
@@ -130,7 +130,7 @@ async def test_a_client_names_the_tenant(request_: Any, named: str):
     name_lines(tenant="current")
     await RpcClient(bus).call("rpc.test.x", request_, None, timeout=2.5)
     assert bus.client.headers.get(rpc.TENANT) == named
-    assert bus.client.headers[rpc.PATIENCE] == "2.5"
+    assert bus.client.headers[rpc.PATIENCE_HEADER] == "2.5"
 
 
 class Wire:

@@ -1,6 +1,6 @@
 """Filters of events by tenant."""
 
-from libs.common.bus.subjects import MOST_LISTED, NO_EVENT, event_filters
+from libs.common.bus.subjects import MAX_LISTED, NO_EVENT, event_filters
 
 PATTERNS = ("event.*.*.*.reported", "event.*.alarm.*.*")
 
@@ -17,5 +17,5 @@ def test_a_consumer_receives_events_of_the_listed_tenants_only() -> None:
 
 def test_a_consumer_for_many_tenants_receives_events_of_all() -> None:
     """The server compares each filter with all others."""
-    tenants = [f"t{number}" for number in range(MOST_LISTED + 1)]
+    tenants = [f"t{number}" for number in range(MAX_LISTED + 1)]
     assert event_filters(tenants, PATTERNS) == PATTERNS

@@ -9,7 +9,7 @@ from litestar.testing import create_test_client
 
 from libs.common.envelope import Answer
 from libs.common.http.console import get, route
-from libs.common.http.operations import operations_of, route_operations
+from libs.common.http.operations import list_operations, route_operations
 
 
 class More(Answer[int], kw_only=True):
@@ -51,7 +51,7 @@ async def file() -> Response[bytes]:
 )
 def test_what_a_function_gives_is_answered_in_the_envelope(path: str, expected: dict[str, Any]):
     """Nothing has no `data`, and an envelope gets no second one."""
-    with create_test_client(operations_of(globals())) as client:
+    with create_test_client(list_operations(globals())) as client:
         answer = client.get(path)
     assert answer.status_code == 200
     body = answer.json()
@@ -67,9 +67,9 @@ def test_a_response_is_answered_as_it_is():
 
 def test_a_module_has_the_operations_that_stand_in_it():
     """In their order; what it imports belongs to another one."""
-    assert operations_of(globals()) == [value, nothing, own, file]
+    assert list_operations(globals()) == [value, nothing, own, file]
     other = SimpleNamespace(__name__="elsewhere", value=value)
-    assert operations_of(vars(other)) == []
+    assert list_operations(vars(other)) == []
 
 
 def test_a_router_gets_the_operations_that_have_none_yet():

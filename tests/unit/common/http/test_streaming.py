@@ -13,7 +13,7 @@ from litestar.testing import create_test_client
 from libs.common.http import streaming
 from libs.common.http.console import Page, PageRequest, get
 from libs.common.http.failures import HANDLERS
-from libs.common.http.operations import operations_of
+from libs.common.http.operations import list_operations
 from libs.common.http.streaming import (
     LARGEST_PAGE,
     PIECE,
@@ -60,7 +60,7 @@ async def complete_rows(number: FromQuery[int]) -> Page[str]:
     return Page(page_size=1, page_number=1, total=1, content=["x" * 97] * number)
 
 
-ROUTES = operations_of(globals())
+ROUTES = list_operations(globals())
 
 
 def answer(path: str, **given: int) -> Any:

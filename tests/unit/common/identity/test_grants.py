@@ -41,12 +41,12 @@ def test_an_entity_is_seen_with_its_thing_or_by_itself(granted: dict, visible: b
     resources = GrantedResources(
         version=1, **{name: frozenset(values) for name, values in granted.items()}
     )
-    assert Grants(everything=False, resources=resources).sees(entity()) == visible
-    assert ALL.sees(entity())
+    assert Grants(everything=False, resources=resources).allows_entity(entity()) == visible
+    assert ALL.allows_entity(entity())
 
 
 def test_custom_entities_are_everybodys():
     """Those of other integrations are not."""
     nothing = Grants(everything=False, resources=GrantedResources(version=1))
-    assert nothing.sees(entity(SYSTEM, device=False))
-    assert not nothing.sees(entity("direct", device=False))
+    assert nothing.allows_entity(entity(SYSTEM, device=False))
+    assert not nothing.allows_entity(entity("direct", device=False))

@@ -7,7 +7,7 @@ import pytest
 
 from libs.common.errors import Unauthenticated
 from libs.common.identity import HeaderSigner, HeaderVerifier, Kind, Principal, generate_keys
-from libs.common.identity.header import CACHED, LIFETIME, REUSE
+from libs.common.identity.header import CACHE_SIZE, LIFETIME, REUSE
 
 WHO = Principal(Kind.APPLICATION, "default", "1", name="app")
 
@@ -110,9 +110,9 @@ def test_the_gateway_sends_a_header_again_while_it_has_long_to_live(
 def test_memory_is_bounded(pair: tuple[HeaderSigner, HeaderVerifier]):
     """A flood of principals does not grow either end without limit."""
     signer, verifier = pair
-    for number in range(CACHED + 5):
+    for number in range(CACHE_SIZE + 5):
         signer._signed.put(Principal(Kind.DEVICE, "t", str(number)), (0.0, ""))
         verifier._verified.put(str(number), None)  # type: ignore[arg-type]
     verifier.verify(signer.sign(WHO))
-    assert len(signer._signed) == CACHED
-    assert len(verifier._verified) == CACHED
+    assert len(signer._signed) == CACHE_SIZE
+    assert len(verifier._verified) == CACHE_SIZE

@@ -78,7 +78,7 @@ REASONS: dict[str, list[str]] = {
         "services/workflow/sandbox/python.py Python.run: run_in_executor",
         "services/workflow/triggers/timers.py TimerRunner.run: endless loop",
         "services/workflow/triggers/topics.py TopicListener.run: subscription",
-        "services/workflow/nodes/wiring.py Outside.opened: ThreadPoolExecutor",
+        "services/workflow/nodes/wiring.py ExternalClients.opened: ThreadPoolExecutor",
     ],
     "Ingest writes one transaction per batch of all tenants; slow codecs have lanes (`slow.py`).": [
         "libs/common/bus/consumer.py _Overlapping.__init__: Semaphore",
@@ -100,7 +100,7 @@ REASONS: dict[str, list[str]] = {
         "libs/common/store/ids.py IdAllocator.__init__: Lock",
         "services/device/alarms/trigger.py RuleIndexCache.__init__: Lock",
         "libs/common/integrations/client.py Integrations.__init__: Lock",
-        f"{SIMULATOR} Simulator._keep_looking: endless loop",
+        f"{SIMULATOR} Simulator._keep_listing: endless loop",
         "services/workflow/triggers/deployed_flows.py DeployedFlowIndex._follow: endless loop",
         "services/workflow/triggers/deployed_flows.py DeployedFlowIndex.run: endless loop",
     ],

@@ -90,7 +90,7 @@ async def test_a_loop_rests_until_it_is_woken_or_work_is_upcoming(
     monkeypatch: pytest.MonkeyPatch,
 ):
     """It queries whether work is due before its next query, and works only while there is any."""
-    monkeypatch.setattr(turns, "REST", 3600.0)
+    monkeypatch.setattr(turns, "IDLE_PERIOD", 3600.0)
     monkeypatch.setattr(turns, "LINGER", 0.0)
     asked: asyncio.Queue[float] = asyncio.Queue()
     wake, worked, due = asyncio.Event(), asyncio.Event(), list[str]()
@@ -121,7 +121,7 @@ async def test_a_loop_rests_until_it_is_woken_or_work_is_upcoming(
 
 async def test_a_failed_query_for_upcoming_work_is_repeated_soon(monkeypatch: pytest.MonkeyPatch):
     """A loop does not rest while it cannot know whether it has work."""
-    monkeypatch.setattr(turns, "REST", 3600.0)
+    monkeypatch.setattr(turns, "IDLE_PERIOD", 3600.0)
     asked, worked = list[float](), asyncio.Event()
 
     async def upcoming(within: float) -> list[str]:

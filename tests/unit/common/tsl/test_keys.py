@@ -7,13 +7,13 @@ import pytest
 
 from libs.common.tsl import (
     TslInvalid,
-    by_keys,
     compile_tsl,
+    ids_from_keys,
+    keys_from_ids,
     parse_document,
     plausible_params,
     plausible_properties,
     to_wire,
-    with_keys_of_ids,
 )
 from tests.unit.common.tsl.documents import document, param, prop
 
@@ -144,8 +144,8 @@ def test_simulated_values_have_property_keys():
 def test_a_document_without_keys_of_its_own_is_used_as_it_is():
     plain = parse_document(document(prop("s", "STRUCT"), prop("s.x")))
 
-    assert by_keys(plain) is plain
-    assert with_keys_of_ids(plain) is plain
+    assert ids_from_keys(plain) is plain
+    assert keys_from_ids(plain) is plain
 
 
 def test_wrong_keys_of_a_stored_document_are_ignored():
@@ -158,7 +158,7 @@ def test_wrong_keys_of_a_stored_document_are_ignored():
 
 
 def test_a_document_with_ignored_keys_names_values_by_ids():
-    plain = with_keys_of_ids(parse_document(KEYED))
+    plain = keys_from_ids(parse_document(KEYED))
 
     report = compile_tsl(plain).check_report({"temp": 21.5, "cfg": {"iv": 1}})
     assert report == ({"temp": 21.5, "cfg": {"iv": 1}}, [])

@@ -12,7 +12,7 @@ from deploy.checkup import bus, check_certificates, processes, service_addresses
 from deploy.checkup.findings import Finding, Section, check_failed
 from deploy.checkup.processes import DAY, Process, read_metrics
 from deploy.platform.certificates import Authority, new_authority
-from libs.common.store_metrics import Bounds, Cluster, Held, Peer, StreamReading
+from libs.common.store_metrics import Bounds, Cluster, Peer, StreamContent, StreamReading
 from tests.unit.docs.test_links import ROOT
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -26,7 +26,7 @@ def bad_findings(findings: Any) -> dict[str, Finding]:
 
 def reading(held: int = 0, *, limit: int = 100, age: float = 0, **more: Any) -> StreamReading:
     """Return a stream with `held` bytes whose first message is `age` seconds old."""
-    state = Held(messages=held, bytes=held, first_ts=NOW - timedelta(seconds=age))
+    state = StreamContent(messages=held, bytes=held, first_ts=NOW - timedelta(seconds=age))
     copies = 3 if "cluster" in more else 1
     return StreamReading(state, Bounds(limit, copies), ts=NOW, **more)
 

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from libs.common.tsl import accepted
+from libs.common.tsl import keep_given
 from services.device.commands.console import shown_payload
 from services.device.commands.events import command_messages, finished_entry
 from services.device.commands.model import (
@@ -79,7 +79,7 @@ async def test_the_response_of_an_update_has_accepted_values(world: World):
     """It has rounded values and sent members of a STRUCT, without write-only ones."""
     command = await update(world)
 
-    assert accepted(GIVEN, command.payload["properties"]) == {"volume": 50.1, "wifi": {}}
+    assert keep_given(GIVEN, command.payload["properties"]) == {"volume": 50.1, "wifi": {}}
 
 
 async def test_a_profile_task_conceals_settings_that_are_write_only_in_the_tsl(world: World):

@@ -9,7 +9,7 @@ from nats.aio.msg import Msg
 from libs.common.bus import OutgoingMessage
 from libs.common.bus.subjects import up
 from libs.common.contracts.frames import DeviceFrame, Frame, Reception, SendFrames
-from services.device.lorawan.rpc import LARGEST_SENT, FrameRpc, SentFrames
+from services.device.lorawan.rpc import LARGEST_SENT, FrameRpc, SendRawFrames
 from services.device.telemetry.batch import sort_batch
 from services.device.telemetry.uplink import read_uplink
 from services.device.things.model import Thing
@@ -54,7 +54,7 @@ def bus() -> Bus:
 async def tell(bus: Bus, raw: bytes) -> list[int]:
     """Hand frames over as an integration does; return which are refused."""
     collaborators: Any = {"bus": bus, "directory": bus, "presence": bus, "devices": bus}
-    sent = msgspec.json.decode(raw, type=SentFrames)
+    sent = msgspec.json.decode(raw, type=SendRawFrames)
     answer = await FrameRpc(**collaborators).frames("lora", sent)
     return [one.index for one in answer.refused]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from services.device.lorawan.frame_store import CountedFrame
-from services.device.lorawan.gaps import MOST_JUMP, Gap, find_gaps
+from services.device.lorawan.gaps import MAX_COUNTER_GAP, Gap, find_gaps
 from services.device.telemetry.partitions import history_key
 
 MINUTE = 60_000
@@ -37,8 +37,8 @@ def gap(start: int, end: int, counter: int, last: int, missing: int | None = Non
         ((5, 6, 2, 7), []),
         ((900, 901, 0, 1, 2, 3), []),
         ((900, 901, 0, 2, 3), [gap(2, 3, 1, 1)]),
-        ((1, MOST_JUMP + 2), [gap(0, 1, 2, MOST_JUMP + 1)]),
-        ((1, MOST_JUMP + 3, 2**32 - 1), []),
+        ((1, MAX_COUNTER_GAP + 2), [gap(0, 1, 2, MAX_COUNTER_GAP + 1)]),
+        ((1, MAX_COUNTER_GAP + 3, 2**32 - 1), []),
     ],
 )
 def test_missing_counters_are_gaps(counters: tuple[int, ...], gaps: list[Gap]) -> None:

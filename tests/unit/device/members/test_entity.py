@@ -3,8 +3,8 @@
 from libs.common.things import LAST_DECLARED, LAST_MEMBER
 from services.device.members.entity import (
     COMMON_MEMBERS,
-    MOST_PROPERTIES,
-    MOST_SERVICES,
+    MAX_PROPERTIES,
+    MAX_SERVICES,
     important_members,
 )
 from services.device.members.members import Member, MemberSet
@@ -61,4 +61,4 @@ def test_important_members_are_few():
     services = {"type": "SERVICE", "value_type": "OBJECT"}
     many = [member(at, f"p{at}") for at in range(1, 50)]
     many += [member(at, f"s{at}", **services) for at in range(50, 99)]
-    assert len(important_members(MemberSet(many))) == MOST_PROPERTIES + MOST_SERVICES
+    assert len(important_members(MemberSet(many))) == MAX_PROPERTIES + MAX_SERVICES

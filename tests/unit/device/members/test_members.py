@@ -8,7 +8,7 @@ from libs.common.tsl import parse_document
 from services.device.members.members import (
     Member,
     MemberSet,
-    members_of,
+    build_members,
     number_keys,
     shown_value,
 )
@@ -18,7 +18,7 @@ def members(**document: Any) -> MemberSet:
     parsed = parse_document({"version": "v1", **document})
     marks = number_keys(parsed)
     assert len(set(marks)) == len(marks)
-    return members_of(parsed, {mark: number for number, mark in enumerate(marks, 1)})
+    return build_members(parsed, {mark: number for number, mark in enumerate(marks, 1)})
 
 
 def spec(key: str, kind: str, mode: str = "RW", **more: Any) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def test_one_id_for_three_things():
 def test_a_member_without_a_number_is_left_out():
     """It has no id that could be given to anybody."""
     document = parse_document({"version": "v1", "properties": [spec("p", "INT")]})
-    assert members_of(document, {}).members == ()
+    assert build_members(document, {}).members == ()
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from services.device.members.shapes import (
     LONGEST_PATH,
     Shape,
     extend_shape,
-    members_of_shape,
     reported_types,
     shape_id,
+    shape_members,
 )
 
 
@@ -63,14 +63,14 @@ def test_types_widen(first, second, expected):
 def test_new_paths_follow_and_numbers_stay():
     """A number is a place in the list, from 1."""
     shape = extend_shape(of(m=1), reported_types({"z": 1, "a": 1, "m": 2.5}))
-    members = members_of_shape(shape)
+    members = shape_members(shape)
     assert {one.path: one.number for one in members.members} == {"m": 1, "a": 2, "z": 3}
     assert {one.access_mod for one in members.members} == {"RW"}
 
 
 def test_children_know_their_parents():
     """The first part of a path is the parent, the last the name."""
-    found = members_of_shape(of(gps={"at": {"lat": 1.5}})).by_path["gps.at.lat"]
+    found = shape_members(of(gps={"at": {"lat": 1.5}})).by_path["gps.at.lat"]
     assert (found.parent, found.name) == ("gps", "lat")
 
 

@@ -169,7 +169,7 @@ async def test_messages_of_a_tenant_whose_codec_is_late_are_not_acknowledged(
     await ingest.handle([*late, report(3, "SN1"), message(4, "SN2", "frame", b"{}")])
     assert {"confirm by 1", "acknowledge 2"} <= set(fake.asked)
     fake.asked.clear()
-    await ingest.handle(late, apart=True)
+    await ingest.handle(late, slow=True)
     assert {"confirm by 1", "acknowledge 2"} <= set(fake.asked)
 
 

@@ -21,7 +21,7 @@ def change(sn: str, number: int, reason: str | None = None, **client: Any) -> Ch
 def test_an_event_tells_whose_connection_begins_or_ends():
     """The SN in capitals, and the server with the number there."""
     assert change("Sn1", 1).user == User(Connection("A", 1), "SN1")
-    assert (change("Sn1", 1).opened, change("Sn1", 1, "Kicked").opened) == (True, False)
+    assert (change("Sn1", 1).is_opened, change("Sn1", 1, "Kicked").is_opened) == (True, False)
 
 
 @pytest.mark.parametrize("name", ["app.1", "integration.lamps"])

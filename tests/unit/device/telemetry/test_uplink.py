@@ -8,7 +8,7 @@ from nats.aio.msg import Msg
 
 from libs.common.errors import InvalidInput, MalformedRequest
 from services.device.telemetry.http_ingest import read_entries, sort_entries
-from services.device.telemetry.uplink import FULL, MAX_PAYLOAD, check_message, may_linger
+from services.device.telemetry.uplink import FULL_BATCH, MAX_PAYLOAD, check_message, may_linger
 from services.device.things.model import Thing
 from tests.unit.device.things.examples import thing
 
@@ -127,7 +127,7 @@ def test_a_small_batch_of_reports_over_http_may_linger():
     """Also with traces, and in partitions; a larger batch gains nothing."""
     traced = message("uplink.0.sn1.event", traceparent="00-1-1-01")
     assert may_linger([REPORT, traced])
-    assert not may_linger([REPORT] * FULL)
+    assert not may_linger([REPORT] * FULL_BATCH)
 
 
 @pytest.mark.parametrize("urgent", LATER.values(), ids=LATER)

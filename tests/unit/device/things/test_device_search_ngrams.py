@@ -6,8 +6,8 @@ import pytest
 
 from services.device.things.device_search import (
     LENGTH,
+    MAX_NGRAMS,
     MIN_LENGTH,
-    MOST,
     extract_ngrams,
     fold_case,
     select_ngrams,
@@ -65,5 +65,5 @@ def _other(character: str, change: Callable[[str], str]) -> str:
 def test_a_long_text_is_looked_for_by_grams_from_all_over_it() -> None:
     """At most so many, so that looking for the rarest stays cheap."""
     wanted = select_ngrams(["".join(map(chr, range(0x4E00, 0x4E00 + 100)))])
-    assert len(wanted) == len(set(wanted)) == MOST
+    assert len(wanted) == len(set(wanted)) == MAX_NGRAMS
     assert {len(gram) for gram in wanted} == {LENGTH}

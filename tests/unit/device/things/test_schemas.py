@@ -3,7 +3,7 @@
 import pytest
 
 from libs.common.errors import InvalidInput
-from services.device.things.schemas import SortBy, order_of
+from services.device.things.schemas import SortBy, build_order
 
 COLUMNS = {"sn": "snKey", "id": "_id", "name": "name"}
 
@@ -23,7 +23,7 @@ def test_an_order_ends_in_the_unique_id(
     sorts: list[SortBy], expected: list[tuple[str, int]]
 ) -> None:
     """In the direction of the last criterion, so that one index serves both directions."""
-    assert order_of(sorts, COLUMNS) == expected
+    assert build_order(sorts, COLUMNS) == expected
 
 
 @pytest.mark.parametrize(
@@ -37,5 +37,5 @@ def test_an_order_ends_in_the_unique_id(
 def test_a_criterion_at_fault_is_named(sort: SortBy, field: str) -> None:
     """By its place in the list."""
     with pytest.raises(InvalidInput) as refusal:
-        order_of([SortBy("sn"), sort], COLUMNS)
+        build_order([SortBy("sn"), sort], COLUMNS)
     assert refusal.value.field == field

@@ -3,7 +3,7 @@
 import pytest
 
 from libs.common.errors import InvalidInput
-from services.device.things.serial_numbers import check_serial, dev_eui_of
+from services.device.things.serial_numbers import check_serial, parse_dev_eui
 
 
 @pytest.mark.parametrize("text", ["A", "6785C38073640023", "a_b-C", "x" * 64])
@@ -33,4 +33,4 @@ def test_what_would_break_a_subject_or_topic_is_refused(text: str) -> None:
 )
 def test_sixteen_hexadecimal_digits_are_a_dev_eui(serial: str, expected: str | None) -> None:
     """In upper case."""
-    assert dev_eui_of(serial) == expected
+    assert parse_dev_eui(serial) == expected

@@ -39,7 +39,7 @@ def test_every_visible_device_meets_one_part(
     resources = GrantedResources(1, frozenset(integrations), frozenset(devices), frozenset(groups))
     grants = Grants(everything=False, resources=resources)
     for device in DEVICES:
-        visible = grants.device(device["_id"], str(device["integration"]), device["group"])  # type: ignore[arg-type]
+        visible = grants.allows_device(device["_id"], str(device["integration"]), device["group"])  # type: ignore[arg-type]
         assert meets(device, granted_condition(grants)) == visible
         assert sum(meets(device, part) for part in disjoint_conditions(grants)) == visible
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from libs.common.http.document import WHO
-from services.gateway.docs.document import Api, alone, merge
+from services.gateway.docs.document import Api, extract_api, merge
 from services.gateway.routes import ROUTES, Credential, Route
 
 EXTRA = Route(name="x", prefix=b"/x/", upstream="x", credential=Credential.TOKEN)
@@ -79,7 +79,7 @@ def test_an_api_alone() -> None:
     device = document("/device/openapi/v1/a", Answer=shared, Item={"type": "string"})
     other = document("/user", Answer=shared, Item={"type": "string"}, Unused={"type": "object"})
     merged = merge({"device": device, "auth": other}, ROUTES)
-    found = alone(merged, Api.MANAGEMENT)
+    found = extract_api(merged, Api.MANAGEMENT)
     assert list(found["paths"]) == ["/user"]
     assert set(found["components"]["schemas"]) == {"Answer", "Item", "GatewayConsoleRefusal"}
     assert [tag["name"] for tag in found["tags"]] == ["Management API: Auth"]

@@ -51,7 +51,7 @@ async def test_refusals_of_others_are_their_own(slept: list[float]) -> None:
 
 async def test_so_many_are_held_back_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next is told at once."""
-    monkeypatch.setattr(module, "MOST", 3)
+    monkeypatch.setattr(module, "MAX_DELAYED", 3)
     tarpit = Tarpit()
     for _ in range(20):
         await tarpit.wait("a")

@@ -64,7 +64,7 @@ async def test_body_is_read_to_its_end(last: dict[str, Any]) -> None:
 
 async def test_endless_body_is_read_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that sends on and on is read for so many bytes and no more."""
-    monkeypatch.setattr(refusal, "MOST_SKIPPED", 20_000)
+    monkeypatch.setattr(refusal, "MAX_SKIPPED_BYTES", 20_000)
     client = Client(None)
     await client.refused()
     assert client.taken == 20
@@ -82,7 +82,7 @@ async def test_silent_client_is_not_waited_for(bound: str, monkeypatch: pytest.M
 async def test_slow_client_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that sends a little now and then is left after a while, too."""
     monkeypatch.setattr(refusal, "LINGER", 0.05)
-    monkeypatch.setattr(refusal, "MOST_SKIPPED", float("inf"))
+    monkeypatch.setattr(refusal, "MAX_SKIPPED_BYTES", float("inf"))
     client = Client(None)
     await client.refused()
     assert client.taken > 0

@@ -16,7 +16,7 @@ from services.gateway.relay.rules import (
     checked_pull,
     checked_reply,
     kept_headers,
-    sender_of,
+    parse_sender,
 )
 
 DEVICE = Sender("Ab1", "_INBOX.sn.Ab1.")
@@ -41,12 +41,12 @@ def creation(stream: str = "EVENTS", **changes: object) -> bytes:
 )
 def test_the_subject_tells_who_speaks(pattern, subject, user):
     """The name in it, which nats-server has checked."""
-    assert sender_of(subject).user == user
+    assert parse_sender(subject).user == user
 
 
 def test_every_relayed_subject_has_a_speaker_with_an_inbox_of_its_own():
     """No two kinds of speakers share inboxes."""
-    inboxes = {sender_of(one.replace(">", "x")).inbox.split(".")[1] for one in RELAYED}
+    inboxes = {parse_sender(one.replace(">", "x")).inbox.split(".")[1] for one in RELAYED}
 
     assert inboxes == {"sn", "app", "integration"}
 

@@ -85,8 +85,8 @@ async def test_all_lanes_have_a_bound_and_each_a_few_messages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Who has little waiting finds room when others have used it up."""
-    monkeypatch.setattr(module, "MOST_BYTES", 200_000)
-    monkeypatch.setattr(module, "FEW", 10)
+    monkeypatch.setattr(module, "MAX_BYTES", 200_000)
+    monkeypatch.setattr(module, "GUARANTEED_MESSAGES", 10)
     world = World()
     for number in range(300):
         await world.say("A1", number, 1_000)

@@ -44,7 +44,7 @@ class _Failures(Metrics):
         super().__init__()
         self.counted: list[int] = []
 
-    def upstream_failed(self, upstream: str, status: int) -> None:
+    def count_upstream_failure(self, upstream: str, status: int) -> None:
         self.counted.append(status)
 
 
@@ -92,7 +92,7 @@ def make() -> Make:
     def make(error: BaseException) -> tuple[Upstream, _Failures]:
         metrics = _Failures()
         upstream = Upstream(
-            "device", URL("http://d"), metrics, connect_timeout=1.0, most=1, most_polls=1
+            "device", URL("http://d"), metrics, connect_timeout=1.0, maximum=1, max_polls=1
         )
         pool: Any = _Pool(error)
         upstream._pool = pool

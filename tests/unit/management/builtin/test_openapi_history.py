@@ -5,7 +5,7 @@ from services.management.builtin.openapi_client.store import Link
 from services.management.builtin.openapi_client.sync import (
     DAY_MS,
     FIRST_DAYS,
-    MOST_SEEN,
+    MAX_DIGESTS,
     OVERLAP_MS,
     digest_record,
     find_start,
@@ -55,7 +55,7 @@ def test_only_the_last_minutes_are_remembered():
     for n in range(10):
         remember(made, find_unseen(made, [Record(NOW + n * OVERLAP_MS, {"n": n})]))
     assert len(made.seen) == 2
-    many = [Record(NOW + 10 * OVERLAP_MS + n, {"n": n}) for n in range(MOST_SEEN + 500)]
+    many = [Record(NOW + 10 * OVERLAP_MS + n, {"n": n}) for n in range(MAX_DIGESTS + 500)]
     remember(made, find_unseen(made, many))
-    assert len(made.seen) == MOST_SEEN
+    assert len(made.seen) == MAX_DIGESTS
     assert find_unseen(made, many) == {}

@@ -124,7 +124,7 @@ async def test_what_is_handled_is_acknowledged_also_after_the_end():
     assert peer.written.data == b"\x40\x02\x00\x07"
 
 
-@pytest.mark.parametrize(("bound", "most"), [("MOST_WAITING", 3), ("MOST_WAITING_BYTES", 300)])
+@pytest.mark.parametrize(("bound", "most"), [("MAX_WAITING", 3), ("MAX_WAITING_BYTES", 300)])
 async def test_what_waits_is_bounded(monkeypatch, bound: str, most: int):
     """What came before is still given out; then the connection ends, and the rest comes again."""
     monkeypatch.setattr(module, bound, most)
@@ -138,7 +138,7 @@ async def test_what_waits_is_bounded(monkeypatch, bound: str, most: int):
 
 async def test_topics_count_as_what_waits(monkeypatch):
     """A broker may send long ones without any payload."""
-    monkeypatch.setattr(module, "MOST_WAITING_BYTES", 60_000)
+    monkeypatch.setattr(module, "MAX_WAITING_BYTES", 60_000)
     peer = Peer(*(published(b"", number, b"t" * 10_000) for number in range(1, 6)))
     await peer.connection.receive()
     assert len(await anext(peer.connection.batches(10))) == 2

@@ -8,7 +8,7 @@ import pytest
 from libs.common.contracts.frames import DeviceFrame, FramesAnswer
 from libs.common.errors import TooManyRequests
 from services.management.networks.messages import InboundMessage
-from services.management.networks.tenant_connection import MOST_HOOKS, TenantConnection
+from services.management.networks.tenant_connection import MAX_HOOKS, TenantConnection
 from services.management.networks.the_things_stack import read_message
 from tests.unit.management.networks.samples import TTS_UP
 
@@ -44,14 +44,14 @@ async def test_a_flood_is_refused_while_the_platform_is_slow() -> None:
     server: Any = Server()
     connection = TenantConnection(server, "t", 0)
     try:
-        calls = [asyncio.create_task(connection.forward(message)) for _ in range(MOST_HOOKS)]
+        calls = [asyncio.create_task(connection.forward(message)) for _ in range(MAX_HOOKS)]
         await asyncio.sleep(0)
         with pytest.raises(TooManyRequests):
             await connection.forward(message)
         server.things.answers.set()
         await asyncio.gather(*calls)
         await connection.forward(message)
-        assert connection.state.uplinks == MOST_HOOKS + 1
+        assert connection.state.uplinks == MAX_HOOKS + 1
         assert connection.state.connected
     finally:
         await connection.stop()

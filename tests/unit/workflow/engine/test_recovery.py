@@ -55,7 +55,7 @@ async def test_runs_of_a_tenant_without_room_stay_and_keep_nobody_elses_waiting(
     busy = [run(number, "busy") for number in range(2 * BATCH)]
     world = World([*busy, run(9000, "calm"), run(9001, "other")])
     more = (world,) if kind is Recovery else ()
-    await kind(world, world, world, *more).look()
+    await kind(world, world, world, *more).recover()
     assert world.begun == [9000, 9001]
     assert world.runs == busy
 
@@ -80,11 +80,11 @@ async def test_runs_are_read_when_replicas_have_changed() -> None:
     fake: Any = UnchangedReplicas()
     recovery = Recovery(fake, fake, fake, fake)
     for expected in (1, 1):
-        await recovery.look()
+        await recovery.recover()
         assert fake.reads == expected
     fake.alive.remove("second")
-    await recovery.look()
+    await recovery.recover()
     assert fake.reads == 2
     recovery._known = (fake.alive, 0.0)
-    await recovery.look()
+    await recovery.recover()
     assert fake.reads == 3

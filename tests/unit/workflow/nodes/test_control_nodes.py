@@ -63,14 +63,14 @@ def context(
 )
 def test_a_trigger_takes_what_it_declares(given, entered):
     """By identifier or by name, as the declared type; all else is left out."""
-    assert Trigger().entered(INPUTS, given) == entered
+    assert Trigger().build_output(INPUTS, given) == entered
 
 
 @pytest.mark.parametrize("given", [{"count": "many"}, {"on": 5.5}, {"text": [1]}, [1], "x"])
 def test_a_trigger_refuses_what_does_not_fit(given):
     """With the input's name."""
     with pytest.raises(NodeFailed):
-        Trigger().entered(INPUTS, given)
+        Trigger().build_output(INPUTS, given)
 
 
 def branch(name: str, *conditions: tuple[Any, str, Any], **more: Any) -> dict[str, Any]:

@@ -19,10 +19,10 @@ from services.workflow.notifications.events import store_notices
 from services.workflow.notifications.sender import DELIVERIES, NotificationSender
 from services.workflow.notifications.store import (
     AlarmSummary,
+    ChannelFailures,
     Notice,
     Notifications,
     Subscriber,
-    Trouble,
     WebhookChannel,
 )
 
@@ -104,7 +104,7 @@ class Outside:
     async def read(self, principal: Any) -> "Outside":
         return self
 
-    def device(self, *_: Any) -> bool:
+    def allows_device(self, *_: Any) -> bool:
         return True
 
     async def send(self, one: Subscriber, *_: Any) -> None:
@@ -209,7 +209,9 @@ async def test_notices_of_an_alarm_are_written_together(users: int, events: int,
 
 async def test_a_paused_channel_is_not_due_before_the_end_of_the_pause():
     """An alarm that comes meanwhile waits for it, too."""
-    one = msgspec.structs.replace(subscriber(NOISY, 1), trouble={"WEBHOOK": Trouble(1, 1 << 50)})
+    one = msgspec.structs.replace(
+        subscriber(NOISY, 1), trouble={"WEBHOOK": ChannelFailures(1, 1 << 50)}
+    )
     store = Store([one])
     await store_notices(cast("Any", store), NOISY, [alarm(1)])
     assert store.added[0][0].due == 1 << 50

@@ -8,12 +8,12 @@ import pytest
 from libs.common.changes import read_arrival
 from services.device.telemetry.uplink import Uplink
 from services.workflow.triggers.events import (
-    FRESH,
     MAX_DELAY,
+    MAX_NEW_AGE,
     SKEW,
     DelayedEvents,
     EventConsumer,
-    Novelty,
+    NewEventDetector,
 )
 from services.workflow.triggers.listener_index import ListenerIndex
 
@@ -39,7 +39,7 @@ def test_an_event_comes_again_later_and_later_for_five_minutes():
 def test_a_tenant_has_no_more_held_back_than_are_left_to_others():
     """Another tenant has room, and redelivered events are not counted."""
     clock = Clock()
-    delayed = DelayedEvents(clock, most=8)
+    delayed = DelayedEvents(clock, maximum=8)
     assert [delayed.delay("busy", 1) for _ in range(5)] == [1, 1, 1, 1, None]
     assert delayed.delay("new", 1) == 1
     clock.now = 1.0
@@ -106,8 +106,8 @@ def test_ids_of_reports_contain_their_arrival():
         (True, reply(), event()),
         (True, reply(), event(prefix="e")),
         (True, reply(domain="_.HASH."), event()),
-        (True, reply(), event(NOW - FRESH + 1)),
-        (False, reply(), event(NOW - FRESH)),
+        (True, reply(), event(NOW - MAX_NEW_AGE + 1)),
+        (False, reply(), event(NOW - MAX_NEW_AGE)),
         (False, reply(), event(NOW + SKEW + 1)),
         (False, reply(delivered=2), event()),
         (False, reply(delivered=2, domain="_.HASH."), event()),
@@ -116,7 +116,7 @@ def test_ids_of_reports_contain_their_arrival():
 )
 def test_only_first_deliveries_of_recent_reports_are_new(expected, subject, event_id):
     """A repeated or late event may have run before."""
-    novelty = Novelty(SimpleNamespace(stats={"reconnects": 0}), lambda: NOW - SKEW - 1)
+    novelty = NewEventDetector(SimpleNamespace(stats={"reconnects": 0}), lambda: NOW - SKEW - 1)
     assert novelty.is_new(subject, event_id) is expected
 
 
@@ -124,7 +124,7 @@ def test_events_before_a_connection_are_not_new():
     """A server that was killed may have forgotten its deliveries."""
     client, clock = SimpleNamespace(stats={"reconnects": 0}), Clock()
     clock.now = NOW - SKEW
-    novelty = Novelty(client, lambda: int(clock.now))
+    novelty = NewEventDetector(client, lambda: int(clock.now))
     assert not novelty.is_new(reply(), event())
     assert novelty.is_new(reply(NOW + 1), event())
     client.stats["reconnects"], clock.now = 1, NOW

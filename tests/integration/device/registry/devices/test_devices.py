@@ -369,7 +369,7 @@ async def test_a_product_has_so_many_versions(
     platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A further one is refused by name; those that are there can be put again."""
-    monkeypatch.setattr("services.device.things.product_store.MOST_VERSIONS", 2)
+    monkeypatch.setattr("services.device.things.product_store.MAX_VERSIONS", 2)
     for version in ("v1", "v2"):
         await platform.mine.put_product("TH-1", tsl(version))
     body = {"name": "Sensor", "tsl": tsl("v3")}

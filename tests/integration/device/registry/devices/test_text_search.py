@@ -8,14 +8,14 @@ import pytest_asyncio
 from libs.common.bus import Outbox
 from libs.common.store.mongo import contains_text, literal_pattern
 from services.device.registry.devices.schemas import SearchDevices
-from services.device.registry.devices.search import query_of
+from services.device.registry.devices.search import build_query
 from services.device.registry.devices.service import new_device
 from services.device.registry.products.service import generic_product
 from services.device.telemetry.latest_values import LatestValues
 from services.device.things import device_search, migrations
 from services.device.things.device_search import extract_ngrams
 from services.device.things.device_store import DeviceStore
-from services.device.things.model import ApplicationRef, document_of
+from services.device.things.model import ApplicationRef, device_document
 from services.device.things.schemas import SortBy
 from tests.integration.device.registry.devices.platform import Platform
 from tests.limits import limits_of
@@ -36,7 +36,7 @@ async def store(platform: Platform) -> DeviceStore:
     for number, name in enumerate([*NAMES, NAMES[0]]):
         device = new_device(number, f"sn-Abc{number:03}", "default", generic_product())
         device.name, device.application = name, ApplicationRef(1 + number // len(NAMES), "one")
-        rows.append(document_of(device) | {"grams": extract_ngrams(name, device.sn_key)})
+        rows.append(device_document(device) | {"grams": extract_ngrams(name, device.sn_key)})
     mongo = platform.mongo
     await mongo.database["devices"].insert_many(rows)
     outbox = Outbox(mongo.database, platform.bus)  # type: ignore[arg-type]
@@ -64,7 +64,7 @@ async def plain(platform: Platform, condition: dict[str, Any]) -> list[int]:
 
 async def ids(store: DeviceStore, **asked: Any) -> tuple[list[int], int]:
     search = SearchDevices(**{"page_size": 100, "page_number": 1, **asked})
-    found, total = await store.search(query_of("default", 1, search))
+    found, total = await store.search(build_query("default", 1, search))
     return [device.id async for device in found], total
 
 

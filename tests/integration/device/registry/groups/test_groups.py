@@ -76,7 +76,7 @@ async def test_a_name_is_taken_once(world: World):
 
 async def test_groups_have_a_bound(world: World, monkeypatch: pytest.MonkeyPatch, lamps: Lamps):
     """One more is refused, also where a device would bring it; nothing is added then."""
-    monkeypatch.setattr(store, "MOST_GROUPS", 0)
+    monkeypatch.setattr(store, "MAX_GROUPS", 0)
     code = "device_group_number_limitation"
     await world.admin("third").refused(400, "POST", "/device-group", {"name": "G"}, code=code)
     body = lamp("G-BOUND") | {"group_name": "G"}

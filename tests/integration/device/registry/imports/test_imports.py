@@ -169,7 +169,7 @@ async def test_what_can_be_known_before_is_a_fault_of_the_sheet(
     groups = world.database["device_groups"]
     monkeypatch.setattr(
         store,
-        "MOST_GROUPS",
+        "MAX_GROUPS",
         1 + await groups.count_documents({"tenant": "default", "name": {"$type": "string"}}),
     )
     await world.database["serials"].insert_one({"_id": "I18-RPS", "holder": "rps"})

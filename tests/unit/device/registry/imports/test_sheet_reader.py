@@ -237,6 +237,6 @@ async def test_an_answer_that_is_too_long_is_a_file_that_cannot_be_read(
     monkeypatch: pytest.MonkeyPatch,
 ):
     """It is not decoded."""
-    monkeypatch.setattr(sheet_reader, "LARGEST", 100)
+    monkeypatch.setattr(sheet_reader, "MAX_SHEET_BYTES", 100)
     with pytest.raises(Unreadable):
         await read_sheet(b"Name\n" + b"x" * 200, TITLES, 10)

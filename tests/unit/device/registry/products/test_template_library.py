@@ -16,7 +16,7 @@ from services.device.registry.products.template_library import (
     find_faults,
     read_library,
 )
-from services.device.registry.products.template_parser import DEEPEST
+from services.device.registry.products.template_parser import MAX_LEVELS
 from tests.templates import HEAD, SHARED, SMALL, library, packed, small
 
 MANIFEST = {"manifest.yaml": "device_vendor_index: vendors.yaml"}
@@ -82,7 +82,7 @@ def test_what_is_wrong_with_one_template_is_its_own() -> None:
     assert found == {
         "GOOD": [],
         "UP1": ["../../../up1/codec.yaml: does not exist"],
-        "DEEP1": [f"deep1/device-template.yaml: has more than {DEEPEST} levels"],
+        "DEEP1": [f"deep1/device-template.yaml: has more than {MAX_LEVELS} levels"],
         "BOMB1": ["bomb1/device-template.yaml: must not have an alias"],
     }
 
@@ -108,9 +108,9 @@ def test_archives_have_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of files, of one file's bytes and of all bytes that are read, whatever they are packed to."""
     two = packed({"a.js": "a" * 10, "b.js": "b" * 10, "c.png": "c" * 100})
     for name, most, text in (
-        ("MOST_FILES", 2, "It has 3"),
-        ("LARGEST", 9, "a.js has more than"),
-        ("MOST_BYTES", 2047, "b.js is not read"),
+        ("MAX_FILES", 2, "It has 3"),
+        ("MAX_FILE_BYTES", 9, "a.js has more than"),
+        ("MAX_READ_BYTES", 2047, "b.js is not read"),
         ("LONGEST_PATH", 3, "longer than"),
     ):
         with monkeypatch.context() as patched:
@@ -118,7 +118,7 @@ def test_archives_have_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
             with pytest.raises(ArchiveInvalid, match=text):
                 dict(Archive(two))
     assert set(Archive(two)) == {"a.js", "b.js"}
-    monkeypatch.setattr(template_library, "MOST_MODELS", 1)
+    monkeypatch.setattr(template_library, "MAX_MODELS", 1)
     with pytest.raises(LibraryInvalid, match="It has 2"):
         models(library(a=small("a"), b=small("b")))
 

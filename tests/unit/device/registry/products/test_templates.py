@@ -105,7 +105,7 @@ async def test_a_library_with_too_much_to_tell_is_refused(monkeypatch: pytest.Mo
 
 async def test_a_library_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tenants wait for each other: a thousand templates of many properties are minutes."""
-    monkeypatch.setattr(service, "LONGEST", 0)
+    monkeypatch.setattr(service, "VALIDATION_SECONDS", 0)
     uploads, kept = Uploads(library(a1=small("a1"))), Kept()
     uploads.there.set()
     with pytest.raises(InvalidInput, match="takes more than 0 s of a processor"):

@@ -13,20 +13,20 @@ from itertools import islice
 from typing import NamedTuple
 
 from libs.common.changes import EntityChange
-from libs.common.contracts.entities import MOST
+from libs.common.contracts.entities import MAX_KEYS
 from libs.common.device_client import DeviceClient
 from libs.common.errors import ThingwayError
 from libs.common.lru_cache import LruCache
-from libs.common.things import GENERIC, entity_id, number_of
+from libs.common.things import GENERIC, entity_id, entity_number
 
 log = logging.getLogger(__name__)
 
-LIFE = 60.0
+CACHE_SECONDS = 60.0
 """Seconds for which a number is cached."""
-SOON = 5.0
+MISSING_CACHE_SECONDS = 5.0
 """Seconds for which a missing number is cached: devices of the open product get numbers when they
 report."""
-KEPT = 20_000
+CACHE_SIZE = 20_000
 """Products and things whose numbers are cached."""
 
 Owner = tuple[str, str | int]
@@ -43,12 +43,12 @@ class _Asked(NamedTuple):
     path: str
 
 
-class Numbers:
+class EntityIds:
     """Finds the ids of entities; one instance per process."""
 
     def __init__(self, devices: DeviceClient) -> None:
         self._devices = devices
-        self._known: LruCache[Owner, tuple[float, Paths]] = LruCache(KEPT)
+        self._known: LruCache[Owner, tuple[float, Paths]] = LruCache(CACHE_SIZE)
         """Numbers with the time until which they are cached."""
 
     async def ids(self, changes: Sequence[EntityChange]) -> list[list[int]]:
@@ -80,28 +80,28 @@ class Numbers:
         until, paths = self._known.get(owner) or (0.0, {})
         if until <= time.monotonic():
             paths = {}
-            self._keep(owner, paths, LIFE)
+            self._keep(owner, paths, CACHE_SECONDS)
         return paths
 
     def _keep(self, owner: Owner, paths: Paths, life: float) -> None:
         self._known.put(owner, (time.monotonic() + life, paths))
 
-    async def _learn(self, tenant: str, wanted: dict[str, _Asked]) -> None:
-        rest = iter(wanted)
-        while keys := list(islice(rest, MOST)):
+    async def _learn(self, tenant: str, missing: dict[str, _Asked]) -> None:
+        rest = iter(missing)
+        while keys := list(islice(rest, MAX_KEYS)):
             try:
                 entities = await self._devices.resolve(tenant, keys=keys)
             except ThingwayError as error:
                 log.warning("the ids of %d entities could not be read: %s", len(keys), error)
-                for asked in map(wanted.__getitem__, keys):
+                for asked in map(missing.__getitem__, keys):
                     asked.paths.pop(asked.path, None)
                 continue
-            found = {entity.key: number_of(entity.id) for entity in entities}
+            found = {entity.key: entity_number(entity.id) for entity in entities}
             for key in keys:
-                asked = wanted[key]
+                asked = missing[key]
                 asked.paths[asked.path] = found.get(key)
                 if key not in found:
-                    self._keep(asked.owner, asked.paths, SOON)
+                    self._keep(asked.owner, asked.paths, MISSING_CACHE_SECONDS)
 
 
 def _owner(change: EntityChange) -> Owner:

@@ -1,0 +1,113 @@
+"""Messages that are refused as a whole: entries of the stream `DEAD`.
+
+Ingest writes them for each batch, and the HTTP edge for each request. `rejected_messages` shows
+them to users.
+
+Each tenant has a number of bytes a day in `DEAD`. Above it, refused messages are only counted. An
+entry without payload reports their number once a minute, so that no tenant pushes the entries of
+others out of the stream.
+"""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+from nats.aio.msg import Msg
+
+from libs.common.bus import Bus, OutgoingMessage, publish_each
+from libs.common.bus.subjects import up
+from libs.common.clock import now_ms
+from libs.common.contracts.limits import Limits
+from libs.common.errors import InvalidInput, ThingwayError
+from libs.common.limits.meter import Meter
+from libs.common.limits.tenants import LimitsCache, count_limited
+from libs.common.tsl import Fault
+from services.device.telemetry.batch import Batch, RefusedUplink
+from services.device.telemetry.events import dead_message, dead_summary
+from services.device.telemetry.uplink import Uplink
+from services.device.things.model import Thing
+
+log = logging.getLogger(__name__)
+
+DAY = 86_400.0
+SUMMARY_PERIOD = 60.0
+"""Seconds between two entries about messages that are not kept."""
+
+
+class DeadMessageBuilder:
+    """Builds the entries of `DEAD`, within the limit of each tenant."""
+
+    def __init__(self, limits: LimitsCache) -> None:
+        self._limits = limits
+        self._meter = Meter()
+        self._left_out: Counter[str] = Counter()
+        self._summarized: dict[str, float] = {}
+
+    def build(self, batch: Batch) -> list[OutgoingMessage]:
+        """Return the entries for the refused uplinks of a batch."""
+        return [entry for refused in batch.refused if (entry := self._entry(refused)) is not None]
+
+    def _entry(self, refused: RefusedUplink) -> OutgoingMessage | None:
+        tenant = refused.thing.tenant if refused.thing else ""
+        entry = dead_message(refused.uplink, refused.thing, refused.reason, refused.faults)
+        maximum = (self._limits.get(tenant) if tenant else Limits()).dead_bytes
+        size, rate = len(entry.payload), maximum / DAY
+        if not self._meter.seconds_until(tenant, size, rate, now_ms() / 1000, DAY):
+            self._meter.consume(tenant, size)
+            return entry
+        count_limited("deadBytes", tenant)
+        self._left_out[tenant] += 1
+        now = time.monotonic()
+        if self._summarized.get(tenant, -SUMMARY_PERIOD) + SUMMARY_PERIOD > now:
+            return None
+        self._summarized[tenant] = now
+        return dead_summary(refused.uplink, self._left_out.pop(tenant), maximum)
+
+
+class RejectedEntry(NamedTuple):
+    """A message of an HTTP request that was refused as a whole."""
+
+    raw: bytes
+    reason: str
+    faults: list[Fault]
+
+    @classmethod
+    def from_error(cls, raw: bytes, error: InvalidInput) -> "RejectedEntry":
+        """Return the entry for a message that was refused with `error`."""
+        faults = list(error.faults)
+        return cls(raw, "; ".join(map(str, faults)) or error.text, faults)
+
+
+class DeadMessagePublisher:
+    """Records refused messages of HTTP requests in `DEAD`."""
+
+    def __init__(self, bus: Bus, refusals: DeadMessageBuilder) -> None:
+        self._bus = bus
+        self._refusals = refusals
+
+    async def publish(self, thing: Thing, channel: str, rejected: Sequence[RejectedEntry]) -> None:
+        """Record refused messages; log those that the bus does not accept."""
+        batch = Batch(refused=[_refused(thing, channel, one) for one in rejected])
+        # Without ids, which derive from a sequence in `UPLINK`: requests are never redelivered.
+        entries = [replace(entry, msg_id=None) for entry in self._refusals.build(batch)]
+        try:
+            await publish_each(self._bus, entries)
+        except ThingwayError as error:
+            log.warning("%d refusals of %s are not kept: %s", len(entries), thing.sn, error)
+
+
+def _refused(thing: Thing, channel: str, rejected: RejectedEntry) -> RefusedUplink:
+    message = Msg(None, subject=up(thing.sn, channel))  # type: ignore[arg-type]
+    uplink = Uplink(
+        sn=thing.sn,
+        channel=channel,
+        payload=rejected.raw,
+        sequence=0,
+        received=now_ms(),
+        delivered=1,
+        message=message,
+    )
+    return RefusedUplink(uplink, rejected.reason, thing, rejected.faults)
