@@ -142,7 +142,10 @@ def database_users(environ: Mapping[str, str]) -> list[DatabaseUser]:
     variables = [name for name in environ if name.startswith(_MONGO_PREFIX)]
     secrets = {f"mongo.{name.removeprefix(_MONGO_PREFIX)}": environ[name] for name in variables}
     state = State(secrets=secrets)
-    return [*services.database_users(state), services.backup_user(state)]
+    users = [*services.database_users(state), services.backup_user(state)]
+    if f"{_MONGO_PREFIX}exporter" in environ:
+        users.append(services.exporter_user(state))
+    return users
 
 
 def run_mongo_setup(set_up: Callable[[list[DatabaseUser]], Coroutine[None, None, None]]) -> int:

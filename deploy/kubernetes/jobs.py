@@ -160,6 +160,7 @@ def setup(arguments: Sequence[str]) -> int:
     parser.add_argument("--url", required=True, help="URL of the gateway in the cluster")
     parser.add_argument("--mqtt-url", required=True)
     parser.add_argument("--nats-url", required=True)
+    parser.add_argument("--exporters", action="store_true", help="exporters log in to the stores")
     parser.add_argument("--tls", action="store_true", help=f"nats-server uses {TLS.certificate}")
     given = parser.parse_args(arguments)
     places = Places(
@@ -172,6 +173,7 @@ def setup(arguments: Sequence[str]) -> int:
         tls=TLS if given.tls else None,
         nats_members=tuple(filter(None, given.nats_members.split(","))),
         nats_server_name="$NATS_SERVER_NAME",
+        exporters=given.exporters,
     )
     done = "every part has its secrets"
     return run_job("setup", lambda: write_secrets(Secrets(given.name, "setup"), places), done)

@@ -73,6 +73,8 @@ class DatabaseUser:
     """The database that it writes and authenticates against; `admin` for a reader."""
     reads: tuple[str, ...] = ()
     """Databases that a reader may read."""
+    role: str = "readWrite"
+    """Role of a user who is not a reader."""
 
     def url(self, *members: str) -> str:
         """Return the connection string for a replica set of `host:port`s."""
@@ -164,7 +166,7 @@ async def _set_up_members(
         await _initiate_with(client, members[0])
     async with _connect_member(",".join(members), key, replicaSet=REPLICA_SET) as client:
         await _add_members(client, members)
-        await _put_user(client, DatabaseUser(ADMIN, admin_password, "admin"), role="root")
+        await _put_user(client, DatabaseUser(ADMIN, admin_password, "admin", role="root"))
         await _put_users(client, users)
 
 
@@ -298,9 +300,9 @@ def _mark_user(user: DatabaseUser) -> dict[str, str]:
     return {"digest": hashlib.sha256(repr(user).encode()).hexdigest()}
 
 
-async def _put_user(client: Client, user: DatabaseUser, role: str = "readWrite") -> None:
+async def _put_user(client: Client, user: DatabaseUser) -> None:
     database = client[user.database]
-    roles = [{"role": role, "db": user.database}]
+    roles = [{"role": user.role, "db": user.database}]
     if user.reads:
         await _put_role(database, user)
         roles = [{"role": READER_ROLE, "db": user.database}]

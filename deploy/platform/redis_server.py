@@ -26,6 +26,7 @@ _SENTINEL_PERMISSIONS = (
     "+client|setname +client|kill +script|kill"
 )
 """https://redis.io/docs/latest/operate/oss_and_stack/management/sentinel/, "ACL"."""
+_EXPORTER_PERMISSIONS = "+@connection -@dangerous +info +slowlog|len +slowlog|get +latency|latest"
 _MONITOR = re.compile(rf"^sentinel monitor {PRIMARY} (\S+) (\d+) ", re.MULTILINE)
 _EPOCH = re.compile(rf"^sentinel config-epoch {PRIMARY} (\d+)", re.MULTILINE)
 
@@ -60,8 +61,12 @@ class ClusterLogins:
     """Password of Sentinels at servers and other Sentinels."""
 
 
-def render_acl(users: list[KeyUser], cluster: ClusterLogins | None = None) -> str:
+def render_acl(
+    users: list[KeyUser], cluster: ClusterLogins | None = None, exporter: str = ""
+) -> str:
     """Return the ACL file: only named users, with hashed passwords.
+
+    `exporter` is the password of a Prometheus exporter, or empty without one.
 
     Administrative and dangerous commands (`FLUSHALL`, `KEYS`, `CONFIG`) are forbidden, except those
     that replicas, Sentinels and metrics (`INFO`) need.
@@ -74,6 +79,8 @@ def render_acl(users: list[KeyUser], cluster: ClusterLogins | None = None) -> st
             else f"~{user.pattern} &{user.pattern} +@all -@admin -@dangerous +info"
         )
         lines.append(_user(user.name, user.password, permissions))
+    if exporter:
+        lines.append(_user("exporter", exporter, _EXPORTER_PERMISSIONS))
     if cluster is not None:
         lines.append(_user("replica", cluster.replica, "+psync +replconf +ping"))
         lines.append(_user("sentinel", cluster.sentinel, _SENTINEL_PERMISSIONS))

@@ -153,6 +153,12 @@ def backup_user(state: State) -> DatabaseUser:
     return DatabaseUser(mongo_server.BACKUP, password, mongo_server.ADMIN, databases)
 
 
+def exporter_user(state: State) -> DatabaseUser:
+    """Return the MongoDB user of a Prometheus exporter, who reads figures but no data."""
+    password = state.secret("mongo.exporter", keys.new_password)
+    return DatabaseUser("exporter", password, mongo_server.ADMIN, role="clusterMonitor")
+
+
 def redis_users(state: State) -> list[KeyUser]:
     """Return the Redis users."""
     found = {user.name: user for service in SERVICES if (user := _redis_user(state, service))}

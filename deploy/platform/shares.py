@@ -3,7 +3,7 @@
 Compose stores the files of each part in its own volume, Kubernetes in a Secret.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from urllib.parse import urlsplit
@@ -56,6 +56,8 @@ class Places:
     nats_members: tuple[str, ...] = ()
     """Host names of the nats-servers in a cluster; empty for a single server."""
     nats_server_name: str = "thingway"
+    exporters: bool = False
+    """Whether Prometheus exporters log in to MongoDB and Redis."""
 
 
 @dataclass(frozen=True)
@@ -74,10 +76,10 @@ def create_shares(state: State, places: Places) -> list[Share]:
     return [
         *(Share(each.name, "env", _environment(each, state, places)) for each in SERVICES),
         Share("mongo", "key", state.secret("mongo_key_file", keys.new_key_file)),
-        Share("redis", "users.acl", render_acl(services.redis_users(state))),
+        *_redis(state, places),
         Share("nats", "nats.conf", _nats(state, places)),
         Share("gateway", "device-ca.pem", device_authority(state).certificate),
-        Share("mongo-setup", "env", _mongo_users(state)),
+        *_mongo_users(state, places),
     ]
 
 
@@ -155,11 +157,22 @@ def _nats_cluster(state: State, places: Places) -> NatsCluster | None:
     )
 
 
-def _mongo_users(state: State) -> str:
+def _mongo_users(state: State, places: Places) -> Iterator[Share]:
     users = [*services.database_users(state), services.backup_user(state)]
+    if places.exporters:
+        exporter = services.exporter_user(state)
+        users.append(exporter)
+        yield Share("mongo", "exporter", exporter.password)
     passwords = {f"MONGO_{user.name}": user.password for user in users}
     passwords["MONGO_ADMIN"] = state.secret("mongo.admin", keys.new_password)
-    return _lines(passwords)
+    yield Share("mongo-setup", "env", _lines(passwords))
+
+
+def _redis(state: State, places: Places) -> Iterator[Share]:
+    exporter = state.secret("redis.exporter", keys.new_password) if places.exporters else ""
+    if exporter:
+        yield Share("redis", "exporter", exporter)
+    yield Share("redis", "users.acl", render_acl(services.redis_users(state), exporter=exporter))
 
 
 def _lines(variables: Mapping[str, str]) -> str:

@@ -87,9 +87,14 @@ class Installed(Platform):
             return None
         return ssl.create_default_context(cafile=self.directory / "ca.crt")
 
-    def install(self) -> None:
-        """Install the chart as documented, and wait until everything is ready."""
-        self._helm_with_values("install", tag="first")
+    def install(self, *options: str) -> None:
+        """Install the chart as documented; without options, wait until everything is ready."""
+        self._helm_with_values("install", *options, tag="first")
+        if not options:
+            self.wait_ready()
+
+    def wait_ready(self) -> None:
+        """Wait until the toolbox has the first credentials."""
         there = "until [ -e /data/ready.json ]; do sleep 1; done"
         self.kubectl("exec", f"deploy/{RELEASE}-toolbox", "--", "sh", "-c", there)
 
@@ -197,9 +202,9 @@ class Installed(Platform):
         path = f"/api/v1/namespaces/{self.namespace}/services/{RELEASE}-device-ingest:http/proxy"
         return uplink_counts(self.kubectl("get", "--raw", f"{path}/metrics", check=False))
 
-    def run_to_end(self, job: str, *command: str) -> str:
-        """Run a job of the backup's kind, with another script if one is given; return its log."""
-        words = ("create", "job", job, f"--from=cronjob/{RELEASE}-backup")
+    def run_to_end(self, job: str, *command: str, kind: str = "backup") -> str:
+        """Run a job of this kind, with another script if one is given; return its log."""
+        words = ("create", "job", job, f"--from=cronjob/{RELEASE}-{kind}")
         made = json.loads(self.kubectl(*words, "--dry-run=client", "-o", "json"))
         if command:
             [container] = made["spec"]["template"]["spec"]["containers"]

@@ -34,6 +34,9 @@ pytestmark = [
 THREES = "--set=mongo.members=3,nats.members=3"
 EVERYTHING = "all,ingress,pdb,hpa,networkpolicy,configmap,serviceaccount,role,rolebinding"
 TWICE = "--set=defaults.replicas=2"
+NATS_STREAMS = (
+    "/api/v1/namespaces/{}/pods/thingway-nats-0:8222/proxy/jsz?accounts=true&streams=true"
+)
 PARTS = (*(service.name for service in SERVICES), "mongo", "nats", "redis")
 
 
@@ -216,6 +219,11 @@ async def test_an_upgrade_and_its_rollback_lose_nothing(
     assert secrets == {part: installed.secret(part, "env") for part in ("auth", "device")}
 
 
+def test_the_contract_step_runs_as_a_job(installed: Installed):
+    """It finds the stores, and no process of another version."""
+    installed.run_to_end("contract", kind="contract")
+
+
 def test_uninstalled_nothing_is_left_but_data_and_secrets(installed: Installed):
     """And an installation of the same name goes on with them."""
     device = installed.ready.device
@@ -226,3 +234,44 @@ def test_uninstalled_nothing_is_left_but_data_and_secrets(installed: Installed):
     installed.install()
     assert installed.ready.device == device
     assert "sent over MQTT is in the history" in installed.helm("test", RELEASE, "--logs")
+
+
+async def test_a_backup_restores_an_installation_with_more_nats_servers(
+    installed: Installed, application: Application
+):
+    """By the documented steps: delete everything but the backups, restore, start the services."""
+    if installed.stores != "ones":
+        pytest.skip("the restore is the same, and takes longer")
+    device = await application.add_device()
+    await device.http("POST", "report", {"properties": {"counter": 7}}, wait="stored")
+    await asyncio.to_thread(_replace_installation, installed)
+    await device.stored({"counter": 7})
+    assert "sent over MQTT is in the history" in installed.helm("test", RELEASE, "--logs")
+    streams = json.loads(
+        installed.kubectl("get", "--raw", NATS_STREAMS.format(installed.namespace))
+    )
+    [uplink] = [
+        one for one in streams["account_details"][0]["stream_detail"] if one["name"] == "UPLINK"
+    ]
+    assert len(uplink["cluster"]["replicas"]) == 2
+
+
+def _replace_installation(installed: Installed) -> None:
+    """Back up, delete everything but the backups, and restore with three nats-servers."""
+    file = installed.run_to_end("backup-last").strip().splitlines()[-1]
+    read = f"thingway restore {file} --only-secrets --data /tmp/s && cat /tmp/s/state.json"
+    state = Path(installed.directory) / "state.json"
+    state.write_text(installed.run_to_end("secrets", "sh", "-c", read))
+    ours = "app.kubernetes.io/name=thingway,app.kubernetes.io/instance=thingway"
+    installed.helm("uninstall", RELEASE, "--wait")
+    kept = f"{ours},app.kubernetes.io/component!=backup"
+    installed.kubectl("delete", "pvc,secret", "-l", kept)
+    secret = f"{RELEASE}-setup"
+    installed.kubectl("create", "secret", "generic", secret, f"--from-file={state}")
+    installed.kubectl("label", "secret", secret, *ours.split(","))
+    where = file.removeprefix("/backups/")
+    installed.install("--set=nats.members=3", f"--set=restore.enabled=true,restore.file={where}")
+    wait = ("wait", "--for=condition=Complete", f"job/{RELEASE}-restore", "--timeout=10m")
+    installed.kubectl(*wait)
+    installed.upgrade("first", "--set=nats.members=3")
+    installed.wait_ready()

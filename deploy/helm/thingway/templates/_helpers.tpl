@@ -327,9 +327,48 @@ volumeClaimTemplates:
       resources: {requests: {storage: {{ $storage.size }}}}
 {{- end -}}
 
+{{- define "thingway.exporterPort" -}}
+{{ get (dict "mongo" 9216 "nats" 7777 "redis" 9121) . }}
+{{- end -}}
+
+{{/* Optional exporter of a store for Prometheus. Argument: (list $ "part" (list "argument" …)
+(dict "VARIABLE" "value" …)). `$(PASSWORD)` in a value is the password of its user. */}}
+{{- define "thingway.exporter" -}}
+{{- $root := index . 0 -}}{{- $part := index . 1 -}}
+{{- with index $root.Values.monitoring.exporters $part -}}
+- name: exporter
+  image: {{ . }}
+  imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+  {{- include "thingway.containerSecurity" $root | nindent 2 }}
+  args: {{ toJson (index $ 2) }}
+  {{- with index $ 3 }}
+  env:
+    - name: PASSWORD
+      valueFrom: {secretKeyRef: {name: {{ include "thingway.name" $root }}-{{ $part }}, key: exporter}}
+    {{- range $variable, $value := . }}
+    - {name: {{ $variable }}, value: {{ $value | quote }}}
+    {{- end }}
+  {{- end }}
+  ports: [{name: metrics, containerPort: {{ include "thingway.exporterPort" $part }}}]
+  {{- include "thingway.smallResources" $root | nindent 2 }}
+{{- end -}}
+{{- end -}}
+
+{{/* The ingress rule of an exporter. Argument: (list $ "part"). */}}
+{{- define "thingway.exporterIngress" -}}
+{{- $values := (index . 0).Values -}}
+{{- if and (index $values.monitoring.exporters (index . 1)) $values.networkPolicies.metricsFrom -}}
+- {ports: [{port: {{ include "thingway.exporterPort" (index . 1) }}}], from: {{ toJson $values.networkPolicies.metricsFrom }}}
+{{- end -}}
+{{- end -}}
+
 {{/* Headless Service and disruption budget of a StatefulSet. Argument:
 (list $ "part" (list {port} …)). */}}
 {{- define "thingway.serverObjects" -}}
+{{- $ports := index . 2 -}}
+{{- if index (index . 0).Values.monitoring.exporters (index . 1) -}}
+{{- $ports = append $ports (dict "name" "metrics" "port" (include "thingway.exporterPort" (index . 1) | int)) -}}
+{{- end -}}
 apiVersion: v1
 kind: Service
 metadata:
@@ -339,7 +378,7 @@ spec:
   publishNotReadyAddresses: true
   selector:
     {{- include "thingway.selector" . | nindent 4 }}
-  ports: {{ toJson (index . 2) }}
+  ports: {{ toJson $ports }}
 {{- if (index . 0).Values.podDisruptionBudgets }}
 ---
 apiVersion: policy/v1

@@ -1,11 +1,12 @@
 """The `setup` job of compose: which container gets which secret."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from deploy.docker.entry import read_variables
-from deploy.docker.jobs import PLAIN, run_job
+from deploy.docker.jobs import PLAIN, database_users, run_job
 from deploy.platform import console
 from deploy.platform import state as states
 from deploy.platform.certificates import DEVICES
@@ -56,6 +57,25 @@ def test_a_second_start_keeps_the_bootstrap_state(tmp_path: Path) -> None:
         console.CLIENT_SECRET,
         DEVICES,
     }
+
+
+def test_an_exporter_has_an_own_user_in_each_store() -> None:
+    """Only where the operator has exporters; it may read no keys of Redis."""
+    state = State()
+    shares = {
+        (share.part, share.name): share.content
+        for share in create_shares(state, replace(PLAIN, exporters=True))
+    }
+    [line] = [
+        line
+        for line in shares["redis", "users.acl"].splitlines()
+        if line.startswith("user exporter")
+    ]
+    assert "~" not in line
+    users = database_users(read_variables(shares["mongo-setup", "env"]))
+    [user] = [user for user in users if user.name == "exporter"]
+    assert (user.password, user.role) == (shares["mongo", "exporter"], "clusterMonitor")
+    assert not [share for share in create_shares(State(), PLAIN) if share.name == "exporter"]
 
 
 def _raise(error: Exception) -> None:

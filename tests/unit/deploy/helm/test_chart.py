@@ -40,7 +40,10 @@ VALUES: dict[str, str] = {
         "priorityClassName=high,userIds.thingway=0,userIds.mongo=0,userIds.nats=0,userIds.redis=0,"
         "defaults.envFrom[0].secretRef.name=smtp,defaults.extraVolumes[0].name=ca,"
         "defaults.extraVolumes[0].configMap.name=ca,"
-        "defaults.extraVolumeMounts[0].name=ca,defaults.extraVolumeMounts[0].mountPath=/ca"
+        "defaults.extraVolumeMounts[0].name=ca,defaults.extraVolumeMounts[0].mountPath=/ca,"
+        "monitoring.exporters.mongo=a/mongo:1,monitoring.exporters.nats=a/nats:1,"
+        "monitoring.exporters.redis=a/redis:1,"
+        "networkPolicies.metricsFrom[0].namespaceSelector.matchLabels.team=monitoring"
     ),
     "small": "",
     "medium": "",
@@ -331,6 +334,36 @@ def test_no_argument_contains_a_password(name: str) -> None:
         for container in spec["containers"]:
             words = [*container.get("command", ()), *container.get("args", ())]
             assert not [word for word in words if "$(MONGO" in word or "$(REDIS" in word], pod
+
+
+@pytest.mark.parametrize(("store", "port"), [("mongo", 9216), ("nats", 7777), ("redis", 9121)])
+def test_prometheus_reaches_the_exporter_of_a_store(store: str, port: int) -> None:
+    """It logs in as its own user; the setup job creates the users."""
+    objects = {(one["kind"], one["metadata"]["name"]): one for one in rendered("options")}
+    [_, exporter] = pods("options")[f"StatefulSet thingway-{store}"]["containers"]
+    assert exporter["ports"] == [{"name": "metrics", "containerPort": port}]
+    ports = objects["Service", f"thingway-{store}-members"]["spec"]["ports"]
+    assert {"name": "metrics", "port": port} in ports
+    rules = objects["NetworkPolicy", f"thingway-{store}"]["spec"]["ingress"]
+    [peer] = [rule["from"] for rule in rules if rule["ports"] == [{"port": port}]]
+    assert peer == [{"namespaceSelector": {"matchLabels": {"team": "monitoring"}}}]
+    if store != "nats":
+        login = exporter["env"][0]["valueFrom"]["secretKeyRef"]
+        assert login == {"name": f"thingway-{store}", "key": "exporter"}
+    [setup] = pods("options")["Job thingway-setup"]["containers"]
+    assert "--exporters" in setup["args"]
+
+
+def test_services_reach_external_sentinels() -> None:
+    """Their port is allowed in addition to the port of Redis."""
+    external = {"redis": {"external": {"sentinelPort": 26379}}}
+    policies = render(merge(load_values("production"), external))
+    [auth] = [
+        one["spec"]["egress"]
+        for one in policies
+        if (one["kind"], one["metadata"]["name"]) == ("NetworkPolicy", "thingway-auth")
+    ]
+    assert {"ports": [{"port": 6379}, {"port": 26379}]} in auth
 
 
 def test_during_a_restore_no_service_runs() -> None:
