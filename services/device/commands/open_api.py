@@ -49,7 +49,7 @@ def task_address(task_id: int) -> dict[str, str]:
 @patch(
     "/devices/{device_id:str}/properties",
     response_headers=_ADDRESS,
-    example={"properties": {"reporting_interval": 10}},
+    example={"properties": {"reporting_interval": {"time": 10}}},
     tags=["Devices"],
 )
 async def update_device_properties(
@@ -98,7 +98,7 @@ async def call_device_service(
     example={
         "type": "TSL",
         "deviceIds": [1000000],
-        "config": {"properties": {"reporting_interval": 10}},
+        "config": {"properties": {"reporting_interval": {"time": 10}}},
     },
     tags=["Tasks"],
 )

@@ -48,7 +48,7 @@ EXAMPLE = {
     "script": "function decodeUplink(input) {"
     " return {data: {temperature: (input.bytes[0] << 8 | input.bytes[1]) / 10}} } "
     "function encodeDownlink(input) {"
-    " return {bytes: [1, input.data.reporting_interval], fPort: 2} }",
+    " return {bytes: [1, input.data.reporting_interval.time], fPort: 2} }",
     "examples": [{"port": 2, "hex": "00d7", "expected": {"temperature": 21.5}}],
 }
 """A codec of TS013."""

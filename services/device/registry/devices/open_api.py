@@ -36,7 +36,11 @@ async def add_device(
 async def search_devices(
     principal: RequestPrincipal, device_service: Devices, data: JSONBody[SearchDevices]
 ) -> DevicePage:
-    """List devices of the application, filtered, sorted and paged."""
+    """List devices of the application, filtered, sorted and paged.
+
+    All filters must match, regardless of case. `sn`, `devEUI` and `imei` must be equal; `keyword`,
+    `name`, `model` and versions may be a part. A list matches with any of its values.
+    """
     return await device_service.search(principal, data)
 
 
@@ -52,7 +56,10 @@ async def get_device(
 async def update_device(
     principal: RequestPrincipal, device_service: Devices, data: JSONBody[UpdateDevice]
 ) -> DeviceRef:
-    """Change the description of a device, or the TSL version that it follows."""
+    """Change the description of a device, or the TSL version that it follows.
+
+    Absent and null fields stay unchanged.
+    """
     return await device_service.update(principal, data)
 
 

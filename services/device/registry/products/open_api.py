@@ -28,7 +28,18 @@ _TSL = {
             "id": "reporting_interval",
             "name": "Reporting interval",
             "accessMode": "RW",
-            "dataSpec": {"dataType": "INT", "unitName": "min", "validator": {"min": 1}},
+            "dataSpec": {"dataType": "STRUCT"},
+        },
+        {
+            "id": "reporting_interval.time",
+            "name": "Time",
+            "accessMode": "RW",
+            "dataSpec": {
+                "dataType": "INT",
+                "parentId": "reporting_interval",
+                "unitName": "s",
+                "validator": {"min": 1, "max": 3600},
+            },
         },
     ],
     "events": [
