@@ -33,8 +33,7 @@ _DESCRIPTION = (
     "Redelivery: a durable consumer receives each event at least once, and again until it is "
     "acknowledged; `eventId` identifies an event. A subscription without a consumer receives the "
     "events that are stored while it is connected, usually once. "
-    "Order: the events of one device are stored in order, in one partition. Events of several "
-    "devices have no order. Under load, and while the operator changes the number of partitions, "
+    "Order: not guaranteed. Under load, and while the operator changes the number of partitions, "
     "events may arrive later than newer ones of the same device: use `ts`."
 )
 
@@ -74,7 +73,11 @@ _task = partial(task_event, _TENANT, _TASK)
 _alarm = partial(alarm_event, _TENANT, _DEVICE)
 
 CHANNELS = (
-    Channel(_device("added"), events.DeviceChanged, "A device was added to an application"),
+    Channel(
+        _device("added"),
+        events.DeviceChanged,
+        "A device was added, or assigned to an application",
+    ),
     Channel(
         _device("updated"),
         events.DeviceChanged,
