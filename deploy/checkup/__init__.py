@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from deploy.checkup.bus import Login, check_servers, check_streams
+from deploy.checkup.bus import UPLINK_READERS, Login, check_servers, check_streams
 from deploy.checkup.findings import Finding, assess, check_failed
 from deploy.checkup.processes import check_processes
 from deploy.checkup.stores import check_mongo, check_redis
@@ -68,7 +68,7 @@ async def run_checks(services: Collection[Settings], addresses: Mapping[str, str
     that several services share runs once.
     """
     checks: dict[tuple[str, ...], Check] = {}
-    for settings in services:
+    for settings in sorted(services, key=_may_not_read_partitions):
         for key, check in _checks(settings):
             checks.setdefault(key, check)
     ca_file = next((each[CA_FILE] for each in services if each.get(CA_FILE)), "")
@@ -82,6 +82,10 @@ async def run_checks(services: Collection[Settings], addresses: Mapping[str, str
         *processes,
     ]
     return list(dict.fromkeys(findings))
+
+
+def _may_not_read_partitions(settings: Settings) -> bool:
+    return settings.get(f"{PREFIX}NATS_USER") not in UPLINK_READERS
 
 
 def _checks(settings: Settings) -> Iterator[tuple[tuple[str, ...], Check]]:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import chain
 
 import msgspec
 from nats.aio.msg import Msg
@@ -14,7 +15,13 @@ from nats.js.errors import APIError
 from deploy.checkup.findings import CHECK_SECONDS, Finding, assess, check_failed
 from deploy.checkup.stores import MAX_SKEW, clock_skew
 from libs.common.bus import DEAD, UPLINK, Bus
-from libs.common.bus.streams import EVENT_PARTITIONS, EVENTS, STREAMS
+from libs.common.bus.streams import (
+    EVENT_PARTITIONS,
+    EVENTS,
+    STREAMS,
+    UPLINKS,
+    find_uplinks,
+)
 from libs.common.settings import SettingsInvalid
 from libs.common.store_metrics import StreamReading, read_stream
 
@@ -25,6 +32,8 @@ MAX_LAG = 60.0
 """Seconds that a report may wait to be stored."""
 FULL = 0.7
 """Share of its size limit at which a stream counts as nearly full."""
+UPLINK_READERS = ("device", "device-ingest")
+"""Users that may read the partitions of `UPLINK`."""
 HEALTH = "$SYS.REQ.SERVER.PING.HEALTHZ"
 FAILURES = (NatsError, APIError, OSError, TimeoutError, ValueError, SettingsInvalid)
 """Errors of a connection and its requests."""
@@ -86,10 +95,19 @@ async def check_streams(login: Login) -> list[Finding]:
     try:
         async with login.connected() as bus, asyncio.timeout(CHECK_SECONDS):
             names = dict.fromkeys([*STREAMS, *(await bus.read_partitions()).streams])
-            readings = {name: await read_stream(bus, name) for name in names}
+            if login.user in UPLINK_READERS:
+                names |= dict.fromkeys(await find_uplinks(bus.js))
+            found = await asyncio.gather(*(_check_stream(bus, name) for name in names))
     except FAILURES as error:
         return [check_failed("nats", error, "stores")]
-    return [each for name, reading in readings.items() for each in assess_stream(name, reading)]
+    return [*chain.from_iterable(found)]
+
+
+async def _check_stream(bus: Bus, name: str) -> list[Finding]:
+    try:
+        return [*assess_stream(name, await read_stream(bus, name))]
+    except NatsError as error:
+        return [check_failed(f"stream {name}", error, "thingwaystreamrecreated")]
 
 
 def assess_stream(name: str, reading: StreamReading) -> Iterator[Finding]:
@@ -102,10 +120,15 @@ def assess_stream(name: str, reading: StreamReading) -> Iterator[Finding]:
     yield assess(subject, lacks, text, "thingwaystreamreplicasmissing", minor=True)
     if name not in DROPPING and maximum > 0 and held > FULL * maximum:
         yield assess(f"{subject} fill", text, "", "thingwaystreamfilling")
-    if name == UPLINK:
+    if name in UPLINKS:
         late = reading.oldest if reading.oldest > MAX_LAG else 0
         wrong = f"the oldest report has waited for {late:.0f} s" if late else ""
-        yield assess("ingest lag", wrong, f"{reading.oldest:.0f} s", "thingwayingestlag")
+        yield assess(
+            f"ingest lag of {name}" if name != UPLINK else "ingest lag",
+            wrong,
+            f"{reading.oldest:.0f} s",
+            "thingwayingestlag",
+        )
     if name == DEAD and reading.state.messages:
         wrong = f"{reading.state.messages} messages were rejected in the last 30 days"
         yield assess("dead letters", wrong, "", "thingwaymessagesrefused", minor=True)

@@ -1,6 +1,7 @@
 """Metrics of streams and of the stores' disks and memory, measured for `/metrics`."""
 
 import logging
+import math
 import time
 from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
@@ -8,11 +9,15 @@ from datetime import UTC, datetime
 import msgspec
 from nats.errors import Error as NatsError
 from nats.errors import TimeoutError as NatsTimeout
+from nats.js.errors import NotFoundError
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
 
 from libs.common.bus.connection import Bus
+from libs.common.bus.consumer import measure_backlog
+from libs.common.bus.streams import EVENT_READERS
 from libs.common.scheduling.turns import repeat
+from libs.common.settings import StorageSize
 from libs.common.store.mongo import Database
 from libs.common.store.redis import Redis
 
@@ -174,6 +179,25 @@ class StreamMetrics:
             _recreated.set(stored["recreated"], {"stream": name})
 
 
+class EventLagMetrics:
+    """Measures the backlog of each service that reads events, also while it does not run."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+
+    async def run(self) -> None:
+        """Measure for ever."""
+        await repeat(self._read, PERIOD, "metrics of the consumers of events")
+
+    async def _read(self) -> None:
+        for stream in (await self._bus.read_partitions(PERIOD)).streams:
+            for name in EVENT_READERS:
+                try:
+                    await measure_backlog(self._bus, stream, name)
+                except NotFoundError:
+                    continue  # its service has not started, or has not seen the partition
+
+
 DISK_PERIOD = 30.0
 """Seconds between two measurements."""
 
@@ -198,6 +222,11 @@ class _JetStreamAnswer(msgspec.Struct):
     data: _JetStream = msgspec.field(default_factory=_JetStream)
 
 
+def storage_bytes(size: StorageSize) -> float:
+    """Return the bytes of a size such as `20Gi`; infinity if it is empty."""
+    return int(size[:-2]) * 1024.0 ** ("KMGT".index(size[-2]) + 1) if size else math.inf
+
+
 _jetstream_answer = msgspec.json.Decoder(_JetStreamAnswer).decode
 _storage_used = _gauge(
     "thingway_jetstream_used_bytes", description="Bytes that the streams of a nats-server use"
@@ -210,8 +239,10 @@ _storage_size = _gauge(
 class JetStreamMetrics:
     """Measures the storage of each nats-server, as user of the system account."""
 
-    def __init__(self, system: Bus) -> None:
+    def __init__(self, system: Bus, volume: StorageSize = "") -> None:
+        """`volume` is the size of a server's volume, if it is known."""
         self._system = system
+        self._most = storage_bytes(volume)
 
     async def run(self) -> None:
         """Measure for ever."""
@@ -227,7 +258,7 @@ class JetStreamMetrics:
                 answer = _jetstream_answer((await answers.next_msg(timeout=TIMEOUT)).data)
                 server = {"server": answer.server.name}
                 _storage_used.set(answer.data.storage, server)
-                _storage_size.set(answer.data.config.max_storage, server)
+                _storage_size.set(min(answer.data.config.max_storage, self._most), server)
         except NatsTimeout:
             return  # every server has answered
         finally:

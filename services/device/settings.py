@@ -9,7 +9,7 @@ from libs.common import process
 from libs.common.bus import Bus, Wakeups
 from libs.common.bus.streams import Partitions
 from libs.common.integrations.client import IntegrationClient, Integrations
-from libs.common.settings import Count, Days, Seconds, StoreSettings
+from libs.common.settings import Count, Days, Seconds, StorageSize, StoreSettings
 from libs.common.store.migrations import MAX_DAYS
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
@@ -43,7 +43,10 @@ class DeviceSettings(StoreSettings):
     """Seconds without a report after which a device that reports over HTTP is OFFLINE."""
     uplink_partitions: Partitions = 1
     """Number of streams over which reports are distributed by SN, 1 to 16; the configuration of
-    nats-server must have the same number (`device-ingest` only)."""
+    nats-server must have the same number."""
+    nats_storage: StorageSize = ""
+    """Size of the volume of each nats-server, such as `20Gi`, for an alert; if empty, the alert
+    compares with the server's setting `max_file_store`."""
     ingest_batch: Count = 8000
     """Maximum messages of an ingest batch, which is one transaction."""
     ingest_concurrency: Count = 3

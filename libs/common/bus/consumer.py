@@ -23,7 +23,14 @@ from opentelemetry import metrics
 from libs.common.bus.connection import Bus
 from libs.common.bus.laned import LanedMessages
 from libs.common.bus.publishing import acknowledge, hand_back
-from libs.common.bus.streams import COPIED_FROM, EVENT_PARTITIONS, EVENTS, STREAMS, ensure_streams
+from libs.common.bus.streams import (
+    COPIED_FROM,
+    EVENT_PARTITIONS,
+    EVENT_READERS,
+    EVENTS,
+    STREAMS,
+    ensure_streams,
+)
 from libs.common.jobs import cancel_and_wait, wait_for_event
 from libs.common.jobs import run_in_background as beside
 
@@ -54,6 +61,13 @@ ENDS = {"404", "408"}
 _waiting = metrics.get_meter("thingway").create_gauge(
     "thingway_consumer_waiting", description="Messages that a consumer has not processed yet"
 )
+
+
+async def measure_backlog(bus: Bus, stream: str, durable: str, name: str = "") -> None:
+    """Measure a consumer's backlog, shown as `name`, else `durable`; raise errors of nats-py."""
+    info = await bus.js.consumer_info(stream, durable)
+    waiting = (info.num_pending or 0) + (info.num_ack_pending or 0)
+    _waiting.set(waiting, {"stream": stream, "consumer": name or durable})
 
 
 class RequestLostError(Exception):
@@ -270,15 +284,15 @@ class BatchConsumer:
         return self.durable.rpartition("-")[0] if self.fleeting else self.durable
 
     async def _watch(self, work: _Overlapping | LanedMessages) -> None:
-        """Measure the backlog, for ever."""
+        """Measure the backlog, for ever; `device` measures that of `EVENT_READERS`."""
         while True:
             await asyncio.sleep(min(WATCH_INTERVAL, self.ack_wait / 3))
             try:
                 await work.extend()
+                if self.stream == EVENTS and self.durable in EVENT_READERS:
+                    continue
                 for stream in await self._streams():
-                    info = await self.bus.js.consumer_info(stream, self.durable)
-                    waiting = (info.num_pending or 0) + (info.num_ack_pending or 0)
-                    _waiting.set(waiting, {"stream": stream, "consumer": self._name})
+                    await measure_backlog(self.bus, stream, self.durable, self._name)
             except (NatsError, APIError, OSError, TimeoutError) as error:
                 log.info("consumer %s cannot be looked at: %r", self.durable, error)
 

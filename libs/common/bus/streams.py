@@ -156,6 +156,8 @@ def event_partition(number: int, partitions: int) -> StreamConfig:
 
 
 EVENT_PARTITIONS = tuple(f"{EVENTS}_{number}" for number in range(MAX_PARTITIONS))
+EVENT_READERS = ("alarm-notifications", "alarms", "auth", "management", "workflow")
+"""The durable consumers of services in the streams of events."""
 COPIED_FROM = "Nats-Stream-Source"
 """The header of an event that `EVENTS` has copied from a partition."""
 _USED, _CREATED = "partitions", "created-partitions"
@@ -263,6 +265,11 @@ async def ensure_uplinks(js: JetStreamContext, replicas: int, partitions: int) -
     """
     if partitions > 1:
         await ensure_streams(js, replicas, list(PARTITIONS)[:partitions])
+    return await find_uplinks(js)
+
+
+async def find_uplinks(js: JetStreamContext) -> list[str]:
+    """Return the existing streams of device messages: `UPLINK` and its partitions."""
     return [name for name in UPLINKS if await _is_there(js, name)]
 
 

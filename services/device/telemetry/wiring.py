@@ -9,7 +9,12 @@ from libs.common.bus.streams import uplink_streams
 from libs.common.limits.meter import MessageMeter
 from libs.common.process import PackageParts, create_routers, start_and_stop
 from libs.common.scheduling.turns import IDLE_PERIOD
-from libs.common.store_metrics import DiskMetrics, JetStreamMetrics, StreamMetrics
+from libs.common.store_metrics import (
+    DiskMetrics,
+    EventLagMetrics,
+    JetStreamMetrics,
+    StreamMetrics,
+)
 from services.device.members.shapes import ShapeStore, ShapeUpdater
 from services.device.settings import Clients
 from services.device.telemetry.backup_metrics import BackupMetrics
@@ -181,7 +186,8 @@ def wire_telemetry(
                 backups.run,
                 StreamMetrics(bus, measured, mongo.database).run,
                 DiskMetrics(mongo.database).run,
-                JetStreamMetrics(system).run,
+                JetStreamMetrics(system, settings.nats_storage).run,
+                EventLagMetrics(bus).run,
             ],
             jobs={"presence": watch.run},
         ),

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
-from nats.js.api import DiscardPolicy, StreamConfig
+from nats.js.api import ConsumerConfig, DiscardPolicy, StreamConfig
 from nats.js.errors import NotFoundError
 
 from deploy.local import programs
@@ -41,7 +41,7 @@ from libs.common.errors import (
     UpstreamFailed,
 )
 from libs.common.store.mongo import Mongo, Session, StoreUnavailable
-from libs.common.store_metrics import StreamMetrics
+from libs.common.store_metrics import EventLagMetrics, StreamMetrics
 from tests.servers import Servers, _wait_for_nats
 
 
@@ -726,6 +726,26 @@ async def test_one_subject_that_is_full_refuses_its_own_messages_only(bus):
     finally:
         await bus.js.update_stream(held)
         await bus.js.purge_stream(UPLINK)
+
+
+async def test_the_backlog_of_a_service_that_does_not_run_is_measured(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer that no service has created yet is not shown."""
+    shown: dict[str, int] = {}
+
+    def show(value: int, labels: dict[str, str]) -> None:
+        shown[labels["consumer"]] = value
+
+    monkeypatch.setattr("libs.common.bus.consumer._waiting.set", show)
+    await bus.js.add_consumer(EVENTS, ConsumerConfig(durable_name="workflow"))
+    try:
+        before = (await bus.js.consumer_info(EVENTS, "workflow")).num_pending or 0
+        await publish_all(bus, events(1, 2))
+        await EventLagMetrics(bus)._read()
+    finally:
+        await bus.js.delete_consumer(EVENTS, "workflow")
+    assert shown == {"workflow": before + 2}
 
 
 async def test_a_stream_that_was_created_again_is_logged_and_recorded(

@@ -1,11 +1,13 @@
 """Settings from the environment."""
 
+import math
 from dataclasses import dataclass, fields
 
 import pytest
 
 from libs.common.identity import HeaderSigner, HeaderVerifier, generate_keys
 from libs.common.settings import ServiceSettings, SettingsInvalid, StoreSettings, load
+from libs.common.store_metrics import storage_bytes
 from services.auth.settings import AuthSettings
 from services.device.settings import DeviceSettings
 from services.gateway.settings import GatewaySettings
@@ -137,3 +139,9 @@ def test_every_text_that_passes_is_a_key():
         }
         HeaderSigner(load(GatewaySettings, environment).internal_private_key)
         HeaderVerifier(load(StoreSettings, environment).internal_public_key)
+
+
+def test_a_storage_size_has_a_binary_unit() -> None:
+    """Without a size, the volume counts as unlimited."""
+    assert storage_bytes("20Gi") == 20 * 1024**3
+    assert storage_bytes("") == math.inf

@@ -1,5 +1,7 @@
 """Where events are stored: the partition of a subject, and what a publisher does."""
 
+import re
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -8,9 +10,16 @@ from nats.js.api import StreamConfig
 from nats.js.errors import NotFoundError
 
 from libs.common.bus import Bus, OutgoingMessage
-from libs.common.bus.streams import EVENTS, EventPartitions, event_partition, set_event_partitions
+from libs.common.bus.streams import (
+    EVENT_READERS,
+    EVENTS,
+    EventPartitions,
+    event_partition,
+    set_event_partitions,
+)
 from libs.common.bus.subjects import partition_of_event, partition_prefix, partitioned_event
 
+ROOT = Path(__file__).parents[4]
 DEVICE = ("device.5.reported", "device.5.online", "service.5.called", "alarm.5.raised", "look.5")
 
 
@@ -100,3 +109,15 @@ async def test_partitions_are_read_again_only_when_they_are_old() -> None:
 
     assert await bus.read_partitions(10) is first
     assert first.streams == [EVENTS, "EVENTS_0", "EVENTS_1", "EVENTS_2", "EVENTS_3"]
+
+
+def test_every_durable_reader_of_events_is_measured() -> None:
+    """`device` reads the backlog of each consumer whose name a service fixes."""
+    sources = [path.read_text() for path in (ROOT / "services").rglob("*.py")]
+    found = {
+        name
+        for text in sources
+        if "BatchConsumer" in text
+        for name in re.findall(r'(?:durable=|^DURABLE = )"([\w-]+)"', text, re.MULTILINE)
+    }
+    assert found - {"ingest"} == set(EVENT_READERS)

@@ -33,6 +33,7 @@ REASONS: dict[str, list[str]] = {
         "libs/common/bus/wakeups.py Wakeups.publish: endless loop",
         "libs/common/bus/wakeups.py Wakeups.run: subscription",
         "libs/common/store_metrics.py StreamMetrics.run: repeat",
+        "libs/common/store_metrics.py EventLagMetrics.run: repeat",
         "libs/common/store_metrics.py DiskMetrics.run: repeat",
         "libs/common/store_metrics.py JetStreamMetrics.run: repeat",
         "libs/common/store_metrics.py JetStreamMetrics._read: endless loop",

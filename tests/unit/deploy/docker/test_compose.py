@@ -47,6 +47,21 @@ def test_only_public_ports_are_published() -> None:
     assert published == {8000, 4222, 1883, 8083}
 
 
+def test_public_addresses_use_tls_with_the_tls_file() -> None:
+    """Each container that shows public addresses has them, with the public host."""
+    for name, service in SERVICES.items():
+        plain = _public_addresses(service)
+        assert all("//${THINGWAY_PUBLIC_HOST:-127.0.0.1}:" in url for url in plain.values())
+        encrypted = _public_addresses(TLS.get(name, {}))
+        assert encrypted.keys() == plain.keys(), name
+        assert all(url.startswith(("https:", "mqtts:", "tls:")) for url in encrypted.values())
+
+
+def _public_addresses(service: dict[str, Any]) -> dict[str, str]:
+    variables = service.get("environment", {}).items()
+    return {name: value for name, value in variables if name.startswith("THINGWAY_PUBLIC_")}
+
+
 def test_commands_on_the_stores_use_tls_with_the_tls_file() -> None:
     """Backup and restore connect to NATS like the services."""
     for name in ("backup", "restore"):

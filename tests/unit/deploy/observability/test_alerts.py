@@ -47,6 +47,7 @@ EXPECTED = 'thingway_replicas_expected{service="auth"}'
 NAMES = [service.name for service in SERVICES]
 MEASURED = [
     *(STREAM.format("bytes", name) for name in ("UPLINK", "EVENTS")),
+    'thingway_consumer_waiting{stream="EVENTS",consumer="workflow"}',
     "thingway_mongo_disk_bytes",
     "thingway_redis_memory_used_bytes",
     "thingway_jetstream_used_bytes",
@@ -226,13 +227,20 @@ def _promtool_test(
     }
 
 
+def _of_partition(series: str) -> str:
+    """Return the series of a partition, if it is one of a stream with partitions."""
+    return re.sub('"(UPLINK|EVENTS)"', r'"\1_3"', series)
+
+
 @needs_promtool
 def test_alerts_fire_and_stay_quiet(tmp_path: Path) -> None:
-    """Prometheus' engine evaluates each alert."""
+    """Prometheus' engine evaluates each alert, for streams also with a partition."""
     tests = []
     for alert, case in CASES.items():
         tests.append(_promtool_test(alert, case.fires, fires=True))
         tests.append(_promtool_test(alert, case.quiet, fires=False))
+        partition = {_of_partition(name): values for name, values in case.fires.items()}
+        tests.append(_promtool_test(alert, partition, fires=True))
     file = tmp_path / "tests.yaml"
     file.write_text(
         yaml.safe_dump({"rule_files": [str(RULES)], "evaluation_interval": "5m", "tests": tests})
