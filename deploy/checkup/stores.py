@@ -49,19 +49,19 @@ async def check_members(subject: str, mongo: Mongo) -> Finding:
     differs = clock_skew(before, hello["localTime"].replace(tzinfo=UTC), datetime.now(UTC))
     if differs > MAX_SKEW:
         return assess(f"{subject} clock", f"differs by {differs:.1f} s", "", "clock")
-    primary, wanted = hello.get("primary", ""), len(hello.get("hosts", []))
+    primary, expected = hello.get("primary", ""), len(hello.get("hosts", []))
     if not primary:
         return assess(subject, "no member is primary", "", "stores")
-    seen = await _count_members(mongo, wanted)
-    wrong = f"{seen} of {wanted} members answer" if seen < wanted else ""
-    right = f"replica set {hello.get('setName')}, {wanted} members, primary {primary}"
+    seen = await _count_members(mongo, expected)
+    wrong = f"{seen} of {expected} members answer" if seen < expected else ""
+    right = f"replica set {hello.get('setName')}, {expected} members, primary {primary}"
     return assess(subject, wrong, right, "stores", minor=True)
 
 
-async def _count_members(mongo: Mongo, wanted: int) -> int:
+async def _count_members(mongo: Mongo, expected: int) -> int:
     """Return how many members the driver finds within two seconds."""
     for _ in range(MEMBER_POLLS):
-        if len(mongo.client.nodes) >= wanted:
+        if len(mongo.client.nodes) >= expected:
             break
         await asyncio.sleep(0.05)
     return len(mongo.client.nodes)

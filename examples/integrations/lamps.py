@@ -103,9 +103,9 @@ class Lamps(Integration):
         async for device in self.things.list_devices():
             self.lamps.setdefault((device.tenant, device.identifier), {"on": False, "level": 50})
 
-    async def add_device(self, wanted: AddDevice) -> NewDevice:
+    async def add_device(self, request: AddDevice) -> NewDevice:
         """Return the identifier and product of a new lamp, which the platform then stores."""
-        serial = wanted.params["serial"]
+        serial = request.params["serial"]
         if not serial.isalnum():
             raise InvalidInput("must be letters and digits", field="serial")
         return NewDevice(identifier=serial, model="LAMP-1", tsl=LAMP)
@@ -114,9 +114,9 @@ class Lamps(Integration):
         """Forget a lamp; the platform may repeat the request."""
         self.lamps.pop((device.tenant, device.identifier), None)
 
-    async def command(self, wanted: DeviceCommand) -> None:
+    async def command(self, request: DeviceCommand) -> None:
         """Execute a command once, and answer its copies with the same reply."""
-        lamp, command = wanted.device, wanted.command
+        lamp, command = request.device, request.command
         reply = self.answered.get(command["commandId"])
         if reply is None:
             reply = self.answered[command["commandId"]] = await self.switch(lamp, command)
@@ -137,11 +137,11 @@ class Lamps(Integration):
         await self.things.report(lamp.tenant, lamp.identifier, state)
         return {"status": "SUCCESS"}
 
-    async def call(self, wanted: CallService) -> ServiceResult:
+    async def call(self, request: CallService) -> ServiceResult:
         """Return the number of lamps of a tenant."""
-        if wanted.service_id != "count":
-            raise NotFound(f"there is no service {wanted.service_id}", field="service_id")
-        own = [serial for tenant, serial in self.lamps if tenant == wanted.tenant]
+        if request.service_id != "count":
+            raise NotFound(f"there is no service {request.service_id}", field="service_id")
+        own = [serial for tenant, serial in self.lamps if tenant == request.tenant]
         return ServiceResult({"lamps": len(own)})
 
 

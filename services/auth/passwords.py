@@ -193,7 +193,7 @@ class LoginThrottle:
             raise TooManyRequests("too many failed logins; try again later", retry_after=wait)
 
     async def _refund(self, key: str, burst: int) -> None:
-        await self._buckets.take_permits(key, rate=_rate(burst), burst=burst, wanted=-1)
+        await self._buckets.take_permits(key, rate=_rate(burst), burst=burst, number=-1)
 
 
 def _rate(burst: int) -> float:

@@ -80,7 +80,7 @@ class RateLimiter:
     async def _refill(self, key: str, lease: _Lease) -> None:
         try:
             granted, wait = await self._buckets.take_permits(
-                f"{self._name}:{key}", rate=self._rate, burst=self._burst, wanted=self._chunk
+                f"{self._name}:{key}", rate=self._rate, burst=self._burst, number=self._chunk
             )
             now = time.monotonic()
             lease.permits, lease.valid_until = granted, now + LEASE_LIFE

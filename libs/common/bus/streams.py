@@ -189,16 +189,16 @@ async def read_event_partitions(js: JetStreamContext) -> EventPartitions:
     return EventPartitions(int(metadata.get(_USED, 1)), int(metadata.get(_CREATED, 0)))
 
 
-async def set_event_partitions(js: JetStreamContext, replicas: int, wanted: int) -> None:
+async def set_event_partitions(js: JetStreamContext, replicas: int, partitions: int) -> None:
     """Change the number of partitions of events.
 
     While it changes, no stream accepts events that are published for another number. Publishers
     then read the metadata of `EVENTS` and publish again.
     """
     used, created = await read_event_partitions(js)
-    if used == wanted:
+    if used == partitions:
         return
-    active = wanted if wanted > 1 else 0
+    active = partitions if partitions > 1 else 0
     for number in range(max(active, created)):
         config = event_partition(number, active).evolve(num_replicas=replicas)
         if await _is_there(js, EVENT_PARTITIONS[number]):
@@ -207,14 +207,14 @@ async def set_event_partitions(js: JetStreamContext, replicas: int, wanted: int)
         else:
             await js.add_stream(config)
     held = (await js.stream_info(EVENTS)).config
-    counts = {_USED: str(wanted), _CREATED: str(max(active, created))}
+    counts = {_USED: str(partitions), _CREATED: str(max(active, created))}
     await js.update_stream(
         held.evolve(
             subjects=[restored_event(EVENTS) if active else ANY_EVENT],
             metadata={**(held.metadata or {}), **counts},
         )
     )
-    log.info("events are stored in %d partitions instead of %d", wanted, used)
+    log.info("events are stored in %d partitions instead of %d", partitions, used)
 
 
 _BOUNDS = ("max_age", "max_msgs", "max_bytes")

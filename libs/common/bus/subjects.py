@@ -49,29 +49,29 @@ def down_command(sn: str) -> str:
     return f"thing.{sn}.down.command"
 
 
-def device_event(tenant: str, device_id: int, what: str) -> str:
+def device_event(tenant: str, device_id: int, change: str) -> str:
     """Return `event.{tenant}.device.{id}.{added|updated|deleted|online|...|reported|...}`."""
-    return f"event.{tenant}.device.{device_id}.{what}"
+    return f"event.{tenant}.device.{device_id}.{change}"
 
 
-def thing_event(tenant: str, thing_id: int, what: str) -> str:
+def thing_event(tenant: str, thing_id: int, change: str) -> str:
     """Return `event.{tenant}.thing.{id}.{reported|rejected}`, for things that are not devices."""
-    return f"event.{tenant}.thing.{thing_id}.{what}"
+    return f"event.{tenant}.thing.{thing_id}.{change}"
 
 
-def service_event(tenant: str, device_id: int, what: str) -> str:
+def service_event(tenant: str, device_id: int, change: str) -> str:
     """Return `event.{tenant}.service.{deviceId}.{called|replied}`."""
-    return f"event.{tenant}.service.{device_id}.{what}"
+    return f"event.{tenant}.service.{device_id}.{change}"
 
 
-def task_event(tenant: str, task_id: int, what: str) -> str:
+def task_event(tenant: str, task_id: int, change: str) -> str:
     """Return `event.{tenant}.task.{taskId}.{created|finished}`."""
-    return f"event.{tenant}.task.{task_id}.{what}"
+    return f"event.{tenant}.task.{task_id}.{change}"
 
 
-def alarm_event(tenant: str, device_id: int, what: str) -> str:
+def alarm_event(tenant: str, device_id: int, change: str) -> str:
     """Return `event.{tenant}.alarm.{deviceId}.{raised|cleared|claimed}`."""
-    return f"event.{tenant}.alarm.{device_id}.{what}"
+    return f"event.{tenant}.alarm.{device_id}.{change}"
 
 
 def look_event(tenant: str, device_id: object) -> str:
@@ -79,14 +79,14 @@ def look_event(tenant: str, device_id: object) -> str:
     return f"event.{tenant}.look.{device_id}"
 
 
-def auth_event(tenant: str, what: str) -> str:
-    """Return `event.{tenant}.auth.{what}`."""
-    return f"event.{tenant}.auth.{what}"
+def auth_event(tenant: str, change: str) -> str:
+    """Return `event.{tenant}.auth.{object}.{action}`."""
+    return f"event.{tenant}.auth.{change}"
 
 
-def workflow_event(tenant: str, flow_id: int, what: str) -> str:
+def workflow_event(tenant: str, flow_id: int, change: str) -> str:
     """Return `event.{tenant}.workflow.{flowId}.finished`."""
-    return f"event.{tenant}.workflow.{flow_id}.{what}"
+    return f"event.{tenant}.workflow.{flow_id}.{change}"
 
 
 def dead_uplink(sn: str) -> str:

@@ -41,13 +41,13 @@ def parse_name(text: str, field: str = "name", maximum: int | None = None) -> st
     return name
 
 
-def name_rule(most: int) -> msgspec.Meta:
-    """Return the rule of a name: not all blank, and at most `most` characters."""
+def name_rule(maximum: int) -> msgspec.Meta:
+    """Return the rule of a name: not all blank, and at most `maximum` characters."""
     return msgspec.Meta(
         min_length=1,
-        max_length=most,
+        max_length=maximum,
         pattern=r"^[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*$",
-        description=f"1 to {most} characters, not all blank, none a control character",
+        description=f"1 to {maximum} characters, not all blank, none a control character",
     )
 
 

@@ -30,13 +30,13 @@ V = TypeVar("V", bound=Versioned)
 
 
 class VersionedCache(Generic[V]):
-    """A cache of the answers of an rpc operation for the `kept` most recent users."""
+    """A cache of the answers of an rpc operation for the `cache_size` most recent users."""
 
-    def __init__(self, rpc: RpcClient, subject: str, answer: type[V], kept: int) -> None:
+    def __init__(self, rpc: RpcClient, subject: str, answer: type[V], cache_size: int) -> None:
         self._rpc = rpc
         self._subject = subject
         self._answer = answer
-        self._known: LruCache[tuple[str, str], V] = LruCache(kept)
+        self._known: LruCache[tuple[str, str], V] = LruCache(cache_size)
         self._asking: dict[tuple[str, str, int], asyncio.Task[V]] = {}
 
     async def get(self, user: Principal) -> V:

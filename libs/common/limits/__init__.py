@@ -29,14 +29,14 @@ class TokenBuckets:
         self._script = redis.register_script(TAKE_SCRIPT + _TAKE_ONLY)
 
     async def take_permits(
-        self, key: str, *, rate: float, burst: int, wanted: int = 1
+        self, key: str, *, rate: float, burst: int, number: int = 1
     ) -> tuple[int, float]:
-        """Take up to `wanted` permits; return their number and the wait for the next one.
+        """Take up to `number` permits; return how many were taken and the wait for the next one.
 
-        `rate` is in permits per second. A negative `wanted` returns permits.
+        `rate` is in permits per second. A negative `number` returns permits.
         """
         keys = [bucket_key(self._owner, key)]
-        answer = await self._script(keys=keys, args=[rate, burst, wanted])
+        answer = await self._script(keys=keys, args=[rate, burst, number])
         granted, wait_ms = cast("list[int]", answer)
         return granted, wait_ms / 1000
 

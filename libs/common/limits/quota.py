@@ -67,11 +67,11 @@ class Quota:
             raise limit_error(self._limit, maximum)
         counted.number += 1
 
-    async def find_excess(self, tenant: str, wanted: int) -> tuple[int, TooManyRequests]:
-        """Return the number of `wanted` documents that exceed the limit, and their error."""
+    async def find_excess(self, tenant: str, number: int) -> tuple[int, TooManyRequests]:
+        """Return how many of `number` new documents exceed the limit, and their error."""
         maximum: int = getattr(await self._limits.fetch(tenant), self._limit)
         counted = await self._count(tenant, maximum)
-        return max(0, counted.number + wanted - maximum), limit_error(self._limit, maximum)
+        return max(0, counted.number + number - maximum), limit_error(self._limit, maximum)
 
     async def count_used(self, request: UsageRequest) -> Usage:
         """Return the number of documents of a tenant, for `report_usage`."""

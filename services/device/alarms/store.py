@@ -133,14 +133,14 @@ class AlarmStore:
         ]
         return list({row["rule"] for row in rows})
 
-    async def erase_values(self, device_id: int, kept: Sequence[str]) -> bool:
-        """Remove values of a device's alarms and states, except of `kept` states.
+    async def erase_values(self, device_id: int, except_states: Sequence[str]) -> bool:
+        """Remove values of a device's alarms and states, except of `except_states`.
 
         Return whether there were any.
         """
         other = {"device": device_id, "rule": {"$exists": True}, **HAS_VALUE}
         gone = {"$unset": {"value": "", "checkpoint.value": "", "points": ""}}
-        keys = {"$nin": list(kept)}
+        keys = {"$nin": list(except_states)}
         alarms = await self._alarms.update_many({**other, "state": keys}, gone)
         states = await self._states.update_many({**other, "_id": keys}, gone)
         return bool(alarms.modified_count or states.modified_count)

@@ -263,11 +263,11 @@ def _apply_reply(command: Command, reply: Reply, thing: Thing, received: int) ->
             command.outputs = None if reply.outputs is None else outputs
 
 
-def matches(value: Any, wanted: Any) -> bool:
-    """Return whether a reported value equals the wanted one; a STRUCT may have more members."""
-    if isinstance(value, dict) and isinstance(wanted, dict):
-        return all(key in value and matches(value[key], wanted[key]) for key in wanted)
-    return type(value) is type(wanted) and bool(value == wanted)
+def matches(value: Any, requested: Any) -> bool:
+    """Return whether a reported value equals the requested one; a STRUCT may have more members."""
+    if isinstance(value, dict) and isinstance(requested, dict):
+        return all(key in value and matches(value[key], requested[key]) for key in requested)
+    return type(value) is type(requested) and bool(value == requested)
 
 
 class CommandCanceller:

@@ -208,11 +208,11 @@ def _before(key: bytes) -> bytes:
     return (int.from_bytes(key) - 1).to_bytes(len(key))
 
 
-def _record(gap: Gap, kept: list[TrackedGap]) -> GapRecord:
+def _record(gap: Gap, tracked: list[TrackedGap]) -> GapRecord:
     """Return a gap with the state of the tracked gap that contains it."""
-    there = next((one for one in kept if one.start <= gap.start and gap.end <= one.end), None)
+    found = next((one for one in tracked if one.start <= gap.start and gap.end <= one.end), None)
     record = copy_fields(GapRecord, gap, state="OPEN")
-    if there is not None:
+    if found is not None:
         for name in ("state", "asks", "asked", "found", "reason"):
-            setattr(record, name, getattr(there, name))
+            setattr(record, name, getattr(found, name))
     return record

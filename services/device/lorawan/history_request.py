@@ -61,19 +61,19 @@ def check_requests(
 
 def _fault(codec: Codec, outcomes: Sequence[Outcome]) -> str | None:
     known: dict[bytes, tuple[int, int]] = {}
-    for asked, outcome in zip(RANGES, outcomes, strict=True):
+    for bounds, outcome in zip(RANGES, outcomes, strict=True):
         try:
             answer = read_encoded(codec.encoder, outcome.result(), _PORT).content
         except CodecFailed as error:
-            return f"{_range(asked)}: the codec {error}"[:500]
+            return f"{_range(bounds)}: the codec {error}"[:500]
         if not answer:
-            return f"{_range(asked)}: the codec returns no bytes"
-        other = known.setdefault(answer, asked)
-        if other != asked:
-            which = "end_time" if other[0] == asked[0] else "start_time"
-            return f"leaves out {which}: {_range(other)} and {_range(asked)} give the same bytes"
+            return f"{_range(bounds)}: the codec returns no bytes"
+        other = known.setdefault(answer, bounds)
+        if other != bounds:
+            which = "end_time" if other[0] == bounds[0] else "start_time"
+            return f"leaves out {which}: {_range(other)} and {_range(bounds)} give the same bytes"
     return None
 
 
-def _range(asked: tuple[int, int]) -> str:
-    return f"{asked[0]} to {asked[1]}"
+def _range(bounds: tuple[int, int]) -> str:
+    return f"{bounds[0]} to {bounds[1]}"

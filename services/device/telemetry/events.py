@@ -223,11 +223,11 @@ def dead_summary(uplink: Uplink, number: int, maximum: int) -> OutgoingMessage:
     return OutgoingMessage(dead_uplink(uplink.sn), _encoder.encode(body), f"n-{uplink.key}")
 
 
-def _as_text(kept: bytes) -> tuple[str, bool]:
+def _as_text(payload: bytes) -> tuple[str, bool]:
     """Return a payload as text, or as base64 (True) if that is much shorter in JSON."""
-    encoded = base64.b64encode(kept).decode()
+    encoded = base64.b64encode(payload).decode()
     try:
-        text = kept.decode()
+        text = payload.decode()
     except UnicodeDecodeError:
         return encoded, True
     return (text, False) if len(_encoder.encode(text)) <= 2 * len(encoded) else (encoded, True)

@@ -33,8 +33,8 @@ from services.device.things.visibility import (
 
 LARGEST_BATCH = 1000
 """Most devices that MongoDB returns in one batch of a cursor."""
-KEPT, MODELS = 100, 1_000
-"""Searches whose counts by model are cached, and the most models of one such search."""
+CACHE_SIZE, MAX_MODELS = 100, 1_000
+"""Searches whose counts by model are cached, and the maximum models of one such search."""
 _LISTED = stored_fields(ListedDevice)
 _LISTED_FORM = list[ListedDevice]
 _MODEL = ("model", "tslVersion", "shape", "entityNames")
@@ -55,7 +55,7 @@ class DeviceQueries:
 
     def __init__(self, devices: Collection) -> None:
         self._devices = devices
-        self._models = CachedCounter(devices, self._count_models, _worth, KEPT)
+        self._models = CachedCounter(devices, self._count_models, _worth, CACHE_SIZE)
 
     async def list_by_ids(self, tenant: str, ids: Iterable[int]) -> list[ListedDevice]:
         """Return the devices of the tenant with these ids."""
@@ -258,7 +258,7 @@ def _grouped(*fields: str) -> Condition:
 
 def _worth(counts: Counter[ModelKey]) -> int:
     """Return how many devices a cached count covers; 0 for too many models."""
-    return counts.total() if len(counts) <= MODELS else 0
+    return counts.total() if len(counts) <= MAX_MODELS else 0
 
 
 def _group_model(group: Document) -> ModelKey:

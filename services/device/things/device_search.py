@@ -88,12 +88,12 @@ class CachedCounter(Generic[T]):
         devices: Collection,
         count: Callable[..., Awaitable[T]],
         size: Callable[[T], int],
-        kept: int,
+        cache_size: int,
     ) -> None:
         self._devices = devices
         self._counted = count
         self._size = size
-        self._known: LruCache[bytes, tuple[float, T]] = LruCache(kept)
+        self._known: LruCache[bytes, tuple[float, T]] = LruCache(cache_size)
         self._counting = NamedTasks()
 
     async def count(

@@ -236,14 +236,14 @@ class Subscriptions:
         self._admission = admission
         self.turns = turns
 
-    async def subscribe(self, subscriber: Subscriber, wanted: frozenset[str]) -> None:
+    async def subscribe(self, subscriber: Subscriber, requested: frozenset[str]) -> None:
         """Replace the subscription of a socket; keys need not exist.
 
         Raises `TooManyRequests`, and errors of `device` if it is needed.
         """
-        self._admission.count_keys(subscriber, len(wanted))
-        ids = [number for key in wanted if (number := find_id(key))]
-        keys = frozenset(key for key in wanted if "." in key)
+        self._admission.count_keys(subscriber, len(requested))
+        ids = [number for key in requested if (number := find_id(key))]
+        keys = frozenset(key for key in requested if "." in key)
         by_key = {}
         if ids:
             found = await self._devices.resolve(subscriber.principal.tenant, ids=ids[:MAX_KEYS])

@@ -16,9 +16,9 @@ class Buckets:
     def __init__(self) -> None:
         self.left: dict[str, int] = {}
 
-    async def take_permits(self, key, *, rate, burst, wanted=1):
+    async def take_permits(self, key, *, rate, burst, number=1):
         left = self.left.get(key, burst)
-        granted = min(wanted, left)
+        granted = min(number, left)
         self.left[key] = min(burst, left - granted)
         return granted, (1 - self.left[key]) / rate
 
