@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import uvicorn
@@ -13,13 +13,17 @@ from libs.common.http.server import listen
 
 @contextlib.asynccontextmanager
 async def serving(
-    app: Any, websocket: Any = "none", http: Any = BoundedProtocol, keep_alive: float = 5
+    app: Any,
+    websocket: Any = "none",
+    http: Any = BoundedProtocol,
+    keep_alive: float = 5,
+    headers: Sequence[tuple[str, str]] = (),
 ) -> AsyncIterator[int]:
     """Serve an ASGI application as our services do; give the port."""
     config = uvicorn.Config(
         app, log_config=None, access_log=False, http=http, server_header=False,
         date_header=False, timeout_graceful_shutdown=1, proxy_headers=False, ws=websocket,
-        timeout_keep_alive=keep_alive,
+        timeout_keep_alive=keep_alive, headers=list(headers),
     )  # fmt: skip
     server, listener = uvicorn.Server(config), listen("127.0.0.1", 0)
     task = asyncio.create_task(server._serve([listener]))

@@ -26,6 +26,7 @@ async def main() -> None:
         http=gateway.connections.protocol,
         websocket=gateway.tunnels.protocol,
         tls=tls,
+        headers=gateway.headers,
         more_ports=[settings.operations_port] if settings.operations_port else [],
     )
     telemetry.shutdown()

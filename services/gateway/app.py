@@ -20,7 +20,7 @@ from libs.common.store.redis import Redis, check_redis, connect_redis
 from libs.common.telemetry import Telemetry
 from libs.common.tls import ServerTls, client_context, client_context_for, mqtt_addresses
 from services.gateway.access.addresses import TrustedProxies
-from services.gateway.access.cross_origin import CrossOrigin
+from services.gateway.access.cross_origin import CrossOrigin, browser_headers
 from services.gateway.access.gatekeeper import Gatekeeper, Limits
 from services.gateway.certificate_listeners import MqttListener, NatsListener
 from services.gateway.concurrency import Bounds, ConcurrencyLimiter
@@ -133,6 +133,7 @@ async def create_gateway(
             operations_port=settings.operations_port,
         ),
         metrics=metrics,
+        headers=browser_headers(settings.hsts, settings.host, has_certificate=tls is not None),
         traced=traced,
         max_body=settings.max_body,
         max_header=settings.max_header,

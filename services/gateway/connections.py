@@ -56,7 +56,8 @@ class CountedProtocol(BoundedProtocol):
         claim = self._book.claim(self.client[0] if self.client else "unknown")
         if claim is not None and not self._book.admit(claim):
             message = "this address has too many open connections"
-            transport.write(error_response(TooManyRequests(message, retry_after=_RETRY_SECONDS)))
+            error = TooManyRequests(message, retry_after=_RETRY_SECONDS)
+            transport.write(error_response(error, headers=self.server_state.default_headers))
             transport.close()
             return
         self._claim = claim

@@ -68,6 +68,8 @@ class Gateway:
     tunnels: Tunnels
     """Handles WebSocket clients, which the server passes on before this application."""
     metrics: Metrics
+    headers: list[tuple[str, str]]
+    """Header fields that the server adds to every answer."""
     traced: bool
     """Whether spans are exported."""
     max_body: int

@@ -87,15 +87,19 @@ class Readiness:
 
 
 BUILT = Path(__file__).parents[2] / "console" / "dist"
-CONSOLE_POLICY = (
-    "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; "
-    "form-action 'self'; frame-ancestors 'none'; worker-src 'self'"
-)
-"""The policy of the console: only files of this origin are loaded, and no inline code runs."""
+CSP = "Content-Security-Policy"
+CONSOLE_POLICY = {
+    CSP: "default-src 'self'; img-src 'self' data: blob:; form-action 'self'; worker-src 'self'",
+    "Permissions-Policy": "camera=(self), display-capture=(), geolocation=(), microphone=()",
+}
+"""The policy of the console: only files of this origin are loaded, no inline code runs, and only
+the camera is used, for QR codes. `browser_headers` adds what applies to all answers."""
 
 
-def _static(path: Path, seconds: int = 0, policy: str = "") -> StaticDocument:
-    return StaticDocument(path.read_bytes(), _MEDIA_TYPES[path.suffix], seconds, policy)
+def _static(
+    path: Path, seconds: int = 0, policy: Mapping[str, str] | None = None
+) -> StaticDocument:
+    return StaticDocument(path.read_bytes(), _MEDIA_TYPES[path.suffix], seconds, policy or {})
 
 
 class ConsoleFiles:
@@ -117,10 +121,7 @@ class ConsoleFiles:
 
 
 _DAY = 86400
-POLICY = (
-    "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; "
-    "frame-ancestors 'none'"
-)
+POLICY = {CSP: "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'"}
 """The policy of pages: only files of this origin are loaded."""
 
 

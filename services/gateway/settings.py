@@ -73,6 +73,10 @@ class GatewaySettings(ServiceSettings):
     trusted_proxies: str = ""
     """Addresses and networks of proxies whose `X-Forwarded-*` headers are trusted, separated by
     commas."""
+    hsts: Literal["auto", "on", "off"] = "auto"
+    """Whether browsers must use TLS for this host and its subdomains for a year
+    (`Strict-Transport-Security`). `auto`: if the gateway has a certificate and `THINGWAY_HOST` is
+    not a loopback address. `on`: always, for example because a proxy terminates TLS."""
     console: Literal["on", "off"] = "on"
     """Whether to serve the console at `/`, if it was built; otherwise `/` is a page of links."""
     allowed_origins: str = ""

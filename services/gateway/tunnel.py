@@ -10,6 +10,7 @@ import logging
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, cast
 from urllib.parse import unquote_plus
 
@@ -17,7 +18,6 @@ from opentelemetry import metrics
 from yarl import URL
 
 from libs.common.contracts.mqtt import WS_PATH
-from libs.common.envelope import encode_error, error_headers
 from libs.common.errors import (
     OUR_FAULT,
     InvalidInput,
@@ -27,6 +27,7 @@ from libs.common.errors import (
     Unauthenticated,
     Unavailable,
 )
+from libs.common.http.protocol import encode_response
 from libs.common.http.request import LONGEST_CREDENTIAL, bearer_token, log_refusal, new_request_id
 from libs.common.identity import PRINCIPAL_HEADER, TOKEN_HEADER, HeaderSigner, Kind, Principal
 from libs.common.identity.tokens import token_hash
@@ -189,7 +190,6 @@ MQTT = Route(
 )
 """MQTT over WebSocket: `management` reads the login in the first packet."""
 ROUTES = {ROUTE.prefix: ROUTE, API + ROUTE.prefix: ROUTE, MQTT.prefix: MQTT}
-REASONS = {400: "Bad Request", 403: "Forbidden", 404: "Not Found", 429: "Too Many Requests"}
 
 
 @dataclass(kw_only=True)
@@ -221,7 +221,7 @@ class Tunnels:
     def protocol(self, config: Any, server_state: Any, app_state: Any) -> "Client":
         """Return the protocol of a client that requests an upgrade; called by uvicorn."""
         del config, app_state
-        return Client(self, server_state.connections)
+        return Client(self, server_state)
 
     async def open_tunnel(self, client: "Client", handshake: Handshake, request_id: str) -> None:
         """Admit a client and connect it; raise a `ThingwayError` otherwise."""
@@ -285,10 +285,11 @@ class Tunnels:
 class Client(End):
     """The connection of a client, from its handshake on."""
 
-    def __init__(self, tunnels: Tunnels, connections: set[Any]) -> None:
+    def __init__(self, tunnels: Tunnels, server: Any) -> None:
         super().__init__()
         self._tunnels = tunnels
-        self._connections = connections
+        self._connections: set[Any] = server.connections
+        self._headers: list[tuple[bytes, bytes]] = server.default_headers
         self._opening: asyncio.Task[None] | None = None
         self._held: HeldSlots | None = None
         self._lost = False
@@ -363,16 +364,7 @@ class Client(End):
     def _refuse(self, error: ThingwayError, handshake: Handshake, request_id: str) -> None:
         """Answer an error over HTTP; a missing login is 403, as consoles expect."""
         log_refusal(error, handshake.method.decode("latin-1"), ROUTE.name)
-        status = 403 if error.status == Unauthenticated.status else error.status
-        body = encode_error(error, path=handshake.path.decode("latin-1"), request_id=request_id)
-        fields = {
-            "content-type": "application/json",
-            "content-length": str(len(body)),
-            "x-request-id": request_id,
-            "connection": "close",
-            **error_headers(error),
-        }
-        lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
-        head = f"HTTP/1.1 {status} {REASONS.get(status, 'Refused')}\r\n{lines}\r\n"
-        self.transport.write(head.encode("latin-1") + body)
+        status = HTTPStatus(403 if error.status == Unauthenticated.status else error.status)
+        path = handshake.path.decode("latin-1")
+        self.transport.write(encode_response(error, status, path, request_id, self._headers))
         self.transport.close()

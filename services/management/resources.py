@@ -333,7 +333,6 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-sr
 _AGE = 86_400
 """Seconds for which browsers cache a file: its content never changes, but it may be deleted."""
 _SAFE = {
-    "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": _POLICY,
     "Cross-Origin-Resource-Policy": "cross-origin",
     "Cache-Control": f"public, max-age={_AGE}, immutable",

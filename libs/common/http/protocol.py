@@ -6,6 +6,7 @@ memory, and a few could occupy all connections.
 """
 
 import asyncio
+from collections.abc import Iterable
 from contextvars import copy_context
 from http import HTTPStatus
 from typing import Any
@@ -26,13 +27,23 @@ STALL = 30.0
 """Seconds in which a client must receive pending data, after which the connection is aborted."""
 
 
-def error_response(error: ThingwayError, path: str = "") -> bytes:
+Fields = Iterable[tuple[bytes, bytes]]
+
+
+def error_response(error: ThingwayError, path: str = "", headers: Fields = ()) -> bytes:
     """Log an invalid request; return its answer in the envelope of `path`.
 
-    It asks the client to close the connection.
+    It has the fields `headers`, and asks the client to close the connection.
     """
     request_id = new_request_id()
     copy_context().run(_log, error, request_id)
+    return encode_response(error, HTTPStatus(error.status), path, request_id, headers)
+
+
+def encode_response(
+    error: ThingwayError, status: HTTPStatus, path: str, request_id: str, headers: Fields
+) -> bytes:
+    """Return the bytes of an answer after which the connection is closed."""
     body = encode_error(error, path=path, request_id=request_id)
     fields = {
         "content-type": "application/json",
@@ -41,9 +52,10 @@ def error_response(error: ThingwayError, path: str = "") -> bytes:
         "connection": "close",
         **error_headers(error),
     }
+    more = b"".join(b"%s: %s\r\n" % field for field in headers)
     lines = "".join(f"{name.lower()}: {value}\r\n" for name, value in fields.items())
-    status = HTTPStatus(error.status)
-    return f"HTTP/1.1 {status} {status.phrase}\r\n{lines}\r\n".encode("latin-1") + body
+    head = f"HTTP/1.1 {status} {status.phrase}\r\n{lines}".encode("latin-1")
+    return head + more + b"\r\n" + body
 
 
 def _log(error: ThingwayError, request_id: str) -> None:
@@ -138,7 +150,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _refuse(self, error: ThingwayError) -> None:
         path = bytes(getattr(self, "url", b"")).partition(b"?")[0]
-        self.transport.write(error_response(error, path.decode("latin-1")))
+        headers = self.server_state.default_headers
+        self.transport.write(error_response(error, path.decode("latin-1"), headers))
         self.transport.close()
 
     def pause_writing(self) -> None:

@@ -85,14 +85,16 @@ async def serve(
     http: Any = BoundedProtocol,
     websocket: Any = "none",
     tls: ServerTls | None = None,
+    headers: Sequence[tuple[str, str]] = (),
     young: int = GC_THRESHOLD,
     more_ports: Sequence[int] = (),
 ) -> None:
     """Serve `app` until SIGTERM or SIGINT; raise OSError if the port is in use.
 
     `http` creates the protocol of a connection; `websocket` is uvicorn's `ws`, for WebSocket
-    upgrades. `tls` defaults to the settings. After `young` new objects, the garbage collector
-    examines them. `more_ports` of the same address are served, too.
+    upgrades. `tls` defaults to the settings. Every answer has the fields `headers`. After `young`
+    new objects, the garbage collector examines them. `more_ports` of the same address are served,
+    too.
     """
     tls = tls or ServerTls.from_settings(settings)
     observe_expiry(settings)
@@ -109,6 +111,7 @@ async def serve(
         timeout_graceful_shutdown=int(settings.shutdown_grace),
         http=http,
         ws=websocket,
+        headers=list(headers),
         ssl_context_factory=None if tls is None else lambda *_: tls.context,
     )
     server = _Server(config)
@@ -150,7 +153,8 @@ def _raise_open_files() -> None:
 def run_service(name: str, main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run the main coroutine of `name`; exit with one line if it cannot run.
 
-    It cannot run with invalid settings, or with a database of a newer version.
+    It cannot run with invalid settings, or with a database of a newer version. Another error is
+    logged, in the format of the settings.
     """
     try:
         settings = load(ServiceSettings)
@@ -163,3 +167,6 @@ def run_service(name: str, main: Callable[[], Coroutine[Any, Any, None]]) -> Non
         sys.exit(str(error))
     except (KeyboardInterrupt, asyncio.CancelledError):
         log.info("interrupted")
+    except Exception:
+        log.critical("the process ends", exc_info=True)
+        sys.exit(1)

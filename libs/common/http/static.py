@@ -2,7 +2,8 @@
 
 import hashlib
 import zlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 from litestar import Response
@@ -52,8 +53,8 @@ class StaticDocument:
     media_type: str
     max_age: int = 0
     """Seconds for which clients use it without a request; with 0, they check its tag each time."""
-    policy: str = ""
-    """The `Content-Security-Policy` of a page."""
+    policy: Mapping[str, str] = field(default_factory=dict)
+    """The header fields that restrict a page in browsers."""
 
     @cached_property
     def tag(self) -> str:
@@ -72,9 +73,8 @@ class StaticDocument:
             "ETag": self.tag,
             "Cache-Control": f"{age}, immutable" if self.max_age == YEAR else age,
             "Vary": "Accept-Encoding",
+            **self.policy,
         }
-        if self.policy:
-            headers["Content-Security-Policy"] = self.policy
         if _has(request.headers.get("if-none-match", ""), self.tag):
             return Response(b"", status_code=HTTP_304_NOT_MODIFIED, headers=headers)
         coding = choose_coding(request.headers.get("accept-encoding", "").encode("latin-1"))

@@ -1,4 +1,4 @@
-"""Requests from pages of other origins in browsers (CORS, Fetch standard)."""
+"""Header fields for browsers, and requests from pages of other origins (CORS, Fetch standard)."""
 
 from collections.abc import Mapping
 
@@ -15,6 +15,25 @@ MAX_AGE = b"600"
 """Seconds for which a browser caches the answer."""
 
 Field = tuple[bytes, bytes]
+
+
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+def browser_headers(hsts: str, host: str, *, has_certificate: bool) -> list[tuple[str, str]]:
+    """Return the header fields of every answer that restrict browsers.
+
+    A page has a stricter policy of its own, and browsers apply both. `hsts` and `host` are the
+    settings. A browser would require TLS of all servers of `localhost`, on all ports.
+    """
+    fields = [
+        ("X-Content-Type-Options", "nosniff"),
+        ("Referrer-Policy", "same-origin"),
+        ("Content-Security-Policy", "object-src 'none'; base-uri 'none'; frame-ancestors 'none'"),
+    ]
+    if hsts == "on" or (hsts == "auto" and has_certificate and host not in LOOPBACK):
+        fields.append(("Strict-Transport-Security", "max-age=31536000; includeSubDomains"))
+    return fields
 
 
 def is_preflight(headers: Mapping[bytes, bytes]) -> bool:

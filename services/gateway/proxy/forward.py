@@ -60,6 +60,7 @@ _FROM_CLIENT = HOP_BY_HOP | {
     b"x-request-id",
 }
 _FROM_SERVICE = HOP_BY_HOP | {b"x-request-id"}
+_CACHING, _NO_STORE = b"cache-control", (b"cache-control", b"no-store")
 _BODYLESS = frozenset({204, 304})
 """Statuses without a body, whose length must not be sent."""
 
@@ -94,10 +95,15 @@ def to_service(fields: Fields, *, origin: Origin, request_id: str) -> list[Field
 
 
 def to_client(fields: Fields, *, status: int, request_id: str) -> list[Field]:
-    """Return the header fields of the answer to the client, with names in lower case."""
+    """Return the header fields of the answer to the client, with names in lower case.
+
+    An answer must not be stored, unless its service permits it.
+    """
     bodyless = status in _BODYLESS
     kept = _kept(fields, _FROM_SERVICE | {b"content-length"} if bodyless else _FROM_SERVICE)
     kept.append((b"x-request-id", request_id.encode()))
+    if not any(name == _CACHING for name, _ in kept):
+        kept.append(_NO_STORE)
     return kept
 
 

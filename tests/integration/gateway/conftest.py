@@ -202,7 +202,9 @@ def start(servers: Servers, redis: Redis, device: Recorder, auth: Recorder) -> S
             GatewaySettings(**(given | settings)), Telemetry(None, MeterProvider())
         )
         async with (
-            serving(door, door.tunnels.protocol, door.connections.protocol) as port,
+            serving(
+                door, door.tunnels.protocol, door.connections.protocol, headers=door.headers
+            ) as port,
             httpx.AsyncClient(
                 base_url=f"http://127.0.0.1:{port}", timeout=10, verify=False
             ) as http,

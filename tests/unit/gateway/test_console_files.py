@@ -28,7 +28,9 @@ def test_the_policy_permits_a_worker_of_this_platform_only(tmp_path: Path) -> No
     """Nothing is loaded from anywhere else."""
     page = _built(tmp_path).page
     assert page is not None
-    assert "worker-src 'self'" in page.policy
+    policy = page.policy["Content-Security-Policy"]
+    assert policy.startswith("default-src 'self'")
+    assert "worker-src 'self'" in policy
 
 
 def test_a_console_that_was_not_built_has_no_files(tmp_path: Path) -> None:
