@@ -20,7 +20,6 @@ import base64
 import http.client
 import json
 import os
-import ssl
 import sys
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
@@ -43,6 +42,7 @@ from deploy.platform.mongo_server import set_up_members
 from deploy.platform.nats import ServerFiles
 from deploy.platform.shares import Places, bootstrap_state, create_shares
 from deploy.platform.state import FILE_NAME, Addresses, State
+from libs.common.tls import trusting_context
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _TIMEOUT_SECONDS = 10
@@ -61,9 +61,7 @@ class Secrets:
         self._name = name
         self._manager = manager
         self._namespace = (ACCOUNT / "namespace").read_text()
-        self._tls = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
-        # Some tools create cluster authorities without extensions that RFC 5280 requires.
-        self._tls.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        self._tls = trusting_context(ca_file=str(ACCOUNT / "ca.crt"))
 
     def read(self, part: str) -> dict[str, bytes]:
         """Return the content of a part's Secret by key; empty if it does not exist."""

@@ -57,6 +57,13 @@ MQTT connections with more than `MQTT_SUBSCRIPTIONS`.
 
 _HANDSHAKE_SECONDS = 10
 """TLS handshake timeout; the default of 2 s is too short when many devices connect at once."""
+_CIPHERS = [
+    f"TLS_ECDHE_{key}_WITH_{cipher}"
+    for cipher in ("AES_256_GCM_SHA384", "CHACHA20_POLY1305_SHA256", "AES_128_GCM_SHA256")
+    for key in ("ECDSA", "RSA")
+]
+"""The cipher suites for TLS 1.2; by default, nats-server also accepts CBC and SHA-1. Same as in
+`libs/common/tls.py`."""
 _ENVIRONMENT_REFERENCE = re.compile(r"\$[A-Z][A-Z0-9_]*")
 
 
@@ -274,7 +281,7 @@ def _tls(config: NatsConfig) -> str:
     files = config.tls
     return (
         f"tls {{ cert_file: {_value(str(files.certificate))}, key_file: {_value(str(files.key))}, "
-        f"timeout: {_HANDSHAKE_SECONDS} }}\n"
+        f"cipher_suites: {_list(_CIPHERS)}, timeout: {_HANDSHAKE_SECONDS} }}\n"
     )
 
 

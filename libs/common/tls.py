@@ -24,6 +24,29 @@ ENCRYPTED = frozenset({"https", "tls", "mqtts", "wss"})
 MQTT_PORTS = {"mqtt": 1883, "mqtts": 8883}
 
 
+CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
+"""The cipher suites of listeners for TLS 1.2, in OpenSSL's notation: with authenticated encryption
+and forward secrecy. Same as in `deploy/platform/nats.py`."""
+CERTIFICATE, KEY, DEVICE_CA = (
+    "THINGWAY_TLS_CERTIFICATE",
+    "THINGWAY_TLS_KEY",
+    "THINGWAY_DEVICE_CA_FILE",
+)
+"""The settings of a listener."""
+
+
+def trusting_context(*, ca_file: str = "", ca_pem: str = "") -> ssl.SSLContext:
+    """Return the TLS context of a client that trusts given authorities, or the system's.
+
+    Signatures, dates and names are verified. The form of certificates (RFC 5280) is not, as before
+    Python 3.13 and in other software: authorities of plain `openssl req -x509` lack an extension.
+    Raises `OSError` or `ValueError` for invalid authorities.
+    """
+    context = ssl.create_default_context(cafile=ca_file or None, cadata=ca_pem or None)
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
+
+
 @lru_cache(maxsize=16)
 def client_context(ca_file: str) -> ssl.SSLContext:
     """Return the TLS context of clients, with the authorities in `ca_file` or the system's.
@@ -31,12 +54,9 @@ def client_context(ca_file: str) -> ssl.SSLContext:
     Raises `SettingsInvalid` for a file that cannot be read.
     """
     try:
-        context = ssl.create_default_context(cafile=ca_file or None)
+        return trusting_context(ca_file=ca_file)
     except OSError as error:
         raise SettingsInvalid(f"THINGWAY_CA_FILE: {ca_file}: {error}") from error
-    # Python 3.13 rejects authorities without key usage, which `openssl req -x509` creates.
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    return context
 
 
 def client_context_for(url: str, ca_file: str) -> ssl.SSLContext | None:
@@ -125,18 +145,14 @@ class ServerTls:
             self.context = self._made()
             self._seen = self._stamps()
         except OSError as error:  # ssl.SSLError is one
-            raise SettingsInvalid(
-                f"THINGWAY_TLS_CERTIFICATE, THINGWAY_TLS_KEY, THINGWAY_DEVICE_CA_FILE: {error}"
-            ) from error
+            raise SettingsInvalid(self._find_fault(error)) from error
 
     @classmethod
     def from_settings(cls, settings: ServiceSettings, client_ca: str = "") -> Self | None:
         """Return the TLS of a process from its settings; None for a listener without TLS."""
         certificate, key = settings.tls_certificate, settings.tls_key
         if bool(certificate) != bool(key):
-            raise SettingsInvalid(
-                "THINGWAY_TLS_CERTIFICATE and THINGWAY_TLS_KEY must be set together"
-            )
+            raise SettingsInvalid(f"{CERTIFICATE} and {KEY} must be set together")
         return cls(certificate, key, client_ca) if certificate else None
 
     async def reload_forever(self) -> None:
@@ -156,7 +172,7 @@ class ServerTls:
             if stamps == self._seen:
                 return
             self._made()  # raises before a wrong key could replace the certificate
-            self.context.load_cert_chain(*self._files)
+            self.context.load_cert_chain(*self._files, password="")
         except OSError as error:
             log.warning("the certificate %s cannot be read: %s", self._files[0], error)
             return
@@ -166,11 +182,29 @@ class ServerTls:
     def _made(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.load_cert_chain(*self._files)
+        context.set_ciphers(CIPHERS)
+        context.load_cert_chain(*self._files, password="")  # OpenSSL would ask at the terminal
         if self._client_ca:
             context.load_verify_locations(self._client_ca)
             context.verify_mode = ssl.CERT_OPTIONAL
         return context
+
+    def _find_fault(self, error: OSError) -> str:
+        """Return the setting and file that cause an error, and how."""
+        certificate, key = self._files
+        files = {CERTIFICATE: certificate, KEY: key, DEVICE_CA: self._client_ca}
+        given = {setting: Path(file) for setting, file in files.items() if file}
+        for setting, path in given.items():
+            try:
+                path.read_bytes()
+                if setting != KEY:
+                    expiry(path)
+            except OSError as unreadable:
+                return f"{setting}: {path}: {unreadable.strerror}"
+            except ValueError:
+                return f"{setting}: {path} has no certificate in PEM format"
+        reason = getattr(error, "reason", None) or error
+        return f"{KEY}: {key} is not the key, without a password, of {certificate}: {reason}"
 
     def _stamps(self) -> list[tuple[int, int, int]]:
         found = [Path(file).stat() for file in self._files]

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import ssl
 import time
 import zlib
 from argparse import Namespace
@@ -31,7 +30,7 @@ from deploy.platform.errors import CommandError
 from deploy.platform.files import read_text_file
 from deploy.platform.openapi import ApiRefused, ManagementApi, OpenApi
 from libs.common.jobs import gather_limited, run_until_first_ends
-from libs.common.tls import MQTT_PORTS
+from libs.common.tls import MQTT_PORTS, trusting_context
 from libs.common.tsl import parse_document
 from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.things.product_model import ProductCodec, codec_scripts
@@ -375,7 +374,7 @@ async def _check_login(broker: Broker, password: str) -> None:
 async def connected(broker: Broker, password: str) -> AsyncIterator[aiomqtt.Client]:
     """Connect to the broker; raise `MqttError` or `OSError`."""
     host, port, tls = parse_address(broker.url)
-    context = ssl.create_default_context(cadata=broker.ca or None) if tls else None
+    context = trusting_context(ca_pem=broker.ca) if tls else None
     async with aiomqtt.Client(
         host,
         port,

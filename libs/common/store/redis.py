@@ -5,6 +5,7 @@ connection. A demoted primary rejects commands or does not answer; its connectio
 """
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -60,7 +61,10 @@ def connect_redis(url: str) -> Redis:
         "retry_on_error": [RedisConnectionError, RedisTimeoutError],
         "max_connections": CONNECTIONS,
     }
-    if urlsplit(url).scheme == _SCHEME:
+    scheme = urlsplit(url).scheme
+    if scheme == "rediss":
+        options["ssl_exclude_verify_flags"] = [ssl.VERIFY_X509_STRICT]  # see `trusting_context`
+    if scheme == _SCHEME:
         return _primary(url, options)
     return Redis.from_pool(BlockingConnectionPool.from_url(url, **options))
 

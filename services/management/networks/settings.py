@@ -25,7 +25,7 @@ from libs.common.http import HttpRequest, provide
 from libs.common.http.console import post
 from libs.common.http.outgoing import LONGEST_URL, describe_blocked_host, is_host_allowed
 from libs.common.store.mongo import Database
-from libs.common.tls import ENCRYPTED, MQTT_PORTS
+from libs.common.tls import ENCRYPTED, MQTT_PORTS, trusting_context
 from services.management.networks.store import HOOK, NetworkStore, find_hook
 from services.management.tsl import Part, text_property
 
@@ -71,7 +71,7 @@ class Broker:
 
 def _trusting(ca: str) -> ssl.SSLContext:
     try:
-        return ssl.create_default_context(cadata=ca or None)
+        return trusting_context(ca_pem=ca)
     except (ssl.SSLError, ValueError) as error:
         raise InvalidInput(f"must be a certificate in PEM: {error}", field=CA) from error
 

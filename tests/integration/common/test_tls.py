@@ -4,17 +4,27 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 from pymongo.errors import ServerSelectionTimeoutError
 
 from deploy.local import programs
-from deploy.platform import mongo_server, ports
+from deploy.platform import keys, mongo_server, ports
+from deploy.platform.certificates import Authority
+from deploy.platform.nats import NatsConfig, render_nats_config
+from deploy.platform.nats_grants import USERS
 from libs.common.bus import Bus
 from libs.common.http.server import serve
+from libs.common.jobs import retry
 from libs.common.settings import ServiceSettings, SettingsInvalid
 from libs.common.store.mongo import Mongo
 from libs.common.store.redis import RedisConnectionError, check_redis, connect_redis
@@ -128,11 +138,6 @@ async def test_services_talk_to_redis_over_tls(servers: Servers, files: Files, s
                 await check_redis(redis)
 
 
-def test_clients_accept_an_authority_without_key_usage(files: Files):
-    """`openssl req -x509` creates such authorities, which Python 3.13 rejects by default."""
-    assert not client_context(str(files.ca_file)).verify_flags & ssl.VERIFY_X509_STRICT
-
-
 async def answer(scope, receive, send) -> None:
     """An application that says hello to whoever knows how to ask."""
     if scope["type"] == "lifespan":
@@ -211,8 +216,99 @@ def test_a_certificate_without_its_key_ends_the_process(files: Files, missing: s
 
 
 def test_files_that_make_no_certificate_end_the_process(files: Files, strange: Files):
-    """A key of another one, or no file at all."""
-    for certificate, key in ((files.certificate, strange.key), (files.directory / "no", files.key)):
-        settings = ServiceSettings(tls_certificate=str(certificate), tls_key=str(key))
-        with pytest.raises(SettingsInvalid, match="THINGWAY_TLS_CERTIFICATE"):
-            ServerTls.from_settings(settings)
+    """The line names the setting and the file at fault."""
+    good, key, absent = files.certificate, files.key, files.directory / "no"
+    for given, fault in (
+        ((good, strange.key, ""), f"KEY: {strange.key} is not the key, without a password, of"),
+        ((good, absent, ""), f"KEY: {absent}: No such file"),
+        ((absent, key, ""), f"CERTIFICATE: {absent}: No such file"),
+        ((key, key, ""), f"CERTIFICATE: {key} has no certificate"),
+        ((good, key, absent), f"DEVICE_CA_FILE: {absent}: No such file"),
+        ((good, key, key), f"DEVICE_CA_FILE: {key} has no certificate"),
+    ):
+        settings = ServiceSettings(tls_certificate=str(given[0]), tls_key=str(given[1]))
+        with pytest.raises(SettingsInvalid, match=f"^THINGWAY_(TLS_)?{fault}"):
+            ServerTls.from_settings(settings, str(given[2]))
+
+
+async def refused(port: int, ciphers: str, files: Files) -> bool:
+    """Return whether a listener refuses TLS 1.2 with these cipher suites."""
+    trust = ssl.create_default_context(cafile=files.ca_file)
+    trust.maximum_version = ssl.TLSVersion.TLSv1_2
+    trust.set_ciphers(ciphers)
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trust)
+    except (ssl.SSLError, ConnectionResetError):  # asyncio resets after a failed handshake
+        return True
+    writer.close()
+    return False
+
+
+@pytest.mark.parametrize("server", ["gateway", "nats-server"])
+async def test_listeners_refuse_old_cipher_suites(server: str, files: Files, tmp_path: Path):
+    """They have CBC, or no forward secrecy; the others are accepted with TLS 1.2."""
+    async with contextlib.AsyncExitStack() as stack:
+        if server == "gateway":
+            tls = ServerTls(str(files.certificate), str(files.key)).context
+            listener = await asyncio.start_server(lambda _, w: w.close(), "127.0.0.1", 0, ssl=tls)
+            port = (await stack.enter_async_context(listener)).sockets[0].getsockname()[1]
+        else:
+            port, config = ports.choose_free(), tmp_path / "nats.conf"
+            given = NatsConfig(
+                passwords=dict.fromkeys(USERS, "secret"),
+                callout_issuer=keys.account_public_key(keys.new_account_seed()),
+                store_dir=tmp_path / "store",
+                port=ports.choose_free(),
+                mqtt_port=port,
+                tls=files.server,
+            )
+            config.write_text(render_nats_config(given))
+            program = str(programs.find(programs.NATS).path)
+            await stack.enter_async_context(process(program, "-c", str(config)))
+            await retry(lambda: asyncio.open_connection("127.0.0.1", port), OSError)
+        for ciphers in ("ECDHE-ECDSA-AES128-SHA256", "ECDHE-ECDSA-AES256-SHA", "AES128-GCM-SHA256"):
+            assert await refused(port, ciphers, files), ciphers
+        for ciphers in ("ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-CHACHA20-POLY1305"):
+            assert not await refused(port, ciphers, files), ciphers
+
+
+def plain_authority() -> Authority:
+    """Return an authority as plain `openssl req -x509` creates it, without a key usage."""
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "plain")])
+    public, days = key.public_key(), timedelta(days=1)
+    serial = x509.random_serial_number()
+    plain = (
+        x509.CertificateBuilder(name, name, public, serial, now - days, now + days)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+        .sign(key, SHA256())
+    )
+    pem = Encoding.PEM
+    secret = key.private_bytes(pem, PrivateFormat.PKCS8, NoEncryption())
+    return Authority((secret + plain.public_bytes(pem)).decode())
+
+
+async def test_an_authority_without_optional_extensions_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Python 3.13 rejects it unless the client says otherwise."""
+
+    def strict(cafile: str | None = None, cadata: str | None = None) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        context.load_verify_locations(cafile=cafile, cadata=cadata)
+        return context
+
+    monkeypatch.setattr(ssl, "create_default_context", strict)
+    files = Files(tmp_path, authority=plain_authority())
+    tls = ServerTls(str(files.certificate), str(files.key)).context
+    async with await asyncio.start_server(
+        lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=tls
+    ) as listener:
+        port = listener.sockets[0].getsockname()[1]
+        with pytest.raises(ssl.SSLCertVerificationError, match="key usage"):
+            await asyncio.open_connection("127.0.0.1", port, ssl=strict(str(files.ca_file)))
+        trust = client_context(str(files.ca_file))
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trust)
+        writer.close()
