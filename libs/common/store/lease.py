@@ -50,8 +50,11 @@ class Lease:
         return bool(require_document(lease)["holder"] == self._holder)
 
     async def release(self) -> None:
-        """Release the lease, if this process holds it."""
-        await self._leases.delete_one({"_id": self._name, "holder": self._holder})
+        """Release the lease, if this process holds it; after a failure, it expires."""
+        try:
+            await self._leases.delete_one({"_id": self._name, "holder": self._holder})
+        except StoreError as error:
+            log.warning("lease %s was not released and will expire: %r", self._name, error)
 
 
 class Leader:

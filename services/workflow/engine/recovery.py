@@ -12,10 +12,11 @@ replica therefore looks for its own pending runs.
 import logging
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from libs.common.scheduling.turns import IDLE_PERIOD, repeat
-from libs.common.store.mongo import Database, Document
+from libs.common.store.mongo import Database, Document, StoreError
 from services.workflow.engine.runner import Engine
 from services.workflow.runs.log import ReplicaLog
 from services.workflow.runs.model import Run
@@ -62,8 +63,12 @@ class Replicas:
         )
 
     async def leave(self) -> None:
-        """Delete the entry of this replica, so that its runs are recovered immediately."""
-        await self._replicas.delete_one({"_id": self.own})
+        """Delete the entry of this replica, so that its runs are recovered immediately.
+
+        After a failure, they are recovered when the entry expires.
+        """
+        with suppress(StoreError):
+            await self._replicas.delete_one({"_id": self.own})
 
     async def list_alive(self) -> list[str]:
         """Delete expired entries and return the ids of live replicas, with this one."""

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from litestar import Router, get
 from litestar.di import NamedDependency, Provide
+from pymongo.errors import WriteConcernError
 
+from libs.common.http import run_service
 from libs.common.http.guards import applications
 from libs.common.process import (
     PackageParts,
@@ -18,6 +20,7 @@ from libs.common.process import (
     run_packages,
     start_and_stop,
 )
+from libs.common.store.lease import Lease
 
 
 class Leases:
@@ -105,6 +108,35 @@ async def test_tasks_and_jobs_run_between_the_first_and_the_last_use_of_resource
     assert set(log[5:7]) == {"end task", "end job"}
     assert log[7:] == ["close third", "close second", "close first"]
     assert leases.holder == ""
+
+
+async def test_a_lease_that_cannot_be_released_expires() -> None:
+    """MongoDB may stop at the same time as the process; the error ends no job."""
+
+    class Stopping(Leases):
+        async def delete_one(self, _: Any) -> None:
+            raise WriteConcernError("ShutdownInProgress", 91)
+
+    leases = Stopping()
+    database: Any = {"leases": leases}
+    lease = Lease(database, "service")
+    assert await lease.acquire()
+    await lease.release()
+    assert leases.holder
+
+
+def test_a_process_that_cannot_run_logs_the_reason(caplog: pytest.LogCaptureFixture) -> None:
+    """Without it, Python would write a trace between lines of JSON."""
+
+    async def main() -> None:
+        raise TimeoutError("no NATS")
+
+    with pytest.raises(SystemExit) as ended:
+        run_service("test", main)
+    assert ended.value.code == 1
+    (record,) = caplog.records
+    assert record.levelname == "CRITICAL"
+    assert record.exc_info
 
 
 async def test_an_object_is_stopped_when_its_block_fails() -> None:
