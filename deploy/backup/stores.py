@@ -8,7 +8,7 @@ from urllib.parse import quote, urlsplit
 from nats.errors import Error as NatsError
 
 from deploy.backup import databases
-from deploy.platform import admin, services
+from deploy.platform import admin, mongo_server, services
 from deploy.platform.errors import CommandError
 from deploy.platform.mongo_server import Client, DatabaseUser
 from deploy.platform.ports import LOOPBACK
@@ -45,6 +45,19 @@ class Stores:
     async def connect_reader(self) -> AsyncIterator[Client]:
         """Connect to MongoDB as the user that reads all databases."""
         url = self.mongo_url_for(services.backup_user(self.state))
+        async with databases.connect(url) as client:
+            yield client
+
+    @property
+    def has_administrator(self) -> bool:
+        """Return whether this installation administers its MongoDB."""
+        return mongo_server.ADMIN_SECRET in self.state.secrets and "@" not in self.mongo_url
+
+    @contextlib.asynccontextmanager
+    async def connect_administrator(self) -> AsyncIterator[Client]:
+        """Connect to MongoDB as its administrator."""
+        password = self.state.secrets[mongo_server.ADMIN_SECRET]
+        url = self._mongo(mongo_server.ADMIN, password, "admin")
         async with databases.connect(url) as client:
             yield client
 

@@ -39,6 +39,7 @@ from deploy.platform import state as states
 from deploy.platform.errors import CommandError
 from deploy.platform.files import create_private_directory, writing_private
 from deploy.platform.migrations import MIGRATIONS
+from deploy.platform.mongo_server import raise_compatibility
 from deploy.platform.nats_grants import ADMIN, BACKUP
 from deploy.platform.state import Addresses, State
 from libs.common.bus import RpcClient
@@ -319,6 +320,10 @@ async def run_migrations(options: Namespace) -> None:
                 await _migrate(mongo, user.database, contract=options.contract)
             finally:
                 await mongo.close()
+        if options.contract and stores.has_administrator:
+            async with stores.connect_administrator() as client:
+                if version := await raise_compatibility(client):
+                    print(f"MongoDB: the data now have the format of {version}")
 
 
 async def _migrate(mongo: Mongo, name: str, *, contract: bool) -> None:

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from deploy.platform.services import TUNING
@@ -30,6 +30,8 @@ class Spec:
     environment: Mapping[str, str]
     grace: float = 10.0
     """Seconds between SIGTERM and SIGKILL."""
+    faults: Mapping[int, str] = field(default_factory=dict)
+    """What exit codes mean that need an explanation."""
     forked: bool = False
     """Whether the fork server may run `argv`, which is `python -m MODULE`."""
 

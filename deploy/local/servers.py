@@ -181,7 +181,7 @@ def _mongods(program: Path, context: ServerContext) -> list[Server]:
     key_file = context.write("mongo.key", state.secret("mongo_key_file", keys.new_key_file))
     members = state.members(MONGOD)
     users = [*services.database_users(state), services.backup_user(state)]
-    set_up = partial(mongo_server.set_up, members, context.secret("mongo.admin"), users)
+    set_up = partial(mongo_server.set_up, members, context.secret(mongo_server.ADMIN_SECRET), users)
     servers = []
     for number, address in enumerate(members, 1):
         host, _, port = address.rpartition(":")
@@ -190,7 +190,8 @@ def _mongods(program: Path, context: ServerContext) -> list[Server]:
             program, data, host, int(port), key_file, cluster=state.is_cluster
         )
         ready = set_up if number == 1 else partial(mongo_server.wait_ready, address)
-        servers.append(Server(context.spec(MONGOD, number, argv, stage=0, grace=30.0), ready))
+        spec = context.spec(MONGOD, number, argv, stage=0, grace=30.0)
+        servers.append(Server(replace(spec, faults=mongo_server.FAULTS), ready))
     return servers
 
 

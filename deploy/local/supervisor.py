@@ -55,6 +55,12 @@ class Child:
         process = self.process
         return process.pid if process is not None and process.returncode is None else None
 
+    @property
+    def fault(self) -> str | None:
+        """Return the meaning of the last exit code if it needs an explanation."""
+        code = self.process.returncode if self.process is not None else None
+        return None if code is None else self.spec.faults.get(code)
+
     def stop(self) -> None:
         """Make `run` end the process and return."""
         self._stopping.set()
@@ -211,7 +217,7 @@ async def wait_ready(child: Child, ready: Callable[[], Awaitable[None]]) -> None
     deadline = time.monotonic() + START_SECONDS
     try:
         while not (await asyncio.wait({waiting}, timeout=0.1))[0]:
-            if child.exits >= _EARLY_EXITS or time.monotonic() > deadline:
+            if child.fault or child.exits >= _EARLY_EXITS or time.monotonic() > deadline:
                 raise LauncherError(_explain(child), Exit.FAILED)
         waiting.result()
     finally:
@@ -230,6 +236,8 @@ async def run_concurrently(steps: list[Coroutine[Any, Any, None]]) -> None:
 
 
 def _explain(child: Child) -> str:
+    if child.fault:
+        return f"{child.spec.name}: {child.fault} (see {child.log})"
     cause = "keeps exiting" if child.exits >= _EARLY_EXITS else "is not ready in time"
     return f"{child.spec.name} {cause}: {_last_line(child.log)} (see {child.log})"
 

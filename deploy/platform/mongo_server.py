@@ -18,6 +18,8 @@ from libs.common.jobs import retry
 
 REPLICA_SET = "rs0"
 ADMIN = "admin"
+ADMIN_SECRET = "mongo.admin"  # noqa: S105 - the name of the secret
+"""Name of the secret with its password."""
 BACKUP = "backup"
 """The user that reads all our databases."""
 READER_ROLE = "thingway_reading"
@@ -49,6 +51,14 @@ _HISTORY_SECONDS = 0
 No service uses them, and each changed record would be written twice (docs/decisions/0038). A
 backup raises the value while it runs. Same as in `docker-compose.yml`.
 """
+FAULTS = {
+    62: "this mongod cannot read the data of another version: upgrade from 6.0 to 7.0 and then to "
+    "8.0 (docs/how-to/operations.md#mongodb-versions)"
+}
+"""The meaning of exit codes."""
+_COMPATIBILITY = "featureCompatibilityVersion"
+_CONFIRMED_SINCE = 7
+"""Version whose `setFeatureCompatibilityVersion` requires a confirmation; 6.0 rejects it."""
 _USER_NOT_FOUND = 11
 _ROLE_NOT_FOUND = 31
 _AUTHENTICATION_FAILED = 18
@@ -283,6 +293,22 @@ async def wait_ready(member: str) -> None:
             await client.admin.command("hello")
 
     await retry(ping, ConnectionFailure)
+
+
+async def raise_compatibility(client: Client) -> str | None:
+    """Permit the data format of the running version; return the version if it is new.
+
+    Afterwards the version before cannot read the data, and the next version can.
+    """
+    admin = client.admin
+    major, minor, *_ = (await admin.command("buildInfo"))["versionArray"]
+    wanted = f"{major}.{minor}"
+    found = await admin.command({"getParameter": 1, _COMPATIBILITY: 1})
+    if found[_COMPATIBILITY]["version"] == wanted:
+        return None
+    options: dict[str, Any] = {"confirm": True} if major >= _CONFIRMED_SINCE else {}
+    await admin.command("setFeatureCompatibilityVersion", wanted, **options)
+    return wanted
 
 
 async def _put_users(client: Client, users: list[DatabaseUser]) -> None:

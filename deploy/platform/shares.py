@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from deploy.platform import console, keys, services
 from deploy.platform.certificates import DEVICES, device_authority
+from deploy.platform.mongo_server import ADMIN_SECRET
 from deploy.platform.nats import (
     NatsCluster,
     NatsConfig,
@@ -164,7 +165,7 @@ def _mongo_users(state: State, places: Places) -> Iterator[Share]:
         users.append(exporter)
         yield Share("mongo", "exporter", exporter.password)
     passwords = {f"MONGO_{user.name}": user.password for user in users}
-    passwords["MONGO_ADMIN"] = state.secret("mongo.admin", keys.new_password)
+    passwords["MONGO_ADMIN"] = state.secret(ADMIN_SECRET, keys.new_password)
     yield Share("mongo-setup", "env", _lines(passwords))
 
 

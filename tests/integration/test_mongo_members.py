@@ -77,3 +77,14 @@ async def test_nobody_gets_in_without_a_login(members: list[str], key: str):
         pytest.raises(OperationFailure, match="requires authentication"),
     ):
         client["thingway_device"]["devices"].find_one()
+
+
+async def test_the_data_get_the_format_of_the_running_version(members: list[str], key: str):
+    """The format of the version before is used until then."""
+    async with asyncio.timeout(WAIT):
+        await mongo_server.set_up_members(members[:1], key, "secret", [USER])
+    url = f"mongodb://admin:secret@{members[0]}/?authSource=admin&directConnection=true"
+    async with AsyncMongoClient(url) as client:
+        assert await mongo_server.raise_compatibility(client) is None
+        await client.admin.command("setFeatureCompatibilityVersion", "5.0")
+        assert await mongo_server.raise_compatibility(client) == "6.0"

@@ -21,7 +21,9 @@ from deploy.local.supervisor import (
     Backoff,
     Supervisor,
     limit_logs,
+    wait_ready,
 )
+from deploy.platform.errors import LauncherError
 
 WAIT = 10.0
 SLEEPER = "import sys, time; print('here', flush=True); time.sleep(60)"
@@ -109,6 +111,14 @@ async def test_a_child_has_no_pid_between_two_starts(watch: Watch) -> None:
     await watch.until(lambda: watch.lines)
     assert watch.supervisor.pids() == {}
     assert "brief ended with exit code 3" in watch.lines[0]
+
+
+async def test_an_exit_code_with_a_meaning_is_explained(watch: Watch) -> None:
+    """The log of such a server is long and says the same in its own words."""
+    brief = replace(spec("brief", "raise SystemExit(62)"), faults={62: "the data are too old"})
+    child = watch.supervisor.start(brief)
+    with pytest.raises(LauncherError, match="the data are too old"):
+        await wait_ready(child, asyncio.Event().wait)
 
 
 async def test_a_failed_start_is_repeated(watch: Watch) -> None:
