@@ -36,6 +36,13 @@ def test_rights_that_it_asks_for_are_those_of_roles() -> None:
     assert codes <= {*Function}
 
 
+def test_no_text_is_inserted_as_html() -> None:
+    """Svelte escapes texts unless a component says otherwise."""
+    unsafe = re.compile(r"\{@html|innerHTML|outerHTML|insertAdjacentHTML|document\.write")
+    sources = [*(CONSOLE / "src").rglob("*.svelte"), *(CONSOLE / "src").rglob("*.ts")]
+    assert not [path for path in sources if unsafe.search(path.read_text())]
+
+
 def test_journeys_type_keys() -> None:
     """A field that is filled by script hides what shortcuts and key handlers do to typed text."""
     journeys = (Path(__file__).parents[1] / "clients/console").glob("*.mjs")

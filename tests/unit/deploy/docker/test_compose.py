@@ -62,6 +62,13 @@ def _public_addresses(service: dict[str, Any]) -> dict[str, str]:
     return {name: value for name, value in variables if name.startswith("THINGWAY_PUBLIC_")}
 
 
+def test_the_image_has_no_history() -> None:
+    """The build gets only named folders."""
+    sent = (ROOT / ".dockerignore").read_text().splitlines()
+    assert "*" in sent
+    assert not [line for line in sent if line.startswith("!.") or line == "!*"]
+
+
 def test_commands_on_the_stores_use_tls_with_the_tls_file() -> None:
     """Backup and restore connect to NATS like the services."""
     for name in ("backup", "restore"):
