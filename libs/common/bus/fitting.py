@@ -12,7 +12,7 @@ from libs.common.errors import TooLarge
 
 LARGEST_EVENT = 512 * 1024
 """Bytes of an event: half of nats-server's default maximum, headers included."""
-MAX_NAMES = 100
+NAMED = 100
 """Maximum number of names in `omitted`; the last entry gives the number of the others."""
 LONGEST_NAME = 200
 """Characters of such a name."""
@@ -29,18 +29,18 @@ _Part = tuple[str, str | int | None]
 _encode = msgspec.json.Encoder().encode
 
 
-def fitted(event: msgspec.Struct, maximum: int = LARGEST_EVENT) -> bytes:
-    """Encode an event in at most `maximum` bytes.
+def fitted(event: msgspec.Struct) -> bytes:
+    """Encode an event in at most `LARGEST_EVENT` bytes.
 
     The largest parts are omitted first: members of its objects (`properties.log`), items of its
     lists (`subcommand[3]`), the ends of its texts (`error`). Raises `TooLarge` when the rest is
     still too large.
     """
     raw = _encode(event)
-    if len(raw) <= maximum:
+    if len(raw) <= LARGEST_EVENT:
         return raw
     members: dict[str, Any] = msgspec.to_builtins(event)
-    excess = len(raw) - maximum + _NAMES
+    excess = len(raw) - LARGEST_EVENT + _NAMES
     gone: list[_Part] = []
     for size, member, part in sorted(_parts(members), key=lambda part: part[0], reverse=True):
         if excess <= 0:
@@ -50,8 +50,8 @@ def fitted(event: msgspec.Struct, maximum: int = LARGEST_EVENT) -> bytes:
     _leave_out(members, gone)
     members["omitted"] = _names(gone)
     raw = _encode(members)
-    if len(raw) > maximum:
-        raise TooLarge(f"an event has {len(raw)} bytes, {maximum} are allowed")
+    if len(raw) > LARGEST_EVENT:
+        raise TooLarge(f"an event has {len(raw)} bytes, {LARGEST_EVENT} are allowed")
     return raw
 
 
@@ -83,8 +83,8 @@ def _leave_out(members: dict[str, Any], gone: list[_Part]) -> None:
 
 
 def _names(gone: list[_Part]) -> list[str]:
-    more = [f"and {len(gone) - MAX_NAMES} more"] if len(gone) > MAX_NAMES else []
-    return [_name(*part)[:LONGEST_NAME] for part in gone[:MAX_NAMES]] + more
+    more = [f"and {len(gone) - NAMED} more"] if len(gone) > NAMED else []
+    return [_name(*part)[:LONGEST_NAME] for part in gone[:NAMED]] + more
 
 
 def _name(member: str, part: str | int | None) -> str:

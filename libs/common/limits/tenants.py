@@ -33,9 +33,9 @@ _limited = metrics.get_meter("thingway").create_counter(
 )
 
 
-def count_limited(limit: str, tenant: str, number: int = 1) -> None:
-    """Count rejections; `limit` is a field of `Limits` in camelCase."""
-    _limited.add(number, {"limit": limit, "tenant": tenant})
+def count_limited(limit: str, tenant: str) -> None:
+    """Count a rejection; `limit` is a field of `Limits` in camelCase."""
+    _limited.add(1, {"limit": limit, "tenant": tenant})
 
 
 CACHE_SECONDS = 5.0

@@ -132,11 +132,9 @@ def begin_trace(name: str, kind: SpanKind, remote: str = "") -> AbstractContextM
     return _inside(start_span(name, kind, links=[Link(other)] if other.is_valid else ()))
 
 
-def continue_trace(
-    name: str, kind: SpanKind, value: str, attributes: Attributes = None
-) -> AbstractContextManager[Span]:
+def continue_trace(name: str, kind: SpanKind, value: str) -> AbstractContextManager[Span]:
     """Continue the trace of a message; without one, run untraced."""
-    return _inside(start_span(name, kind, value, attributes=attributes) if value else INVALID_SPAN)
+    return _inside(start_span(name, kind, value) if value else INVALID_SPAN)
 
 
 def trace_step(
