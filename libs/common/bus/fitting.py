@@ -12,7 +12,7 @@ from libs.common.errors import TooLarge
 
 LARGEST_EVENT = 512 * 1024
 """Bytes of an event: half of nats-server's default maximum, headers included."""
-NAMED = 100
+MAX_NAMES = 100
 """Maximum number of names in `omitted`; the last entry gives the number of the others."""
 LONGEST_NAME = 200
 """Characters of such a name."""
@@ -83,8 +83,8 @@ def _leave_out(members: dict[str, Any], gone: list[_Part]) -> None:
 
 
 def _names(gone: list[_Part]) -> list[str]:
-    more = [f"and {len(gone) - NAMED} more"] if len(gone) > NAMED else []
-    return [_name(*part)[:LONGEST_NAME] for part in gone[:NAMED]] + more
+    more = [f"and {len(gone) - MAX_NAMES} more"] if len(gone) > MAX_NAMES else []
+    return [_name(*part)[:LONGEST_NAME] for part in gone[:MAX_NAMES]] + more
 
 
 def _name(member: str, part: str | int | None) -> str:
