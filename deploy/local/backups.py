@@ -328,7 +328,10 @@ async def run_migrations(options: Namespace) -> None:
 
 async def _migrate(mongo: Mongo, name: str, *, contract: bool) -> None:
     wanted = MIGRATIONS[name]
-    for migration in await due(mongo.database, wanted, contract=contract):
+    pending = await due(mongo.database, wanted, contract=contract)
+    if not pending:
+        print(f"{name}: no migration is due")
+    for migration in pending:
         print(f"{name} {migration.number}: {migration.title}")
     try:
         await migrate(mongo.database, wanted, contract=contract)
