@@ -1,21 +1,34 @@
-"""NATS clients: nats-py with TLS from the first byte, endless reconnects and cancellation."""
+"""nats-py with TLS from the first byte, endless reconnects and cancellation.
+
+`MessageInbox` requests messages of a stream.
+"""
 
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
+import msgspec
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import AuthorizationError, MaxPayloadError
 from nats.errors import Error as NatsError
 
 from libs.common.bus.publishing import message_size
+from libs.common.jobs import wait_for_event
 
 log = logging.getLogger(__name__)
 
 RETRY_PAUSE = 0.2
 """Seconds between two attempts to connect."""
+SILENCE = 3.0
+"""Seconds without a heartbeat after which a request counts as lost."""
+BACKOFF = 0.5
+"""Seconds between attempts while the bus does not answer."""
+ALIVE = "100"
+"""The status of a heartbeat."""
+ENDS = {"404", "408"}
+"""Statuses that end a request normally: no messages, request expired."""
 REFUSALS = ("authorization", "authentication", "user authentication", "account authentication")
 """Prefixes of the errors with which NATS rejects a login or ends a session."""
 LOG_INTERVAL = 1.0
@@ -119,3 +132,73 @@ def report_errors(name: str) -> Any:
             await asyncio.sleep(RETRY_PAUSE)
 
     return report
+
+
+class RequestLostError(Exception):
+    """The server did not end a request, or ended it with an error."""
+
+
+class MessageInbox:
+    """The reply subject of requests for messages, one request at a time.
+
+    All requests share one subscription, because each new one invalidates the server's subject
+    cache.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._address = client.new_inbox()
+        self._requests = 0
+        self._wanted = 0
+        self._messages: list[Msg] = []
+        self._status = ""
+        self._heard = asyncio.Event()
+        """Set by heartbeats and the end of the request."""
+        self._done = False
+
+    async def __aenter__(self) -> Self:
+        self._subscription = await self._client.subscribe(
+            f"{self._address}.*", cb=self._receive, pending_msgs_limit=-1, pending_bytes_limit=-1
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if not self._client.is_closed:
+            await self._subscription.unsubscribe()
+
+    async def request(self, subject: str, request: dict[str, int | bool]) -> list[Msg]:
+        """Return the messages of a request, and late messages of an earlier one."""
+        self._requests += 1
+        self._wanted, self._status, self._done = int(request["batch"]), "", False
+        await self._client.publish(subject, msgspec.json.encode(request), reply=self._reply)
+        while not self._done and await self._is_alive():
+            pass
+        if not self._messages and not self._done:
+            raise RequestLostError("a request for messages was not answered")
+        if not self._messages and self._status not in ENDS:
+            raise RequestLostError(f"a request for messages ended with {self._status or 'nothing'}")
+        messages, self._messages = self._messages, []
+        return messages
+
+    async def _is_alive(self) -> bool:
+        """Wait for the server; return False when it is silent for `SILENCE` seconds."""
+        self._heard.clear()
+        await wait_for_event(self._heard, SILENCE)
+        if not self._heard.is_set():  # a process that was stopped has yet to read
+            await wait_for_event(self._heard, BACKOFF)
+        return self._heard.is_set()
+
+    @property
+    def _reply(self) -> str:
+        return f"{self._address}.{self._requests}"
+
+    async def _receive(self, message: Msg) -> None:
+        if message.reply:
+            self._messages.append(message)
+            if len(self._messages) >= self._wanted:
+                self._done = True
+                self._heard.set()
+        elif message.subject == self._reply:
+            self._status = (message.headers or {}).get("Status", "")
+            self._done |= self._status != ALIVE
+            self._heard.set()

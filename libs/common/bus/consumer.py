@@ -10,16 +10,14 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Self
 
-import msgspec
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from nats.js.errors import APIError, NotFoundError
 from opentelemetry import metrics
 
+from libs.common.bus.client import BACKOFF, MessageInbox, RequestLostError
 from libs.common.bus.connection import Bus
 from libs.common.bus.laned import LanedMessages
 from libs.common.bus.publishing import acknowledge, hand_back
@@ -31,7 +29,7 @@ from libs.common.bus.streams import (
     STREAMS,
     ensure_streams,
 )
-from libs.common.jobs import cancel_and_wait, wait_for_event
+from libs.common.jobs import cancel_and_wait
 from libs.common.jobs import run_in_background as beside
 
 log = logging.getLogger(__name__)
@@ -42,21 +40,12 @@ IDLE_SECONDS = 30.0
 """Seconds for which the server keeps a request open if the stream has no message."""
 HEARTBEAT = 1.5
 """Seconds between the server's heartbeats during an open request."""
-SILENCE = 3.0
-"""Seconds without a heartbeat after which a request counts as lost."""
-BACKOFF = 0.5
-"""Seconds between attempts while the bus does not answer."""
 LINGER = 0.005
 """Seconds for which a batch waits for more messages, if `may_linger` permits it."""
 FLEETING = 300.0
 """Seconds for which an ephemeral consumer outlives its process."""
 WATCH_INTERVAL = 10.0
 """Seconds between two measurements of the backlog."""
-ALIVE = "100"
-"""The status of a heartbeat."""
-ENDS = {"404", "408"}
-"""Statuses that end a request normally: no messages, request expired."""
-
 
 _waiting = metrics.get_meter("thingway").create_gauge(
     "thingway_consumer_waiting", description="Messages that a consumer has not processed yet"
@@ -70,78 +59,12 @@ async def measure_backlog(bus: Bus, stream: str, durable: str, name: str = "") -
     _waiting.set(waiting, {"stream": stream, "consumer": name or durable})
 
 
-class RequestLostError(Exception):
-    """The server did not end a request, or ended it with an error."""
-
-
-class _Inbox:
-    """The reply subject of requests for messages, one request at a time.
-
-    All requests share one subscription, because each new one invalidates the server's subject
-    cache.
-    """
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._address = client.new_inbox()
-        self._requests = 0
-        self._wanted = 0
-        self._messages: list[Msg] = []
-        self._status = ""
-        self._heard = asyncio.Event()
-        """Set by heartbeats and the end of the request."""
-        self._done = False
-
-    async def __aenter__(self) -> Self:
-        self._subscription = await self._client.subscribe(
-            f"{self._address}.*", cb=self._receive, pending_msgs_limit=-1, pending_bytes_limit=-1
-        )
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        if not self._client.is_closed:
-            await self._subscription.unsubscribe()
-
-    async def request(self, subject: str, request: dict[str, int | bool]) -> list[Msg]:
-        """Return the messages of a request, and late messages of an earlier one."""
-        self._requests += 1
-        self._wanted, self._status, self._done = int(request["batch"]), "", False
-        await self._client.publish(subject, msgspec.json.encode(request), reply=self._reply)
-        while not self._done and await self._is_alive():
-            pass
-        if not self._messages and not self._done:
-            raise RequestLostError("a request for messages was not answered")
-        if not self._messages and self._status not in ENDS:
-            raise RequestLostError(f"a request for messages ended with {self._status or 'nothing'}")
-        messages, self._messages = self._messages, []
-        return messages
-
-    async def _is_alive(self) -> bool:
-        """Wait for the server; return False when it is silent for `SILENCE` seconds."""
-        self._heard.clear()
-        await wait_for_event(self._heard, SILENCE)
-        if not self._heard.is_set():  # a process that was stopped has yet to read
-            await wait_for_event(self._heard, BACKOFF)
-        return self._heard.is_set()
-
-    @property
-    def _reply(self) -> str:
-        return f"{self._address}.{self._requests}"
-
-    async def _receive(self, message: Msg) -> None:
-        if message.reply:
-            self._messages.append(message)
-            if len(self._messages) >= self._wanted:
-                self._done = True
-                self._heard.set()
-        elif message.subject == self._reply:
-            self._status = (message.headers or {}).get("Status", "")
-            self._done |= self._status != ALIVE
-            self._heard.set()
-
-
 def _heed_cancellation() -> None:
-    """Raise a cancellation that a request of nats-py has swallowed."""
+    """Raise a cancellation that a request of nats-py has swallowed.
+
+    nats-py waits with `wait_for`, which swallows a cancellation that comes with the answer (Python
+    3.11, https://github.com/python/cpython/issues/86296).
+    """
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
@@ -299,7 +222,7 @@ class BatchConsumer:
     async def _consume(self, work: _Overlapping | LanedMessages, stream: str) -> None:
         subjects = await self._ensure(stream)
         messages: list[Msg] = []
-        async with _Inbox(self.bus.client) as inbox:
+        async with MessageInbox(self.bus.client) as inbox:
             while True:
                 _heed_cancellation()
                 await work.ready()
@@ -319,7 +242,7 @@ class BatchConsumer:
                     await work.put(messages)
 
     async def _request(
-        self, inbox: _Inbox, stream: str, number: int, seconds: float = 0.0
+        self, inbox: MessageInbox, stream: str, number: int, seconds: float = 0.0
     ) -> list[Msg]:
         """Return up to `number` waiting messages, or else the next within `seconds`."""
         maximum = max(MAX_BATCH_BYTES, 2 * self.bus.client.max_payload)  # any single message fits
@@ -384,10 +307,7 @@ class BatchConsumer:
         except NotFoundError:
             await ensure_streams(self.bus.js, self.bus.replicas, {*STREAMS, stream})
             await self.bus.js.add_consumer(stream, config)
-        if (task := asyncio.current_task()) is not None and task.cancelling():
-            # `wait_for`, on which nats-py waits, swallows a cancellation that comes with the
-            # answer (Python 3.11, https://github.com/python/cpython/issues/86296).
-            raise asyncio.CancelledError
+        _heed_cancellation()
         return subjects
 
     async def _with_start(self, stream: str, config: ConsumerConfig) -> ConsumerConfig:

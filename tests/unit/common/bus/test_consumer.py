@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from libs.common.bus import BatchConsumer, consumer
-from libs.common.bus.consumer import RequestLostError
+from libs.common.bus import BatchConsumer
+from libs.common.bus import client as client_module
+from libs.common.bus.client import RequestLostError
 
 
 class Server:
@@ -77,11 +78,11 @@ async def test_heartbeats_keep_a_request_open(
     monkeypatch: pytest.MonkeyPatch, *, answered: bool
 ) -> None:
     """A request is open for longer than the server may be silent, and lost when it is silent."""
-    monkeypatch.setattr(consumer, "SILENCE", 0.15)
-    monkeypatch.setattr(consumer, "BACKOFF", 0.05)
+    monkeypatch.setattr(client_module, "SILENCE", 0.15)
+    monkeypatch.setattr(client_module, "BACKOFF", 0.05)
     message = SimpleNamespace(reply="ack")
     client: Any = Requests(message if answered else None)
-    async with asyncio.timeout(10), consumer._Inbox(client) as inbox:
+    async with asyncio.timeout(10), client_module.MessageInbox(client) as inbox:
         if answered:
             assert await inbox.request("next", {"batch": 1}) == [message]
         else:

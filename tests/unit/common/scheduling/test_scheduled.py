@@ -87,7 +87,7 @@ REASONS: dict[str, list[str]] = {
         "services/device/members/shapes.py ShapeUpdater.__init__: Lock",
     ],
     "The callback notes or wakes something without waiting.": [
-        "libs/common/bus/consumer.py _Inbox.__aenter__: subscription",
+        "libs/common/bus/client.py MessageInbox.__aenter__: subscription",
         "libs/common/bus/publishing.py Publisher._listen: subscription",
         "services/device/commands/polling.py CommandPolls.start: subscription",
         "services/device/registry/devices/ownership.py OrphanCleaner.run: subscription",
