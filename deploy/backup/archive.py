@@ -17,14 +17,13 @@ import os
 import struct
 import threading
 import zlib
-from argparse import Namespace
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from pathlib import Path
-from typing import BinaryIO, Self
+from typing import Any, BinaryIO, Self
 
 import msgspec
 import pyrage
 
+from deploy.backup.archive_key import Key
 from deploy.backup.databases import Tally, split_documents
 from deploy.backup.records import (
     FORMAT,
@@ -37,7 +36,6 @@ from deploy.backup.records import (
     Record,
 )
 from deploy.platform.errors import CommandError
-from deploy.platform.files import read_text_file
 
 WriteRecord = Callable[[Record], Awaitable[None]]
 Log = Callable[[str], None]
@@ -57,19 +55,6 @@ _decode = msgspec.msgpack.Decoder(Record).decode
 
 class ArchiveBroken(CommandError):
     """An archive that is truncated, modified, or not a backup."""
-
-
-class Key(msgspec.Struct, frozen=True, kw_only=True):
-    """The keys that encrypt or decrypt an archive; without any, it is not encrypted."""
-
-    passphrase: str | None = None
-    recipients: tuple[str, ...] = ()
-    """age public keys (`age1…`)."""
-    identities: tuple[str, ...] = ()
-    """age private keys (`AGE-SECRET-KEY-1…`)."""
-
-    def __repr__(self) -> str:
-        return "Key(…)"
 
 
 class _PipeThread:
@@ -94,17 +79,53 @@ class _PipeThread:
             raise self._error
 
 
+class Output:
+    """Forwards bytes to a stream, with their count and digest."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out = out
+        self._sum = hashlib.sha256()
+        self.size = 0
+        self.error: BaseException | None = None
+        """First error of the stream."""
+
+    @property
+    def digest(self) -> bytes:
+        """Return the SHA-256 of the bytes."""
+        return self._sum.digest()
+
+    def write(self, data: bytes) -> int:
+        """Write all bytes."""
+        self._sum.update(data)
+        self.size += len(data)
+        with self._remembered_errors():
+            return self._out.write(data)
+
+    def flush(self) -> None:
+        """Flush the stream."""
+        with self._remembered_errors():
+            self._out.flush()
+
+    @contextlib.contextmanager
+    def _remembered_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self.error = self.error or error
+            raise
+
+
 class Writer:
     """Writes records to a byte stream; `close` completes the archive."""
 
     def __init__(self, out: BinaryIO, key: Key) -> None:
         self._sum = hashlib.sha256()
-        self.size = 0
-        """Bytes written so far, before encryption."""
         self._pipe: _PipeThread | None = None
-        self._out = out
+        self.output = Output(out)
+        """The stream, after encryption."""
+        self._out: Any = self.output
         if key.passphrase or key.recipients:
-            self._out = self._open_encryption(out, key)
+            self._out = self._open_encryption(key)
         self._put(MAGIC)
 
     def write(self, record: Record) -> None:
@@ -115,35 +136,40 @@ class Writer:
     def close(self) -> None:
         """Complete the archive; the underlying stream stays open."""
         self._put(_LENGTH.pack(0))
-        self._out.write(self._sum.digest())
-        self._out.flush()
-        if self._pipe is not None:
-            self._out.close()
-            self._pipe.join()
+        with self._stream_errors():
+            self._out.write(self._sum.digest())
+            self._out.flush()
+            if self._pipe is not None:
+                self._out.close()
+                self._pipe.join()
 
     def _put(self, data: bytes) -> None:
         self._sum.update(data)
-        self.size += len(data)
-        try:
+        with self._stream_errors():
             self._out.write(data)
-        except BrokenPipeError:
-            if self._pipe is not None:
-                self._pipe.join()
-            raise
 
-    def _open_encryption(self, out: BinaryIO, key: Key) -> BinaryIO:
+    @contextlib.contextmanager
+    def _stream_errors(self) -> Iterator[None]:
+        """Raise the error of the stream, which `pyrage` hides, or even ignores at the end."""
+        try:
+            yield
+        finally:
+            if self.output.error is not None:
+                raise self.output.error
+
+    def _open_encryption(self, key: Key) -> BinaryIO:
         recipients = [_recipient(text) for text in key.recipients]
         if key.passphrase:
             identity = pyrage.x25519.Identity.generate()
             recipients.append(identity.to_public())
             sealed = pyrage.passphrase.encrypt(str(identity).encode(), key.passphrase)
-            out.write(SEALED + _LENGTH.pack(len(sealed)) + sealed)
+            self.output.write(SEALED + _LENGTH.pack(len(sealed)) + sealed)
         source, sink = os.pipe()
 
         def encrypt() -> None:
             with os.fdopen(source, "rb") as plain:
-                pyrage.encrypt_io(plain, out, recipients)
-            out.flush()
+                pyrage.encrypt_io(plain, self.output, recipients)
+            self.output.flush()
 
         self._pipe = _PipeThread(encrypt)
         return os.fdopen(sink, "wb")
@@ -275,41 +301,6 @@ def _identity(text: str) -> pyrage.x25519.Identity:
         return pyrage.x25519.Identity.from_str(text)
     except pyrage.IdentityError as error:
         raise CommandError("the identity is not an age private key (AGE-SECRET-KEY-1…)") from error
-
-
-PASSPHRASE_VARIABLE = "THINGWAY_BACKUP_PASSPHRASE"  # noqa: S105 - the name of the variable
-"""Environment variable with the passphrase of the archive."""
-
-
-def read_key(options: Namespace) -> Key:
-    """Return the key that the options and environment name.
-
-    Raises `CommandError` for a file without a key.
-    """
-    return Key(
-        passphrase=_passphrase(options.passphrase_file),
-        recipients=tuple(getattr(options, "recipient", None) or ()),
-        identities=_identities(getattr(options, "identity_file", None)),
-    )
-
-
-def _passphrase(file: Path | None) -> str | None:
-    if file is None:
-        return os.environ.get(PASSPHRASE_VARIABLE) or None
-    text = read_text_file(file).rstrip("\r\n")
-    if not text:
-        raise CommandError(f"{file} is empty: it must contain the passphrase")
-    return text
-
-
-def _identities(file: Path | None) -> tuple[str, ...]:
-    if file is None:
-        return ()
-    lines = (line.strip() for line in read_text_file(file).splitlines())
-    found = tuple(line for line in lines if line and not line.startswith("#"))
-    if not found:
-        raise CommandError(f"{file} contains no identity (AGE-SECRET-KEY-1…)")
-    return found
 
 
 class VerifiedArchive:

@@ -131,24 +131,16 @@ async def _write_later_messages(
 
 async def check_logins(stores: Stores) -> None:
     """Raise an error of a store unless all stores accept the logins of a restore."""
-    async with (
-        stores.connect_writers() as clients,
-        stores.bus(ADMIN) as bus,
-        stores.redis() as redis,
-    ):
+    async with stores.connect_writers() as clients, stores.bus(ADMIN) as bus:
         for name, client in clients.items():
             await client[name].list_collection_names()
         await streams.read_position(bus, UPLINK)
-        await redis.ping()
+    await stores.count_redis_keys()
 
 
 async def require_empty(stores: Stores) -> None:
     """Raise `CommandError` unless MongoDB, NATS and Redis are empty."""
-    async with (
-        stores.connect_writers() as clients,
-        stores.bus(ADMIN) as bus,
-        stores.redis() as redis,
-    ):
+    async with stores.connect_writers() as clients, stores.bus(ADMIN) as bus:
         for name, client in clients.items():
             await DatabaseRestore(client, name).require_empty()
         for name in streams.SNAPSHOTS:
@@ -156,7 +148,7 @@ async def require_empty(stores: Stores) -> None:
                 raise CommandError(
                     f"NATS has a stream {name}: restore a backup into empty stores only"
                 )
-        if await redis.dbsize():
+        if await stores.count_redis_keys():
             raise CommandError("Redis is not empty: restore a backup into empty stores only")
 
 

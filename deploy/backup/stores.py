@@ -15,7 +15,7 @@ from deploy.platform.ports import LOOPBACK
 from deploy.platform.services import SERVICES
 from deploy.platform.state import Addresses, State
 from libs.common.bus import Bus
-from libs.common.store.redis import Redis, connect_redis
+from libs.common.store.redis import connect_redis
 
 DATABASES = tuple(dict.fromkeys(s.database for s in SERVICES if s.database is not None))
 _REDIS_USER = "auth"
@@ -30,6 +30,9 @@ class Stores:
     mongo_url: str
     nats: Addresses
     redis_url: str
+    """Empty for temporary stores without Redis, of which a backup holds nothing."""
+    has_logins: bool = True
+    """False for a temporary MongoDB without access control."""
 
     @classmethod
     def from_launcher(cls, state: State, addresses: Addresses) -> "Stores":
@@ -68,6 +71,8 @@ class Stores:
 
     def mongo_url_for(self, user: DatabaseUser) -> str:
         """Return MongoDB's URL for a user."""
+        if not self.has_logins:
+            return self.mongo_url
         return self._mongo(user.name, user.password, user.database)
 
     @contextlib.asynccontextmanager
@@ -95,12 +100,13 @@ class Stores:
         finally:
             await client.close()
 
-    @contextlib.asynccontextmanager
-    async def redis(self) -> AsyncIterator[Redis]:
-        """Connect to Redis as a user that may read all keys."""
+    async def count_redis_keys(self) -> int:
+        """Return the number of keys in Redis, read as a user that may read all."""
+        if not self.redis_url:
+            return 0
         password = self.state.secrets.get(f"redis.{_REDIS_USER}", "")
         async with connect_redis(_with_login(self.redis_url, _REDIS_USER, password)) as client:
-            yield client
+            return int(await client.dbsize())
 
     def _mongo(self, user: str, password: str, source: str) -> str:
         url = _with_login(self.mongo_url, user, password)

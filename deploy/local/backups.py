@@ -1,34 +1,34 @@
-"""`thingway backup`, `thingway restore` and `thingway migrate`."""
+"""`thingway backup`, `thingway backup list` and `thingway restore`."""
 
 import asyncio
 import contextlib
 import errno
+import hashlib
 import os
-import shutil
+import signal
 import sys
 from argparse import Namespace
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
-from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from pymongo.errors import PyMongoError
 
-from deploy.backup.archive import (
-    ArchiveBroken,
-    Key,
-    Reader,
-    VerifiedArchive,
-    Writer,
-    read_key,
-    read_records,
-)
+from deploy.backup.archive import ArchiveBroken, Reader, VerifiedArchive, Writer, read_records
+from deploy.backup.archive_key import Key, read_key
 from deploy.backup.installation import back_up, check_logins
 from deploy.backup.installation import restore as restore_stores
-from deploy.backup.records import Head, Record, Secrets
+from deploy.backup.records import CollectionEnd, Head, Moment, Record, Secrets
+from deploy.backup.storage import (
+    Storage,
+    choose_expired,
+    find_backup,
+    name_backup,
+    open_storage,
+)
 from deploy.backup.stores import Stores
 from deploy.backup.tenants import back_up_tenant, restore_tenant
 from deploy.local import lock, servers
@@ -37,10 +37,8 @@ from deploy.local.supervisor import Supervisor, run_concurrently, wait_ready
 from deploy.platform import ports
 from deploy.platform import state as states
 from deploy.platform.errors import CommandError
-from deploy.platform.files import create_private_directory, writing_private
-from deploy.platform.migrations import MIGRATIONS
-from deploy.platform.mongo_server import raise_compatibility
-from deploy.platform.nats_grants import ADMIN, BACKUP
+from deploy.platform.files import create_private_directory
+from deploy.platform.nats_grants import BACKUP
 from deploy.platform.state import Addresses, State
 from libs.common.bus import RpcClient
 from libs.common.clock import from_ms, now_ms
@@ -48,13 +46,12 @@ from libs.common.contracts.auth import Done
 from libs.common.contracts.backups import RECORD_BACKUP, FinishedBackup
 from libs.common.errors import ThingwayError
 from libs.common.jobs import retry
-from libs.common.store.migrations import DatabaseTooNew, due, migrate
-from libs.common.store.mongo import Mongo
 from libs.common.store.redis import RedisError
 from libs.common.version import VERSION
 
 _LISTENERS = ("nats", "mqtt")
 _START_SECONDS = 600.0
+_READ_BYTES = 1024**2
 STREAM = "-"
 """File name for standard output or input."""
 FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -63,58 +60,104 @@ RESTORING = "restoring"
 
 
 async def backup(options: Namespace) -> None:
-    """Write a backup; a file gets its final name when it is complete."""
+    """Write a backup, verify it, and then delete expired ones."""
+    interrupt_when_terminated()
     key = read_key(options)
+    has_retention = bool(options.keep or options.keep_days)
     with errors_as_one_line():
         if options.to == STREAM:
+            if has_retention:
+                raise CommandError("--keep and --keep-days require a folder or s3://BUCKET/PREFIX")
             out = _require_redirected(sys.stdout.buffer)
             stores = open_stores(options)
-            await _report(stores, options.tenant, await _write(stores, out, key, options.tenant))
+            finished, _ = await _write(stores, out, key, options.tenant)
+            await report(stores, options.tenant, finished)
             return
-        directory = create_private_directory(Path(options.to))
-        what = "" if options.tenant is None else f"-{options.tenant}"
-        path = directory / f"thingway{what}-{from_ms(now_ms()):%Y%m%dT%H%M%SZ}.backup"
+        storage = open_storage(options.to)
+        name = name_backup(now_ms(), options.tenant)
         stores = open_stores(options)
-        with writing_private(path) as (out, written):
-            finished = await _write(stores, out, key, options.tenant)
-            if options.verify:
-                with written.open("rb") as source:
-                    await _verify(source, key)
-        disk = shutil.disk_usage(directory)
-        size = path.stat().st_size
-        await _report(
-            stores,
-            options.tenant,
-            FinishedBackup(finished.at, size, options.verify, disk.used, disk.total),
+        with storage.create_backup(name) as out:
+            finished, digest = await _write(stores, out, key, options.tenant)
+        if is_verified := options.verify or has_retention:
+            await _verify_stored(storage, name, key, digest)
+        used, size = storage.measure_disk()
+        finished = msgspec.structs.replace(
+            finished, verified=is_verified, disk_used=used, disk_size=size
         )
-        print(path)
+        await report(stores, options.tenant, finished)
+        print(storage.locate(name))
+        for expired in choose_expired(
+            storage.list_backups(), name, options.keep, options.keep_days
+        ):
+            storage.delete_backup(expired.name)
+            log(f"deleted {storage.locate(expired.name)}")
 
 
-async def _report(stores: Stores, tenant: str | None, backup: FinishedBackup) -> None:
-    """Report a backup of all tenants to `device`, which shows its age as a metric."""
+def list_backups(options: Namespace) -> None:
+    """Print the complete backups of a folder or bucket, oldest first."""
+    with errors_as_one_line():
+        stored = open_storage(options.source).list_backups()
+    if options.json:
+        print(msgspec.json.encode(stored).decode())
+        return
+    for each in stored:
+        tenant = "all tenants" if each.tenant is None else f"tenant {each.tenant}"
+        print(f"{each.name}  {each.size / 1024**2:.1f} MiB  {tenant}")
+
+
+def interrupt_when_terminated() -> None:
+    """Handle SIGTERM like Ctrl-C, so that an incomplete backup is deleted."""
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+
+
+async def report(stores: Stores, tenant: str | None, backup: FinishedBackup) -> None:
+    """Report a backup of all tenants, or its test, to `device` for metrics."""
     if tenant is not None:
         return
     async with stores.bus(BACKUP) as bus:
         try:
             await RpcClient(bus).call(RECORD_BACKUP, backup, Done)
         except ThingwayError as error:
-            _log(f"the backup is complete, but its age is not shown as a metric: {error}")
+            log(f"the result is not shown as a metric: {error}")
 
 
-async def _write(stores: Stores, out: BinaryIO, key: Key, tenant: str | None) -> FinishedBackup:
-    """Write a backup of all tenants or of one; return its time and size."""
+async def _write(
+    stores: Stores, out: BinaryIO, key: Key, tenant: str | None
+) -> tuple[FinishedBackup, bytes]:
+    """Write a backup of all tenants or of one; return its report and SHA-256."""
     writer = Writer(out, key)
+    counts: list[int] = []
 
     async def put(record: Record) -> None:
+        if isinstance(record, CollectionEnd):
+            counts.append(record.count)
         await asyncio.to_thread(writer.write, record)
 
     if tenant is None:
-        moment = await back_up(stores, put, _log)
+        moment = await back_up(stores, put, log)
     else:
-        moment = await back_up_tenant(stores, tenant, put, _log)
+        moment = await back_up_tenant(stores, tenant, put, log)
     await asyncio.to_thread(writer.close)
-    _log(f"the backup has the state of {from_ms(moment.at):%Y-%m-%d %H:%M:%S} UTC")
-    return FinishedBackup(moment.at, writer.size)
+    log(describe_content(Head(VERSION, 0, tenant), moment, counts))
+    return FinishedBackup(moment.at, writer.output.size), writer.output.digest
+
+
+async def _verify_stored(storage: Storage, name: str, key: Key, digest: bytes) -> None:
+    """Read a stored backup again; delete it if it differs from the written one."""
+    try:
+        with storage.open_backup(name) as source:
+            await (_compare(source, digest) if key.is_public else _verify(source, key))
+    except ArchiveBroken:
+        storage.delete_backup(name)
+        raise
+
+
+async def _compare(source: BinaryIO, digest: bytes) -> None:
+    found = hashlib.sha256()
+    while chunk := await asyncio.to_thread(source.read, _READ_BYTES):
+        found.update(chunk)
+    if found.digest() != digest:
+        raise ArchiveBroken("the stored backup differs from the written one")
 
 
 async def _verify(source: BinaryIO, key: Key) -> VerifiedArchive:
@@ -131,39 +174,52 @@ async def restore(options: Namespace) -> None:
     key = read_key(options)
     with errors_as_one_line(), _open(options.file) as source:
         if options.dry_run:
-            _print_summary(await _verify(source, key))
+            log_content(await _verify(source, key))
             return
         with Reader(source, key) as reader:
-            archive = VerifiedArchive(reader)
-            head, secrets = next(archive), next(archive)
-            if not isinstance(head, Head) or not isinstance(secrets, Secrets):
-                raise ArchiveBroken("the archive does not start with its head and secrets")
+            archive, secrets = begin_archive(reader)
+            head = archive.head
             if head.tenant is None:
                 await _restore_whole(options, secrets, archive)
             else:
                 stores = open_stores(options)
                 await restore_tenant(
-                    stores, head.tenant, secrets, archive, _log, compare=options.verify
+                    stores, head.tenant, secrets, archive, log, compare=options.verify
                 )
-                _print_summary(archive)
+                log_content(archive)
+
+
+def begin_archive(reader: Reader) -> tuple[VerifiedArchive, Secrets]:
+    """Return an archive after its head, and its secrets; raise `ArchiveBroken`."""
+    archive = VerifiedArchive(reader)
+    head, secrets = next(archive), next(archive)
+    if not isinstance(head, Head) or not isinstance(secrets, Secrets):
+        raise ArchiveBroken("the archive does not start with its head and secrets")
+    return archive, secrets
+
+
+def decode_state(secrets: Secrets) -> State:
+    """Return the installation's state, without the addresses of its old place."""
+    state = msgspec.json.decode(secrets.state, type=State)
+    state.ports, state.addresses = {}, None
+    return state
 
 
 async def _restore_whole(options: Namespace, secrets: Secrets, archive: VerifiedArchive) -> None:
-    state = msgspec.json.decode(secrets.state, type=State)
-    state.ports, state.addresses = {}, None
+    state = decode_state(secrets)
     if options.only_secrets:
         create_private_directory(options.data)
         _save_secrets(options.data, state)
     elif options.mongo_url:
         _save_secrets(options.data, state)
         stores = _stores_from_urls(options, state)
-        await _wait_for_stores(stores)
-        await restore_stores(stores, archive, _log, options.replicas, compare=options.verify)
-        _print_summary(archive)
+        await wait_for_stores(stores)
+        await restore_stores(stores, archive, log, options.replicas, compare=options.verify)
+        log_content(archive)
     else:
-        async with _run_servers(options.data, state) as stores:
-            await restore_stores(stores, archive, _log, options.replicas, compare=options.verify)
-        _print_summary(archive)
+        async with run_servers(options.data, state) as stores:
+            await restore_stores(stores, archive, log, options.replicas, compare=options.verify)
+        log_content(archive)
 
 
 def open_stores(options: Namespace) -> Stores:
@@ -193,13 +249,13 @@ def _stores_from_urls(options: Namespace, state: State) -> Stores:
     )
 
 
-async def _wait_for_stores(stores: Stores) -> None:
+async def wait_for_stores(stores: Stores) -> None:
     """Wait up to 10 minutes until new stores accept the installation's logins."""
     errors = CommandError, PyMongoError, RedisError, NatsError, TimeoutError
     try:
         await check_logins(stores)
     except errors as error:
-        _log(f"waiting for the stores: {error}")
+        log(f"waiting for the stores: {error}")
         try:
             async with asyncio.timeout(_START_SECONDS):
                 await retry(partial(check_logins, stores), *errors)
@@ -218,7 +274,7 @@ def _save_secrets(directory: Path, state: State) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _run_servers(directory: Path, state: State) -> AsyncIterator[Stores]:
+async def run_servers(directory: Path, state: State) -> AsyncIterator[Stores]:
     """Run the servers of an empty data directory, without services."""
     found = servers.Programs.find()
     lock_handle = lock.acquire(directory)
@@ -234,7 +290,7 @@ async def _run_servers(directory: Path, state: State) -> AsyncIterator[Stores]:
     addresses = Addresses("", "", f"nats://{listeners.host}:{listeners.port}")
     base = base_environment(os.environ)
     supervisor = Supervisor(
-        create_private_directory(directory / "logs"), print_line=_log, keep_open=(lock_handle,)
+        create_private_directory(directory / "logs"), print_line=log, keep_open=(lock_handle,)
     )
     try:
         context = servers.ServerContext(directory, state, base)
@@ -249,17 +305,27 @@ async def _run_servers(directory: Path, state: State) -> AsyncIterator[Stores]:
     (directory / RESTORING).unlink()
 
 
-def _print_summary(archive: VerifiedArchive) -> None:
-    moment = archive.moment
-    documents = sum(end.count for end in archive.collections.values())
+def describe_content(head: Head, moment: Moment, counts: Collection[int]) -> str:
+    """Return a sentence; `counts` are the documents of each collection."""
+    content = f"{len(counts)} collections with {sum(counts)} documents"
+    if head.tenant is None:
+        messages = sum(position.messages for position in moment.streams.values())
+        content = (
+            f"the secrets, {content} and {len(moment.streams)} streams with {messages} messages"
+        )
+    what = "the backup" if head.tenant is None else f"the backup of the tenant {head.tenant}"
     at = f"{from_ms(moment.at):%Y-%m-%d %H:%M:%S} UTC"
-    _log(f"written by version {archive.head.version}, state of {at}")
-    _log(f"{len(archive.collections)} collections with {documents} documents")
-    messages = sum(position.messages for position in moment.streams.values())
-    _log(f"{len(moment.streams)} streams with {messages} messages")
+    return f"{what} holds {content}, has the state of {at}, and was written by {head.version}"
 
 
-def _log(line: str) -> None:
+def log_content(archive: VerifiedArchive) -> None:
+    """Print a sentence about an archive that was read to its end."""
+    counts = [end.count for end in archive.collections.values()]
+    log(describe_content(archive.head, archive.moment, counts))
+
+
+def log(line: str) -> None:
+    """Print a line to stderr."""
     print(line, file=sys.stderr, flush=True)
 
 
@@ -274,7 +340,9 @@ def _open(file: str) -> Iterator[BinaryIO]:
     if file == STREAM:
         yield sys.stdin.buffer
         return
-    with Path(file).open("rb") as source:
+    storage, name = find_backup(file)
+    with storage.open_backup(name) as source:
+        log(f"reading {storage.locate(name)}")
         yield source
 
 
@@ -292,72 +360,3 @@ def errors_as_one_line() -> Iterator[None]:
         ) from error
     except (PyMongoError, NatsError, RedisError, TimeoutError) as error:
         raise CommandError(f"{type(error).__name__}: {error}") from error
-
-
-_ANSWER_SECONDS = 2.0
-
-
-class _Pong(msgspec.Struct):
-    """Reply of a service to `$SRV.PING` (nats.micro)."""
-
-    name: str
-    version: str
-
-
-async def run_migrations(options: Namespace) -> None:
-    """Run due migrations.
-
-    Raises `CommandError` if a newer version contracted a database, and with `--contract` while
-    processes of another version run.
-    """
-    with errors_as_one_line():
-        stores = open_stores(options)
-        if options.contract:
-            await _require_single_version(stores)
-        for user in stores.users:
-            mongo = Mongo(stores.mongo_url_for(user), user.database)
-            try:
-                await _migrate(mongo, user.database, contract=options.contract)
-            finally:
-                await mongo.close()
-        if options.contract and stores.has_administrator:
-            async with stores.connect_administrator() as client:
-                if version := await raise_compatibility(client):
-                    print(f"MongoDB: the data now have the format of {version}")
-
-
-async def _migrate(mongo: Mongo, name: str, *, contract: bool) -> None:
-    wanted = MIGRATIONS[name]
-    pending = await due(mongo.database, wanted, contract=contract)
-    if not pending:
-        print(f"{name}: no migration is due")
-    for migration in pending:
-        print(f"{name} {migration.number}: {migration.title}")
-    try:
-        await migrate(mongo.database, wanted, contract=contract)
-    except DatabaseTooNew as error:
-        raise CommandError(str(error)) from error
-    left = await due(mongo.database, wanted, contract=True)
-    if left:
-        print(f"{name}: {len(left)} more with --contract, once no older version will run again")
-
-
-async def _require_single_version(stores: Stores) -> None:
-    """Raise `CommandError` if a process of another version replies."""
-    found: dict[str, str] = {}
-
-    async def collect(answer: Msg) -> None:
-        pong = msgspec.json.decode(answer.data, type=_Pong)
-        if pong.version != VERSION:
-            found[pong.name] = pong.version
-
-    async with stores.bus(ADMIN) as bus:
-        inbox = bus.client.new_inbox()
-        await bus.client.subscribe(inbox, cb=collect)
-        await bus.client.publish("$SRV.PING", reply=inbox)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_ANSWER_SECONDS):
-                await asyncio.Event().wait()
-    if found:
-        others = ", ".join(f"{name} {version}" for name, version in sorted(found.items()))
-        raise CommandError(f"stop the processes of another version than {VERSION}: {others}")

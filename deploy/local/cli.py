@@ -20,6 +20,7 @@ from deploy.local.options import (
     SIMULATION,
     SN,
     STORES,
+    VERIFICATION,
     count,
     define_command,
     file,
@@ -32,6 +33,7 @@ from deploy.platform import console
 from deploy.platform.errors import Exit, LauncherError, Refused
 from libs.common.errors import ThingwayError
 
+_BACKUP = "FILE|DIR|s3://BUCKET/PREFIX"
 _MAX_WORKERS = 64
 
 
@@ -247,7 +249,12 @@ COMMANDS = (
         "backup",
         "back up the running platform: secrets, databases and streams at one moment",
         "backups:backup",
-        option("to", metavar="DIR|-", help="target directory; '-': standard output"),
+        option(
+            "to",
+            metavar="DIR|s3://BUCKET/PREFIX|-",
+            help="target: a directory, S3-compatible storage with credentials in AWS_ACCESS_KEY_ID "
+            "and AWS_SECRET_ACCESS_KEY, or standard output",
+        ),
         option("--tenant", metavar="NAME", help="back up one tenant, to move it elsewhere"),
         option(
             "--recipient",
@@ -256,13 +263,35 @@ COMMANDS = (
             help="encrypt for this age public key (age1…); may be repeated",
         ),
         *BACKUPS,
-        flag("--verify", "read the finished backup and verify it"),
+        flag("--verify", "read the stored backup and verify it"),
+        count("--keep", 1, 10_000, "verify, then delete backups except the N newest"),
+        count("--keep-days", 1, 36_500, "verify, then delete backups that are older than N days"),
+    ),
+    define_command(
+        "backup list",
+        "list the complete backups in a directory or S3-compatible storage",
+        "backups:list_backups",
+        option("source", metavar="DIR|s3://BUCKET/PREFIX", help="where the backups are"),
+        JSON,
+    ),
+    define_command(
+        "backup verify",
+        "restore a backup into temporary stores, compare them, and report the result",
+        "verification:verify",
+        option(
+            "source", metavar=_BACKUP, help="a backup; of a directory or prefix: the newest backup"
+        ),
+        *VERIFICATION,
     ),
     define_command(
         "restore",
         "restore a backup into empty stores, or the backup of a tenant into a platform",
         "backups:restore",
-        option("file", metavar="FILE|-", help="backup file; '-' reads standard input"),
+        option(
+            "file",
+            metavar=f"{_BACKUP}|-",
+            help="a backup; of a directory or prefix: the newest backup; '-': standard input",
+        ),
         *BACKUPS,
         flag("--verify", "compare the restored data with the backup"),
         flag("--dry-run", "read and verify the backup, change nothing"),
@@ -275,7 +304,7 @@ COMMANDS = (
     define_command(
         "migrate",
         "migrate the databases to this version, as services do at their start",
-        "backups:run_migrations",
+        "migrating:run_migrations",
         *STORES,
         flag("--contract", "also remove data that only older versions need; prevents a downgrade"),
     ),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from deploy.backup.archive import PASSPHRASE_VARIABLE
+from deploy.backup.archive_key import PASSPHRASE_VARIABLE
 from deploy.platform.errors import LauncherError
 from libs.common.contracts.limits import Limits
 
@@ -191,7 +191,7 @@ PLATFORM = (
 
 
 def _store_url(store: str, text: str) -> Option:
-    variable = f"THINGWAY_{store.upper()}_URL"
+    variable = f"THINGWAY_{store.upper().replace('-', '_')}_URL"
     return option(
         f"--{store}-url",
         metavar="URL",
@@ -212,10 +212,23 @@ STORES = (
         help="directory of a state.json with the first application and device, if DIR has none",
     ),
 )
-BACKUPS = (
-    *STORES,
+KEYS = (
     file("--passphrase-file", f"passphrase for the backup (environment: {PASSPHRASE_VARIABLE})"),
     file("--identity-file", "decrypt with the age private key in FILE (AGE-SECRET-KEY-1…)"),
+)
+BACKUPS = (*STORES, *KEYS)
+VERIFICATION = (
+    DATA,
+    _store_url("nats", "NATS of the platform that shows the result as a metric"),
+    *KEYS,
+    option(
+        "--scratch",
+        type=Path,
+        metavar="DIR",
+        help="directory for the data of temporary servers (default: that of the system)",
+    ),
+    _store_url("scratch-mongo", "empty MongoDB without login, instead of own servers"),
+    _store_url("scratch-nats", "empty NATS with JetStream, without login"),
 )
 SIMULATION = (
     count(

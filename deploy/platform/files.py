@@ -18,17 +18,17 @@ def write_private(path: Path, content: bytes) -> None:
     Readers see the old or the new content, even after a power cut: the file is flushed to disk
     before it is renamed.
     """
-    with writing_private(path) as (file, _):
+    with writing_private(path) as file:
         file.write(content)
 
 
 @contextlib.contextmanager
-def writing_private(path: Path) -> Iterator[tuple[BinaryIO, Path]]:
-    """Write a file like `write_private`; yield the file and its temporary path."""
+def writing_private(path: Path) -> Iterator[BinaryIO]:
+    """Write a file like `write_private`; yield the file."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
-            yield file, Path(temporary)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).replace(path)

@@ -11,7 +11,8 @@ import pyrage
 import pytest
 from pymongo import MongoClient
 
-from deploy.backup.archive import Key, Reader
+from deploy.backup.archive import Reader
+from deploy.backup.archive_key import Key
 from deploy.backup.stores import DATABASES
 from deploy.backup.tenant_collections import EXCLUDED, TENANT_COLLECTIONS, find_collection
 from deploy.checkup.processes import read_metrics

@@ -1,6 +1,7 @@
 """Backups that are taken under load hold what was promised, once."""
 
 import asyncio
+import contextlib
 import itertools
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -12,8 +13,13 @@ import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from moto.server import ThreadedMotoServer
 
+from deploy.backup.s3 import S3Storage
+from deploy.checkup.processes import read_metrics
+from deploy.local import programs
 from deploy.local.process import PROJECT_ROOT
+from deploy.platform import ports
 from tests.e2e.callers import Application
 from tests.e2e.devices import Device
 from tests.e2e.journey import PASSWORD, Browser, browsing
@@ -128,6 +134,85 @@ async def test_a_backup_taken_under_load_is_an_installation_again(
     fresh = sum(map(len, after.promised.values())) + 2
     assert now["stored"] - before["stored"] >= fresh
     assert now["accepted"] == now["stored"] + now["rejected"]
+    await application.close()
+
+
+def names(directory: Path) -> list[str]:
+    """Return the names in a directory."""
+    return [path.name for path in directory.iterdir()]
+
+
+@contextlib.contextmanager
+def scratch_servers(directory: Path) -> Iterator[tuple[str, str]]:
+    """Run a MongoDB and a NATS without logins, as the pod of a verification; their URLs."""
+    mongo, nats = ports.choose_free(), ports.choose_free()
+    (directory / "mongo").mkdir(parents=True)
+    words = f"--dbpath={directory}/mongo --port={mongo} --bind_ip=127.0.0.1 --logpath={directory}/l"
+    mongod = (programs.find(programs.MONGOD).path, *words.split(), "--nounixsocket")
+    words = f"--addr=127.0.0.1 --port={nats} --jetstream --store_dir={directory}/nats"
+    server = (programs.find(programs.NATS).path, *words.split(), f"--log={directory}/n")
+    running = [subprocess.Popen(command) for command in (mongod, server)]
+    try:
+        yield f"mongodb://127.0.0.1:{mongo}/?directConnection=true", f"nats://127.0.0.1:{nats}"
+    finally:
+        for process in running:
+            process.terminate()
+            process.wait(60)
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Return the URL of a bucket in S3-compatible storage."""
+    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://{host}:{port}")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    S3Storage("s3://store")._client.create_bucket(Bucket="store")
+    yield "s3://store/thingway"
+    server.stop()
+
+
+async def test_a_backup_in_s3_is_verified_and_restored(
+    start: Start, tmp_path: Path, bucket: str
+) -> None:
+    """Own and given servers verify it, a metric shows this, and one backup is kept."""
+    source = start("source")
+    application = source.application()
+    await application.data("PUT", f"/products/{MODEL}", PRODUCT)
+    device = await application.add_device()
+    await device.http("POST", "report", {"properties": {"counter": 1}}, wait="stored")
+    data = ("--data", source.directory)
+    first = await thingway("backup", bucket, *data)
+    last = await thingway("backup", bucket, *data, "--keep", "1")
+    assert first != last
+    assert (await thingway("backup", "list", bucket)).split()[0] == last.rpartition("/")[2]
+
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    await thingway("backup", "verify", bucket, *data, "--scratch", scratch)
+    assert names(scratch) == []
+    url = f"http://127.0.0.1:{source.state.ports['device']}/metrics"
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        shown, _ = read_metrics(await answer.text())
+    assert shown["thingway_backup_restore_seconds"] > 0
+    restored = shown["thingway_backup_restored_timestamp_seconds"]
+    assert restored == shown["thingway_backup_finished_timestamp_seconds"]
+    with scratch_servers(scratch) as (mongo, nats):
+        given = ("--scratch-mongo-url", mongo, "--scratch-nats-url", nats)
+        await thingway(
+            "backup", "verify", last, "--nats-url", source.addresses.nats_url, *data, *given
+        )
+        assert "is not empty" in await refusal("backup", "verify", last, *data, *given)
+
+    await application.close()
+    source.stop()
+    await thingway("restore", bucket, "--data", tmp_path / "copy", "--verify")
+    copy = start("copy")
+    application = copy.application()
+    history = await replace(device, application=application).history()
+    assert [one["properties"]["counter"] for one in history] == [1]
     await application.close()
 
 

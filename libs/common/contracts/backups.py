@@ -1,4 +1,4 @@
-"""The report of a finished backup to `device`, which shows its age and size as metrics."""
+"""The report of a backup or its test to `device`, which shows age and size as metrics."""
 
 import msgspec
 
@@ -18,3 +18,5 @@ class FinishedBackup(msgspec.Struct, frozen=True):
     """Used bytes of the volume with the archive; 0 if it went to standard output."""
     disk_size: int = 0
     """Size of this volume in bytes."""
+    restore_seconds: float = 0.0
+    """Duration of a test that restored an earlier backup; 0 for a new backup."""

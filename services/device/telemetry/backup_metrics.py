@@ -1,4 +1,4 @@
-"""The last backup of the installation, stored for all replicas and shown as metrics."""
+"""The last backup of the installation and its tests, shown as metrics by all replicas."""
 
 import msgspec
 from opentelemetry import metrics
@@ -11,7 +11,7 @@ from libs.common.store.mongo import Database
 
 PERIOD = 60.0
 """Seconds between two readings."""
-LAST, VERIFIED = "last", "verified"
+LAST, VERIFIED, RESTORED = "last", "verified", "restored"
 _gauge = metrics.get_meter("thingway").create_gauge
 _times = {
     LAST: _gauge(
@@ -22,7 +22,14 @@ _times = {
         "thingway_backup_verified_timestamp_seconds",
         description="Time of the state in the last verified backup; 0 without one",
     ),
+    RESTORED: _gauge(
+        "thingway_backup_restored_timestamp_seconds",
+        description="Time of the state in the last backup that was restored as a test; 0 without",
+    ),
 }
+_restore_seconds = _gauge(
+    "thingway_backup_restore_seconds", description="Duration of the last test of a restore"
+)
 _sizes = {
     "bytes": _gauge("thingway_backup_bytes", description="Size of the last backup"),
     "disk_used": _gauge(
@@ -33,7 +40,7 @@ _sizes = {
 
 
 class BackupMetrics:
-    """Stores the last backup and the last verified one, and measures their age and size."""
+    """Stores the last backup, the last verified and restored one; measures age and size."""
 
     def __init__(self, database: Database) -> None:
         self._records = database["backups"]
@@ -44,7 +51,8 @@ class BackupMetrics:
 
     async def record(self, backup: FinishedBackup) -> Done:
         """Store a finished backup."""
-        for key in (LAST, VERIFIED) if backup.verified else (LAST,):
+        keys = (RESTORED,) if backup.restore_seconds else (LAST,)
+        for key in (*keys, VERIFIED) if backup.verified else keys:
             document = {"_id": key, **msgspec.to_builtins(backup)}
             await self._records.replace_one({"_id": key}, document, upsert=True)
         await self._read()
@@ -56,8 +64,11 @@ class BackupMetrics:
 
     async def _read(self) -> None:
         found = {one["_id"]: one async for one in self._records.find({})}
+        times = {key: found.get(key, {"at": 0})["at"] for key in _times}
+        times[VERIFIED] = max(times[VERIFIED], times[RESTORED])
         for key, gauge in _times.items():
-            gauge.set(found.get(key, {"at": 0})["at"] / 1000)
+            gauge.set(times[key] / 1000)
+        _restore_seconds.set(found.get(RESTORED, {}).get("restore_seconds", 0))
         for field, gauge in _sizes.items():
             if size := found.get(LAST, {}).get(field):
                 gauge.set(size)

@@ -1,11 +1,16 @@
 """The archive format: corruption is detected, and reading requires the key."""
 
+import errno
 import io
+import os
+from pathlib import Path
+from typing import BinaryIO
 
 import pyrage
 import pytest
 
-from deploy.backup.archive import ArchiveBroken, Key, Reader, VerifiedArchive, Writer
+from deploy.backup.archive import ArchiveBroken, Reader, VerifiedArchive, Writer
+from deploy.backup.archive_key import Key
 from deploy.backup.databases import Tally
 from deploy.backup.records import (
     CollectionEnd,
@@ -47,11 +52,17 @@ PLAIN, PASSPHRASE = Key(), Key(passphrase="correct horse")
 def write_archive(key: Key, records: list[Record] = RECORDS) -> bytes:
     """Return an archive with these records."""
     out = io.BytesIO()
+    write_records(out, key, records)
+    return out.getvalue()
+
+
+def write_records(out: BinaryIO, key: Key, records: list[Record]) -> Writer:
+    """Write an archive with these records; return its closed writer."""
     writer = Writer(out, key)
     for record in records:
         writer.write(record)
     writer.close()
-    return out.getvalue()
+    return writer
 
 
 def read_archive(data: bytes, key: Key) -> list[Record]:
@@ -120,3 +131,13 @@ def test_a_collection_without_one_document_is_rejected() -> None:
 def test_a_tally_does_not_depend_on_the_order() -> None:
     """The target may return documents in another order."""
     assert _tally(b"a", b"b") == _tally(b"b", b"a") != _tally(b"a", b"a")
+
+
+@pytest.mark.parametrize("key", [PLAIN, TO_IDENTITY])
+def test_a_full_disk_is_the_error_of_each_kind_of_archive(key: Key) -> None:
+    """Encryption in another thread does not hide it."""
+    with (
+        Path("/dev/full").open("wb", buffering=0) as out,
+        pytest.raises(OSError, match=os.strerror(errno.ENOSPC)),
+    ):
+        write_records(out, key, RECORDS)

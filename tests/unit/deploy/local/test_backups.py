@@ -1,12 +1,21 @@
-"""A restore into stores that have just been created."""
+"""`thingway backup` and `restore`, without stores."""
 
+import hashlib
+from pathlib import Path
+
+import pyrage
 import pytest
 
+from deploy.backup.archive import ArchiveBroken
+from deploy.backup.archive_key import Key
+from deploy.backup.records import Head, Moment, StreamPosition
+from deploy.backup.storage import FolderStorage
 from deploy.backup.stores import Stores
 from deploy.local import backups
 from deploy.platform.errors import CommandError
 from deploy.platform.state import Addresses, State
 
+NAME = "thingway-20260102T030405Z.backup"
 NEW = Stores(state=State(), mongo_url="", nats=Addresses("", "", ""), redis_url="")
 
 
@@ -21,7 +30,7 @@ async def test_a_restore_waits_until_new_stores_accept_its_logins(
             raise error
 
     monkeypatch.setattr(backups, "check_logins", check)
-    await backups._wait_for_stores(NEW)
+    await backups.wait_for_stores(NEW)
     assert answers == []
     assert capsys.readouterr().err == "waiting for the stores: no user auth\n"
 
@@ -35,4 +44,28 @@ async def test_the_wait_for_stores_ends(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(backups, "check_logins", check)
     monkeypatch.setattr(backups, "_START_SECONDS", 0.01)
     with pytest.raises(CommandError, match="not ready in time: no user auth"):
-        await backups._wait_for_stores(NEW)
+        await backups.wait_for_stores(NEW)
+
+
+async def test_a_backup_for_a_public_key_is_verified_by_its_digest(tmp_path: Path) -> None:
+    """A changed file is deleted."""
+    key = Key(recipients=(str(pyrage.x25519.Identity.generate().to_public()),))
+    storage, digest = FolderStorage(tmp_path), hashlib.sha256(b"content").digest()
+    (tmp_path / NAME).write_bytes(b"content")
+    await backups._verify_stored(storage, NAME, key, digest)
+    (tmp_path / NAME).write_bytes(b"changed")
+    with pytest.raises(ArchiveBroken, match="differs from the written one"):
+        await backups._verify_stored(storage, NAME, key, digest)
+    assert storage.list_backups() == []
+
+
+def test_one_sentence_says_what_a_backup_holds() -> None:
+    """With the tenant, if it has only one."""
+    moment = Moment(0, None, {"UPLINK": StreamPosition(9, 1, 8), "EVENTS": StreamPosition(9, 1, 7)})
+    assert backups.describe_content(Head("1.2.3", 1), moment, [2, 3]) == (
+        "the backup holds the secrets, 2 collections with 5 documents and 2 streams with 15 "
+        "messages, has the state of 1970-01-01 00:00:00 UTC, and was written by 1.2.3"
+    )
+    assert backups.describe_content(Head("1.2.3", 1, "acme"), moment, [2]).startswith(
+        "the backup of the tenant acme holds 1 collections with 2 documents, has"
+    )

@@ -1,0 +1,62 @@
+"""The keys of an archive, from options, files and the environment."""
+
+import os
+from argparse import Namespace
+from pathlib import Path
+
+import msgspec
+
+from deploy.platform.errors import CommandError
+from deploy.platform.files import read_text_file
+
+PASSPHRASE_VARIABLE = "THINGWAY_BACKUP_PASSPHRASE"  # noqa: S105 - the name of the variable
+"""Environment variable with the passphrase of the archive."""
+
+
+class Key(msgspec.Struct, frozen=True, kw_only=True):
+    """The keys that encrypt or decrypt an archive; without any, it is not encrypted."""
+
+    passphrase: str | None = None
+    recipients: tuple[str, ...] = ()
+    """age public keys (`age1…`)."""
+    identities: tuple[str, ...] = ()
+    """age private keys (`AGE-SECRET-KEY-1…`)."""
+
+    @property
+    def is_public(self) -> bool:
+        """Return whether the key only encrypts, so it cannot read the archive."""
+        return bool(self.recipients) and not (self.passphrase or self.identities)
+
+    def __repr__(self) -> str:
+        return "Key(…)"
+
+
+def read_key(options: Namespace) -> Key:
+    """Return the key that the options and environment name.
+
+    Raises `CommandError` for a file without a key.
+    """
+    return Key(
+        passphrase=_passphrase(options.passphrase_file),
+        recipients=tuple(getattr(options, "recipient", None) or ()),
+        identities=_identities(getattr(options, "identity_file", None)),
+    )
+
+
+def _passphrase(file: Path | None) -> str | None:
+    if file is None:
+        return os.environ.get(PASSPHRASE_VARIABLE) or None
+    text = read_text_file(file).rstrip("\r\n")
+    if not text:
+        raise CommandError(f"{file} is empty: it must contain the passphrase")
+    return text
+
+
+def _identities(file: Path | None) -> tuple[str, ...]:
+    if file is None:
+        return ()
+    lines = (line.strip() for line in read_text_file(file).splitlines())
+    found = tuple(line for line in lines if line and not line.startswith("#"))
+    if not found:
+        raise CommandError(f"{file} contains no identity (AGE-SECRET-KEY-1…)")
+    return found

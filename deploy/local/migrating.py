@@ -1,0 +1,86 @@
+"""`thingway migrate`: due migrations, and the last step of an upgrade."""
+
+import asyncio
+import contextlib
+from argparse import Namespace
+
+import msgspec
+from nats.aio.msg import Msg
+
+from deploy.backup.stores import Stores
+from deploy.local.backups import errors_as_one_line, open_stores
+from deploy.platform.errors import CommandError
+from deploy.platform.migrations import MIGRATIONS
+from deploy.platform.mongo_server import raise_compatibility
+from deploy.platform.nats_grants import ADMIN
+from libs.common.store.migrations import DatabaseTooNew, due, migrate
+from libs.common.store.mongo import Mongo
+from libs.common.version import VERSION
+
+_ANSWER_SECONDS = 2.0
+
+
+class _Pong(msgspec.Struct):
+    """Reply of a service to `$SRV.PING` (nats.micro)."""
+
+    name: str
+    version: str
+
+
+async def run_migrations(options: Namespace) -> None:
+    """Run due migrations.
+
+    Raises `CommandError` if a newer version contracted a database, and with `--contract` while
+    processes of another version run.
+    """
+    with errors_as_one_line():
+        stores = open_stores(options)
+        if options.contract:
+            await _require_single_version(stores)
+        for user in stores.users:
+            mongo = Mongo(stores.mongo_url_for(user), user.database)
+            try:
+                await _migrate(mongo, user.database, contract=options.contract)
+            finally:
+                await mongo.close()
+        if options.contract and stores.has_administrator:
+            async with stores.connect_administrator() as client:
+                if version := await raise_compatibility(client):
+                    print(f"MongoDB: the data now have the format of {version}")
+
+
+async def _migrate(mongo: Mongo, name: str, *, contract: bool) -> None:
+    wanted = MIGRATIONS[name]
+    pending = await due(mongo.database, wanted, contract=contract)
+    if not pending:
+        print(f"{name}: no migration is due")
+    for migration in pending:
+        print(f"{name} {migration.number}: {migration.title}")
+    try:
+        await migrate(mongo.database, wanted, contract=contract)
+    except DatabaseTooNew as error:
+        raise CommandError(str(error)) from error
+    left = await due(mongo.database, wanted, contract=True)
+    if left:
+        print(f"{name}: {len(left)} more with --contract, once no older version will run again")
+
+
+async def _require_single_version(stores: Stores) -> None:
+    """Raise `CommandError` if a process of another version replies."""
+    found: dict[str, str] = {}
+
+    async def collect(answer: Msg) -> None:
+        pong = msgspec.json.decode(answer.data, type=_Pong)
+        if pong.version != VERSION:
+            found[pong.name] = pong.version
+
+    async with stores.bus(ADMIN) as bus:
+        inbox = bus.client.new_inbox()
+        await bus.client.subscribe(inbox, cb=collect)
+        await bus.client.publish("$SRV.PING", reply=inbox)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                await asyncio.Event().wait()
+    if found:
+        others = ", ".join(f"{name} {version}" for name, version in sorted(found.items()))
+        raise CommandError(f"stop the processes of another version than {VERSION}: {others}")
