@@ -126,7 +126,7 @@ def test_no_account_with_rights_is_left(installed: Installed):
 
 def test_a_backup_is_made_and_can_be_read(installed: Installed):
     """By the CronJob, on its volume; nobody opens it without the passphrase."""
-    assert "the backup has the state of" in installed.run_to_end("backup-now")
+    assert "the backup holds the secrets" in installed.run_to_end("backup-now")
     read = "thingway restore /backups/thingway/*.backup --dry-run"
     assert " documents" in installed.run_to_end("read-it", "sh", "-c", read)
     blind = f"unset THINGWAY_BACKUP_PASSPHRASE; ! {read}"

@@ -218,6 +218,25 @@ initContainers:
 {{- end -}}
 {{- end -}}
 
+{{/* Address and credentials of the S3-compatible storage of backups. */}}
+{{- define "thingway.s3" -}}
+{{- with .Values.backup.s3 }}
+{{- with .endpoint }}
+- {name: AWS_ENDPOINT_URL_S3, value: {{ . | quote }}}
+{{- end }}
+{{- with .region }}
+- {name: AWS_DEFAULT_REGION, value: {{ . | quote }}}
+{{- end }}
+{{- if .secret }}
+{{- $secret := .secret }}
+{{- range list "AWS_ACCESS_KEY_ID" "AWS_SECRET_ACCESS_KEY" }}
+- name: {{ . }}
+  valueFrom: {secretKeyRef: {name: {{ $secret }}, key: {{ . }}}}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
 {{/* The passphrase of backups. Argument: {secret, key}. */}}
 {{- define "thingway.passphrase" -}}
 {{- if .secret -}}

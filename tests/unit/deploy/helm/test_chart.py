@@ -33,7 +33,7 @@ VALUES: dict[str, str] = {
         "ingress.enabled=true,ingress.hosts={a.example.com},volumePermissions=true,"
         "gatewayApi.enabled=true,gatewayApi.hostnames={a.example.com},"
         "monitoring.serviceMonitor.enabled=true,defaults.autoscaling.enabled=true,"
-        "backup.enabled=true,backup.passphrase.secret=backups,"
+        "backup.enabled=true,backup.passphrase.secret=backups,backup.verify.enabled=true,"
         "networkPolicies.metricsFrom[0].namespaceSelector.matchLabels.team=monitoring"
     ),
     "options": (
@@ -43,7 +43,10 @@ VALUES: dict[str, str] = {
         "defaults.extraVolumeMounts[0].name=ca,defaults.extraVolumeMounts[0].mountPath=/ca,"
         "monitoring.exporters.mongo=a/mongo:1,monitoring.exporters.nats=a/nats:1,"
         "monitoring.exporters.redis=a/redis:1,"
-        "networkPolicies.metricsFrom[0].namespaceSelector.matchLabels.team=monitoring"
+        "networkPolicies.metricsFrom[0].namespaceSelector.matchLabels.team=monitoring,"
+        "backup.enabled=true,backup.recipients={age1a},backup.s3.url=s3://b/p,backup.s3.secret=s3,"
+        "backup.s3.endpoint=https://m,backup.s3.region=r,backup.verify.enabled=true,"
+        "backup.verify.identity.secret=keys,backup.verify.storage.size=9Gi"
     ),
     "small": "",
     "medium": "",
@@ -182,6 +185,11 @@ def test_lint_reports_no_warning(name: str) -> None:
         ("environment.PATH=/bin", "PATH"),
         ("backup.schedule=daily", "schedule"),
         ("backup.enabled=true", "backup.recipients or backup.passphrase.secret"),
+        (
+            "backup.enabled=true,backup.recipients={age1a},backup.verify.enabled=true",
+            "backup.verify.identity.secret",
+        ),
+        ("backup.s3.url=https://a", "url"),
         ("gatewayApi.enabled=true,tls.enabled=true,tls.secret=a", "tls.gateway"),
         ("volumePermissions=true,userIds.nats=0", "userIds"),
         ("restore.enabled=true,restore.claim=old", "restore.file"),
@@ -287,7 +295,7 @@ def test_each_part_mounts_its_own_secret_only(name: str) -> None:
             allowed = {"thingway-credentials"}
         if part == "backup":
             allowed = {"thingway-setup", "thingway-bootstrap"}
-        if part in {"restore", "contract"}:
+        if part in {"restore", "contract", "verify"}:
             allowed = {"thingway-setup", "keys"}
         if "migrate" in pod:
             secrets = {one["name"]: one["secret"] for one in spec["volumes"] if "secret" in one}
@@ -378,6 +386,30 @@ def test_during_a_restore_no_service_runs() -> None:
         assert "HorizontalPodAutoscaler" not in {kind for kind, _ in objects}
         if backup := objects.get(("CronJob", "thingway-backup")):
             assert backup["spec"]["suspend"]
+
+
+def test_backups_go_to_s3_with_credentials_of_a_secret() -> None:
+    """Backup and verification then need no volume; no argument contains a credential."""
+    found = pods("options")
+    backup = found["CronJob thingway-backup"]["containers"][0]
+    assert backup["args"] == [
+        "s3://b/p",
+        "--keep=3",
+        "--keep-days=30",
+        "--bootstrap=/bootstrap",
+        "--recipient=age1a",
+    ]
+    verify = found["CronJob thingway-verify"]
+    assert verify["containers"][0]["args"] == ["s3://b/p", "--identity-file=/identity/identity"]
+    assert [one["restartPolicy"] for one in verify["initContainers"]] == ["Always", "Always"]
+    for container in (backup, verify["containers"][0]):
+        variables = {one["name"]: one for one in container["env"]}
+        assert variables["AWS_ENDPOINT_URL_S3"]["value"] == "https://m"
+        assert variables["AWS_SECRET_ACCESS_KEY"]["valueFrom"]["secretKeyRef"]["name"] == "s3"
+        assert "/backups" not in {one["mountPath"] for one in container["volumeMounts"]}
+    values = parse_set("restore.enabled=true,restore.file=s3://b/p/a.backup")
+    [job] = [one for one in render(values) if one["metadata"]["name"] == "thingway-restore"]
+    assert job["spec"]["template"]["spec"]["containers"][0]["args"][0] == "s3://b/p/a.backup"
 
 
 def test_the_restore_reads_the_file_and_the_keys() -> None:

@@ -94,6 +94,10 @@ CASES = {
         {"thingway_backup_verified_timestamp_seconds": f"{-8 * DAY}x{LONG}"},
         {"thingway_backup_verified_timestamp_seconds": f"0x{LONG}"},
     ),
+    "ThingwayBackupNotRestored": Case(
+        {"thingway_backup_restored_timestamp_seconds": f"{-16 * DAY}x{LONG}"},
+        {"thingway_backup_restored_timestamp_seconds": f"0x{LONG}"},
+    ),
     "ThingwayCertificateExpires": Case(
         {'thingway_certificate_expires_timestamp_seconds{setting="ca_file"}': f"{13 * DAY}x{LONG}"},
         {'thingway_certificate_expires_timestamp_seconds{setting="ca_file"}': f"{15 * DAY}x{LONG}"},
