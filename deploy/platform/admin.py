@@ -1,7 +1,6 @@
 """Clients of NATS: RPC calls as administrator, and JetStream's API."""
 
 import contextlib
-import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -19,9 +18,6 @@ from libs.common.tls import client_context_for
 _CONNECT_SECONDS = 2
 _API_SECONDS = 10.0
 _STREAM_NOT_FOUND = 10059
-_TLS_WARNING = "returning true from eof_received() has no effect when using ssl"
-"""Harmless warning of asyncio at the end of every TLS connection of nats-py."""
-logging.getLogger("asyncio").addFilter(lambda record: record.msg != _TLS_WARNING)
 
 
 @contextlib.asynccontextmanager

@@ -42,6 +42,9 @@ from libs.common.tls import client_context_for
 
 log = logging.getLogger(__name__)
 
+_TLS_WARNING = "returning true from eof_received() has no effect when using ssl"
+"""Harmless warning of asyncio at the end of every TLS connection of nats-py."""
+logging.getLogger("asyncio").addFilter(lambda record: record.msg != _TLS_WARNING)
 PING = 3
 """Seconds between two pings. At the third ping without an answer to the previous two, the client
 connects to another server."""
@@ -112,6 +115,9 @@ class Bus:
                 client.on_closed = bus._closed
             except (OSError, NatsError, TimeoutError, APIError) as error:
                 if asyncio.get_running_loop().time() > deadline:
+                    if isinstance(error, TimeoutError) and client.last_error:
+                        reason = f"cannot connect to NATS: {client.last_error!r}"
+                        raise TimeoutError(reason) from error
                     raise
                 log.info("waiting for NATS: %s", error or type(error).__name__)
                 await asyncio.sleep(RETRY_PAUSE)

@@ -72,7 +72,7 @@ async def test_services_talk_to_nats_over_tls(
         bus = await Bus.connect(url, name="test", ca_file=str(files.ca_file), streams=1)
         assert bus.is_connected
         await bus.close()
-        with pytest.raises(TimeoutError):
+        with pytest.raises(TimeoutError, match="CERTIFICATE_VERIFY_FAILED"):
             await Bus.connect(url, name="test", ca_file=str(strange.ca_file), wait=0.5)
     assert "CERTIFICATE_VERIFY_FAILED" in caplog.text
 
