@@ -111,8 +111,8 @@ class Crowd:
         self._slots = asyncio.Semaphore(AT_ONCE)
         self.connected = 0
 
-    def keep(self, first: int, last: int) -> None:
-        """Keep exactly these devices connected."""
+    def connect_only(self, first: int, last: int) -> None:
+        """Connect the devices from `first` to before `last`, and disconnect all others."""
         for number in [each for each in self._tasks if not first <= each < last]:
             self._tasks.pop(number).cancel()
         for number in range(first, last):
@@ -176,9 +176,9 @@ async def main(port: int) -> None:
     printing = asyncio.ensure_future(print_count())
     while line := await reader.readline():
         first, last = map(int, line.split())
-        crowd.keep(first, last)
+        crowd.connect_only(first, last)
     printing.cancel()
-    crowd.keep(0, 0)
+    crowd.connect_only(0, 0)
 
 
 if __name__ == "__main__":

@@ -162,7 +162,7 @@ class Scale:
         pid = _ready(self._platform)["pids"][name]
         os.kill(pid, signal.SIGKILL)
         began = time.perf_counter()
-        crowd.keep(first, first + CONNECTED)
+        crowd.connect_only(first, first + CONNECTED)
         await crowd.wait_connected(CONNECTED)
         there = time.perf_counter() - began
         await self.wait_presence(first, first + CONNECTED)
@@ -223,8 +223,8 @@ class Crowd:
         self._updated = asyncio.Event()
         self.connected = 0
 
-    def keep(self, first: int, last: int) -> None:
-        """Keep exactly these devices connected."""
+    def connect_only(self, first: int, last: int) -> None:
+        """Connect the devices from `first` to before `last`, and disconnect all others."""
         assert self._process.stdin is not None
         self._updated.clear()
         self._process.stdin.write(b"%d %d\n" % (first, last))
@@ -302,7 +302,7 @@ async def measure(platform: Platform, bus: Bus) -> list[Row]:
     registered = platform.memory()
     rows = []
     async with run_crowd(platform.mqtt_port) as crowd:
-        crowd.keep(0, CONNECTED)
+        crowd.connect_only(0, CONNECTED)
         there = await crowd.wait_connected(CONNECTED)
         right = await scale.wait_presence(0, CONNECTED)
         rows.append(

@@ -3,8 +3,8 @@
     class Lamps(Integration):
         manifest = Manifest(id="lamps", name="Lamps", tsl=TSL, add_device_service="add_lamp")
 
-        async def add_device(self, wanted: AddDevice) -> NewDevice:
-            return NewDevice(identifier=wanted.params["serial"], model="LAMP-1")
+        async def add_device(self, request: AddDevice) -> NewDevice:
+            return NewDevice(identifier=request.params["serial"], model="LAMP-1")
 
     async with IntegrationHost(bus, Lamps()) as host:
         await host.things.report("default", "L1", {"on": True})

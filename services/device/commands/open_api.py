@@ -41,7 +41,7 @@ _ADDRESS = [
 ]
 
 
-def task_address(task_id: int) -> dict[str, str]:
+def task_headers(task_id: int) -> dict[str, str]:
     """Return the headers that point to a task."""
     return {"Location": f"{TASKS}/{task_id}"}
 
@@ -63,7 +63,7 @@ async def update_device_properties(
     command = await commands.update_properties(principal, device_id, data.properties)
     taken = keep_given(data.properties, command.payload["properties"])
     answer = ok(request, UpdatedProperties(taken))
-    return Response(answer, headers=task_address(command.id))
+    return Response(answer, headers=task_headers(command.id))
 
 
 @get("/devices/{device_id:str}/config", tags=["Devices"])
@@ -90,7 +90,7 @@ async def call_device_service(
     """Call a service of a device; `Location` names the task."""
     command = await commands.call_service(principal, device_id, data.service_id, data.inputs)
     answer: Success[None] = ok(request)
-    return Response(answer, headers=task_address(command.id))
+    return Response(answer, headers=task_headers(command.id))
 
 
 @post(

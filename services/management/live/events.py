@@ -19,7 +19,7 @@ from libs.common.changes import (
 from libs.common.decoding import INVALID_JSON
 from libs.common.telemetry.tracing import read_trace, trace_batch
 from services.management.live.hub import Hub
-from services.management.live.sockets import slices
+from services.management.live.sockets import create_pause
 from services.management.live.subscriber import MAX_WAITING
 
 log = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ async def _push(hub: Hub, messages: list[Msg]) -> None:
     Changes that arrive faster than they are pushed are merged, so that only the latest values are
     pushed.
     """
-    pause = slices()
+    pause = create_pause()
     changes: list[EntityChange] = []
     for message in messages:
         try:

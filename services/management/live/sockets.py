@@ -61,7 +61,7 @@ class Turns:
         self._until = 0.0
 
 
-def slices() -> Pause:
+def create_pause() -> Pause:
     """Return a function that lets other tasks run after each time slice of its caller."""
     until = time.monotonic() + SLICE
 
