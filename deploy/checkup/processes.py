@@ -1,6 +1,7 @@
 """Checks of service processes: readiness, version, open files, outbox."""
 
 import asyncio
+import math
 import socket
 import time
 from collections.abc import Iterator, Mapping
@@ -12,7 +13,7 @@ import aiohttp
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from deploy.checkup.findings import CHECK_SECONDS, Finding, assess, check_failed
+from deploy.checkup.findings import CHECK_SECONDS, Finding, Section, assess, check_failed
 from deploy.platform.ports import LOOPBACK
 from libs.common.settings import SettingsInvalid
 from libs.common.tls import client_context
@@ -23,6 +24,29 @@ MAX_OUTBOX_WAIT = 60.0
 """Seconds that an outbox entry may wait."""
 MAX_OPEN_SHARE = 0.8
 """Share of the open-file limit."""
+MAX_STORAGE_SHARE = 0.8
+"""Share of a store's storage."""
+_STORAGES: tuple[tuple[str, Section, str, str], ...] = (
+    (
+        "storage of NATS",
+        "thingwaystreamstoragefilling",
+        "thingway_jetstream_used_bytes",
+        "thingway_jetstream_limit_bytes",
+    ),
+    (
+        "memory of Redis",
+        "thingwayredisfilling",
+        "thingway_redis_memory_used_bytes",
+        "thingway_redis_memory_limit_bytes",
+    ),
+    (
+        "disk of backups",
+        "thingwaybackupdiskfilling",
+        "thingway_backup_disk_used_bytes",
+        "thingway_backup_disk_bytes",
+    ),
+)
+"""Storages with their runbook sections and the metrics of used and total bytes."""
 DAY = 86_400.0
 MAX_BACKUP_AGE = 2 * DAY
 """Age of the last backup, s."""
@@ -125,6 +149,10 @@ def assess_process(process: Process) -> Iterator[Finding]:
         number = process.metrics.get("thingway_outbox_depth", 0.0)
         text = f"{number:.0f} entries, the oldest has waited for {waits:.0f} s"
         yield assess(f"{subject} outbox", text, "", "thingwayoutboxstuck")
+    for name, section, used, most in _STORAGES:
+        share = process.metrics.get(used, 0) / (process.metrics.get(most) or math.inf)
+        if share > MAX_STORAGE_SHARE:
+            yield assess(name, f"{share:.0%} full", "", section)
     yield from _assess_backup(process.metrics.get("thingway_backup_finished_timestamp_seconds"))
     recreated = process.metrics.get("thingway_stream_recreated_timestamp_seconds", 0.0)
     if time.time() - recreated < RECREATED_FOR:

@@ -72,6 +72,14 @@ def test_a_process_is_assessed() -> None:
     assert "7 entries" in bad_findings(processes.assess_process(stuck))["service auth outbox"].text
 
 
+@pytest.mark.parametrize(("used", "bad"), [(700.0, False), (900.0, True)])
+def test_a_store_that_is_nearly_full_is_reported(used: float, *, bad: bool) -> None:
+    """The limit counts; a process that measures no store has no such finding."""
+    metrics = {"thingway_jetstream_used_bytes": used, "thingway_jetstream_limit_bytes": 1000.0}
+    process = READY._replace(metrics=READY.metrics | metrics)
+    assert ("storage of NATS" in bad_findings(processes.assess_process(process))) == bad
+
+
 @pytest.mark.parametrize(
     ("age", "wrong"), [(DAY, ""), (3 * DAY, "the last has the state of"), (None, "none exists")]
 )
