@@ -30,6 +30,7 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import (
+    AutoReconnect,
     BulkWriteError,
     ConnectionFailure,
     DuplicateKeyError,
@@ -248,6 +249,28 @@ class _MotorCollection(_MOTOR.AsyncIOMotorCollection):  # type: ignore[misc]
     async def aggregate(self, *arguments: Any, **options: Any) -> Any:
         """Return the cursor."""
         return super().aggregate(*arguments, **options)
+
+    async def find_one_and_update(self, *arguments: Any, **options: Any) -> Any:
+        """Update and return a document."""
+        return await _find_and_modify(super().find_one_and_update(*arguments, **options))
+
+    async def find_one_and_delete(self, *arguments: Any, **options: Any) -> Any:
+        """Delete and return a document."""
+        return await _find_and_modify(super().find_one_and_delete(*arguments, **options))
+
+
+async def _find_and_modify(answer: Awaitable[Any]) -> Any:
+    """Return the answer; raise `StoreUnavailable` if a majority did not acknowledge the write.
+
+    PyMongo 4.20 fails to raise the error that a stopping server sends: it adds labels to a document
+    that custom decoders leave undecoded (`_check_command_response`).
+    """
+    try:
+        return await answer
+    except AttributeError as error:
+        if not isinstance(error.obj, RawBSONDocument):
+            raise
+        raise AutoReconnect("MongoDB stops: a majority did not acknowledge a write") from error
 
 
 class _MotorDatabase(_MOTOR.AsyncIOMotorDatabase):  # type: ignore[misc]
