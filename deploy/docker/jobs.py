@@ -45,6 +45,8 @@ from libs.common.errors import ThingwayError
 
 STATE = Path("/state")
 OUT = Path("/out")
+DATA = Path("/data")
+"""Mount point of the data volumes of MongoDB and Redis in `setup`."""
 SECRETS = Path("/secrets")
 SIMULATOR = Path("/simulator")
 START_SECONDS = 180.0
@@ -112,6 +114,12 @@ def write_share(out: Path, share: Share) -> None:
     os.chown(path, owner, owner)
 
 
+def give_volume(volume: Path, owner: int) -> None:
+    """Make the user of a server the owner of its empty volume."""
+    if not any(volume.iterdir()):
+        os.chown(volume, owner, owner)
+
+
 def _write_bootstrap_state(out: Path, state: State, places: Places) -> None:
     """Write the state of the bootstrap job, and make two volumes writable for it."""
     directory = out / "bootstrap"
@@ -129,6 +137,8 @@ def _create_secrets() -> None:
     states.save(STATE, state)
     for share in shares:
         write_share(OUT, share)
+    for name in ("mongo", "redis"):
+        give_volume(DATA / name, OWNERS[name])
     _write_bootstrap_state(OUT, state, places)
 
 

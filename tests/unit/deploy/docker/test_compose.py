@@ -22,8 +22,8 @@ def test_the_logs_of_a_container_are_bounded(name: str) -> None:
     assert SERVICES[name]["logging"]["options"] == {"max-size": "20m", "max-file": "5"}
 
 
-@pytest.mark.parametrize("name", sorted(n for n in SERVICES if "THINGWAY" in SERVICES[n]["image"]))
-def test_our_containers_are_unprivileged(name: str) -> None:
+@pytest.mark.parametrize("name", [one for one in SERVICES if not one.startswith("scratch-")])
+def test_containers_are_unprivileged(name: str) -> None:
     """They have no capabilities but those that they name, and a read-only root."""
     service = SERVICES[name]
     assert service["cap_drop"] == ["ALL"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from deploy.docker.entry import read_variables
-from deploy.docker.jobs import PLAIN, database_users, run_job
+from deploy.docker.jobs import PLAIN, database_users, give_volume, run_job
 from deploy.platform import console
 from deploy.platform import state as states
 from deploy.platform.certificates import DEVICES
@@ -102,3 +102,18 @@ def test_a_successful_job_prints_its_result(capsys: pytest.CaptureFixture[str]) 
     """The exit code is 0."""
     assert run_job("setup", lambda: None, "done") == 0
     assert capsys.readouterr() == ("setup: done\n", "")
+
+
+def test_only_an_empty_volume_gets_another_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files of an existing installation keep their owner."""
+    owners: dict[Path, int] = {}
+    monkeypatch.setattr("os.chown", lambda path, user, _: owners.update({path: user}))
+    empty, used = tmp_path / "mongo", tmp_path / "redis"
+    for volume in (empty, used):
+        volume.mkdir()
+    (used / "appendonlydir").mkdir()
+    for volume in (empty, used):
+        give_volume(volume, 999)
+    assert owners == {empty: 999}
