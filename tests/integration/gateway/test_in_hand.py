@@ -200,7 +200,7 @@ async def test_the_gateway_tells_what_is_in_hand(
             ]
         ):
             await holding.reached(2)
-            used = await UsageCollector(bus).ask(UsageRequest("t1", "device", sn))
+            used = await UsageCollector(bus).collect(UsageRequest("t1", "device", sn))
     finally:
         await bus.drain()
     assert {name: number for name, number in used.items() if number} == {

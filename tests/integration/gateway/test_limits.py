@@ -98,7 +98,7 @@ async def test_leases_spare_round_trips(redis, monkeypatch) -> None:
     take, taken = TokenBuckets.take_permits, []
 
     async def counted(buckets: TokenBuckets, *given: Any, **more: Any) -> Any:
-        taken.append(more["wanted"])
+        taken.append(more["number"])
         return await take(buckets, *given, **more)
 
     monkeypatch.setattr(TokenBuckets, "take_permits", counted)

@@ -354,7 +354,7 @@ async def test_a_store_that_is_away_is_503_with_retry_after(
     """And the request id stands in the answer."""
     await device.post("report", GOOD)
     away = Mongo("mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=100", "none")
-    monkeypatch.setattr(world.commands, "_commands", away.database["commands"])
+    monkeypatch.setattr(world.commands.schedule, "_commands", away.database["commands"])
     answer = await device.http.get("/ingest/v1/SN7/commands", headers=device._headers)
     await away.close()
     assert answer.status_code == 503
