@@ -31,7 +31,7 @@ class Python:
         self._limits = limits
         self._threads = ThreadPoolExecutor(processes, "monty")
         self._pool = monty.Monty(
-            min_processes=processes,
+            min_processes=0,  # they start when code needs them
             max_processes=processes,
             checkout_timeout=BUSY,
             request_timeout=limits.seconds + GRACE,

@@ -25,23 +25,23 @@ _WORKER = "services.workflow.sandbox.worker"
 WORKER_GRACE = 2.0
 """Seconds after the time limit of a run when its worker is considered lost, because the kernel
 should have ended the run."""
+START_SECONDS = 30.0
+"""Additional seconds for a run whose worker has yet to start."""
 
 
 class Processes:
-    """A fixed number of workers. `Sandbox` limits concurrent runs.
+    """Up to `count` workers, which start when runs need them.
 
-    Its methods raise `CodeFailed`.
+    `Sandbox` limits concurrent runs. Its methods raise `CodeFailed`.
     """
 
     def __init__(self, count: int, limits: Limits) -> None:
-        self._count = count
         self._limits = limits
-        self._idle: deque[Process | None] = deque()
+        self._idle: deque[Process | None] = deque([None] * count)
+        """Workers that wait for a run, in turn; None before they start."""
         self._alive: set[Process] = set()
 
     async def __aenter__(self) -> Self:
-        for _ in range(self._count):
-            self._idle.append(await self._start())
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -75,10 +75,12 @@ class Processes:
         """Return the response of a worker; raise `CodeFailed` without one."""
         process = self._idle.popleft()
         spare: Process | None = None
+        limit = seconds + GRACE + WORKER_GRACE
         try:
             if process is None or process.returncode is not None:
                 process = await self._start()
-            async with asyncio.timeout(seconds + GRACE + WORKER_GRACE):
+                limit += START_SECONDS
+            async with asyncio.timeout(limit):
                 answer = await send_request(process, SECONDS.pack(seconds) + request)
             spare = process
         except (TimeoutError, OSError, asyncio.IncompleteReadError) as error:

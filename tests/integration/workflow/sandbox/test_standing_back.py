@@ -35,6 +35,7 @@ async def _until_idle(pid: int) -> None:
 async def test_code_that_computes_for_long_gets_idle_time() -> None:
     """After a moment its processor counts as free for everybody else."""
     async with Processes(1, Limits()) as processes:
+        await processes.request(SCRIPT + b'["return 1", [], []]', 1.0)
         spinning = asyncio.ensure_future(
             processes.request(SCRIPT + b'["for (;;) {}", [], []]', 5.0)
         )
@@ -64,3 +65,11 @@ async def test_workers_and_their_runs_stand_back() -> None:
         assert await _of_a_child(worker) == NICENESS == _niceness(worker)
         if GROUPED:
             assert _session_niceness(worker) == NICENESS
+
+
+async def test_workers_start_when_code_needs_them() -> None:
+    """A service without code in its flows has no such process."""
+    async with Processes(2, Limits()) as processes:
+        assert not processes._alive
+        await processes.request(SCRIPT + b'["return 1", [], []]', 1.0)
+        assert len(processes._alive) == 1
