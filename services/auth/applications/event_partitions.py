@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from nats.js.api import StreamSource
 
 from libs.common.bus import EVENTS, Bus
-from libs.common.bus.streams import EVENT_PARTITIONS, read_event_partitions, set_event_partitions
+from libs.common.bus.streams import read_event_partitions, set_event_partitions
 from libs.common.scheduling.turns import repeat
 from services.auth.applications.store import ApplicationStore
 
@@ -31,23 +31,27 @@ class EventDistributor:
 
     async def run(self) -> None:
         """Apply the configuration periodically; runs in the lease holder."""
-        await repeat(self.apply, PERIOD, "events were not distributed; retrying")
+        late = "events were not distributed; retrying"
+        await repeat(self.apply, PERIOD, late, upcoming=self._set_partitions)
 
     async def apply(self) -> None:
         """Set the number of partitions and the tenants whose events are copied."""
-        await set_event_partitions(self.bus.js, self.bus.replicas, self.partitions)
-        created = (await read_event_partitions(self.bus.js)).created
-        if not created:
+        if not (streams := await self._set_partitions()):
             return
         wanted = [
             StreamSource(name=stream, filter_subject=f"event.{tenant}.>")
             for tenant in await self.applications.list_reading_tenants()
-            for stream in EVENT_PARTITIONS[:created]
+            for stream in streams
         ]
         config = (await self.bus.js.stream_info(EVENTS)).config
         if _filters(config.sources or []) != _filters(wanted):
             await self.bus.js.update_stream(config.evolve(sources=wanted or None))
-            log.info("EVENTS copies the events of %d tenants", len(wanted) // created)
+            log.info("EVENTS copies the events of %d tenants", len(wanted) // len(streams))
+
+    async def _set_partitions(self, _: float = 0.0) -> list[str]:
+        """Set the number of partitions; return those that were ever created."""
+        await set_event_partitions(self.bus.js, self.bus.replicas, self.partitions)
+        return (await read_event_partitions(self.bus.js)).streams[1:]
 
 
 def _filters(sources: list[StreamSource]) -> set[tuple[str, str | None]]:

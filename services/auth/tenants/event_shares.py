@@ -26,8 +26,8 @@ from services.auth.accounts.tenants import TenantStore
 
 log = logging.getLogger(__name__)
 
-PERIOD = 1.0
-"""Seconds between two checks of the stream."""
+PERIOD = 5.0
+"""Seconds between two checks of the stream, in which it cannot grow from `HIGH` to its limit."""
 HIGH, LOW = 0.8, 0.75
 """Fill levels of the stream where purging starts and ends."""
 MAX_MESSAGE = LARGEST_EVENT + 4096
