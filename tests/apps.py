@@ -19,14 +19,14 @@ from libs.common.telemetry import Telemetry
 from services.auth.app import build_app as build_auth
 from services.auth.settings import AuthSettings
 from services.device.app import build_app as build_device
+from services.device.clients import Clients as DeviceClients
 from services.device.process import wire_foundation
-from services.device.settings import Clients as DeviceClients
 from services.device.settings import DeviceSettings
 from services.management.app import build_app as build_management
 from services.management.settings import ManagementSettings
 from services.workflow.app import build_app as build_workflow
 from services.workflow.app import wire as wire_workflow
-from services.workflow.settings import Clients as WorkflowClients
+from services.workflow.clients import Clients as WorkflowClients
 from services.workflow.settings import WorkflowSettings
 
 NOWHERE = "mongodb://127.0.0.1:1/"

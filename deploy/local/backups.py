@@ -55,8 +55,6 @@ _READ_BYTES = 1024**2
 STREAM = "-"
 """File name for standard output or input."""
 FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT})
-RESTORING = "restoring"
-"""Marker file of a restore in progress; `up` does not start while it exists."""
 
 
 async def backup(options: Namespace) -> None:
@@ -282,7 +280,7 @@ async def run_servers(directory: Path, state: State) -> AsyncIterator[Stores]:
         raise CommandError(
             f"{directory} is not empty ({present[0]}): restore into an empty directory"
         )
-    (directory / RESTORING).touch()
+    (directory / lock.RESTORING).touch()
     state.hosts = [ports.LOOPBACK]  # a cluster too: `up --cluster` extends it again
     state.claim_ports([*servers.internal_ports(state), *_LISTENERS], reserved=())
     port, mqtt_port = (state.ports.pop(name) for name in _LISTENERS)
@@ -302,7 +300,7 @@ async def run_servers(directory: Path, state: State) -> AsyncIterator[Stores]:
         yield Stores.from_launcher(state, addresses)
     finally:
         await supervisor.stop()
-    (directory / RESTORING).unlink()
+    (directory / lock.RESTORING).unlink()
 
 
 def describe_content(head: Head, moment: Moment, counts: Collection[int]) -> str:

@@ -18,10 +18,7 @@ import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-import anyio
 import msgspec
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from litestar import Litestar
 
 from deploy.local.process import (
     ForkedProcess,
@@ -170,6 +167,10 @@ def _import_program(name: str) -> None:
 
 def _warm() -> None:
     """Use libraries that import and allocate at their first use, to share it."""
+    import anyio  # noqa: PLC0415 - the launcher needs none of them
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
+    from litestar import Litestar  # noqa: PLC0415
+
     Litestar(logging_config=None)
     AESGCM(bytes(32))
     anyio.run(anyio.sleep, 0)

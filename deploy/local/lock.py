@@ -9,6 +9,8 @@ from deploy.platform.errors import LauncherError
 from deploy.platform.files import create_private_directory
 
 FILE_NAME = "lock"
+RESTORING = "restoring"
+"""Marker file of a restore in progress; `up` does not start while it exists."""
 _CHILDREN_SECONDS = 20.0
 _PAUSE_SECONDS = 0.05
 

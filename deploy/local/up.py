@@ -16,7 +16,6 @@ from typing import Any
 from rich.console import Console
 
 from deploy.local import fork_server, jetstream, lock, servers, simulator
-from deploy.local.backups import RESTORING
 from deploy.local.fork_server import ForkServer
 from deploy.local.options import PORTS, given_ports, port_options
 from deploy.local.process import Spec, base_environment, end_with_parent, system_environment
@@ -86,7 +85,7 @@ def up(arguments: Namespace) -> Exit:
         end_with_parent()
     found = servers.Programs.find()
     handle = lock.acquire(options.data)
-    if (options.data / RESTORING).exists():
+    if (options.data / lock.RESTORING).exists():
         raise LauncherError(
             f"a restore into {options.data} was interrupted: empty the directory and restore again"
         )

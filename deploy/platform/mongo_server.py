@@ -32,10 +32,10 @@ _DIRTY = "eviction_dirty_target=20,eviction_dirty_trigger=50"
 MongoDB's defaults of 5 and 20 suit large caches. In a small one, the growing leaf pages (one per
 device) exceed them and are written and read again constantly. Same as in `docker-compose.yml`.
 """
-_SESSIONS = "session_max=8000"
+_SESSIONS = "session_max=4000"
 """Maximum number of concurrent operations and open transactions.
 
-MongoDB's default of 33,000 needs 30 MiB more. A container keeps the default.
+MongoDB's default of 33,000 needs 33 MiB more. A container keeps the default.
 """
 _OPLOG_MB = "1024"
 _TRANSACTION_SECONDS = 10

@@ -5,9 +5,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from libs.common.process import connect_process
+from services.device.clients import Clients
 from services.device.commands.store import CommandStore
 from services.device.migrations import MIGRATIONS
-from services.device.settings import Clients, DeviceSettings
+from services.device.settings import DeviceSettings
 from services.device.telemetry.latest_values import LatestValues
 from services.device.things.wiring import ThingsPackage, wire_things
 

@@ -1,18 +1,13 @@
-"""Settings of a process of the service, and its clients."""
+"""Settings of a process of the service."""
 
 from dataclasses import dataclass
 from typing import Annotated
 
 import msgspec
 
-from libs.common import process
-from libs.common.bus import Bus, Wakeups
 from libs.common.bus.streams import Partitions
-from libs.common.integrations.client import IntegrationClient, Integrations
 from libs.common.settings import Count, Days, Seconds, StorageSize, StoreSettings
 from libs.common.store.migrations import MAX_DAYS
-from libs.common.store.mongo import Mongo
-from libs.common.telemetry import Telemetry
 
 KeptDays = Annotated[int, msgspec.Meta(ge=1, le=MAX_DAYS)]
 
@@ -51,16 +46,3 @@ class DeviceSettings(StoreSettings):
     """Maximum messages of an ingest batch, which is one transaction."""
     ingest_concurrency: Count = 3
     """Maximum concurrent ingest batches of a partition."""
-
-
-class Clients(process.Clients[DeviceSettings]):
-    """The clients of a process of the service."""
-
-    def __init__(
-        self, settings: DeviceSettings, telemetry: Telemetry, mongo: Mongo, bus: Bus
-    ) -> None:
-        """Take connections to MongoDB and NATS."""
-        super().__init__(settings, telemetry, mongo, bus)
-        self.wakeups = Wakeups(bus, "device")
-        self.integrations = Integrations(self.rpc)
-        self.integration_client = IntegrationClient(self.rpc, settings.service_call_timeout)

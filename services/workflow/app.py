@@ -15,6 +15,7 @@ from libs.common.limits.tenants import Usage, report_usage
 from libs.common.process import connect_process
 from libs.common.scheduling.turns import repeat
 from libs.common.store.lease import Job, Leader
+from services.workflow.clients import Clients
 from services.workflow.components.catalogue import ComponentHandlers, Editors, component_router
 from services.workflow.credentials.console import CredentialHandlers, credential_router
 from services.workflow.engine.log_entries import REFUSED_PERIOD
@@ -34,7 +35,7 @@ from services.workflow.notifications.sender import NotificationSender
 from services.workflow.notifications.service import NotificationSettings
 from services.workflow.notifications.store import NotificationStore
 from services.workflow.runs.log import RETENTION_PERIOD
-from services.workflow.settings import Clients, WorkflowSettings
+from services.workflow.settings import WorkflowSettings
 from services.workflow.trials import TrialHandlers, TrialService, trial_router
 from services.workflow.triggers.console import OPEN_PATHS, hook_router
 from services.workflow.triggers.wiring import Triggers, wire_stores, wire_triggers

@@ -1,15 +1,11 @@
-"""Settings of `workflow`, and the clients that its packages share."""
+"""Settings of `workflow`."""
 
 from dataclasses import dataclass
 from typing import Annotated
 
 import msgspec
 
-from libs.common import process
-from libs.common.bus import Bus, RpcServer, Wakeups
 from libs.common.settings import Count, Days, Key, StoreSettings
-from libs.common.store.mongo import Mongo
-from libs.common.telemetry import Telemetry
 
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=3600)]
 
@@ -40,15 +36,3 @@ class WorkflowSettings(StoreSettings):
     outgoing_networks: str = ""
     """Private networks that flows and notifications may call, separated by commas
     (`10.1.0.0/16,127.0.0.1`)."""
-
-
-class Clients(process.Clients[WorkflowSettings]):
-    """The clients that all packages of a process share."""
-
-    def __init__(
-        self, settings: WorkflowSettings, telemetry: Telemetry, mongo: Mongo, bus: Bus
-    ) -> None:
-        """Use connections to MongoDB and NATS."""
-        super().__init__(settings, telemetry, mongo, bus)
-        self.wakeups = Wakeups(bus, "workflow")
-        self.server = RpcServer(bus, "workflow")

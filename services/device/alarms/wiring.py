@@ -12,8 +12,8 @@ from services.device.alarms.rules import AlarmRules, RuleStore
 from services.device.alarms.service import AlarmEraser, AlarmService
 from services.device.alarms.store import AlarmStore
 from services.device.alarms.trigger import RuleAlarmTrigger, RuleIndexCache
+from services.device.clients import Clients
 from services.device.members.directory import EntityDirectory
-from services.device.settings import Clients
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.ports import AlarmTrigger
 from services.device.things.wiring import ThingsPackage

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from libs.common.process import PackageParts, create_routers, start_and_stop
 from libs.common.store.ids import IdAllocator
+from services.device.clients import Clients
 from services.device.commands.completion import CommandCanceller, CommandCompletion
 from services.device.commands.console import ROUTER as CONSOLE
 from services.device.commands.console import BatchConfigurator, DeviceCommands
@@ -15,7 +16,6 @@ from services.device.commands.polling import CommandPolls
 from services.device.commands.service import CommandService
 from services.device.commands.store import CommandStore
 from services.device.commands.write_only import CommandWiper
-from services.device.settings import Clients
 from services.device.telemetry.batch_store import ReportStore
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.ports import CommandCloser

@@ -6,6 +6,7 @@ from libs.common.bus import RpcServer
 from libs.common.identity.grants import GrantsClient
 from libs.common.process import PackageParts, create_routers
 from services.device.alarms.wiring import AlarmsPackage
+from services.device.clients import Clients
 from services.device.commands.wiring import CommandsPackage
 from services.device.entities.console import ROUTER as ENTITIES
 from services.device.entities.console import TAG_ROUTER as TAGS
@@ -19,7 +20,6 @@ from services.device.entities.service import EntityService, ValueReader
 from services.device.entities.service_calls import EntityCaller
 from services.device.entities.tags import EntityTags, TagStore
 from services.device.members.wiring import MembersPackage
-from services.device.settings import Clients
 from services.device.telemetry.wiring import TelemetryPackage
 from services.device.things.thing_store import EntityNames
 from services.device.things.wiring import ThingsPackage

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from libs.common.bus import RpcServer
 from libs.common.process import PackageParts, create_routers
+from services.device.clients import Clients
 from services.device.commands.model import DownlinkEncoder
 from services.device.commands.wiring import CommandsPackage
 from services.device.lorawan import console, open_api
@@ -21,7 +22,6 @@ from services.device.lorawan.redecode_job import RedecodeWorker
 from services.device.lorawan.redecode_service import RedecodeService, RedecodeStore
 from services.device.lorawan.redecoder import Redecoder
 from services.device.lorawan.rpc import FrameRpc
-from services.device.settings import Clients
 from services.device.telemetry.device_fields import DeviceFieldUpdater
 from services.device.telemetry.history import KeyRangeResolver
 from services.device.telemetry.latest_values import LatestValues

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from services.device.clients import Clients
 from services.device.members.device_keys import DeviceCredentialsClient, FirstKeyReader
 from services.device.members.directory import EntityDirectory, ModelMembers
 from services.device.members.integration_things import IntegrationThings
-from services.device.settings import Clients
 from services.device.things.specifications import MemberRegistry
 from services.device.things.wiring import ThingsPackage
 

@@ -10,6 +10,7 @@ from libs.common.identity.users import UserNames
 from libs.common.limits.tenants import report_usage
 from libs.common.process import PackageParts, create_routers, start_and_stop
 from services.device.alarms.wiring import AlarmsPackage
+from services.device.clients import Clients
 from services.device.commands.wiring import CommandsPackage
 from services.device.lorawan.codec_service import CodecService
 from services.device.lorawan.wiring import CodecsPackage, LorawanPackage
@@ -46,7 +47,6 @@ from services.device.registry.products.rps import RpsService, RpsStore
 from services.device.registry.products.service import ProductService
 from services.device.registry.products.templates import LibraryStore, ResourceClient, Templates
 from services.device.registry.products.write_only_eraser import WriteOnlyEraser
-from services.device.settings import Clients
 from services.device.telemetry.partitions import DAY_MS
 from services.device.telemetry.wiring import TelemetryPackage
 from services.device.things.wiring import ThingsPackage

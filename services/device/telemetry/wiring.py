@@ -15,8 +15,8 @@ from libs.common.store_metrics import (
     JetStreamMetrics,
     StreamMetrics,
 )
+from services.device.clients import Clients
 from services.device.members.shapes import ShapeStore, ShapeUpdater
-from services.device.settings import Clients
 from services.device.telemetry.backup_metrics import BackupMetrics
 from services.device.telemetry.batch_store import ReportStore
 from services.device.telemetry.console import CONNECTION_ROUTER as CONNECTIONS

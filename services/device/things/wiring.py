@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from libs.common.store.ids import IdAllocator
-from services.device.settings import Clients
+from services.device.clients import Clients
 from services.device.things.deleted_things import ThingDataStore
 from services.device.things.device_store import DeviceStore
 from services.device.things.directory import GrantedDevices, ThingDirectory

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from libs.common.store.ids import IdAllocator
+from services.workflow.clients import Clients
 from services.workflow.engine.log_entries import CircuitBreaker, RefusedRuns, RunLogWriter
 from services.workflow.engine.plans import Plans
 from services.workflow.engine.queue import Limits, RunQueue
@@ -12,7 +13,6 @@ from services.workflow.engine.runner import Engine
 from services.workflow.flows.wiring import Flows
 from services.workflow.nodes.wiring import Nodes
 from services.workflow.runs.log import ReplicaLog, Retention
-from services.workflow.settings import Clients
 
 RUN_IDS = 1000
 """Ids allocated at a time. A restart wastes at most this many."""

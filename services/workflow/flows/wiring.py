@@ -8,6 +8,7 @@ from libs.common.contracts.names import DescribeFlows
 from libs.common.identity.grants import Sharing
 from libs.common.identity.users import UserNames
 from libs.common.store.ids import IdAllocator
+from services.workflow.clients import Clients
 from services.workflow.entities import EntityAccess
 from services.workflow.flows.deployment import FlowDeployer, FlowSettler
 from services.workflow.flows.logs import LogService
@@ -16,7 +17,6 @@ from services.workflow.flows.service import FlowService
 from services.workflow.flows.store import FlowStore, UnsettledStore
 from services.workflow.nodes.wiring import Nodes
 from services.workflow.runs.store import RunStore
-from services.workflow.settings import Clients
 from services.workflow.vault import SecretStore, Vault
 
 FLOW_IDS = 100

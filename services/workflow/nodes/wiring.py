@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from libs.common.contracts.mqtt import MqttLogin
 from libs.common.http.outgoing import parse_networks
 from libs.common.store.ids import IdAllocator
+from services.workflow.clients import Clients
 from services.workflow.credentials.service import TenantCredentials
 from services.workflow.credentials.store import CredentialStore
 from services.workflow.entities import Entities
@@ -26,7 +27,7 @@ from services.workflow.outgoing.http import OutgoingHttp
 from services.workflow.outgoing.mail import OutgoingMail
 from services.workflow.outgoing.mqtt import OutgoingMqtt
 from services.workflow.sandbox.runner import Sandbox
-from services.workflow.settings import Clients, WorkflowSettings
+from services.workflow.settings import WorkflowSettings
 
 CREDENTIAL_IDS = 10
 """Ids allocated at a time. A restart wastes at most this many."""

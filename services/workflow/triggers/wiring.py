@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from libs.common.bus import BatchConsumer
 from libs.common.clock import now_ms
 from libs.common.contracts.flows import CallFlow
+from services.workflow.clients import Clients
 from services.workflow.engine.runner import Engine
 from services.workflow.entities import Entities
 from services.workflow.flows.model import DeploymentObserver
 from services.workflow.flows.store import FlowStore
 from services.workflow.nodes.wiring import Nodes
-from services.workflow.settings import Clients
 from services.workflow.triggers.deployed_flows import FLOWS, DeployedFlowIndex, DeployedFlows
 from services.workflow.triggers.events import consume_events
 from services.workflow.triggers.hooks import (

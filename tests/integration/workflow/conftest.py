@@ -41,10 +41,11 @@ from libs.common.identity.functions import Function
 from libs.common.store.migrations import migrate
 from libs.common.telemetry import Telemetry
 from services.workflow.app import Packages, build_app, wire
+from services.workflow.clients import Clients
 from services.workflow.migrations import MIGRATIONS
 from services.workflow.nodes import wiring
 from services.workflow.sandbox.runner import Sandbox
-from services.workflow.settings import Clients, WorkflowSettings
+from services.workflow.settings import WorkflowSettings
 from tests.console import AskedByUsers, Grants
 from tests.lending import lent
 from tests.lifespan import running

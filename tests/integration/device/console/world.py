@@ -21,6 +21,7 @@ from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
 from services.device.app import wire_packages
+from services.device.clients import Clients
 from services.device.commands.completion import CommandCanceller
 from services.device.members.device_keys import DeviceCredentialsClient
 from services.device.migrations import MIGRATIONS
@@ -34,7 +35,7 @@ from services.device.registry.devices.schemas import AddDevice
 from services.device.registry.devices.service import DeviceService
 from services.device.registry.products.rps import RpsStore
 from services.device.registry.products.service import ProductService
-from services.device.settings import Clients, DeviceSettings
+from services.device.settings import DeviceSettings
 from services.device.telemetry.latest_values import LatestValues
 from services.device.things.product_model import PutProduct
 from tests.console import AskedByUsers, Grants

@@ -38,12 +38,13 @@ from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
 from services.device.alarms import trigger
 from services.device.app import build_app
+from services.device.clients import Clients
 from services.device.ingest_main import build_ingest
 from services.device.lorawan import healing
 from services.device.migrations import MIGRATIONS
 from services.device.process import Foundation, wire_foundation
 from services.device.registry.products.service import ProductService
-from services.device.settings import Clients, DeviceSettings
+from services.device.settings import DeviceSettings
 from services.device.telemetry.partitions import Partitions, history_key, partition_at
 from services.device.telemetry.wiring import DURABLE
 from services.device.things.product_model import PutProduct

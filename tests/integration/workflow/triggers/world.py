@@ -16,7 +16,7 @@ from libs.common.contracts.events import DeviceProfile, PropertiesReported
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
 from services.workflow.app import Packages, build_app, wire
-from services.workflow.settings import Clients
+from services.workflow.clients import Clients
 from services.workflow.triggers import deployed_flows
 from tests.integration.workflow.conftest import Workflow
 from tests.integration.workflow.designs import node

@@ -1,0 +1,21 @@
+"""Clients of a process of the service; the launcher imports only `settings`."""
+
+from libs.common import process
+from libs.common.bus import Bus, Wakeups
+from libs.common.integrations.client import IntegrationClient, Integrations
+from libs.common.store.mongo import Mongo
+from libs.common.telemetry import Telemetry
+from services.device.settings import DeviceSettings
+
+
+class Clients(process.Clients[DeviceSettings]):
+    """The clients of a process of the service."""
+
+    def __init__(
+        self, settings: DeviceSettings, telemetry: Telemetry, mongo: Mongo, bus: Bus
+    ) -> None:
+        """Take connections to MongoDB and NATS."""
+        super().__init__(settings, telemetry, mongo, bus)
+        self.wakeups = Wakeups(bus, "device")
+        self.integrations = Integrations(self.rpc)
+        self.integration_client = IntegrationClient(self.rpc, settings.service_call_timeout)
