@@ -296,7 +296,7 @@ class HttpPresence:
     """Records contacts of devices, at most once in a quarter of a device's lifetime.
 
     A slow or unavailable database delays no report. A locked record delays no other device. Each
-    record is tried until it succeeds or a newer contact replaces it.
+    record is tried until it succeeds, or until the lifetime after the contact has ended.
     """
 
     def __init__(self, store: PresenceStore, life: float, timeouts: OfflineTimeouts) -> None:
