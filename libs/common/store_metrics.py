@@ -14,7 +14,7 @@ from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
 
 from libs.common.bus.connection import Bus
-from libs.common.bus.consumer import measure_backlog
+from libs.common.bus.consumer import measure_backlog, recreated
 from libs.common.bus.streams import EVENT_READERS
 from libs.common.scheduling.turns import repeat
 from libs.common.settings import StorageSize
@@ -24,10 +24,6 @@ from libs.common.store.redis import Redis
 log = logging.getLogger(__name__)
 
 _gauge = metrics.get_meter("thingway").create_gauge
-_recreated = _gauge(
-    "thingway_stream_recreated_timestamp_seconds",
-    description="Time at which a stream that the platform had used was created again",
-)
 
 PERIOD = 15.0
 """Seconds between two measurements."""
@@ -176,7 +172,7 @@ class StreamMetrics:
         new = {"_id": name, **stored, "created": text}
         await self._records.replace_one({"_id": name}, new, upsert=True)
         if stored.get("recreated"):
-            _recreated.set(stored["recreated"], {"stream": name})
+            recreated.set(stored["recreated"], {"stream": name})
 
 
 class EventLagMetrics:

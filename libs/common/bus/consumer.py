@@ -52,6 +52,12 @@ _waiting = metrics.get_meter("thingway").create_gauge(
 )
 
 
+recreated = metrics.get_meter("thingway").create_gauge(
+    "thingway_stream_recreated_timestamp_seconds",
+    description="Time at which a stream that the platform had used was created again",
+)
+
+
 async def measure_backlog(bus: Bus, stream: str, durable: str, name: str = "") -> None:
     """Measure a consumer's backlog, shown as `name`, else `durable`; raise errors of nats-py."""
     info = await bus.js.consumer_info(stream, durable)
@@ -306,6 +312,8 @@ class BatchConsumer:
             await self.bus.js.add_consumer(stream, config)
         except NotFoundError:
             await ensure_streams(self.bus.js, self.bus.replicas, {*STREAMS, stream})
+            if created := (await self.bus.js.stream_info(stream)).created:
+                recreated.set(created.timestamp(), {"stream": stream})
             await self.bus.js.add_consumer(stream, config)
         _heed_cancellation()
         return subjects

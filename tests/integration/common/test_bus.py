@@ -16,6 +16,7 @@ from nats.js.errors import NotFoundError
 from deploy.local import programs
 from deploy.platform import ports
 from libs.common.bus import (
+    DEAD,
     EVENTS,
     STREAMS,
     UPLINK,
@@ -746,6 +747,26 @@ async def test_the_backlog_of_a_service_that_does_not_run_is_measured(
     finally:
         await bus.js.delete_consumer(EVENTS, "workflow")
     assert shown == {"workflow": before + 2}
+
+
+async def test_a_consumer_shows_at_once_that_its_stream_was_created_again(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Streams are measured later."""
+    shown: dict[str, float] = {}
+
+    def show(created: float, labels: dict[str, str]) -> None:
+        shown[labels["stream"]] = created
+
+    async def handle(_: list[Msg]) -> None:
+        """Do nothing with messages."""
+
+    monkeypatch.setattr("libs.common.bus.consumer.recreated.set", show)
+    await bus.js.delete_stream(DEAD)
+    before = datetime.now(UTC) - timedelta(seconds=5)
+    await BatchConsumer(bus=bus, stream=DEAD, durable="again", handle=handle)._ensure(DEAD)
+    await bus.js.delete_consumer(DEAD, "again")
+    assert shown[DEAD] > before.timestamp()
 
 
 async def test_a_stream_that_was_created_again_is_logged_and_recorded(
