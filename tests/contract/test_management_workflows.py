@@ -152,7 +152,7 @@ async def test_validate(admin: Console) -> None:
     assert answer.status_code == 200
     assert answer.json()["data"] is False
     assert answer.json()["detail"] == [
-        {"field": "nodes", "reason": "must not be empty; add an entry"}
+        {"field": "nodes", "reason": "must not be empty; add an entry node"}
     ]
 
 

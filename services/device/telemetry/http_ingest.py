@@ -125,7 +125,7 @@ def read_entries(body: bytes) -> tuple[list[bytes], bool]:
     except INVALID_JSON as error:
         raise MalformedRequest(f"the body is not JSON: {error}") from error
     if not 1 <= len(entries) <= MAX_ENTRIES:
-        raise InvalidInput(f"must hold 1 to {MAX_ENTRIES} entries", field="body")
+        raise InvalidInput(f"must contain 1 to {MAX_ENTRIES} messages", field="body")
     return entries, True
 
 

@@ -171,7 +171,7 @@ def _absent(node: DesignNode, field: str, reference: Reference) -> Reason:
 def find_structure_faults(design: Design, registry: Registry) -> list[Reason]:
     """Return all reasons why the graph cannot run, ignoring parameters."""
     if not design.nodes:
-        return [Reason(None, "nodes", "must not be empty; add an entry")]
+        return [Reason(None, "nodes", "must not be empty; add an entry node")]
     reasons = [*_ids(design), *_types(design, registry), *_edges(design)]
     return reasons or [*_entry(design, registry), *_cycles(design)]
 
