@@ -34,10 +34,10 @@ async def add_board(admin: Console, devices: list[str]) -> str:
     widgets = [
         *(widget("value", (3 * at, 0, 3, 2), one, digits=1) for at, one in enumerate(warm[:3])),
         widget("gauge", (9, 0, 3, 4), warm[3], title="Server room", least=10, most=40, digits=1),
-        widget("line", (0, 2, 9, 4), *warm[:3], title="Two days", span=2 * DAY, style="line"),
-        widget("bar", (0, 6, 6, 4), *warm, title="The mean", span=2 * DAY, digits=1),
+        widget("line", (0, 2, 9, 4), *warm[:3], title="Last two days", span=2 * DAY, style="line"),
+        widget("bar", (0, 6, 6, 4), *warm, title="Average temperature", span=2 * DAY, digits=1),
         widget("table", (6, 6, 6, 4), *charge, title="Batteries"),
-        widget("text", (9, 4, 3, 2), text="Too warm? Ask the porter."),
+        widget("text", (9, 4, 3, 2), text="Too warm? Call the caretaker."),
     ]
     canvas = str(made["main_canvas_id"])
     body = {
@@ -63,7 +63,7 @@ async def add_flow(admin: Console, device: str) -> str:
     ]
     nodes[1]["data"]["nodeName"] = "Too warm?"
     edges = [edge("start", "fork"), edge("fork", "on", "hot"), edge("fork", "off", "else")]
-    body = {"name": "Fan against the heat", "design_data": design(nodes, *edges)}
+    body = {"name": "Switch on the fan when it is hot", "design_data": design(nodes, *edges)}
     return str((await admin.done("POST", "/workflow/flows/design", body))["id"])
 
 
