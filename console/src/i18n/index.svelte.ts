@@ -74,6 +74,11 @@ export function formatNumber(value: number, digits: number | null = null): strin
   return new Intl.NumberFormat(localization.locale, options).format(value);
 }
 
+/** Format alternatives, such as `a, b or c`. */
+export function formatAlternatives(texts: string[]): string {
+  return new Intl.ListFormat(localization.locale, { type: "disjunction" }).format(texts);
+}
+
 /** Format a moment (ms), to the second. */
 export function formatTime(at: number): string {
   return new Intl.DateTimeFormat(localization.locale, { dateStyle: "short", timeStyle: "medium" }).format(at);

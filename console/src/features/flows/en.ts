@@ -45,6 +45,7 @@ export const en = {
   "flows.tidy": "Tidy up",
   "flows.zoom": "Zoom",
   "flows.handle": "Connection point",
+  "flows.edge": "Connection from {source} to {target}",
   "flows.node.moved": "The node is at {x}, {y}.",
   "flows.zoom.in": "Zoom in",
   "flows.zoom.out": "Zoom out",

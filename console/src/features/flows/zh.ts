@@ -47,6 +47,7 @@ export const zh: Record<keyof typeof en, string> = {
   "flows.tidy": "整理布局",
   "flows.zoom": "缩放",
   "flows.handle": "连接点",
+  "flows.edge": "从 {source} 到 {target} 的连线",
   "flows.node.moved": "节点位于 {x}，{y}。",
   "flows.zoom.in": "放大",
   "flows.zoom.out": "缩小",

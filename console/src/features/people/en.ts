@@ -29,6 +29,7 @@ export const en = {
   "roles.permissions": "Permissions",
   "roles.grants": "Grants",
   "roles.all": "Users with this role have full access to the tenant. This role cannot be changed.",
+  "roles.super-admin": "Super-admin",
   "roles.saved": "Permissions saved. They apply from the next request.",
   "roles.unsaved": "You have unsaved changes.",
   "roles.unknown": "Role not found",

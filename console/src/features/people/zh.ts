@@ -31,6 +31,7 @@ export const zh: Record<keyof typeof en, string> = {
   "roles.permissions": "权限",
   "roles.grants": "授权",
   "roles.all": "拥有此角色的用户可访问租户内的全部内容。此角色不可修改。",
+  "roles.super-admin": "超级管理员",
   "roles.saved": "权限已保存，从下一个请求起生效。",
   "roles.unsaved": "有尚未保存的修改。",
   "roles.unknown": "角色不存在",

@@ -1,0 +1,24 @@
+/** Names of the integrations that the platform includes. Others keep the texts that the platform sends. */
+import type { IntegrationDetail } from "../../api/generated";
+import { localization, translateIfKnown } from "../../i18n/index.svelte";
+
+/** Return the name of an integration; `sent` is the platform's text. */
+export function integrationName(id: string, sent: string): string {
+  return translateIfKnown(`integration.name.${id}`) ?? sent;
+}
+
+/** Return what an integration connects; `sent` is the platform's text. */
+export function integrationText(id: string, sent: string): string {
+  return translateIfKnown(`integration.text.${id}`) ?? sent;
+}
+
+/** Translate the entities of an integration that the platform includes. */
+export async function translateEntities(found: IntegrationDetail): Promise<IntegrationDetail> {
+  if (localization.language !== "zh" || !translateIfKnown(`integration.text.${found.id}`)) return found;
+  const { entities } = await import("./entities.zh");
+  const integration_entities = found.integration_entities.map((one) => {
+    const [name, description] = entities[one.key.split(".").slice(2).join(".")] ?? [one.name, one.description];
+    return { ...one, name, description: description ?? one.description };
+  });
+  return { ...found, integration_entities };
+}
