@@ -82,6 +82,8 @@ async function lookAt(page, name, screenshots, problems) {
   if (!screenshots) return;
   for (const [size, viewport] of Object.entries({ desktop: DESKTOP, phone: PHONE })) {
     await page.setViewportSize(viewport);
+    await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
+    await page.waitForFunction(() => !document.querySelector("main [aria-busy=true]")); // charts load again
     for (const colorScheme of ["light", "dark"]) {
       await page.emulateMedia({ colorScheme });
       await page.screenshot({ path: `${screenshots}/${name}-${size}-${colorScheme}.png` });
