@@ -28,7 +28,7 @@ from libs.common.errors import (
     UpstreamFailed,
 )
 from libs.common.scheduling import FairScheduler, LaneFull
-from libs.common.store.mongo import StoreUnavailable
+from libs.common.store.mongo import StoreUnavailable, WriteNotAcknowledged
 from libs.common.store.redis import RedisConnectionError, RedisTimeoutError
 from libs.common.telemetry.logs import line_name, name_lines
 from libs.common.telemetry.tracing import continue_trace, read_trace, trace_header
@@ -132,7 +132,12 @@ class RpcServer:
                 result = msgspec.json.encode(await answer(who, decoded))
             except msgspec.DecodeError as error:
                 await message.respond_error("400", str(error)[:LONGEST_TEXT])
-            except (StoreUnavailable, RedisConnectionError, RedisTimeoutError) as error:
+            except (
+                StoreUnavailable,
+                WriteNotAcknowledged,
+                RedisConnectionError,
+                RedisTimeoutError,
+            ) as error:
                 log.warning(
                     "rpc.%s.%s: a store does not answer: %r", self._service, operation, error
                 )

@@ -22,7 +22,7 @@ from libs.common.errors import (
     Unavailable,
 )
 from libs.common.http.request import IS_OPTIONS, get_request_id, log_refusal
-from libs.common.store.mongo import StoreUnavailable
+from libs.common.store.mongo import StoreUnavailable, WriteNotAcknowledged
 from libs.common.store.redis import RedisConnectionError, RedisTimeoutError
 
 log = logging.getLogger(__name__)
@@ -87,7 +87,12 @@ def as_thingway_error(error: Exception, path: str = "") -> ThingwayError:  # noq
             return MalformedRequest("the body is nested too deeply")
         case UnicodeDecodeError():
             return MalformedRequest("the body is not UTF-8")
-        case StoreUnavailable() | RedisConnectionError() | RedisTimeoutError():
+        case (
+            StoreUnavailable()
+            | WriteNotAcknowledged()
+            | RedisConnectionError()
+            | RedisTimeoutError()
+        ):
             log.warning("a database does not answer: %r", error)
             return Unavailable("a database does not answer at the moment")
         case _:

@@ -35,6 +35,7 @@ from pymongo.errors import (
     ConnectionFailure,
     DuplicateKeyError,
     PyMongoError,
+    WriteConcernError,
 )
 from pymongo.read_concern import ReadConcern
 
@@ -51,6 +52,8 @@ Session = AsyncClientSession
 DuplicateKey = DuplicateKeyError
 BulkFailed = BulkWriteError
 StoreUnavailable = ConnectionFailure
+WriteNotAcknowledged = WriteConcernError
+"""A write that a majority did not acknowledge, for example because the server stops."""
 StoreError = PyMongoError
 
 PAUSE, LONGEST_PAUSE = 0.005, 0.5

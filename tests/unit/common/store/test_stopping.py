@@ -5,9 +5,11 @@ from typing import Any
 import bson
 import pytest
 from bson.raw_bson import RawBSONDocument
+from pymongo.errors import WriteConcernError
 from pymongo.helpers_shared import _check_command_response
 from pymongo.synchronous.collection import Collection
 
+from libs.common.http.failures import as_thingway_error
 from libs.common.store.mongo import Mongo, StoreUnavailable
 
 STOPPING = {
@@ -37,3 +39,9 @@ async def test_a_write_without_a_majority_is_a_store_error(
             await getattr(mongo.database["leases"], operation)({}, *update)
     finally:
         await mongo.close()
+
+
+def test_a_request_during_a_stop_is_503() -> None:
+    """The client may repeat it; 500 would be a fault of ours."""
+    error = WriteConcernError("Replication is being shut down", 91)
+    assert as_thingway_error(error, "/user").status == 503
