@@ -14,9 +14,7 @@ import random
 import signal
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Any
-
-import aiomqtt
+from typing import TYPE_CHECKING, Any
 
 from deploy.local.supervisor import Backoff
 from deploy.platform.bootstrap import demo_product
@@ -24,6 +22,9 @@ from libs.common.jobs import run_until_first_ends
 from libs.common.simulation import SimulatedDevice
 from libs.common.tls import mqtt_addresses
 from libs.common.tsl import ServiceSpec, parse_document
+
+if TYPE_CHECKING:
+    import aiomqtt
 
 log = logging.getLogger("simulator")
 
@@ -75,6 +76,8 @@ async def run(servers: Iterable[Mapping[str, Any]], key: str, device: DemoDevice
 
     `servers` are the MQTT servers (`mqtt_addresses`), tried in turn.
     """
+    import aiomqtt  # noqa: PLC0415 - the launcher imports this module for `environment`
+
     loop = asyncio.get_running_loop()
     backoff = Backoff()
     turns = itertools.cycle(servers)
@@ -95,13 +98,13 @@ async def run(servers: Iterable[Mapping[str, Any]], key: str, device: DemoDevice
             await asyncio.sleep(pause)
 
 
-async def _serve(client: aiomqtt.Client, device: DemoDevice) -> None:
+async def _serve(client: "aiomqtt.Client", device: DemoDevice) -> None:
     await client.subscribe(f"thing/{device.sn}/down/command", qos=_QOS)
     log.info("connected as %s", device.sn)
     await run_until_first_ends(_report_regularly(client, device), _execute_commands(client, device))
 
 
-async def _report_regularly(client: aiomqtt.Client, device: DemoDevice) -> None:
+async def _report_regularly(client: "aiomqtt.Client", device: DemoDevice) -> None:
     while True:
         await _send(client, device, "report", {"properties": device.measure()})
         event = device.event()
@@ -110,7 +113,7 @@ async def _report_regularly(client: aiomqtt.Client, device: DemoDevice) -> None:
         await asyncio.sleep(REPORT_SECONDS)
 
 
-async def _execute_commands(client: aiomqtt.Client, device: DemoDevice) -> None:
+async def _execute_commands(client: "aiomqtt.Client", device: DemoDevice) -> None:
     async for message in client.messages:
         try:
             command: dict[str, Any] = json.loads(bytes(message.payload))
@@ -125,7 +128,7 @@ async def _execute_commands(client: aiomqtt.Client, device: DemoDevice) -> None:
 
 
 async def _send(
-    client: aiomqtt.Client, device: DemoDevice, kind: str, body: dict[str, Any]
+    client: "aiomqtt.Client", device: DemoDevice, kind: str, body: dict[str, Any]
 ) -> None:
     await client.publish(f"thing/{device.sn}/up/{kind}", json.dumps(body), qos=_QOS)
 
