@@ -1,10 +1,15 @@
 """What alerts and dashboards ask for is what a running platform shows at `/metrics`."""
 
 import asyncio
+import json
 import re
-from collections.abc import Iterator
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import aiohttp
+import aiomqtt
 import pytest
 import yaml
 
@@ -19,6 +24,7 @@ from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.xdist_group("platform")
 
+PROMTOOL = shutil.which("promtool")
 ALERTS = PROJECT_ROOT / "deploy/observability/alerts.yaml"
 WAITING = "thingway_flow_runs_waiting"
 """Shown while runs wait."""
@@ -39,28 +45,59 @@ def _queries() -> Iterator[str]:
 RARE = {
     "thingway_stream_recreated_timestamp_seconds",  # after a stream was lost
     "thingway_certificate_expires_timestamp_seconds",  # with TLS
+    "thingway_backup_disk_used_bytes",  # after a backup into a directory
+    "thingway_backup_disk_bytes",
 }
 WANTED = {
     name for query in _queries() for name in re.findall(r"\b(?:thingway|process)_\w+", query)
 } - RARE
 
 
-async def shown(platform: Platform) -> set[str]:
-    """Return the names of all series of all services."""
+SERIES = re.compile(r"(\w+)(?:\{(.*)\})? ")
+
+
+async def shown(platform: Platform) -> dict[str, str]:
+    """Return the name of each series of all services, with its target."""
     ports = [platform.state.ports[name] for name in internal_port_names()]
-    found = set()
+    found = {}
     async with aiohttp.ClientSession() as session:
         for base in (platform.base_url, *(f"http://127.0.0.1:{port}" for port in ports)):
             async with session.get(f"{base}/metrics") as answer:
                 lines = (await answer.text()).splitlines()
-            found |= {re.split("[ {]", line)[0] for line in lines if not line.startswith("#")}
+            for match in filter(None, map(SERIES.match, lines)):
+                labels = [f'instance="{base}"', 'job="thingway"', match[2] or ""]
+                found[f"{match[1]}{{{','.join(filter(None, labels))}}}"] = match[1]
     return found
 
 
+def evaluate(series: Iterable[str], file: Path) -> None:
+    """Fail for a panel whose query returns nothing from these series, which all increase."""
+    if PROMTOOL is None:
+        pytest.skip("promtool is not on PATH: install the package `prometheus`")
+    queries = [
+        {
+            "expr": f"count({query}) > bool 0".replace("$__rate_interval", "5m"),
+            "eval_time": "20m",
+            "exp_samples": [{"labels": "{}", "value": 1}],
+        }
+        for page in DASHBOARDS
+        for panel in page.panels
+        for query in panel.lines.values()
+    ]
+    values = [{"series": name, "values": "0+60x20"} for name in sorted(series)]
+    tests = [{"interval": "1m", "input_series": values, "promql_expr_test": queries}]
+    file.write_text(json.dumps({"rule_files": [], "tests": tests}))
+    done = subprocess.run([PROMTOOL, "test", "rules", str(file)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 async def refused(device: Device, console: Console, platform: Platform) -> None:
-    """Somebody is refused: beyond a limit, on plain NATS, and by a service that is away."""
+    """Send requests that are rejected: too many, wrong key, on plain NATS, without a service."""
     polls = [device.http("GET", "commands", wait=1) for _ in range(MANY_POLLS)]
     assert 429 in {status for status, _ in await asyncio.gather(*polls)}
+    with pytest.raises(aiomqtt.MqttError):
+        async with device.mqtt(key="wrong"):
+            pass
     async with device.nats() as client:
         await client.publish(f"thing.{device.sn}.up.report", b"{}", reply="_INBOX.stranger.1")
         await client.flush()
@@ -76,15 +113,19 @@ async def refused(device: Device, console: Console, platform: Platform) -> None:
 
 
 async def test_what_alerts_and_dashboards_ask_for_is_shown(
-    platform: Platform, console: Console, device: Device
+    platform: Platform, console: Console, device: Device, tmp_path: Path
 ) -> None:
-    """Once somebody was refused, a device has reported, and runs have waited and ended."""
-    await refused(device, console, platform)
-    missing, end = set(WANTED), asyncio.Event()
+    """Once a client was rejected, a device has reported, and runs have waited and ended.
 
-    async def none_missing(of: set[str]) -> bool:
-        missing.difference_update(await shown(platform))
-        return not missing & of
+    Prometheus then evaluates the query of each panel on the recorded series.
+    """
+    await refused(device, console, platform)
+    recorded: dict[str, str] = {}
+    end = asyncio.Event()
+
+    async def none_missing(names: set[str]) -> bool:
+        recorded.update(await shown(platform))
+        return names <= set(recorded.values())
 
     async with hook(end) as (url, _), telling(console, device, url), device.mqtt() as connection:
         for number in range(FEW_RUNS):
@@ -92,3 +133,4 @@ async def test_what_alerts_and_dashboards_ask_for_is_shown(
         await until(lambda: none_missing({WAITING}))
         end.set()
         await until(lambda: none_missing(WANTED))
+    evaluate((series for series, name in recorded.items() if name in WANTED), tmp_path / "t.yaml")
