@@ -113,7 +113,7 @@ class Installed(Platform):
             f"--set=public.url={self.base_url}",
             f"--set=public.mqttUrl={self.addresses.mqtt_url}",
             f"--set=public.natsUrl={self.addresses.nats_url}",
-            "--set=backup.enabled=true,backup.passphrase.secret=backups",
+            "--set=backup.enabled=true,backup.passphrase.secret=backups,backup.verify.enabled=true",
             *(("--set=tls.enabled=true,tls.secret=doors",) if self.tls else ()),
             *self._values,
             *options,
