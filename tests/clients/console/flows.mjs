@@ -51,7 +51,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   await page.getByText("Valid", { exact: true }).waitFor();
 
   // The value of a boolean property is chosen from a list. An empty condition is a problem.
-  await page.getByRole("group", { name: "Answer" }).focus();
+  await page.getByRole("group", { name: "Answer", exact: true }).focus();
   await page.keyboard.press("Enter");
   await palette.getByRole("button", { name: "Entity Assigner" }).click();
   await typeInto(panel.getByRole("combobox", { name: "Add entity" }), lamp);
@@ -67,7 +67,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   await page.getByText("Valid", { exact: true }).waitFor();
   await look("flow-choice");
   await panel.getByRole("button", { name: "Delete node" }).click();
-  await page.getByRole("group", { name: "Entity Assigner" }).focus();
+  await page.getByRole("group", { name: /^Entity Assigner/ }).focus();
   await page.keyboard.press("Enter");
   await panel.getByRole("button", { name: "Delete node" }).click();
   await page.getByText("Valid", { exact: true }).waitFor();
@@ -77,7 +77,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   const leave = {
     link: () => page.getByRole("navigation", { name: "Parent pages" }).getByRole("link").click(),
     back: () => page.goBack(),
-    jump: () => page.getByRole("group", { name: "Answer" }).press("g").then(() => page.keyboard.press("a")),
+    jump: () => page.getByRole("group", { name: "Answer", exact: true }).press("g").then(() => page.keyboard.press("a")),
     out: () => page.getByRole("button", { name: "Sign out" }).click(),
   };
   for (const way of Object.values(leave)) {
@@ -112,7 +112,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   await look("flow-run");
 
   await panel.getByRole("button", { name: "Node", exact: true }).click();
-  await page.getByRole("group", { name: "Answer" }).focus();
+  await page.getByRole("group", { name: "Answer", exact: true }).focus();
   await page.keyboard.press("Enter");
   await typeInto(panel.getByLabel("Node name"), "The answer");
   await page.getByRole("button", { name: "Save" }).click();

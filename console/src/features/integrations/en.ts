@@ -44,6 +44,7 @@ export const en = {
   "credentials.host": "Host",
   "credentials.port": "Port",
   "credentials.encryption": "Encryption",
+  "credentials.encryption.none": "None",
   "credentials.username": "User name",
   "credentials.changed": "Changed",
   "credentials.delete.text": "Flows that use these credentials fail, and clients that use them can no longer sign in. This cannot be undone.",
