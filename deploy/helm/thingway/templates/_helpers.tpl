@@ -218,7 +218,7 @@ initContainers:
 {{- end -}}
 {{- end -}}
 
-{{/* Address and credentials of the S3-compatible storage of backups. */}}
+{{/* Address, credentials and authority of the S3-compatible storage of backups. */}}
 {{- define "thingway.s3" -}}
 {{- with .Values.backup.s3 }}
 {{- with .endpoint }}
@@ -233,8 +233,33 @@ initContainers:
 - name: {{ . }}
   valueFrom: {secretKeyRef: {name: {{ $secret }}, key: {{ . }}}}
 {{- end }}
+- name: AWS_SESSION_TOKEN
+  valueFrom: {secretKeyRef: {name: {{ .secret }}, key: AWS_SESSION_TOKEN, optional: true}}
+{{- end }}
+{{- if .authority }}
+- {name: AWS_CA_BUNDLE, value: /s3/ca.crt}
 {{- end }}
 {{- end }}
+{{- end -}}
+
+{{- define "thingway.s3Mount" -}}
+{{- if .Values.backup.s3.authority }}
+- {name: s3, mountPath: /s3, readOnly: true}
+{{- end }}
+{{- end -}}
+
+{{- define "thingway.s3Volume" -}}
+{{- with .Values.backup.s3.authority }}
+- name: s3
+  secret: {secretName: {{ . }}, items: [{key: ca.crt, path: ca.crt}], defaultMode: 0440}
+{{- end }}
+{{- end -}}
+
+{{/* The service account of pods that use backups, for a role of the cloud. */}}
+{{- define "thingway.backupAccount" -}}
+{{- with .Values.backup.serviceAccount -}}
+serviceAccountName: {{ . }}
+{{- end -}}
 {{- end -}}
 
 {{/* The passphrase of backups. Argument: {secret, key}. */}}

@@ -45,7 +45,8 @@ VALUES: dict[str, str] = {
         "monitoring.exporters.redis=a/redis:1,"
         "networkPolicies.metricsFrom[0].namespaceSelector.matchLabels.team=monitoring,"
         "backup.enabled=true,backup.recipients={age1a},backup.s3.url=s3://b/p,backup.s3.secret=s3,"
-        "backup.s3.endpoint=https://m,backup.s3.region=r,backup.verify.enabled=true,"
+        "backup.s3.endpoint=https://m,backup.s3.region=r,backup.s3.authority=ca,"
+        "backup.serviceAccount=cloud,backup.verify.enabled=true,"
         "backup.verify.identity.secret=keys,backup.verify.storage.size=9Gi"
     ),
     "small": "",
@@ -294,9 +295,9 @@ def test_each_part_mounts_its_own_secret_only(name: str) -> None:
         if part == "test":
             allowed = {"thingway-credentials"}
         if part == "backup":
-            allowed = {"thingway-setup", "thingway-bootstrap"}
+            allowed = {"thingway-setup", "thingway-bootstrap", "ca"}
         if part in {"restore", "contract", "verify"}:
-            allowed = {"thingway-setup", "keys"}
+            allowed = {"thingway-setup", "keys", "ca"}
         if "migrate" in pod:
             secrets = {one["name"]: one["secret"] for one in spec["volumes"] if "secret" in one}
             allowed = {f"thingway-{one['name']}" for one in spec["containers"]}
@@ -406,7 +407,13 @@ def test_backups_go_to_s3_with_credentials_of_a_secret() -> None:
         variables = {one["name"]: one for one in container["env"]}
         assert variables["AWS_ENDPOINT_URL_S3"]["value"] == "https://m"
         assert variables["AWS_SECRET_ACCESS_KEY"]["valueFrom"]["secretKeyRef"]["name"] == "s3"
-        assert "/backups" not in {one["mountPath"] for one in container["volumeMounts"]}
+        assert variables["AWS_CA_BUNDLE"]["value"] == "/s3/ca.crt"
+        mounts = {one["mountPath"] for one in container["volumeMounts"]}
+        assert "/backups" not in mounts
+        assert "/s3" in mounts
+    for pod in (found["CronJob thingway-backup"], verify):
+        assert pod["serviceAccountName"] == "cloud"
+        assert "ca" in {one["secret"]["secretName"] for one in pod["volumes"] if "secret" in one}
     values = parse_set("restore.enabled=true,restore.file=s3://b/p/a.backup")
     [job] = [one for one in render(values) if one["metadata"]["name"] == "thingway-restore"]
     assert job["spec"]["template"]["spec"]["containers"][0]["args"][0] == "s3://b/p/a.backup"
