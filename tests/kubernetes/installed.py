@@ -5,6 +5,7 @@ import base64
 import contextlib
 import json
 import os
+import socket
 import ssl
 import subprocess
 import threading
@@ -22,7 +23,7 @@ from deploy.platform.certificates import Authority, new_authority
 from deploy.platform.openapi import wait_serving
 from deploy.platform.state import Addresses
 from tests.e2e.platform import Platform, uplink_counts
-from tests.e2e.waiting import until
+from tests.e2e.waiting import PATIENCE, PAUSE, until
 
 CHART = Path(__file__).parents[2] / "deploy/helm/thingway"
 RELAY = Path(__file__).with_name("relay.py")
@@ -242,10 +243,22 @@ class Installed(Platform):
         forwarding = threading.Thread(target=_keep_running, args=(words, over))
         forwarding.start()
         try:
+            for port in doors:
+                _wait_for_listener(port)
             yield
         finally:
             over.set()
             forwarding.join()
+
+
+def _wait_for_listener(port: int) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError):
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        time.sleep(PAUSE)
+    raise RuntimeError(f"nothing listens on port {port}")
 
 
 def _keep_running(words: list[str], over: threading.Event) -> None:
