@@ -248,6 +248,8 @@ class Reader:
                 try:
                     pyrage.decrypt_io(whole, plain, opened)
                 except (pyrage.DecryptError, OSError) as error:
+                    if whole.error is not None:
+                        raise whole.error from None
                     if isinstance(error, BrokenPipeError):
                         raise
                     raise ArchiveBroken(
@@ -279,11 +281,17 @@ class _Prefixed:
     def __init__(self, beginning: bytes, rest: BinaryIO) -> None:
         self._beginning = beginning
         self._rest = rest
+        self.error: OSError | None = None
+        """Error of the stream, which `pyrage` does not distinguish from modified bytes."""
 
     def read(self, size: int = -1) -> bytes:
         """Return the next bytes."""
         if not self._beginning:
-            return self._rest.read(size)
+            try:
+                return self._rest.read(size)
+            except OSError as error:
+                self.error = error
+                raise
         end = len(self._beginning) if size < 0 else size
         data, self._beginning = self._beginning[:end], self._beginning[end:]
         return data

@@ -53,8 +53,11 @@ class S3Storage:
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
         )
-        with self._errors():
-            self._client: Any = get_session().create_client("s3", config=config)
+        try:
+            with self._errors():
+                self._client: Any = get_session().create_client("s3", config=config)
+        except ValueError as error:  # an endpoint without https://
+            raise CommandError(f"cannot use {url}: {error}") from error
 
     def locate(self, name: str) -> str:
         """Return the URL of a backup."""

@@ -39,7 +39,10 @@ class StoredBackup:
         found = _NAME.fullmatch(name)
         if found is None:
             return None
-        started = datetime.strptime(found["time"], _TIME).replace(tzinfo=UTC)
+        try:
+            started = datetime.strptime(found["time"], _TIME).replace(tzinfo=UTC)
+        except ValueError:
+            return None
         return cls(name, size, found["tenant"], started)
 
 
@@ -77,15 +80,21 @@ class FolderStorage:
 
     def list_backups(self) -> list[StoredBackup]:
         """Return the complete backups, oldest first."""
-        return sort_backups((path.name, path.stat().st_size) for path in self.directory.iterdir())
+        return sort_backups(self._sizes())
+
+    def _sizes(self) -> Iterator[tuple[str, int]]:
+        for path in self.directory.iterdir():
+            with contextlib.suppress(FileNotFoundError):  # another backup may rename it
+                yield path.name, path.stat().st_size
 
     @contextlib.contextmanager
     def create_backup(self, name: str) -> Iterator[BinaryIO]:
         """Write a backup under another name, then rename it."""
         create_private_directory(self.directory)
         for path in self.directory.glob(f".thingway-*{_SUFFIX}.*"):
-            if path.stat().st_mtime < time.time() - MAX_SECONDS:
-                path.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # another backup may rename it
+                if path.stat().st_mtime < time.time() - MAX_SECONDS:
+                    path.unlink()
         with writing_private(self.directory / name) as out:
             yield out
 

@@ -141,3 +141,20 @@ def test_a_full_disk_is_the_error_of_each_kind_of_archive(key: Key) -> None:
         pytest.raises(OSError, match=os.strerror(errno.ENOSPC)),
     ):
         write_records(out, key, RECORDS)
+
+
+def test_a_failed_read_is_not_a_modified_archive() -> None:
+    """`thingway backup` deletes a modified backup, but not one that it cannot read."""
+    data = write_archive(PASSPHRASE, [*RECORDS, *[Documents(os.urandom(100_000))] * 4])
+
+    class Failing(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            if self.tell() > len(data) // 2:
+                raise OSError(errno.EIO, "Input/output error")
+            return super().read(size)
+
+    with (
+        pytest.raises(OSError, match="Input/output error"),
+        Reader(Failing(data), PASSPHRASE) as it,
+    ):
+        list(it)

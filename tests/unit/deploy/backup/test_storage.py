@@ -134,7 +134,7 @@ def test_backups_are_listed_by_time_and_found_without_those_of_tenants(
     place: str, place_storage: Storage
 ) -> None:
     """Other names are ignored."""
-    for name in (NAME, OTHER, DAYS[0], "thingway-x.backup"):
+    for name in (NAME, OTHER, DAYS[0], "thingway-x.backup", "thingway-20261302T030405Z.backup"):
         store(place_storage, name)
     found = [(each.name, each.tenant) for each in place_storage.list_backups()]
     assert sorted(found[:2]) == [(DAYS[0], None), (OTHER, "a-b")]
@@ -185,6 +185,20 @@ def test_an_unusable_bucket_is_named(url: str, reason: str, bucket: S3Storage) -
     with pytest.raises(CommandError, match=reason) as raised:
         store(open_storage(url), NAME)
     assert "hunter2" not in str(raised.value)
+
+
+def test_an_invalid_endpoint_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An address without a scheme is a usual mistake."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "minio:9000")
+    with pytest.raises(CommandError, match="cannot use s3://a: Invalid endpoint: minio:9000"):
+        open_storage("s3://a")
+
+
+def test_a_file_that_disappears_is_not_listed(tmp_path: Path) -> None:
+    """A concurrent backup renames its file."""
+    (tmp_path / f".{NAME}.x").symlink_to("renamed")
+    store(FolderStorage(tmp_path), NAME)
+    assert [each.name for each in FolderStorage(tmp_path).list_backups()] == [NAME]
 
 
 def test_missing_credentials_are_named(bucket: S3Storage, monkeypatch: pytest.MonkeyPatch) -> None:
