@@ -28,11 +28,11 @@ from deploy.platform.errors import CommandError
 from deploy.platform.mongo_server import Client
 from libs.common.store.migrations import MIGRATIONS, RESTORING, create_missing
 
-COMMANDS = "thingway_device.commands"
+COMMANDS, OUTBOX = "thingway_device.commands", "thingway_device.outbox"
 OPENAPI_COMMANDS = "thingway_management.openapi_commands"
 STREAM_RECORDS = ("thingway_device", "streams")
 """When each stream was created; a restore creates the streams again."""
-WITH_SECRETS = frozenset({COMMANDS, OPENAPI_COMMANDS})
+WITH_SECRETS = frozenset({COMMANDS, OUTBOX, OPENAPI_COMMANDS})
 
 
 def remove_secrets(name: str, documents: Iterable[bytes]) -> Iterator[bytes]:
@@ -46,6 +46,8 @@ def remove_secrets(name: str, documents: Iterable[bytes]) -> Iterator[bytes]:
 def _without_secrets(name: str, raw: bytes) -> bytes | None:
     if name == COMMANDS and b"sealed" in raw:
         return _command_without_values(raw)
+    if name == OUTBOX and b"command-" in raw:
+        return _outbox_without_values(raw)
     if name == OPENAPI_COMMANDS and not bson.decode(raw).get("told"):
         return None  # `device` sends open commands again
     return raw
@@ -57,6 +59,15 @@ def _command_without_values(raw: bytes) -> bytes:
     for downlink in command.get("downlinks") or []:
         downlink["data"] = b""
     return bson.encode(command)
+
+
+def _outbox_without_values(raw: bytes) -> bytes:
+    """Withdraw commands with write-only values; builds before 0064 stored them."""
+    document: dict[str, Any] = bson.decode(raw)
+    for entry in document.get("entries", []):
+        if entry.get("key"):
+            entry |= {"payload": b"", "withdrawn": True}
+    return bson.encode(document)
 
 
 _WINDOW = "minSnapshotHistoryWindowInSeconds"

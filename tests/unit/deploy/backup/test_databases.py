@@ -5,6 +5,7 @@ import pytest
 
 from deploy.backup.databases import COMMANDS, WITH_SECRETS, remove_secrets
 from deploy.backup.databases import OPENAPI_COMMANDS as OPENAPI_COMMANDS_NAME
+from deploy.backup.databases import OUTBOX as OUTBOX_NAME
 from deploy.backup.stores import DATABASES
 
 OPEN = {
@@ -14,6 +15,13 @@ OPEN = {
     "writeOnly": ["pin"],
     "downlinks": [{"port": 85, "data": b"s3cret"}],
 }
+OUTBOX = {
+    "_id": 1,
+    "entries": [
+        {"subject": "a", "payload": b"s3cret", "key": "command-5"},
+        {"subject": "b", "payload": b"plain"},
+    ],
+}
 OPENAPI_COMMAND = {"_id": 5, "carried": '{"command":{"properties":{"pin":"s3cret"}}}'}
 
 
@@ -21,6 +29,7 @@ OPENAPI_COMMAND = {"_id": 5, "carried": '{"command":{"properties":{"pin":"s3cret
     ("name", "document"),
     [
         (COMMANDS, OPEN),
+        (OUTBOX_NAME, OUTBOX),
         (OPENAPI_COMMANDS_NAME, OPENAPI_COMMAND),
     ],
 )
@@ -32,8 +41,11 @@ def test_write_only_values_are_left_out(name, document):
 
 def test_a_command_keeps_the_names_of_removed_values():
     (command,) = map(bson.decode, remove_secrets(COMMANDS, [bson.encode(OPEN)]))
+    (outbox,) = map(bson.decode, remove_secrets(OUTBOX_NAME, [bson.encode(OUTBOX)]))
 
     assert (command["writeOnly"], command["payload"]) == (["pin"], OPEN["payload"])
+    assert outbox["entries"][1] == OUTBOX["entries"][1]
+    assert outbox["entries"][0]["withdrawn"] is True
 
 
 def test_documents_without_secrets_are_not_changed():
