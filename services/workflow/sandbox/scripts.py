@@ -4,7 +4,6 @@ import asyncio
 import json
 import logging
 from asyncio.subprocess import Process
-from collections import deque
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -37,8 +36,8 @@ class Processes:
 
     def __init__(self, count: int, limits: Limits) -> None:
         self._limits = limits
-        self._idle: deque[Process | None] = deque([None] * count)
-        """Workers that wait for a run, in turn; None before they start."""
+        self._idle: list[Process | None] = [None] * count
+        """Workers that wait for a run, the last used at the end; None before they start."""
         self._alive: set[Process] = set()
 
     async def __aenter__(self) -> Self:
@@ -73,7 +72,7 @@ class Processes:
 
     async def request(self, request: bytes, seconds: float) -> bytes:
         """Return the response of a worker; raise `CodeFailed` without one."""
-        process = self._idle.popleft()
+        process = self._idle.pop()
         spare: Process | None = None
         limit = seconds + GRACE + WORKER_GRACE
         try:

@@ -35,10 +35,11 @@ async def _until_idle(pid: int) -> None:
 async def test_code_that_computes_for_long_gets_idle_time() -> None:
     """After a moment its processor counts as free for everybody else."""
     async with Processes(1, Limits()) as processes:
-        await processes.request(SCRIPT + b'["return 1", [], []]', 1.0)
         spinning = asyncio.ensure_future(
             processes.request(SCRIPT + b'["for (;;) {}", [], []]', 5.0)
         )
+        while not processes._alive:
+            await asyncio.sleep(0.01)
         (worker,) = [process.pid for process in processes._alive]
         while not _children(worker):
             await asyncio.sleep(0.01)
