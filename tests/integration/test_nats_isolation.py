@@ -106,6 +106,15 @@ async def test_an_application_sends_no_answer_elsewhere(server):
         await js.delete_consumer("EVENTS", "app1")
 
 
+async def test_a_rejected_request_for_events_is_no_event(server):
+    """The answer is a status without a body, which clients of JetStream raise as an error."""
+    async with server.application("app1") as client:
+        next_event = "$JS.API.CONSUMER.MSG.NEXT.EVENTS.app1"
+        answer = await client.request(next_event, b"{", timeout=WAIT)
+        assert (answer.data, answer.headers["Status"]) == (b"", "400")
+        assert "not a request for messages" in answer.headers["Description"]
+
+
 async def test_a_consumer_that_pushes_is_refused(server):
     """It would speak on any subject of the stream's account; the refusal names the field."""
     async with server.application("app1") as client:

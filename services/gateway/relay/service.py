@@ -13,11 +13,19 @@ import msgspec
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
+from nats.micro.request import ERROR_CODE_HEADER, ERROR_HEADER
 from opentelemetry import metrics
 from opentelemetry.trace import SpanKind
 
 from libs.common.bus import Bus
-from libs.common.bus.accounts import ACKS, INTEGRATION_MESSAGES, RELAYED, REPORTS, relay_subject
+from libs.common.bus.accounts import (
+    ACKS,
+    INTEGRATION_MESSAGES,
+    PULL,
+    RELAYED,
+    REPORTS,
+    relay_subject,
+)
 from libs.common.bus.publishing import publish_frame, write_frames
 from libs.common.identity.users import UserTenants
 from libs.common.limits.meter import FloodGuard, MessageMeter, Meter
@@ -197,7 +205,13 @@ def _passed_on(pattern: str, sender: Sender, message: Msg) -> bytes:
 
 
 def _refusal(pattern: str, reply: str, refused: RefusedError) -> bytes:
-    """Return an error answer for JetStream clients."""
+    """Return an error answer, as the service or JetStream would send it."""
+    if pattern in INTEGRATION_MESSAGES:
+        headers = {ERROR_CODE_HEADER: str(refused.code), ERROR_HEADER: refused.reason}
+        return publish_frame(reply, b"", headers)
+    if pattern == PULL:  # a client would take an answer with a body for an event
+        headers = {"Status": str(refused.code), "Description": refused.reason}
+        return publish_frame(reply, b"", headers)
     kind = "pub_ack_response" if pattern == REPORTS else "consumer_create_response"
     body = {
         "type": f"io.nats.jetstream.api.v1.{kind}",

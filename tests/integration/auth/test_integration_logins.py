@@ -23,8 +23,10 @@ from libs.common.contracts.integrations import (
     device_subject,
     operation_subject,
 )
-from libs.common.errors import Conflict, InvalidInput, NotFound
+from libs.common.errors import Conflict, InvalidInput, NotFound, TooManyRequests
 from libs.common.integrations import Integration, IntegrationHost
+from libs.common.integrations.host import IntegrationThings
+from services.gateway.relay.rules import RefusedError
 from tests.integration.auth.conftest import Auth
 from tests.outside import relaying
 
@@ -143,6 +145,22 @@ async def test_the_sdk_runs_with_the_login(auth: Auth, login):
 
     assert heard == ["lamps Lamps"]
     assert made.identifier == "L1"
+
+
+async def test_a_request_beyond_the_rate_fails(auth: Auth, login, monkeypatch):
+    """The SDK raises the error of the gateway, so it never takes the report for stored."""
+
+    def reject(*_: object) -> None:
+        raise RefusedError("more than 200 requests per second", 429)
+
+    async with contextlib.AsyncExitStack() as stack:
+        relay = await stack.enter_async_context(relaying(auth.door.url, f"secret-{RELAY}"))
+        monkeypatch.setattr(relay._quota, "count", reject)
+        bus = await Bus.connect(auth.door.url, user=login.user, password=login.secret, name="lamps")
+        stack.push_async_callback(bus.drain)
+        things = IntegrationThings(RpcClient(bus), "lamps")
+        with pytest.raises(TooManyRequests, match="more than 200 requests"):
+            await things.report("default", "L1", {"on": True})
 
 
 async def test_it_may_announce_and_tell_of_its_own(auth: Auth, login, subtests: pytest.Subtests):
