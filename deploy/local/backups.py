@@ -112,11 +112,11 @@ async def report(stores: Stores, tenant: str | None, backup: FinishedBackup) -> 
     """Report a backup of all tenants, or its test, to `device` for metrics."""
     if tenant is not None:
         return
-    async with stores.bus(BACKUP) as bus:
-        try:
+    try:
+        async with stores.bus(BACKUP) as bus:
             await RpcClient(bus).call(RECORD_BACKUP, backup, Done)
-        except ThingwayError as error:
-            log(f"the result is not shown as a metric: {error}")
+    except (CommandError, ThingwayError) as error:
+        log(f"the result is not shown as a metric: {error}")
 
 
 async def _write(

@@ -14,6 +14,7 @@ from deploy.backup.stores import Stores
 from deploy.local import backups
 from deploy.platform.errors import CommandError
 from deploy.platform.state import Addresses, State
+from libs.common.contracts.backups import FinishedBackup
 
 NAME = "thingway-20260102T030405Z.backup"
 NEW = Stores(state=State(), mongo_url="", nats=Addresses("", "", ""), redis_url="")
@@ -57,6 +58,19 @@ async def test_a_backup_for_a_public_key_is_verified_by_its_digest(tmp_path: Pat
     with pytest.raises(ArchiveBroken, match="differs from the written one"):
         await backups._verify_stored(storage, NAME, key, digest)
     assert storage.list_backups() == []
+
+
+async def test_a_finished_backup_needs_no_metric(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Retention follows, and the exit code is 0, also if NATS does not answer at the end."""
+
+    def reject(*_: object) -> None:
+        raise CommandError("NATS rejects the user backup")
+
+    monkeypatch.setattr(Stores, "bus", reject)
+    await backups.report(NEW, None, FinishedBackup(1, 2))
+    assert capsys.readouterr().err.endswith("as a metric: NATS rejects the user backup\n")
 
 
 def test_one_sentence_says_what_a_backup_holds() -> None:
