@@ -145,7 +145,8 @@ def test_a_full_disk_is_the_error_of_each_kind_of_archive(key: Key) -> None:
 
 def test_a_failed_read_is_not_a_modified_archive() -> None:
     """`thingway backup` deletes a modified backup, but not one that it cannot read."""
-    data = write_archive(PASSPHRASE, [*RECORDS, *[Documents(os.urandom(100_000))] * 4])
+    key = Key(identities=(str(IDENTITY),))
+    data = write_archive(TO_IDENTITY, [*RECORDS, *[Documents(os.urandom(100_000))] * 4])
 
     class Failing(io.BytesIO):
         def read(self, size: int | None = -1) -> bytes:
@@ -155,6 +156,6 @@ def test_a_failed_read_is_not_a_modified_archive() -> None:
 
     with (
         pytest.raises(OSError, match="Input/output error"),
-        Reader(Failing(data), PASSPHRASE) as it,
+        Reader(Failing(data), key) as it,
     ):
         list(it)
