@@ -32,7 +32,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   await look("role-grants");
 
   await page.goto(`${baseUrl}/#/people/users`);
-  await page.getByRole("cell", { name: "Super-admin", exact: true }).waitFor();
+  await page.getByRole("cell", { name: "Super-admin", exact: true }).first().waitFor();
   await page.getByRole("button", { name: "Add user" }).click();
   await typeInto(dialog.getByLabel("Name", { exact: true }), "Ann");
   await typeInto(dialog.getByLabel("Email address"), person.email);

@@ -554,9 +554,10 @@ async def test_the_event_of_a_published_command_is_not_repeated(
 
 
 async def test_a_late_reply_publishes_the_event_of_a_command_whose_process_ended(
-    world: World, sn: str
+    world: World, sn: str, monkeypatch: pytest.MonkeyPatch
 ):
     """A polling device may answer before delivery repeats the command."""
+    monkeypatch.setattr(store, "MARK_INTERVAL", 60.0)
     before = utc_now() - timedelta(seconds=4)
     await issue(world, command(5, created_at=before))
     await world.database["commands"].update_many({}, {"$set": {"unpublished": True}})

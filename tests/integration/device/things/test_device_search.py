@@ -27,7 +27,7 @@ async def mongo(servers: Servers, emptied: Callable[[str], str]) -> AsyncIterato
 def totals(mongo: Mongo, monkeypatch: pytest.MonkeyPatch) -> CachedCounter[int]:
     monkeypatch.setattr(counting, "EXACT", 3)
     devices = mongo.database["devices"]
-    return CachedCounter(devices, devices.count_documents, int, kept=10)
+    return CachedCounter(devices, devices.count_documents, int, cache_size=10)
 
 
 async def add(mongo: Mongo, number: int) -> None:
