@@ -74,7 +74,6 @@ REASONS: dict[str, list[str]] = {
         "services/workflow/batches.py Batches._next_batch: deque",
         "services/workflow/batches.py Batches._add: deque",
         "services/workflow/notifications/sender.py NotificationSender.run: repeat",
-        "services/workflow/sandbox/scripts.py Processes.__init__: deque",
         "services/workflow/sandbox/python.py Python.__init__: ThreadPoolExecutor",
         "services/workflow/sandbox/python.py Python.run: run_in_executor",
         "services/workflow/triggers/timers.py TimerRunner.run: endless loop",
