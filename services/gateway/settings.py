@@ -76,7 +76,8 @@ class GatewaySettings(ServiceSettings):
     hsts: Literal["auto", "on", "off"] = "auto"
     """Whether browsers must use TLS for this host and its subdomains for a year
     (`Strict-Transport-Security`). `auto`: if the gateway has a certificate and `THINGWAY_HOST` is
-    not a loopback address. `on`: always, for example because a proxy terminates TLS."""
+    not a loopback address. `on`: always, for example because a proxy terminates TLS. `off`: never,
+    for example because browsers on this machine use `localhost` for other servers, too."""
     console: Literal["on", "off"] = "on"
     """Whether to serve the console at `/`, if it was built; otherwise `/` is a page of links."""
     allowed_origins: str = ""
