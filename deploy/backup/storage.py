@@ -142,8 +142,8 @@ def find_backup(source: str) -> tuple[Storage, str]:
 
 def name_backup(started: int, tenant: str | None) -> str:
     """Return the name of a backup that started at an epoch ms."""
-    what = "" if tenant is None else f"-{tenant}"
-    return f"thingway{what}-{from_ms(started):{_TIME}}{_SUFFIX}"
+    owner = "" if tenant is None else f"-{tenant}"
+    return f"thingway{owner}-{from_ms(started):{_TIME}}{_SUFFIX}"
 
 
 def sort_backups(files: Iterator[tuple[str, int]]) -> list[StoredBackup]:

@@ -30,7 +30,7 @@ class Stores:
     mongo_url: str
     nats: Addresses
     redis_url: str
-    """Empty for temporary stores, which have no Redis: a backup contains nothing of it."""
+    """Empty for temporary stores: backups contain no data of Redis."""
     has_logins: bool = True
     """False for a temporary MongoDB without access control."""
 

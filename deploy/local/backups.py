@@ -311,9 +311,9 @@ def describe_content(head: Head, moment: Moment, counts: Collection[int]) -> str
         content = (
             f"the secrets, {content} and {len(moment.streams)} streams with {messages} messages"
         )
-    what = "the backup" if head.tenant is None else f"the backup of the tenant {head.tenant}"
+    subject = "the backup" if head.tenant is None else f"the backup of the tenant {head.tenant}"
     at = f"{from_ms(moment.at):%Y-%m-%d %H:%M:%S} UTC"
-    return f"{what} holds {content}, has the state of {at}, and was written by {head.version}"
+    return f"{subject} holds {content}, has the state of {at}, and was written by {head.version}"
 
 
 def log_content(archive: VerifiedArchive) -> None:

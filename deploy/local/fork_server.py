@@ -167,7 +167,7 @@ def _import_program(name: str) -> None:
 
 def _warm() -> None:
     """Use libraries that import and allocate at their first use, to share it."""
-    import anyio  # noqa: PLC0415 - the launcher needs none of them
+    import anyio  # noqa: PLC0415 - the launcher does not need these libraries
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
     from litestar import Litestar  # noqa: PLC0415
 

@@ -203,7 +203,7 @@ _CONTEXT = "upload of a resource"
 _KEY_BYTES = 24
 _MINUTE_MS = 60_000
 FILES = 8
-"""Files that are sent concurrently, half of them of one tenant. Each is in memory while it is
+"""Maximum files sent concurrently; one tenant may use half. Each is in memory while it is
 sent."""
 NO_LIBRARY = "blueprint_library_resources_fetch_failed"
 """The error code of an invalid library of device templates, as consoles expect it."""

@@ -283,7 +283,7 @@ RETRY_DELAY = 1.0
 CACHE_SIZE = 50_000
 """Devices whose last record is cached; others are recorded with their next report."""
 CONCURRENT_WRITES = 32
-"""Concurrent writes, half of them for one tenant."""
+"""Maximum concurrent writes; one tenant may use half."""
 
 
 class _Contact(NamedTuple):

@@ -52,7 +52,7 @@ FIELD = "exchange"
 """Field of service call requests, for errors."""
 
 AT_ONCE = 4096
-"""Maximum concurrent calls; one tenant may use half of them (`RpcServer`)."""
+"""Maximum concurrent calls; one tenant may use half (`RpcServer`)."""
 
 log = logging.getLogger(__name__)
 
