@@ -1,52 +1,13 @@
-"""Options that several commands share, and argument types."""
+"""Argument types of the command line, and the ports of the platform."""
 
 import argparse
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from deploy.backup.archive_key import PASSPHRASE_VARIABLE
 from deploy.platform.errors import LauncherError
 from libs.common.contracts.limits import Limits
-
-_MAX_DEVICES = 2000
-
-Option = dict[str, Any]
-
-
-class Command(NamedTuple):
-    """A command of `thingway`."""
-
-    words: str
-    text: str
-    run: str
-    """`module:function` in this package, imported when the command runs.
-
-    The function gets the parsed arguments. It returns an exit code, or a coroutine that returns an
-    exit code or None.
-    """
-    options: tuple[Option, ...]
-
-
-def define_command(words: str, text: str, run: str, *options: Option) -> Command:
-    """Return a command with these options."""
-    return Command(words, text, run, options)
-
-
-def option(*names: str, **settings: Any) -> Option:
-    """Return an argument for `argparse`; its default may be a function."""
-    return {"names": names, "settings": settings}
-
-
-def flag(name: str, text: str) -> Option:
-    """Return an option without a value."""
-    return option(name, action="store_true", help=text)
-
-
-def file(name: str, text: str) -> Option:
-    """Return an option that names a file."""
-    return option(name, type=Path, metavar="FILE", help=text)
 
 
 def number(minimum: int, maximum: int) -> Callable[[str], int]:
@@ -59,11 +20,6 @@ def number(minimum: int, maximum: int) -> Callable[[str], int]:
         return value
 
     return parse
-
-
-def count(name: str, least: int, maximum: int, text: str, **more: Any) -> Option:
-    """Return an option whose value is a whole number in a range."""
-    return option(name, type=number(least, maximum), metavar="N", help=text, **more)
 
 
 def positive(text: str) -> float:
@@ -112,18 +68,28 @@ def limit_change(text: str) -> tuple[str, int | None]:
     return name, None if value == "default" else number(1, 2**53)(value)
 
 
-def _port(name: str, what: str, default: str) -> Option:
-    text = f"port of {what} (default: {default})"
-    return option(name, type=number(1, 65_535), metavar="PORT", help=text)
+_TYPES: Mapping[str, Callable[[str], Any]] = {
+    "absolute path": _absolute,
+    "fraction": fraction,
+    "limit change": limit_change,
+    "path": Path,
+    "positive number": positive,
+    "text": _not_empty,
+}
 
 
-DATA = option(
-    "--data",
-    metavar="DIR",
-    type=_absolute,
-    default=lambda: os.environ.get("THINGWAY_DATA") or ".data",
-    help="data directory (default: %(default)s; environment: THINGWAY_DATA)",
-)
+def add_option(parser: argparse.ArgumentParser, name: str, **settings: Any) -> None:
+    """Add an option of `commands.toml` to a parser."""
+    if "type" in settings:
+        settings["type"] = _TYPES[settings["type"]]
+    if "range" in settings:
+        settings["type"] = number(*settings.pop("range"))
+    if "environment" in settings:
+        value = os.environ.get(settings.pop("environment"))
+        settings["default"] = value or settings.get("default")
+    parser.add_argument(name, **settings)
+
+
 PORTS: Mapping[str, tuple[int | None, int]] = {
     "port": (8080, 8443),
     "mqtt_port": (1883, 8883),
@@ -148,96 +114,3 @@ def given_ports(options: argparse.Namespace) -> dict[str, int | None]:
 def port_options(ports: Mapping[str, int | None]) -> dict[str, int]:
     """Return the open ports by command-line option, e.g. `--mqtt-port`."""
     return {f"--{name.replace('_', '-')}": port for name, port in ports.items() if port}
-
-
-LISTENERS = (
-    _port("--port", "HTTP API", "8080; with --tls 8443"),
-    _port("--mqtt-port", "MQTT", "1883; with --tls 8883"),
-    _port("--nats-port", "NATS", "4222"),
-    _port("--websocket-port", "MQTT over WebSocket, at /mqtt", "closed; with --tls 8084"),
-    _port("--certificate-port", "MQTT for devices with a certificate", "closed; with --tls 8884"),
-    _port("--certificate-nats-port", "NATS for these devices", "closed; with --tls 4223"),
-    flag(
-        "--tls",
-        "serve all these ports with TLS only; the certificate authority is created in DIR/tls",
-    ),
-    option(
-        "--tls-name",
-        action="append",
-        default=[],
-        type=_not_empty,
-        metavar="NAME",
-        help="with --tls: another host name or address of this machine; may be repeated",
-    ),
-    option(
-        "--host",
-        type=_not_empty,
-        default="127.0.0.1",
-        help="listen address of these ports (default: %(default)s)",
-    ),
-)
-JSON = flag("--json", "print JSON")
-SHARED = (DATA, JSON)
-APP_ID = option("id", metavar="ID", type=number(1, 2**53), help="id of the application")
-SN = option("sn", metavar="SN", help="serial number (SN) of the device, as registered")
-INTEGRATION_ID = option("id", metavar="ID", help="id of the integration, e.g. 'lamps'")
-
-PLATFORM = (
-    DATA,
-    option("--url", help="address of another platform; requires the next two:"),
-    option("--client-id", metavar="ID", help="client id at that platform"),
-    option("--client-secret", metavar="SECRET", help="client secret at that platform"),
-)
-
-
-def _store_url(store: str, text: str) -> Option:
-    variable = f"THINGWAY_{store.upper().replace('-', '_')}_URL"
-    return option(
-        f"--{store}-url",
-        metavar="URL",
-        default=lambda: os.environ.get(variable),
-        help=f"{text} (environment: {variable})",
-    )
-
-
-STORES = (
-    DATA,
-    _store_url("mongo", "MongoDB elsewhere; needs the next two"),
-    _store_url("nats", "NATS; login from the URL or DIR/state.json"),
-    _store_url("redis", "Redis; login from the URL or DIR/state.json"),
-    option(
-        "--bootstrap",
-        type=Path,
-        metavar="DIR",
-        help="directory of a state.json with the first application and device, if DIR has none",
-    ),
-)
-KEYS = (
-    file("--passphrase-file", f"passphrase for the backup (environment: {PASSPHRASE_VARIABLE})"),
-    file("--identity-file", "decrypt with the age private key in FILE (AGE-SECRET-KEY-1…)"),
-)
-BACKUPS = (*STORES, *KEYS)
-VERIFICATION = (
-    DATA,
-    _store_url("nats", "NATS of the platform that shows the result as a metric"),
-    *KEYS,
-    option(
-        "--scratch",
-        type=Path,
-        metavar="DIR",
-        help="directory for the data of temporary servers (default: that of the system)",
-    ),
-    _store_url("scratch-mongo", "empty MongoDB without login, instead of own servers"),
-    _store_url("scratch-nats", "empty NATS with JetStream, without login"),
-)
-SIMULATION = (
-    count(
-        "--devices",
-        1,
-        _MAX_DEVICES,
-        f"number of devices, up to {_MAX_DEVICES}; missing devices are created",
-        required=True,
-    ),
-    option("--rate", type=positive, required=True, metavar="R", help="total reports per second"),
-    option("--duration", type=positive, metavar="S", help="seconds (default: until Ctrl-C)"),
-)

@@ -7,8 +7,8 @@ from pkgutil import resolve_name
 import pytest
 
 from deploy.local import products
-from deploy.local.cli import COMMANDS, create_parser, main
-from deploy.local.options import Command, given_ports
+from deploy.local.cli import COMMANDS, Command, create_parser, main
+from deploy.local.options import given_ports
 from deploy.platform.errors import CommandError
 
 TSL = {"version": "v1.0", "properties": [], "events": [], "services": []}
