@@ -24,7 +24,12 @@ from litestar.types import (
 )
 from opentelemetry import metrics as measures
 
-from libs.common.http.document import ConstraintSchemas, DocumentPlugin, operation_id
+from libs.common.http.document import (
+    ConstraintSchemas,
+    DocumentPlugin,
+    StructDescriptions,
+    operation_id,
+)
 from libs.common.http.failures import HANDLERS
 from libs.common.http.ids import ID_DECODERS, IdSchemas
 from libs.common.http.middleware import RequestContext, Turns
@@ -112,7 +117,7 @@ def create_app(service: Service) -> Litestar:
         exception_handlers=HANDLERS,
         lifespan=[lifespan],
         type_decoders=ID_DECODERS,
-        plugins=[IdSchemas(), ConstraintSchemas()],
+        plugins=[IdSchemas(), ConstraintSchemas(), StructDescriptions()],
         openapi_config=OpenAPIConfig(
             title=service.title,
             version="1",

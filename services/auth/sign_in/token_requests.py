@@ -191,6 +191,7 @@ def build_grant_schema(name: str, title: str, needed: Mapping[str, str], **optio
     return Schema(
         type=OpenAPIType.OBJECT,
         title=name,
+        description=f"A token request with the grant type `{title}`.",
         required=["grant_type", *needed],
         properties={
             "grant_type": Schema(type=OpenAPIType.STRING, const=title),

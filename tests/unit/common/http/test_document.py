@@ -1,5 +1,8 @@
 """Names in the documents of services."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from libs.common.http.document import schema_name
@@ -19,3 +22,13 @@ from libs.common.http.document import schema_name
 def test_schemas_are_named_for_what_they_hold(title: str, name: str) -> None:
     """Nobody has to know Python to read the name of a generic type."""
     assert schema_name(title) == name
+
+
+ROOT = Path(__file__).parents[4]
+
+
+@pytest.mark.parametrize("path", ["clients/python/openapi.json", "console/openapi.json"])
+def test_every_schema_has_a_description(path: str) -> None:
+    """An integrator learns the purpose of each schema from the document alone."""
+    schemas = json.loads((ROOT / path).read_text())["components"]["schemas"]
+    assert [name for name, schema in schemas.items() if not schema.get("description")] == []
