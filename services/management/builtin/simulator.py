@@ -22,7 +22,6 @@ from libs.common.contracts.integrations import (
     AddDevice,
     DeviceCommand,
     DeviceRef,
-    Manifest,
     NewDevice,
 )
 from libs.common.errors import InvalidInput, NotFound, ThingwayError
@@ -32,40 +31,18 @@ from libs.common.scheduling import FairScheduler, LaneFull
 from libs.common.simulation import SimulatedDevice
 from libs.common.things import GENERIC, device_key
 from libs.common.tsl import TslDocument, parse_document
-from services.management.tsl import ADD, DELETE, device_input, document, text_input
+from services.management.manifests import load_manifest
 
 log = logging.getLogger(__name__)
 
-SHORTEST, LONGEST, DEFAULT = 1, 86_400, 10
-"""Minimum, maximum and default seconds between the reports of a device."""
+DEFAULT = 10
+"""Seconds between the reports of a device."""
 LIST_PERIOD = 60.0
 """Seconds between two listings of the devices; events announce changes sooner."""
 LIST_PAUSE = 0.5
 """Minimum seconds between two listings."""
 AT_ONCE = 32
 """Reports that are sent concurrently, of all tenants."""
-
-MANIFEST = Manifest(
-    id="simulator",
-    name="Simulator",
-    description="Virtual devices of your products, with plausible values",
-    icon="/public/simulator.svg",
-    tsl=document(
-        text_input("model", "Model", "The product of the device", 64, least=1),
-        device_input(
-            "interval",
-            "Interval",
-            "Time between two reports",
-            {"dataType": "INT"},
-            unitName="s",
-            defaultValue=str(DEFAULT),
-            validator={"min": SHORTEST, "max": LONGEST},
-        ),
-    ),
-    add_device_service=ADD,
-    delete_device_service=DELETE,
-    carries_commands=True,
-)
 
 
 class Wheel:
@@ -114,7 +91,7 @@ class Wheel:
 class Simulator(Integration):
     """Simulates devices while `run` runs."""
 
-    manifest = MANIFEST
+    manifest = load_manifest("simulator")
 
     def __init__(self, things: IntegrationThings) -> None:
         self._things = things
@@ -255,7 +232,7 @@ def _document(tsl: bytes) -> TslDocument:
 @asynccontextmanager
 async def follow_changes(bus: Bus, simulator: Simulator) -> AsyncIterator[None]:
     """Notify the simulator of changed devices while the block runs; listings find the rest."""
-    ours = device_key(MANIFEST.id, "")
+    ours = device_key(Simulator.manifest.id, "")
 
     async def on_change(message: Msg) -> None:
         event = msgspec.json.decode(message.data, type=DeviceChanged)

@@ -15,7 +15,8 @@ from chirpstack_api.api.device_pb2_grpc import DeviceServiceStub
 
 from libs.common.contracts.integrations import NOT_SET, AddDevice, NewDevice, PropertiesUpdated
 from libs.common.errors import Conflict, InvalidInput, ThingwayError, Unavailable
-from libs.common.http.outgoing import LONGEST_URL, outgoing_addresses, validate_url
+from libs.common.http.outgoing import outgoing_addresses, validate_url
+from services.management.manifests import load_manifest
 from services.management.networks.chirpstack_events import KINDS, encode_command, read_event
 from services.management.networks.messages import (
     InboundMessage,
@@ -23,9 +24,8 @@ from services.management.networks.messages import (
     Publication,
     parse_dev_eui,
 )
-from services.management.networks.server import NetworkServer, create_manifest
-from services.management.networks.settings import CA, Broker, broker_properties, read_text
-from services.management.tsl import text_input, text_property
+from services.management.networks.server import NetworkServer
+from services.management.networks.settings import CA, Broker, read_text
 
 APPLICATION = "application"
 API, API_TOKEN = "api", "api_token"
@@ -43,55 +43,6 @@ _WRONG = {
 }
 _KEY = re.compile("[0-9a-fA-F]{32}")
 _ID = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-
-MANIFEST = create_manifest(
-    "chirpstack",
-    "ChirpStack",
-    "LoRaWAN devices of a ChirpStack 4 server",
-    text_input(
-        APPLICATION,
-        "Application",
-        "ID of the application in ChirpStack; if empty, it is set by the first uplink",
-        64,
-    ),
-    text_input(
-        PROFILE,
-        "Device profile",
-        "ID of the profile with which to register the device in ChirpStack; empty to skip this",
-        64,
-    ),
-    text_input(JOIN_EUI, "JoinEUI", "JoinEUI for the registration: 16 hexadecimal digits", 32),
-    text_input(
-        APP_KEY,
-        "AppKey",
-        "AppKey for the registration of an OTAA device: 32 hexadecimal digits; it is not stored",
-        64,
-    ),
-    properties=[
-        *broker_properties(),
-        text_property(
-            APPLICATION,
-            "Application",
-            "RW",
-            "ID of the application to receive; empty receives all applications of the broker",
-            64,
-        ),
-        text_property(
-            API,
-            "API",
-            "RW",
-            "ChirpStack's API, to register devices: https://host:443 or http://host:8080",
-            LONGEST_URL,
-        ),
-        text_property(
-            API_TOKEN,
-            "API key",
-            "W",
-            "API key of ChirpStack, never shown; enter it again after changing the API",
-            4096,
-        ),
-    ],
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,7 +199,7 @@ async def _connected(api: Api, allowed: tuple[str, ...]) -> AsyncIterator[_Devic
 class ChirpStack(NetworkServer):
     """Receives events of ChirpStack's MQTT integration, and publishes its commands."""
 
-    manifest = MANIFEST
+    manifest = load_manifest("chirpstack")
     own_settings = (APPLICATION,)
 
     async def updated(self, change: PropertiesUpdated) -> None:

@@ -12,6 +12,7 @@ from libs.common.clock import parse_time, to_ms
 from libs.common.contracts.frames import DeviceFrame, DownlinkState, Reception, SendDownlinkState
 from libs.common.contracts.integrations import NOT_SET, DeviceRef, PropertiesUpdated
 from libs.common.errors import InvalidInput
+from services.management.manifests import load_manifest
 from services.management.networks.broker import check_topic
 from services.management.networks.messages import (
     InboundMessage,
@@ -26,43 +27,19 @@ from services.management.networks.messages import (
     parse_dev_eui,
     parse_ms,
 )
-from services.management.networks.server import NetworkServer, create_manifest
-from services.management.networks.settings import Broker, broker_properties, read_text
-from services.management.tsl import text_property
+from services.management.networks.server import NetworkServer
+from services.management.networks.settings import Broker, read_text
 
 UPLINKS, DOWNLINKS, ACKS, ERRORS = "uplink_topic", "downlink_topic", "ack_topic", "error_topic"
 TOPICS = (UPLINKS, DOWNLINKS, ACKS, ERRORS)
-LONGEST_TOPIC = 255
 DEV_EUI = "$deveui"
 """Placeholder in a topic for the DevEUI of a device."""
-
-MANIFEST = create_manifest(
-    "milesight",
-    "Milesight gateway",
-    "LoRaWAN devices of the network server in Milesight gateways",
-    properties=[
-        *broker_properties(),
-        *(
-            text_property(key, title, "RW", text, LONGEST_TOPIC)
-            for key, title, text in (
-                (UPLINKS, "Uplink topic", "As set in the gateway: gw/up or gw/$deveui/up"),
-                (
-                    DOWNLINKS,
-                    "Downlink topic",
-                    "As set in the gateway, with $deveui: gw/$deveui/down",
-                ),
-                (ACKS, "ACK topic", "Topic of acknowledgements, if set in the gateway"),
-                (ERRORS, "Error topic", "Topic of errors, if set in the gateway"),
-            )
-        ),
-    ],
-)
 
 
 class Milesight(NetworkServer):
     """Receives messages of gateways through a broker, on the topics set in the gateways."""
 
-    manifest = MANIFEST
+    manifest = load_manifest("milesight")
     own_settings = TOPICS
 
     async def updated(self, change: PropertiesUpdated) -> None:

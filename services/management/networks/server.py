@@ -13,7 +13,6 @@ from libs.common.contracts.integrations import (
     Acknowledged,
     AddDevice,
     DeviceRef,
-    Manifest,
     NewDevice,
     PropertiesUpdated,
 )
@@ -31,15 +30,6 @@ from services.management.networks.messages import (
 from services.management.networks.settings import Broker
 from services.management.networks.store import HOOK, NetworkStore
 from services.management.networks.tenant_connection import Dialect, TenantConnection
-from services.management.tsl import (
-    ADD,
-    DELETE,
-    Part,
-    document,
-    own_property,
-    text_input,
-    text_property,
-)
 
 log = logging.getLogger(__name__)
 
@@ -47,62 +37,6 @@ LOOK_EVERY = 30.0
 """Seconds between two checks of the settings; changes take effect immediately."""
 LOOKS = 16
 """Tenants whose settings are checked concurrently."""
-
-
-def create_manifest(
-    integration: str,
-    name: str,
-    description: str,
-    *inputs: Part,
-    properties: list[Part],
-) -> Manifest:
-    """Return the manifest of a network server integration, with its settings and state.
-
-    Its service adds devices by DevEUI, model and `inputs`.
-    """
-    tsl = document(
-        text_input(
-            "dev_eui", "DevEUI", "16 hexadecimal digits, as printed on the device", 32, least=16
-        ),
-        text_input(
-            "model",
-            "Model",
-            "One of your products, whose codec decodes the device's payloads",
-            64,
-            least=1,
-        ),
-        *inputs,
-        properties=[
-            *properties,
-            own_property(
-                "connected",
-                "Connected",
-                "R",
-                "Whether the integration is connected to the server",
-                dataType="BOOL",
-            ),
-            text_property("last_error", "Last error", "R", "Current error"),
-            own_property("uplinks", "Uplinks", "R", "Number of accepted uplinks", dataType="LONG"),
-            text_property(
-                "not_taken",
-                "Rejected devices",
-                "R",
-                "Devices whose messages were rejected, the latest first, with the reasons. Unknown "
-                "devices can be added",
-            ),
-        ],
-    )
-    return Manifest(
-        id=integration,
-        name=name,
-        description=description,
-        icon=f"/public/{integration}.svg",
-        tsl=tsl,
-        add_device_service=ADD,
-        identifier_input="dev_eui",
-        delete_device_service=DELETE,
-        carries_frames=True,
-    )
 
 
 class NetworkServer(Dialect):

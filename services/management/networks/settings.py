@@ -23,19 +23,15 @@ from libs.common.contracts.integrations import NOT_SET, Acknowledged
 from libs.common.errors import InvalidInput, NotFound, TooLarge
 from libs.common.http import HttpRequest, provide
 from libs.common.http.console import post
-from libs.common.http.outgoing import LONGEST_URL, describe_blocked_host, is_host_allowed
+from libs.common.http.outgoing import describe_blocked_host, is_host_allowed
 from libs.common.store.mongo import Database
 from libs.common.tls import ENCRYPTED, MQTT_PORTS, trusting_context
 from services.management.networks.store import HOOK, NetworkStore, find_hook
-from services.management.tsl import Part, text_property
 
 BROKER, USERNAME, CA, CERTIFICATE = "broker", "username", "ca", "certificate"
 PASSWORD, PRIVATE_KEY = "password", "private_key"
 UNSET = "is not set for this broker and user name: enter it"
 SECRETS = (PASSWORD, PRIVATE_KEY)
-LONGEST_PEM = 16_384
-LONGEST_TEXT = 255
-LONGEST_TOKEN = 128
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{32,128}")
 _FEWEST_CHARACTERS = 10
 """Minimum number of distinct characters of a random token."""
@@ -85,55 +81,6 @@ def _load(context: ssl.SSLContext, certificate: str, key: str) -> None:
         context.load_cert_chain(path)
     finally:
         Path(path).unlink()
-
-
-def broker_properties() -> list[Part]:
-    """Return the settings of a broker, for a manifest."""
-    return [
-        text_property(
-            BROKER,
-            "Broker",
-            "RW",
-            "MQTT broker of the server: mqtts://host:8883 or mqtt://…",
-            LONGEST_URL,
-        ),
-        text_property(
-            USERNAME, "User name", "RW", "Leave empty if the broker requires none", LONGEST_TEXT
-        ),
-        text_property(
-            PASSWORD,
-            "Password",
-            "W",
-            "Never shown. Leave empty to keep it. Enter it again after changing the broker or user",
-            4096,
-        ),
-        text_property(
-            CA,
-            "CA certificate",
-            "RW",
-            "PEM, for a broker with your own certificate authority",
-            LONGEST_PEM,
-        ),
-        text_property(
-            CERTIFICATE, "Client certificate", "RW", "PEM, if the broker requires one", LONGEST_PEM
-        ),
-        text_property(
-            PRIVATE_KEY,
-            "Private key",
-            "W",
-            "Key of the client certificate, PEM without a password; never shown",
-            LONGEST_PEM,
-        ),
-    ]
-
-
-def hook_property() -> Part:
-    """Return the token of a webhook, for a manifest."""
-    text = (
-        "32 to 128 random letters, digits, - and _. The webhook address is /integration/hooks/ "
-        "followed by the token. Never shown; a new token replaces the old one"
-    )
-    return text_property(HOOK, "Webhook token", "W", text, LONGEST_TOKEN)
 
 
 def parse_broker(text: str, allowed: tuple[str, ...]) -> tuple[str, int, bool]:

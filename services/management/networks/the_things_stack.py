@@ -19,6 +19,7 @@ from libs.common.contracts.frames import (
 )
 from libs.common.contracts.integrations import NOT_SET, PropertiesUpdated
 from libs.common.errors import InvalidInput
+from services.management.manifests import load_manifest
 from services.management.networks.messages import (
     InboundMessage,
     OutboundDownlink,
@@ -32,15 +33,8 @@ from services.management.networks.messages import (
     parse_dev_eui,
     parse_ms,
 )
-from services.management.networks.server import NetworkServer, create_manifest
-from services.management.networks.settings import (
-    USERNAME,
-    Broker,
-    broker_properties,
-    hook_property,
-    read_text,
-)
-from services.management.tsl import text_input
+from services.management.networks.server import NetworkServer
+from services.management.networks.settings import USERNAME, Broker, read_text
 
 DEVICE = "device"
 KINDS = ("up", "join", "down/ack", "down/nack", "down/sent", "down/failed")
@@ -49,24 +43,11 @@ _HERTZ = re.compile("[0-9]{1,12}")
 CORRELATION = "thingway:"
 """Prefix of our correlation ids."""
 
-MANIFEST = create_manifest(
-    "tts",
-    "The Things Stack",
-    "LoRaWAN devices of an application of The Things Stack 3 (The Things Network)",
-    text_input(
-        DEVICE,
-        "Device ID",
-        "Device ID in the application; if empty, it is set by the first uplink",
-        64,
-    ),
-    properties=[*broker_properties(), hook_property()],
-)
-
 
 class TheThingsStack(NetworkServer):
     """Receives messages of an application, whose broker supports only QoS 0."""
 
-    manifest = MANIFEST
+    manifest = load_manifest("tts")
     qos = 0
     routed_by = DEVICE
 

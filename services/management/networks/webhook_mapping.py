@@ -35,13 +35,6 @@ HEX: Final = "hex"
 CUSTOM: Final = "custom"
 """The preset with the user's pointers."""
 SIGFOX: Final = "sigfox"
-NAMES: Final = {
-    CUSTOM: "Own JSON pointers",
-    "helium": "Helium",
-    "loriot": "LORIOT",
-    "actility": "Actility ThingPark",
-    SIGFOX: "Sigfox",
-}
 
 UPLINKS: Final = {"loriot": ("/cmd", ("rx", "gw"))}
 """The pointer to the type of a message, and the types of uplinks, by server."""
@@ -104,8 +97,6 @@ PRESETS: Final[dict[str, Fields]] = {
     },
 }
 
-MAX_POINTER = 256
-"""Characters of a pointer."""
 MAX_NUMBER = 1e300
 """Maximum of numbers; greater ones are rejected."""
 FIRST_YEAR = 2000

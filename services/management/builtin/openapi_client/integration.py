@@ -13,7 +13,6 @@ from libs.common.contracts.integrations import (
     CallService,
     DeviceCommand,
     DeviceRef,
-    Manifest,
     NewDevice,
     PropertiesUpdated,
     ServiceResult,
@@ -21,19 +20,11 @@ from libs.common.contracts.integrations import (
 from libs.common.errors import InvalidInput, NotFound, ThingwayError
 from libs.common.integrations import Integration, IntegrationThings
 from libs.common.jobs import NamedTasks, wait_for_event
-from services.management.builtin.openapi_client.accounts import SECRET, Accounts
+from services.management.builtin.openapi_client.accounts import Accounts
 from services.management.builtin.openapi_client.commands import CommandCarrier
 from services.management.builtin.openapi_client.store import Link, OpenApiStore
 from services.management.builtin.openapi_client.sync import Sync, is_here, new_device
-from services.management.tsl import (
-    ADD,
-    DELETE,
-    document,
-    own_property,
-    service,
-    text_input,
-    text_property,
-)
+from services.management.manifests import load_manifest
 
 log = logging.getLogger(__name__)
 
@@ -47,82 +38,11 @@ LOOK_EVERY = 30.0
 SYNC_SECONDS = 3600
 """Maximum seconds of a sync; the next one continues it."""
 
-MANIFEST = Manifest(
-    id="openapi-client",
-    name="Open API client",
-    description="Devices of another platform with the device open API",
-    icon="/public/openapi-client.svg",
-    tsl=document(
-        text_input("device", "Device", "SN or device ID on the other platform", 64, least=1),
-        services=[
-            service(
-                "sync", "Sync", description="Import devices, TSLs and history since the last sync"
-            )
-        ],
-        properties=[
-            text_property("base_url", "Base URL", "RW", "Address of the other platform", 1024),
-            text_property(
-                "client_id",
-                "Client ID",
-                "RW",
-                "Client ID of an application on the other platform",
-                128,
-            ),
-            text_property(
-                SECRET,
-                "Client secret",
-                "W",
-                "Secret of the application, which is never shown. Leave empty to keep it. Enter it "
-                "again after changing the base URL or client ID",
-                255,
-            ),
-            own_property("scheduled", "Scheduled sync", "RW", "Automatic sync", dataType="STRUCT"),
-            own_property(
-                "scheduled.enabled",
-                "Enabled",
-                "RW",
-                "Whether the sync runs automatically",
-                dataType="BOOL",
-                parentId="scheduled",
-            ),
-            own_property(
-                "scheduled.period",
-                "Period",
-                "RW",
-                "Time between two syncs",
-                dataType="INT",
-                parentId="scheduled",
-                unitName="s",
-                validator={"min": SHORTEST, "max": LONGEST},
-            ),
-            own_property(
-                "sync_status",
-                "Sync status",
-                "R",
-                "Result of the last sync",
-                dataType="ENUM",
-                mapping={RUNNING: "Running", DONE: "Done", FAILED: "Failed"},
-            ),
-            text_property("last_sync", "Last sync", "R", "End of the last sync, UTC"),
-            text_property("last_error", "Last error", "R", "Error of the last sync"),
-            own_property(
-                "synced_devices", "Devices", "R", "Devices of the last sync", dataType="INT"
-            ),
-            own_property(
-                "synced_reports", "Reports", "R", "Reports of the last sync", dataType="INT"
-            ),
-        ],
-    ),
-    add_device_service=ADD,
-    delete_device_service=DELETE,
-    carries_commands=True,
-)
-
 
 class OpenApiClient(Integration):
     """Imports devices of other platforms; `run` executes scheduled syncs."""
 
-    manifest = MANIFEST
+    manifest = load_manifest("openapi-client")
 
     def __init__(
         self,

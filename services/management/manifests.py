@@ -1,0 +1,81 @@
+"""Manifests of the built-in integrations, which `manifests.toml` describes."""
+
+import tomllib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from libs.common.contracts.integrations import Manifest
+
+Part = dict[str, Any]
+
+ADD, DELETE = "add_device", "delete_device"
+"""The services of every integration with devices."""
+_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
+
+
+def load_manifest(integration: str) -> Manifest:
+    """Return the manifest of a built-in integration."""
+    row = dict(_TABLE["manifests"][integration])
+    if "inputs" in row:
+        row |= {"addDeviceService": ADD, "deleteDeviceService": DELETE}
+        row["tsl"] = _build_tsl(
+            row.pop("inputs"), row.pop("services", ()), row.pop("properties", ())
+        )
+    icon = f"/public/{integration}.svg"
+    return msgspec.convert({"id": integration, "icon": icon, **row}, Manifest)
+
+
+def _build_tsl(
+    inputs: Iterable[str | Part], services: Iterable[Part], properties: Iterable[str | Part]
+) -> Part:
+    added = list(map(_build_input, _expand(inputs)))
+    add: Part = {"id": ADD, "name": "Add device", "inputs": added}
+    delete: Part = {"id": DELETE, "name": "Delete device"}
+    return {
+        "version": "v1.0",
+        "properties": list(map(_build_property, _expand(properties))),
+        "events": [],
+        "services": list(map(_build_service, (add, delete, *services))),
+    }
+
+
+def _expand(parts: Iterable[str | Part]) -> Iterator[Part]:
+    """Yield parts; a text is the name of shared parts."""
+    for part in parts:
+        yield from _TABLE["shared"][part] if isinstance(part, str) else (part,)
+
+
+def _build_service(part: Part) -> Part:
+    return {
+        "id": part["id"],
+        "name": part["name"],
+        "description": part.get("description", ""),
+        "callType": "SYNC",
+        "inputs": part.get("inputs", []),
+        "outputs": [],
+    }
+
+
+def _build_input(part: Part) -> Part:
+    text = {"dataType": "STRING", "encoding": "UTF8", "parentId": ADD}
+    return {
+        "id": f"{ADD}.{part['id']}",
+        "name": part["name"],
+        "description": part["description"],
+        "dataSpec": part.get("spec") or text | {"validator": part["validator"]},
+    }
+
+
+def _build_property(part: Part) -> Part:
+    bound = {"validator": part["validator"]} if "validator" in part else {}
+    return {
+        "id": part["id"],
+        "propertyKey": part["id"],
+        "name": part["name"],
+        "description": part["description"],
+        "accessMode": part["access"],
+        "dataSpec": part.get("spec") or {"dataType": "STRING"} | bound,
+    }
