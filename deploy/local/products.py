@@ -4,7 +4,6 @@ import json
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,53 +35,32 @@ from services.device.things.product_model import Product, ProductCodec
 _PRODUCT_FIELDS = ("name", "snPrefixes", "deviceType", "historyDays", "tsl")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Target:
-    """A platform and the credentials of an application."""
-
-    base_url: str
-    client_id: str
-    client_secret: str
-    ca_file: str = ""
-
-    @classmethod
-    def from_directory(cls, directory: Path) -> "Target":
-        """Return the platform with data in `directory`, and its first application."""
-        state, addresses = states.load_addressed(directory)
-        if state.application is None:
-            raise CommandError(f"the first start with data in {directory} is not complete")
-        application = state.application
-        return cls(
-            base_url=addresses.base_url,
-            client_id=application.client_id,
-            client_secret=application.client_secret,
-            ca_file=addresses.ca_file,
-        )
-
-    def connect(self) -> OpenApi:
-        """Return an API client of this application."""
-        return OpenApi(self.base_url, self.client_id, self.client_secret, self.ca_file)
+def open_platform(directory: Path) -> OpenApi:
+    """Return a client of the platform with data in `directory`, as its first application."""
+    state, addresses = states.load_addressed(directory)
+    if state.application is None:
+        raise CommandError(f"the first start with data in {directory} is not complete")
+    login = (state.application.client_id, state.application.client_secret)
+    return OpenApi(addresses.base_url, *login, addresses.ca_file)
 
 
 async def import_file(options: Namespace) -> None:
     """Import a product; raise `ApiRefused` with all faults that the platform finds."""
-    target = read_target(options)
+    target = open_target(options)
     chosen, product = read_product(options.file, options.model)
-    async with target.connect() as api:
+    async with target as api:
         await api.put_product(chosen, product)
     print(f"product {chosen} is imported")
 
 
-def read_target(options: Namespace) -> Target:
-    """Return the platform that the options name, or that of the data directory."""
+def open_target(options: Namespace) -> OpenApi:
+    """Return a client of the platform that the options name, or that of the data directory."""
     remote = (options.url, options.client_id, options.client_secret)
     if not any(remote):
-        return Target.from_directory(options.data)
+        return open_platform(options.data)
     if not all(remote):
         raise CommandError("--url, --client-id and --client-secret must be given together")
-    return Target(
-        base_url=options.url, client_id=options.client_id, client_secret=options.client_secret
-    )
+    return OpenApi(*remote)
 
 
 def read_product(file: Path, model: str | None) -> tuple[str, dict[str, Any]]:
@@ -135,10 +113,10 @@ class TemplateFolder(Mapping[str, bytes]):
 
 async def import_template(options: Namespace) -> None:
     """Create the product of a template; raise `Refused` with all faults."""
-    target = read_target(options)
+    target = open_target(options)
     name, template = load_template(options.template)
     model = options.model or name.upper()
-    async with target.connect() as api:
+    async with target as api:
         product = product_from_template(template, model, await _find_product(api, model))
         await api.put_product(model, msgspec.to_builtins(product))
         path = f"/device/openapi/v1/products/{model}/codec"

@@ -19,7 +19,7 @@ import msgspec
 from rich.console import Console
 from rich.live import Live
 
-from deploy.local.products import Target
+from deploy.local.products import open_platform
 from deploy.local.simulator import DemoDevice
 from deploy.local.supervisor import Backoff
 from deploy.platform import state as states
@@ -136,7 +136,7 @@ async def simulate(options: Namespace) -> None:
     """Simulate devices until Ctrl-C or for `duration` seconds."""
     _, addresses = states.load_addressed(options.data)
     console = Console()
-    async with Target.from_directory(options.data).connect() as api:
+    async with open_platform(options.data) as api:
         keys = await provide_devices(
             api, options.data, options.devices, lambda n: console.print(f"{n} devices exist")
         )

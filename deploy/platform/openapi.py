@@ -6,6 +6,7 @@ from typing import Any, Self
 import aiohttp
 
 from deploy.platform.errors import CommandError, Refused
+from libs.common.jobs import retry
 from libs.common.tls import client_context
 
 _TIMEOUT = aiohttp.ClientTimeout(total=30)
@@ -152,30 +153,16 @@ def _faults(data: Any) -> list[str]:
     return [f"{fault.get('field')}: {fault.get('reason')}" for fault in data if "reason" in fault]
 
 
-_PAUSE_SECONDS = 0.05
 _PROBE_TIMEOUT = aiohttp.ClientTimeout(total=2)
-_OK = 200
 
 
 async def wait_serving(base_url: str, ca_file: str = "") -> None:
-    """Return when `base_url/readyz` returns 200; the caller limits the time."""
-    async with probe_session(ca_file) as session:
-        while True:
-            if await is_serving(session, base_url):
-                return
-            await asyncio.sleep(_PAUSE_SECONDS)
-
-
-def probe_session(ca_file: str) -> aiohttp.ClientSession:
-    """Return a client for readiness checks that trusts `ca_file`."""
+    """Return when `base_url/readyz` succeeds; the caller limits the time."""
     connector = aiohttp.TCPConnector(ssl=client_context(ca_file))
-    return aiohttp.ClientSession(timeout=_PROBE_TIMEOUT, connector=connector)
+    async with aiohttp.ClientSession(timeout=_PROBE_TIMEOUT, connector=connector) as session:
 
+        async def probe() -> None:
+            async with session.get(f"{base_url}/readyz", raise_for_status=True):
+                pass
 
-async def is_serving(session: aiohttp.ClientSession, base_url: str) -> bool:
-    """Return whether `base_url/readyz` returns 200 now."""
-    try:
-        async with session.get(f"{base_url}/readyz") as answer:
-            return answer.status == _OK
-    except (aiohttp.ClientError, TimeoutError):
-        return False
+        await retry(probe, aiohttp.ClientError, TimeoutError)

@@ -21,7 +21,7 @@ from rich.console import Console
 
 from deploy.local.lorawan.sensors import Sensor, Uplink, UplinkDecoder, dev_eui, find_uplinks
 from deploy.local.lorawan.servers import ChirpStack, NetworkServer, Published, TheThingsStack
-from deploy.local.products import Target
+from deploy.local.products import open_platform
 from deploy.local.simulate import run_with_display
 from deploy.local.supervisor import Backoff
 from deploy.platform import console
@@ -236,7 +236,7 @@ class NetworkCounters:
 async def simulate(options: Namespace) -> None:
     """Simulate a network server until Ctrl-C or for `duration` seconds."""
     out = Console()
-    async with Target.from_directory(options.data).connect() as api, CodecWorkers() as workers:
+    async with open_platform(options.data) as api, CodecWorkers() as workers:
         models = {
             model: await generate_uplinks(api, workers, model, options.seed)
             for model in options.model
