@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import signal
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Iterable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -16,6 +17,18 @@ CANCEL_INTERVAL = 0.5
 """Seconds after which an unfinished task is cancelled again."""
 RETRY_PAUSE = 0.05
 """Seconds between two attempts of `retry`."""
+
+
+def seconds_to_tick(period: float) -> float:
+    """Return the seconds to the next multiple of `period` s on the clock of this machine.
+
+    Timers of all processes then end together, so that MongoDB and NATS wake once for all. The
+    result is at least a tenth of `period`, because a timer may end shortly before the tick.
+    """
+    if not period:
+        return 0.0
+    seconds = period - time.monotonic() % period
+    return seconds if seconds > period / 10 else seconds + period
 
 
 @asynccontextmanager
@@ -143,13 +156,14 @@ async def gather_limited(maximum: int, calls: Iterable[Callable[[], Awaitable[T]
     Only for calls of a single request or turn, which belong to one tenant. Raises the first error
     and cancels the other calls.
     """
-    waiting, results = enumerate(calls), dict[int, T]()
+    listed, results = list(calls), dict[int, T]()
+    waiting = enumerate(listed)
 
     async def run_calls() -> None:
         for number, call in waiting:
             results[number] = await call()
 
-    tasks = [asyncio.ensure_future(run_calls()) for _ in range(maximum)]
+    tasks = [asyncio.ensure_future(run_calls()) for _ in listed[:maximum]]
     try:
         await asyncio.gather(*tasks)
     finally:

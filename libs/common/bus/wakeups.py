@@ -19,12 +19,12 @@ from nats.aio.msg import Msg
 from libs.common.bus.connection import Bus
 from libs.common.bus.subjects import wakeup
 from libs.common.errors import Unavailable
-from libs.common.jobs import wait_for_event
+from libs.common.jobs import seconds_to_tick, wait_for_event
 
 log = logging.getLogger(__name__)
 
-BEAT, PAUSE = 0.8, 0.2
-"""Seconds between two messages of a process: `PAUSE` after a change, their sum without one."""
+BEAT, PAUSE = 1.0, 0.2
+"""Seconds between two messages of a process: without a change, and at least."""
 SILENCE = 2.5
 """Seconds without a message after which a process counts as silent."""
 
@@ -75,8 +75,9 @@ class Wakeups:
             except Unavailable as error:
                 log.info("wakeups: %s", error)
             self.wake_after_silence(time.monotonic())
-            await asyncio.sleep(PAUSE)
-            await wait_for_event(self._changed, BEAT)
+            sent = time.monotonic()
+            await wait_for_event(self._changed, seconds_to_tick(BEAT))
+            await asyncio.sleep(sent + PAUSE - time.monotonic())
 
     async def _receive(self, message: Msg) -> None:
         self.receive(message.data)

@@ -40,7 +40,7 @@ from libs.common.contracts.integrations import (
     device_subject,
 )
 from libs.common.errors import MethodNotAllowed, ThingwayError
-from libs.common.jobs import cancel_and_wait
+from libs.common.jobs import cancel_and_wait, seconds_to_tick
 
 log = logging.getLogger(__name__)
 
@@ -237,7 +237,7 @@ class IntegrationHost:
 
     async def _keep_announcing(self) -> None:
         while True:
-            await asyncio.sleep(ANNOUNCE_EVERY)
+            await asyncio.sleep(seconds_to_tick(ANNOUNCE_EVERY))
             await self._announce()
 
     async def _announce(self) -> None:

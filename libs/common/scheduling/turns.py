@@ -12,7 +12,7 @@ from nats.errors import Error as NatsError
 from nats.js.errors import APIError
 
 from libs.common.errors import ThingwayError
-from libs.common.jobs import NamedTasks, wait_for_event
+from libs.common.jobs import NamedTasks, seconds_to_tick, wait_for_event
 from libs.common.scheduling.scheduler import FairScheduler
 from libs.common.store.mongo import StoreError
 from libs.common.store.redis import RedisError
@@ -46,6 +46,7 @@ class _Pace:
         self._period, self._upcoming = period, upcoming
         self._wake = wake or asyncio.Event()
         self._is_busy, self._until = True, 0.0
+        """`_until` is the monotonic time of the next query."""
 
     async def is_busy(self, *, woken: bool) -> bool:
         """Return whether work is upcoming; query it every `IDLE_PERIOD` seconds."""
@@ -54,8 +55,9 @@ class _Pace:
             self._is_busy, self._until = True, now + LINGER
         elif self._upcoming is not None and now >= self._until:
             self._is_busy = True  # also when the next line raises
-            self._is_busy = bool(await self._upcoming(IDLE_PERIOD))
-            self._until = now + IDLE_PERIOD
+            seconds = seconds_to_tick(IDLE_PERIOD)
+            self._is_busy = bool(await self._upcoming(seconds))
+            self._until = now + seconds
         return self._is_busy
 
     def is_woken(self) -> bool:
@@ -67,11 +69,11 @@ class _Pace:
     async def rest(self) -> None:
         """Wait until the next query; a wakeup ends the wait, unless the loop is busy anyway."""
         if self._upcoming is None:
-            await wait_for_event(self._wake, self._period)
+            await wait_for_event(self._wake, seconds_to_tick(self._period))
         elif self._is_busy:
-            await asyncio.sleep(self._period)
+            await asyncio.sleep(seconds_to_tick(self._period))
         else:
-            await wait_for_event(self._wake, IDLE_PERIOD)
+            await wait_for_event(self._wake, self._until - time.monotonic())
 
 
 async def repeat(

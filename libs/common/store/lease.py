@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from pymongo import ReturnDocument
 
-from libs.common.jobs import cancel_and_wait
+from libs.common.jobs import cancel_and_wait, seconds_to_tick
 from libs.common.store.mongo import Database, DuplicateKey, StoreError, require_document
 
 log = logging.getLogger(__name__)
@@ -75,8 +75,8 @@ class Leader:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._period = life / 4
         """Seconds between attempts to acquire the lease, and their timeout."""
-        self._renewal = life * 0.4
-        """Seconds between renewals: a failed one ends the jobs after 0.65 of `life` at most."""
+        self._renewal = life / 2
+        """Seconds between renewals: a failed one ends the jobs after 0.8 of `life` at most."""
 
     async def run(self) -> None:
         """Compete for the lease for ever, and run the jobs while it is held."""
@@ -88,7 +88,7 @@ class Leader:
                     self._begin()
                 else:
                     await self._end(*self._tasks)
-                await asyncio.sleep(self._renewal if held else self._period)
+                await asyncio.sleep(seconds_to_tick(self._renewal) if held else self._period)
         finally:
             await self._end(*self._tasks)
             await asyncio.shield(self._lease.release())

@@ -61,6 +61,8 @@ class Ledger:
         self._free: list[str] = []
         self.waiting: Sequence[range] = [range(2**63 - 1)]
         """Sequences that may still be delivered, by partition; counts of others are forgotten."""
+        self.writes = 0
+        """Transactions of this process that counted messages."""
 
     async def write_and_count(
         self,
@@ -89,6 +91,7 @@ class Ledger:
             return await self._mongo.transaction(write_with_counts, direct=direct)
         finally:
             self._free.append(page)
+            self.writes += 1
 
     def _changes(self, stored: Collection[Uplink], rejected: Collection[Uplink]) -> dict[str, Any]:
         """Return the fields of a page with more counted uplinks, as expressions."""
@@ -188,8 +191,8 @@ def _sequences(seen: dict[str, Any]) -> set[int]:
     return set(accumulate(steps, initial=seen["first"]))
 
 
-PERIOD = 1.0
-"""Seconds between two readings."""
+PERIOD, REST = 1.0, 3.0
+"""Seconds between two readings: usually, and while no message arrives."""
 STUCK = 30.0
 """Ingest is not ready if messages wait and none was handled for this many seconds."""
 
@@ -214,7 +217,7 @@ class UplinkMetrics:
         self._last = Reading()
         self._states: dict[str, StreamContent] = {}
         """The states of the streams at the last reading."""
-        self._readings = 0
+        self._readings, self._writes = 0, -1
         self._read_at = self._stored_at = self._moved_at = time.monotonic()
         meter = metrics.get_meter("thingway")
         for name, text in (
@@ -247,13 +250,19 @@ class UplinkMetrics:
         await repeat(self._read, PERIOD, "metrics of UPLINK")
 
     async def _read(self) -> None:
-        """Read the counts; the ledger stays the same while all streams do and are empty."""
+        """Read the counts, every `REST` s while this process counts nothing and none wait.
+
+        The ledger stays the same while all streams do and are empty.
+        """
+        writes, rested = self._ledger.writes, time.monotonic() - self._read_at >= REST
+        if writes == self._writes and not self._last.waiting and not rested:
+            return
         states = await _read_states(self._bus, self._streams)
         if states != self._states or self._last.waiting:
             self._record(await _count(states, self._ledger))
         else:
             self._record(self._last)
-        self._states = states
+        self._states, self._writes = states, writes
 
     def _record(self, reading: Reading) -> None:
         now = self._read_at = time.monotonic()

@@ -23,7 +23,7 @@ from libs.common.bus.accounts import ACCOUNTS, MQTT_SUBSCRIPTIONS
 from libs.common.contracts.auth import Connection
 from libs.common.decoding import INVALID_JSON
 from libs.common.errors import Unavailable
-from libs.common.jobs import cancel_and_wait, wait_for_event
+from libs.common.jobs import cancel_and_wait, seconds_to_tick, wait_for_event
 from libs.common.lru_cache import LruCache
 from libs.common.scheduling.turns import IDLE_PERIOD
 from libs.common.store.mongo import StoreError
@@ -203,7 +203,7 @@ class PresenceWatch:
         for server in answering:
             await self._scan(server, hurried=hurried)
         await self._end_servers(await self._store.servers() - answering)
-        await wait_for_event(self._lost, ROUND)
+        await wait_for_event(self._lost, seconds_to_tick(ROUND))
 
     async def _scan(self, server: str, *, hurried: bool) -> None:
         scan = ConnectionScan(self._account, server)
@@ -261,7 +261,7 @@ class PresenceWatch:
 
     async def _notice_reconnects(self) -> None:
         """Scan again after a reconnection to NATS, during which events were lost."""
-        await asyncio.sleep(RETRY_DELAY)
+        await asyncio.sleep(seconds_to_tick(RETRY_DELAY))
         reconnects = self._account.reconnects
         if reconnects != self._system_reconnects:
             self._system_reconnects = reconnects

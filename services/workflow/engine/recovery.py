@@ -58,7 +58,7 @@ class Replicas:
         """Renew the entry of this replica until cancelled."""
         await repeat(
             self.sign,
-            REPLICA_SECONDS / 5,
+            REPLICA_SECONDS / 3,
             f"the entry of replica {self.own} was not renewed; retrying",
         )
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import signal
+import time
 from functools import partial
 
 import pytest
@@ -15,6 +16,7 @@ from libs.common.jobs import (
     run_in_background,
     run_until_first_ends,
     run_with_timeout,
+    seconds_to_tick,
     wait_for_event,
 )
 
@@ -237,3 +239,14 @@ async def test_attempts_go_on_until_one_raises_none_of_the_errors():
     failures.append(ValueError("no"))
     with pytest.raises(ValueError, match="no"):
         await retry(attempt, OSError)
+
+
+@pytest.mark.parametrize(
+    ("now", "seconds"), [(104.0, 6.0), (100.0, 10.0), (109.5, 10.5)], ids=["later", "on", "early"]
+)
+def test_timers_of_a_machine_end_at_multiples_of_their_period(
+    monkeypatch: pytest.MonkeyPatch, now: float, seconds: float
+):
+    """A timer that ends shortly before the tick counts as one that ends at the tick."""
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    assert seconds_to_tick(10.0) == pytest.approx(seconds)

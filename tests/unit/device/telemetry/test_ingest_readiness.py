@@ -1,5 +1,6 @@
 """Whether ingest is ready: it is when nothing waits, or what waits is being stored."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from libs.common.errors import Unavailable
 from libs.common.http.app import is_ready, run_check
 from services.device.telemetry import ledger
-from services.device.telemetry.ledger import STUCK, Reading, UplinkMetrics
+from services.device.telemetry.ledger import REST, STUCK, Reading, UplinkMetrics
 
 
 class Clock:
@@ -30,7 +31,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 @pytest.fixture
 def uplink(clock: Clock) -> UplinkMetrics:
     nothing: Any = None
-    return UplinkMetrics(nothing, [], nothing)
+    return UplinkMetrics(nothing, [], SimpleNamespace(writes=0))
 
 
 async def test_a_backlog_that_shrinks_is_ready_and_tells_its_lag(
@@ -72,9 +73,12 @@ async def test_silence_is_ready_and_ignorance_is_not(clock: Clock, uplink: Uplin
 
 
 async def test_the_ledger_is_read_only_when_a_stream_has_changed_or_messages_wait(
-    monkeypatch: pytest.MonkeyPatch, uplink: UplinkMetrics
+    monkeypatch: pytest.MonkeyPatch, clock: Clock, uplink: UplinkMetrics
 ):
-    """Each reading of the streams counts as one of the ledger."""
+    """Each reading of the streams counts as one of the ledger.
+
+    The streams are read after a write of this process, and else every `REST` seconds.
+    """
     streams = [1, 1, 2, 2, 2]
     counts = [Reading(), Reading(waiting=1), Reading(stored=1)]
 
@@ -87,8 +91,12 @@ async def test_the_ledger_is_read_only_when_a_stream_has_changed_or_messages_wai
     monkeypatch.setattr(ledger, "_read_states", read_states)
     monkeypatch.setattr(ledger, "_count", count)
     left = []
-    for _ in range(5):
+    for seconds in (1, 1, REST, REST, 1):
+        clock.now += seconds
         await uplink._read()
         left.append(len(counts))
-    assert left == [2, 2, 1, 0, 0]
+    assert left == [2, 2, 2, 1, 0]
+    assert (uplink._readings, len(streams)) == (4, 1)
+    uplink._ledger.writes += 1
+    await uplink._read()
     assert (uplink._readings, uplink._last) == (5, Reading(stored=1))
