@@ -40,13 +40,13 @@ from libs.common.bus.streams import (
 from libs.common.bus.subjects import down_command
 
 _MQTT_ONLY = ("$MQTT_out", "$MQTT_qos2in")
-"""Streams that nats-server creates for the first MQTT client."""
+"""Streams for QoS 2, which is off: empty, and in memory under `thingway up`."""
 COMPLETED = (EVENTS, *EVENT_PARTITIONS, DEAD)
 _MQTT = (*(name for name in STREAMS if name.startswith("$")), *_MQTT_ONLY)
 SNAPSHOTS = (*COMPLETED, *_MQTT, UPLINK)
 """Streams in the order of their snapshots."""
-COPIED = tuple(name for name in SNAPSHOTS if name != RETAINED)
-"""Streams that a backup copies: without retained messages, which no service reads."""
+COPIED = tuple(name for name in SNAPSHOTS if name not in (RETAINED, *_MQTT_ONLY))
+"""Streams that a backup copies: without retained messages, which no service reads, and QoS 2."""
 FILLERS = {
     **{name: restored_event(name) for name in EVENT_PARTITIONS},
     UPLINK: "thing.0.up.restored",

@@ -1,4 +1,4 @@
-"""Maintenance of nats-server: stream adoption, and restarts after a full disk.
+"""Maintenance of nats-server: its streams, and restarts after a full disk.
 
 The first server of a new cluster has streams on its disk that the cluster does not know.
 `adopt_streams` creates each of them with its name and configuration on that server only;
@@ -30,6 +30,31 @@ from deploy.platform.state import Addresses
 from libs.common.bus.accounts import ACCOUNT
 
 _META = "meta.inf"
+_EMPTY_STREAMS: dict[str, dict[str, Any]] = {
+    "$MQTT_qos2in": {"subjects": ["$MQTT.qos2.in.>"], "max_msgs_per_subject": 1},
+    "$MQTT_out": {"subjects": ["$MQTT.out.>"], "retention": "interest"},
+}
+"""The streams for QoS 2, which is off; nats-server creates them on disk for the first client."""
+
+
+async def keep_empty_streams_in_memory(addresses: Addresses, password: str) -> None:
+    """Create the streams that are always empty in memory, even if they are on disk.
+
+    nats-server syncs each stream on the disk ten times a second. Raises `LauncherError` (exit code
+    1) if it rejects a stream.
+    """
+    client = await admin.log_in(addresses, password)
+    try:
+        for name, config in _EMPTY_STREAMS.items():
+            known = await admin.call_jetstream(client, f"STREAM.INFO.{name}")
+            if known.error is None and known.config["storage"] == "file":
+                await _require_success(client, f"STREAM.DELETE.{name}", None)
+            elif not known.is_missing:
+                continue
+            body = config | {"name": name, "storage": "memory"}
+            await _require_success(client, f"STREAM.CREATE.{name}", body)
+    finally:
+        await client.close()
 
 
 async def adopt_streams(
@@ -83,7 +108,7 @@ async def _require_success(client: Client, operation: str, body: Any) -> None:
 
 
 def _adoption_error(what: str, fault: JetStreamFault) -> LauncherError:
-    return LauncherError(f"NATS cannot adopt {what}: {fault.description}", Exit.FAILED)
+    return LauncherError(f"NATS rejects {what}: {fault.description}", Exit.FAILED)
 
 
 CHECK_SECONDS = 10.0

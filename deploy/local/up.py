@@ -229,8 +229,7 @@ class Launcher:
                     *(self._start_and_wait(each.spec, each.ready) for each in wanted),
                 ]
             )
-            if self._state.is_cluster:
-                await self._adopt_streams()
+            await self._prepare_streams()
             await run_concurrently(
                 [
                     self._start_and_wait(spec, partial(wait_serving, url, addresses.ca_file))
@@ -259,12 +258,17 @@ class Launcher:
     def _addresses(self) -> Addresses:
         return self._options.addresses(self._listeners())
 
-    async def _adopt_streams(self) -> None:
-        """Let the cluster adopt the streams of a server that ran alone before."""
+    async def _prepare_streams(self) -> None:
+        """Let a cluster adopt the streams of a server that ran alone before."""
+        address = self._addresses().per_nats_server()[0]
+        password = self._state.secrets[f"nats.{ADMIN}"]
+        if not self._state.is_cluster:
+            await jetstream.keep_empty_streams_in_memory(address, password)
+            return
         await jetstream.adopt_streams(
             self._directory / servers.NATS,
-            self._addresses().per_nats_server()[0],
-            self._state.secrets[f"nats.{ADMIN}"],
+            address,
+            password,
             servers.nats_name(self._state, 1),
             servers.CLUSTER_SIZE,
         )

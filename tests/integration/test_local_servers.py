@@ -19,7 +19,7 @@ from redis.asyncio import Redis
 from redis.exceptions import NoPermissionError
 
 from deploy.local import servers
-from deploy.local.jetstream import adopt_streams
+from deploy.local.jetstream import adopt_streams, keep_empty_streams_in_memory
 from deploy.local.process import base_environment
 from deploy.local.servers import NatsListeners, Programs
 from deploy.local.supervisor import Supervisor, run_concurrently, wait_ready
@@ -192,6 +192,22 @@ async def test_nats_takes_the_service_users(platform: Running) -> None:
         await nats.connect(
             platform.addresses.nats_url, user="device", password="wrong", allow_reconnect=False
         )
+
+
+async def test_streams_that_are_always_empty_move_into_memory(platform: Running) -> None:
+    """An earlier version had them on the disk, where nats-server syncs each of them."""
+    client = await platform.nats("admin")
+    try:
+        js = client.jetstream()
+        await js.add_stream(name="$MQTT_out", subjects=["$MQTT.out.>"])
+        for _ in range(2):
+            await keep_empty_streams_in_memory(
+                platform.addresses, platform.state.secrets["nats.admin"]
+            )
+        found = [await js.stream_info(name) for name in ("$MQTT_out", "$MQTT_qos2in")]
+        assert [stream.config.storage for stream in found] == ["memory", "memory"]
+    finally:
+        await client.close()
 
 
 async def test_an_absent_service_is_one_clear_line(platform: Running) -> None:
