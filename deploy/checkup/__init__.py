@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 from deploy.checkup.bus import UPLINK_READERS, Login, check_servers, check_streams
-from deploy.checkup.findings import Finding, assess, check_failed
+from deploy.checkup.findings import CHECK_SECONDS, Finding, assess, check_failed
 from deploy.checkup.processes import check_processes
 from deploy.checkup.stores import check_mongo, check_redis
 from libs.common.settings import PREFIX
@@ -51,7 +51,8 @@ def _certificate(path: Path) -> Finding:
 Settings = Mapping[str, str]
 """The environment of one service."""
 CA_FILE = f"{PREFIX}CA_FILE"
-Check = Callable[[], Awaitable[list[Finding]]]
+Check = Callable[[float], Awaitable[list[Finding]]]
+"""Checks until a time of the event loop's clock."""
 
 
 def service_addresses(settings: Settings) -> dict[str, str]:
@@ -72,8 +73,9 @@ async def run_checks(services: Collection[Settings], addresses: Mapping[str, str
         for key, check in _checks(settings):
             checks.setdefault(key, check)
     ca_file = next((each[CA_FILE] for each in services if each.get(CA_FILE)), "")
+    until = asyncio.get_running_loop().time() + CHECK_SECONDS
     processes, *results = await asyncio.gather(
-        check_processes(addresses, ca_file), *(check() for check in checks.values())
+        check_processes(addresses, ca_file, until), *(check(until) for check in checks.values())
     )
     findings = [
         check_files(),

@@ -12,7 +12,7 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.js.errors import APIError
 
-from deploy.checkup.findings import CHECK_SECONDS, Finding, assess, check_failed
+from deploy.checkup.findings import CHECK_SECONDS, Finding, assess, check_failed, run_check
 from deploy.checkup.stores import MAX_SKEW, clock_skew
 from libs.common.bus import DEAD, UPLINK, Bus
 from libs.common.bus.streams import (
@@ -25,7 +25,6 @@ from libs.common.bus.streams import (
 from libs.common.settings import SettingsInvalid
 from libs.common.store_metrics import StreamReading, read_stream
 
-CONNECT_SECONDS = 3.0
 SERVERS_SECONDS = 1.0
 """Time for servers to report their health."""
 MAX_LAG = 60.0
@@ -35,7 +34,7 @@ FULL = 0.7
 UPLINK_READERS = ("device", "device-ingest")
 """Users that may read the partitions of `UPLINK`."""
 HEALTH = "$SYS.REQ.SERVER.PING.HEALTHZ"
-FAILURES = (NatsError, APIError, OSError, TimeoutError, ValueError, SettingsInvalid)
+FAILURES = (NatsError, APIError, OSError, ValueError, SettingsInvalid)
 """Errors of a connection and its requests."""
 DROPPING = frozenset({EVENTS, *EVENT_PARTITIONS, DEAD})
 """Streams that delete their oldest messages when full."""
@@ -82,7 +81,7 @@ class Login:
             password=self.password,
             name="doctor",
             ca_file=self.ca_file,
-            wait=CONNECT_SECONDS,
+            wait=CHECK_SECONDS,
         )
         try:
             yield bus
@@ -90,16 +89,17 @@ class Login:
             await bus.close()
 
 
-async def check_streams(login: Login) -> list[Finding]:
+async def check_streams(login: Login, until: float) -> list[Finding]:
     """Check all streams as the user of a service."""
-    try:
-        async with login.connected() as bus, asyncio.timeout(CHECK_SECONDS):
-            names = dict.fromkeys([*STREAMS, *(await bus.read_partitions()).streams])
-            if login.user in UPLINK_READERS:
-                names |= dict.fromkeys(await find_uplinks(bus.js))
-            found = await asyncio.gather(*(_check_stream(bus, name) for name in names))
-    except FAILURES as error:
-        return [check_failed("nats", error, "stores")]
+    return await run_check("nats", "stores", _streams(login), until, *FAILURES)
+
+
+async def _streams(login: Login) -> list[Finding]:
+    async with login.connected() as bus:
+        names = dict.fromkeys([*STREAMS, *(await bus.read_partitions()).streams])
+        if login.user in UPLINK_READERS:
+            names |= dict.fromkeys(await find_uplinks(bus.js))
+        found = await asyncio.gather(*(_check_stream(bus, name) for name in names))
     return [*chain.from_iterable(found)]
 
 
@@ -134,21 +134,22 @@ def assess_stream(name: str, reading: StreamReading) -> Iterator[Finding]:
         yield assess("dead letters", wrong, "", "thingwaymessagesrefused", minor=True)
 
 
-async def check_servers(login: Login) -> list[Finding]:
+async def check_servers(login: Login, until: float) -> list[Finding]:
     """Check JetStream, its leader and the clock of each nats-server, as system user."""
+    return await run_check("nats servers", "stores", _servers(login), until, *FAILURES)
+
+
+async def _servers(login: Login) -> list[Finding]:
     responses: list[tuple[datetime, _Health]] = []
 
     async def collect(message: Msg) -> None:
         responses.append((datetime.now(UTC), msgspec.json.decode(message.data, type=_Health)))
 
-    try:
-        async with login.connected() as bus:
-            inbox, before = bus.client.new_inbox(), datetime.now(UTC)
-            await bus.client.subscribe(inbox, cb=collect)
-            await bus.client.publish(HEALTH, b'{"details":true}', reply=inbox)
-            await asyncio.sleep(SERVERS_SECONDS)
-    except FAILURES as error:
-        return [check_failed("nats servers", error, "stores")]
+    async with login.connected() as bus:
+        inbox, before = bus.client.new_inbox(), datetime.now(UTC)
+        await bus.client.subscribe(inbox, cb=collect)
+        await bus.client.publish(HEALTH, b'{"details":true}', reply=inbox)
+        await asyncio.sleep(SERVERS_SECONDS)
     if not responses:
         return [assess("nats servers", "no server replies", "", "stores")]
     return [_assess_server(before, *response) for response in responses]

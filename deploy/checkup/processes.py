@@ -6,6 +6,8 @@ import socket
 import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
+from itertools import chain
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -13,12 +15,12 @@ import aiohttp
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from deploy.checkup.findings import CHECK_SECONDS, Finding, Section, assess, check_failed
+from deploy.checkup.findings import Finding, Section, assess, check_failed
 from deploy.platform.ports import LOOPBACK
 from libs.common.settings import SettingsInvalid
 from libs.common.tls import client_context
 
-_TIMEOUT = aiohttp.ClientTimeout(total=CHECK_SECONDS)
+_RESOLVE_SECONDS = 1.0
 _OK = 200
 MAX_OUTBOX_WAIT = 60.0
 """Seconds that an outbox entry may wait."""
@@ -64,24 +66,24 @@ class Process(NamedTuple):
     version: str
 
 
-async def check_processes(addresses: Mapping[str, str], ca_file: str) -> list[Finding]:
+async def check_processes(
+    addresses: Mapping[str, str], ca_file: str, until: float
+) -> list[Finding]:
     """Check every replica of the services at these addresses.
 
+    `until` is a time of the event loop's clock.
     `https://` services must have a certificate of `ca_file`, except on loopback.
     """
     try:
         connector = aiohttp.TCPConnector(ssl=client_context(ca_file))
     except SettingsInvalid as error:
         return [check_failed("services", error, "certificates")]
-    async with aiohttp.ClientSession(timeout=_TIMEOUT, connector=connector) as session:
-        answers = await asyncio.gather(
-            *[
-                _read_state(session, name if len(replicas) == 1 else f"{name} at {url}", url)
-                for name, base in addresses.items()
-                for replicas in [await _replicas(base)]
-                for url in replicas
-            ]
+    limit = aiohttp.ClientTimeout(total=until - asyncio.get_running_loop().time())
+    async with aiohttp.ClientSession(timeout=limit, connector=connector) as session:
+        found = await asyncio.gather(
+            *(_read_states(session, name, base) for name, base in addresses.items())
         )
+    answers = [*chain.from_iterable(found)]
     processes = [answer for answer in answers if isinstance(answer, Process)]
     findings = [answer for answer in answers if isinstance(answer, Finding)]
     findings += [finding for process in processes for finding in assess_process(process)]
@@ -94,14 +96,24 @@ async def _replicas(base: str) -> list[str]:
     if parts.scheme == "https" or not parts.hostname:
         return [base]
     try:
-        resolved = await asyncio.get_running_loop().getaddrinfo(
-            parts.hostname, parts.port, type=socket.SOCK_STREAM
-        )
+        async with asyncio.timeout(_RESOLVE_SECONDS):
+            resolved = await asyncio.get_running_loop().getaddrinfo(
+                parts.hostname, parts.port, type=socket.SOCK_STREAM
+            )
     except OSError:
         return [base]  # the request reports the reason
     addresses = {str(info[4][0]) for info in resolved}
     hosts = sorted(f"[{address}]" if ":" in address else address for address in addresses)
     return [f"{parts.scheme}://{host}:{parts.port or 80}" for host in hosts]
+
+
+async def _read_states(
+    session: aiohttp.ClientSession, name: str, base: str
+) -> list[Process | Finding]:
+    """Return the state of each replica."""
+    urls = await _replicas(base)
+    names = [name if len(urls) == 1 else f"{name} at {url}" for url in urls]
+    return await asyncio.gather(*map(partial(_read_state, session), names, urls))
 
 
 async def _read_state(session: aiohttp.ClientSession, name: str, base: str) -> Process | Finding:

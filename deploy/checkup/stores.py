@@ -1,22 +1,24 @@
 """Checks of MongoDB and Redis: reachable, writable, primary, clock, disk."""
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
+from itertools import chain
+from pkgutil import resolve_name
 
 from redis.exceptions import NoPermissionError
 
-from deploy.checkup.findings import CHECK_SECONDS, Finding, assess, check_failed
-from deploy.platform.migrations import MIGRATIONS
+from deploy.checkup.findings import Finding, assess, check_failed, run_check
 from libs.common.store.lease import Lease
 from libs.common.store.migrations import MIGRATIONS as KEPT
-from libs.common.store.migrations import RESTORING, due
+from libs.common.store.migrations import RESTORING, Migration, due
 from libs.common.store.mongo import Database, Mongo, StoreError
 from libs.common.store.redis import RedisError, connect_redis
 from libs.common.store_metrics import read_disk
 
-MEMBER_POLLS = 40
-"""Polls for members that the driver has not found yet; two seconds in all."""
+MEMBER_POLLS = 20
+"""Polls for members that the driver has not found yet; one second in all."""
 MAX_SKEW = 2.0
 """Tolerated difference of clocks in seconds."""
 FULL = 0.8
@@ -25,37 +27,54 @@ _GB = 1e9
 _PROBE = "tw:doctor"
 
 
-async def check_mongo(url: str, database: str) -> list[Finding]:
+async def check_mongo(url: str, database: str, until: float) -> list[Finding]:
     """Check MongoDB as the user of a service."""
     subject = f"mongo {database}"
     try:
-        async with AsyncExitStack() as stack, asyncio.timeout(CHECK_SECONDS):
-            mongo = Mongo(url, database)
-            stack.push_async_callback(mongo.close)
-            return [
-                await check_members(subject, mongo),
-                await _writable(subject, mongo.database),
-                await _disk(mongo.database),
-                await _migrations(database, mongo.database),
-            ]
-    except (StoreError, TimeoutError, ValueError) as error:
+        mongo = Mongo(url, database)
+    except (StoreError, ValueError) as error:
         return [check_failed(subject, error, "stores")]
+    try:
+        found = await run_check(subject, "stores", check_members(subject, mongo), until, StoreError)
+        if mongo.client.nodes:
+            more = await asyncio.gather(
+                run_check(
+                    f"{subject} writes",
+                    "stores",
+                    _writable(subject, mongo.database),
+                    until,
+                    StoreError,
+                ),
+                run_check("mongo disk", "stores", _disk(mongo.database), until, StoreError),
+                run_check(
+                    f"migrations of {database}",
+                    "migrations",
+                    _migrations(database, mongo.database),
+                    until,
+                    StoreError,
+                    minor=True,
+                ),
+            )
+            found += chain.from_iterable(more)
+        return found
+    finally:
+        await mongo.close()
 
 
-async def check_members(subject: str, mongo: Mongo) -> Finding:
+async def check_members(subject: str, mongo: Mongo) -> list[Finding]:
     """Check the clock, the primary and the members of the replica set."""
     before = datetime.now(UTC)
     hello = await mongo.database.command("hello")
     differs = clock_skew(before, hello["localTime"].replace(tzinfo=UTC), datetime.now(UTC))
     if differs > MAX_SKEW:
-        return assess(f"{subject} clock", f"differs by {differs:.1f} s", "", "clock")
+        return [assess(f"{subject} clock", f"differs by {differs:.1f} s", "", "clock")]
     primary, expected = hello.get("primary", ""), len(hello.get("hosts", []))
     if not primary:
-        return assess(subject, "no member is primary", "", "stores")
+        return [assess(subject, "no member is primary", "", "stores")]
     seen = await _count_members(mongo, expected)
     wrong = f"{seen} of {expected} members answer" if seen < expected else ""
     right = f"replica set {hello.get('setName')}, {expected} members, primary {primary}"
-    return assess(subject, wrong, right, "stores", minor=True)
+    return [assess(subject, wrong, right, "stores", minor=True)]
 
 
 async def _count_members(mongo: Mongo, expected: int) -> int:
@@ -75,42 +94,48 @@ def clock_skew(before: datetime, theirs: datetime, after: datetime) -> float:
     return max((before - theirs).total_seconds(), (theirs - after).total_seconds(), 0.0)
 
 
-async def _writable(subject: str, database: Database) -> Finding:
+async def _writable(subject: str, database: Database) -> list[Finding]:
     lease = Lease(database, "doctor")
     taken = await lease.acquire()
     await lease.release()
     busy = "" if taken else "; another doctor is running"
-    return assess(f"{subject} writes", "", f"acknowledged by a majority{busy}", "stores")
+    return [assess(f"{subject} writes", "", f"acknowledged by a majority{busy}", "stores")]
 
 
-async def _disk(database: Database) -> Finding:
+async def _disk(database: Database) -> list[Finding]:
     used, size = await read_disk(database)
     text = f"{used / _GB:.1f} of {size / _GB:.1f} GB used"
-    return assess("mongo disk", text if used > FULL * size else "", text, "thingwaydiskfilling")
+    return [assess("mongo disk", text if used > FULL * size else "", text, "thingwaydiskfilling")]
 
 
-async def _migrations(name: str, database: Database) -> Finding:
-    subject, known = f"migrations of {name}", MIGRATIONS.get(name, ())
+async def _migrations(name: str, database: Database) -> list[Finding]:
+    subject = f"migrations of {name}"
     if await database[KEPT].find_one({"_id": RESTORING}) is not None:
         text = "a restore is in progress, or was interrupted"
-        return assess(subject, text, "", "migrations")
+        return [assess(subject, text, "", "migrations")]
+    # Imports the code of all services, so the other checks must not wait for it.
+    by_database: Mapping[str, Sequence[Migration]] = await asyncio.to_thread(
+        resolve_name, "deploy.platform.migrations:MIGRATIONS"
+    )
+    known = by_database.get(name, ())
     missing = await due(database, known, contract=False)
     wrong = ", ".join(f"{migration.number} ({migration.title})" for migration in missing)
     text = f"missing: {wrong}" if wrong else ""
-    return assess(subject, text, f"{len(known)} known, none due", "migrations")
+    return [assess(subject, text, f"{len(known)} known, none due", "migrations")]
 
 
-async def check_redis(url: str) -> list[Finding]:
+async def check_redis(url: str, until: float) -> list[Finding]:
     """Check Redis as the user of a service."""
-    try:
-        async with AsyncExitStack() as stack, asyncio.timeout(CHECK_SECONDS):
-            redis = connect_redis(url)
-            stack.push_async_callback(redis.aclose)
-            await redis.ping()
-            try:
-                await redis.set(_PROBE, "1", ex=5)
-            except NoPermissionError:
-                return [assess("redis", "", "answers; this user can only read", "stores")]
-            return [assess("redis", "", "answers and accepts writes", "stores")]
-    except (RedisError, OSError, TimeoutError, ValueError) as error:
-        return [check_failed("redis", error, "stores")]
+    return await run_check("redis", "stores", _redis(url), until, RedisError, OSError, ValueError)
+
+
+async def _redis(url: str) -> list[Finding]:
+    async with AsyncExitStack() as stack:
+        redis = connect_redis(url)
+        stack.push_async_callback(redis.aclose)
+        await redis.ping()
+        try:
+            await redis.set(_PROBE, "1", ex=5)
+        except NoPermissionError:
+            return [assess("redis", "", "answers; this user can only read", "stores")]
+        return [assess("redis", "", "answers and accepts writes", "stores")]

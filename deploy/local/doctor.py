@@ -1,5 +1,6 @@
 """`thingway doctor`: checks of this machine and of the platform that runs on it."""
 
+import asyncio
 import os
 import platform
 import shutil
@@ -30,6 +31,7 @@ from deploy.platform.services import (
 )
 from libs.common.settings import PREFIX
 
+_PROGRAMS = (programs.MONGOD, programs.NATS, programs.REDIS)
 _MIN_PYTHON = (3, 11)
 _MIN_FREE_GB = 2.0
 _GB = 1e9
@@ -74,11 +76,15 @@ async def _check_machine(options: Namespace) -> list[Finding]:
     """Check this machine, and the platform if it runs."""
     directory, listeners = options.data, port_options(given_ports(options))
     running = lock.is_held(directory)
-    findings = [_python(), *_programs(), _writable(directory), _space(directory)]
-    findings += [
+    found, platform_findings = await asyncio.gather(
+        asyncio.gather(*(asyncio.to_thread(_program, each) for each in _PROGRAMS)),
+        _check_platform(directory) if running else _not_running(directory),
+    )
+    ports_found = [
         _port(options.host, option, port, running=running) for option, port in listeners.items()
     ]
-    return findings + (await _check_platform(directory) if running else [_not_running(directory)])
+    machine = [_python(), *found, _writable(directory), _space(directory), *ports_found]
+    return [*machine, *platform_findings]
 
 
 def _python() -> Finding:
@@ -86,17 +92,13 @@ def _python() -> Finding:
     return Finding("Python", good, f"{platform.python_version()} ({sys.executable})")
 
 
-def _programs() -> list[Finding]:
-    findings = []
-    for wanted in (programs.MONGOD, programs.NATS, programs.REDIS):
-        try:
-            found = programs.find(wanted)
-        except LauncherError as error:
-            findings.append(Finding(wanted.name, good=False, text=str(error)))
-        else:
-            text = f"{found.version_text} from {found.source} ({found.path})"
-            findings.append(Finding(wanted.name, good=True, text=text))
-    return findings
+def _program(required: programs.RequiredProgram) -> Finding:
+    try:
+        found = programs.find(required)
+    except LauncherError as error:
+        return Finding(required.name, good=False, text=str(error))
+    text = f"{found.version_text} from {found.source} ({found.path})"
+    return Finding(required.name, good=True, text=text)
 
 
 def _existing_parent(directory: Path) -> Path:
@@ -125,8 +127,8 @@ def _port(host: str, option: str, port: int, *, running: bool) -> Finding:
     return Finding(subject, good=running, text=owner)
 
 
-def _not_running(directory: Path) -> Finding:
-    return Finding("platform", good=True, text=f"not running with data in {directory}")
+async def _not_running(directory: Path) -> list[Finding]:
+    return [Finding("platform", good=True, text=f"not running with data in {directory}")]
 
 
 async def _check_platform(directory: Path) -> list[Finding]:

@@ -1,5 +1,8 @@
 """How `thingway doctor` assesses streams, processes, certificates and stores."""
 
+import asyncio
+import selectors
+import socket
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -8,8 +11,15 @@ from typing import Any, get_args
 
 import pytest
 
-from deploy.checkup import bus, check_certificates, processes, service_addresses, stores
-from deploy.checkup.findings import Finding, Section, check_failed
+from deploy.checkup import (
+    bus,
+    check_certificates,
+    processes,
+    run_checks,
+    service_addresses,
+    stores,
+)
+from deploy.checkup.findings import CHECK_SECONDS, Finding, Section, check_failed
 from deploy.checkup.processes import DAY, Process, read_metrics
 from deploy.platform.certificates import Authority, new_authority
 from libs.common.store_metrics import Bounds, Cluster, Peer, StreamContent, StreamReading
@@ -148,10 +158,10 @@ async def test_unreachable_members_are_a_warning(monkeypatch: pytest.MonkeyPatch
 
     database = SimpleNamespace(command=command)
     mongo: Any = SimpleNamespace(database=database, client=SimpleNamespace(nodes={"a", "b"}))
-    two = await stores.check_members("mongo", mongo)
+    (two,) = await stores.check_members("mongo", mongo)
     assert (two.good, two.minor, two.text) == (False, True, "2 of 3 members answer")
     del hello["primary"]
-    none = await stores.check_members("mongo", mongo)
+    (none,) = await stores.check_members("mongo", mongo)
     assert (none.good, none.minor) == (False, False)
 
 
@@ -187,3 +197,39 @@ def test_every_section_of_findings_is_in_the_runbook() -> None:
         if line.startswith("#")
     }
     assert set(get_args(Section)) <= headings
+
+
+class ForwardSelector(selectors.DefaultSelector):
+    """Moves a clock forward instead of waiting."""
+
+    now = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Return the events that have arrived."""
+        events = super().select(None if timeout is None else 0)
+        self.now += 0 if events else timeout or 0
+        return events
+
+
+def test_all_checks_end_at_one_deadline() -> None:
+    """Servers that accept connections but do not respond are all named when the time is over."""
+    selector = ForwardSelector()
+    loop = asyncio.SelectorEventLoop(selector)
+    loop.time = lambda: selector.now  # type: ignore[method-assign]
+    with (
+        socket.create_server(("127.0.0.1", 0)) as frozen,
+        asyncio.Runner(loop_factory=lambda: loop) as runner,
+    ):
+        at = f"127.0.0.1:{frozen.getsockname()[1]}"
+        settings = {
+            "THINGWAY_MONGO_URL": f"mongodb://{at}/?directConnection=true",
+            "THINGWAY_MONGO_DATABASE": "a",
+            "THINGWAY_REDIS_URL": f"redis://{at}",
+            "THINGWAY_NATS_URL": f"nats://{at}",
+            "THINGWAY_SYS_NATS_USER": "sys",
+        }
+        found = runner.run(run_checks([settings], {"b": f"http://{at}"}))
+    bad = bad_findings(found)
+    assert set(bad) == {"mongo a", "redis", "nats", "nats servers", "service b"}
+    assert {finding.text for finding in bad.values()} == {f"no answer within {CHECK_SECONDS:g} s"}
+    assert selector.now < CHECK_SECONDS + 0.1
