@@ -27,6 +27,8 @@ from libs.common.bus.accounts import (
     relay_subject,
 )
 from libs.common.bus.publishing import publish_frame, write_frames
+from libs.common.contracts.integrations import Tenant
+from libs.common.decoding import INVALID_JSON
 from libs.common.identity.users import UserTenants
 from libs.common.limits.meter import FloodGuard, MessageMeter, Meter
 from libs.common.limits.tenants import count_limited
@@ -42,13 +44,37 @@ from services.gateway.relay.rules import (
 )
 
 QUESTIONS = 200
-"""Requests per second of an application or integration, including requests for events."""
+"""Requests per second of an application, or of an integration for one tenant, including requests
+for events."""
+INTEGRATION_QUESTIONS = 1000
+"""Requests per second of an integration for all tenants."""
 ACKNOWLEDGEMENTS = 20_000
 """Acknowledgements per second of an application."""
 FLOOD = 5.0
 """Seconds' worth of messages above its limit for which a sender gets an answer to each. Then it is
 disconnected, and its remaining messages are dropped, because answering would cost more than
 relaying."""
+
+
+class _IntegrationRequest(msgspec.Struct):
+    tenant: Tenant = ""
+    """Empty for requests that concern no tenant."""
+
+
+_integration_request = msgspec.json.Decoder(_IntegrationRequest)
+
+
+def _request_rates(pattern: str, sender: Sender, body: bytes) -> dict[tuple[str, str | None], int]:
+    """Return the rates of a request by bucket: its sender, and the tenant that it names."""
+    if pattern == ACKS:
+        return {(sender.user, ACKS): ACKNOWLEDGEMENTS}
+    if pattern not in INTEGRATION_MESSAGES:
+        return {(sender.user, None): QUESTIONS}
+    try:
+        tenant = _integration_request.decode(body).tenant
+    except INVALID_JSON:
+        tenant = ""  # the called service rejects the request
+    return {(sender.user, None): INTEGRATION_QUESTIONS, (sender.user, tenant): QUESTIONS}
 
 
 class RelayQuota:
@@ -77,24 +103,28 @@ class RelayQuota:
         self._dropped += drops
         return drops
 
-    def count(self, pattern: str, sender: Sender, size: int) -> None:
-        """Count a message of `size` bytes; raise `RefusedError` above a limit."""
+    def count(self, pattern: str, sender: Sender, body: bytes) -> None:
+        """Count a message; raise `RefusedError` above a limit."""
         now = time.monotonic()
         tenant = self.tenant_of(sender)
         if pattern == REPORTS:
-            excess = self._messages.count(tenant, sender.user, 1, size, now)
+            excess = self._messages.count(tenant, sender.user, 1, len(body), now)
             if excess is None:
                 return
             limit, reason = excess.limit, excess.reason
         else:
-            rate = ACKNOWLEDGEMENTS if pattern == ACKS else QUESTIONS
-            key = (pattern == ACKS, sender.user)
-            if not self._others.seconds_until(key, 1, rate, now):
-                self._others.consume(key, 1)
+            rates = _request_rates(pattern, sender, body)
+            exceeded = [
+                rate for key, rate in rates.items() if self._others.seconds_until(key, 1, rate, now)
+            ]
+            if not exceeded:
+                for key in rates:
+                    self._others.consume(key, 1)
                 return
-            limit, reason = "eachMessages", f"more than {rate} requests per second"
+            limit, reason = "eachMessages", f"more than {exceeded[0]} requests per second"
         count_limited(limit, tenant)
-        if self._refused.seconds_until(sender.user, 1, QUESTIONS, now, FLOOD):
+        answers = INTEGRATION_QUESTIONS if pattern in INTEGRATION_MESSAGES else QUESTIONS
+        if self._refused.seconds_until(sender.user, 1, answers, now, FLOOD):
             self._floods.block(sender.user)
             raise RefusedError(reason, 429, answered=False)
         self._refused.consume(sender.user, 1)
@@ -188,7 +218,7 @@ class Relay:
         reply = ""
         try:
             reply = checked_reply(sender, message.reply)
-            self._quota.count(pattern, sender, len(message.data))
+            self._quota.count(pattern, sender, message.data)
             if pattern not in TRACED:
                 return _passed_on(pattern, sender, message)
             with begin_trace(f"relay {pattern}", SpanKind.SERVER, read_trace(message.headers)):

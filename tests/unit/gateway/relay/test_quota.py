@@ -4,13 +4,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from libs.common.bus.accounts import PULL
+from libs.common.bus.accounts import INTEGRATION_MESSAGES, PULL
 from libs.common.limits.meter import BURST
 from services.gateway.relay import service as module
 from services.gateway.relay.rules import RefusedError, Sender
-from services.gateway.relay.service import FLOOD, QUESTIONS, RelayQuota
+from services.gateway.relay.service import FLOOD, INTEGRATION_QUESTIONS, QUESTIONS, RelayQuota
 
 APPLICATION = Sender("app.one", "_INBOX.app.one.")
+INTEGRATION = Sender("integration.one", "_INBOX.integration.one.")
+REPORT = INTEGRATION_MESSAGES[1]
 
 
 class Tenants:
@@ -36,13 +38,47 @@ def test_a_flood_is_not_answered_message_by_message(monkeypatch: pytest.MonkeyPa
     floods = Floods()
     quota = RelayQuota(None, Tenants(), floods)  # type: ignore[arg-type]
     for _ in range(int(QUESTIONS * BURST)):
-        quota.count(PULL, APPLICATION, 10)
+        quota.count(PULL, APPLICATION, b"")
     for _ in range(int(QUESTIONS * FLOOD)):
         with pytest.raises(RefusedError) as refused:
-            quota.count(PULL, APPLICATION, 10)
+            quota.count(PULL, APPLICATION, b"")
         assert refused.value.answered
     assert floods.ended == []
     with pytest.raises(RefusedError) as refused:
-        quota.count(PULL, APPLICATION, 10)
+        quota.count(PULL, APPLICATION, b"")
     assert not refused.value.answered
     assert floods.ended == ["app.one"]
+
+
+def test_a_busy_tenant_leaves_an_integration_its_requests_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each tenant has a rate of its own; all tenants together have another."""
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 1.0))
+    floods = Floods()
+    quota = RelayQuota(None, Tenants(), floods)  # type: ignore[arg-type]
+
+    def accepted(tenant: str) -> int:
+        body = f'{{"tenant":"{tenant}","device":"a"}}'.encode()
+        for number in range(int(QUESTIONS * (BURST + FLOOD))):
+            try:
+                quota.count(REPORT, INTEGRATION, body)
+            except RefusedError:
+                return number
+        raise AssertionError(tenant)
+
+    busy = int(INTEGRATION_QUESTIONS / QUESTIONS)
+    each = int(QUESTIONS * BURST)
+    assert [accepted(f"t{number}") for number in range(busy + 1)] == [each] * busy + [0]
+    assert floods.ended == []
+
+
+def test_requests_without_a_valid_tenant_share_one_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long names do not fill the memory, and names cannot be varied to get more requests."""
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 1.0))
+    quota = RelayQuota(None, Tenants(), Floods())  # type: ignore[arg-type]
+    bodies = (b"{}", b"\xff", b'{"tenant":"%s"}' % (b"a" * 65))
+    for number in range(int(QUESTIONS * BURST)):
+        quota.count(REPORT, INTEGRATION, bodies[number % len(bodies)])
+    with pytest.raises(RefusedError):
+        quota.count(REPORT, INTEGRATION, bodies[-1])
