@@ -1,6 +1,7 @@
 """Forked processes share no secret, and behave like children that were started alone."""
 
 import asyncio
+import itertools
 import json
 import os
 import select
@@ -33,16 +34,24 @@ if __name__ == "__main__":
         sys.exit(int(os.environ["CODE"]))
     time.sleep(60)
 """
+NUMBERS = itertools.count()
+"""Of processes, so that each has a log of its own."""
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the directory of all tests, which share a fork server."""
+    return tmp_path_factory.mktemp("forked")
+
+
+@pytest.fixture(scope="module")
 def environment(tmp_path: Path) -> dict[str, str]:
     """Return the environment of a fork server that finds the module `program`."""
     (tmp_path / "program.py").write_text(PROGRAM)
     return system_environment(os.environ) | {"PYTHONPATH": str(tmp_path)}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def kept(tmp_path: Path) -> Iterator[int]:
     """Return a descriptor that forked processes inherit."""
     handle = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -50,7 +59,7 @@ def kept(tmp_path: Path) -> Iterator[int]:
     os.close(handle)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def server(
     tmp_path: Path, environment: dict[str, str], kept: int
 ) -> AsyncIterator[ForkServer]:
@@ -65,18 +74,18 @@ class Forked:
 
     def __init__(self, process: ForkedProcess, log: Path) -> None:
         self.process = process
-        self._log = log
+        self.log = log
 
     async def read(self) -> dict:
         """Return what the program printed."""
         async with asyncio.timeout(20):
-            while "\n" not in (text := await asyncio.to_thread(self._log.read_text)):
+            while "\n" not in (text := await asyncio.to_thread(self.log.read_text)):
                 await asyncio.sleep(0.01)
         return json.loads(text)
 
 
 async def fork(server: ForkServer, tmp_path: Path, name: str, **environment: str) -> Forked:
-    log = tmp_path / f"{name}.log"
+    log = tmp_path / f"{name}-{next(NUMBERS)}.log"
     argv = [sys.executable, "-m", "program"]
     spec = Spec(name=name, argv=argv, stage=0, environment=environment, forked=True)
     return Forked(await server.fork(spec, log), log)
@@ -84,15 +93,15 @@ async def fork(server: ForkServer, tmp_path: Path, name: str, **environment: str
 
 def read_memory(pid: int) -> bytes:
     """Return the writable memory of a process."""
-    content = b""
+    parts = []
     with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
         for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
             bounds, rights, *_ = line.split()
             if rights.startswith("rw"):
                 start, end = (int(bound, 16) for bound in bounds.split("-"))
                 memory.seek(start)
-                content += memory.read(end - start)
-    return content
+                parts.append(memory.read(end - start))
+    return b"".join(parts)
 
 
 async def test_a_forked_process_has_only_its_environment(server, tmp_path) -> None:
@@ -117,9 +126,10 @@ async def test_no_process_holds_the_secret_of_another(server, tmp_path) -> None:
 async def test_a_forked_process_has_standard_descriptors_and_those_kept(server, tmp_path) -> None:
     """It inherits neither the requests of the server nor the environment of another process."""
     await fork(server, tmp_path, "one")
-    log = str(tmp_path / "two.log")
-    found = (await (await fork(server, tmp_path, "two")).read())["handles"]
-    assert found == sorted(["/dev/null", log, log, str(tmp_path / "lock")])
+    forked = await fork(server, tmp_path, "two")
+    log = str(forked.log)
+    expected = ["/dev/null", log, log, str(tmp_path / "lock")]
+    assert (await forked.read())["handles"] == sorted(expected)
 
 
 async def test_ps_shows_the_name_and_the_module(server, tmp_path) -> None:
