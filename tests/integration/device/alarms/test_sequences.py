@@ -1,4 +1,4 @@
-"""100 generated sequences with MongoDB, compared with a plain computation."""
+"""25 generated sequences with MongoDB, compared with a plain computation."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -37,7 +37,7 @@ from tests.integration.device.telemetry.world import World, running
 from tests.servers import Servers
 from tests.unit.device.alarms.sequences import FIRST, Clear, Reading, Sequence, expected, generate
 
-SEQUENCES, AT_ONCE = 100, 16
+SEQUENCES, AT_ONCE = 25, 16
 RETENTION_DAYS = 30
 _clock: ContextVar[int] = ContextVar("clock")
 """ms: the present time of a sequence."""
