@@ -65,19 +65,26 @@ class Places:
 
     @contextlib.contextmanager
     def made(self) -> Iterator[None]:
-        """Create the namespaces and their bridge; remove them afterwards."""
+        """Create the namespaces, and one for their bridge; remove them afterwards."""
         with contextlib.ExitStack() as stack:
-            _run("ip", "link", "add", self._bridge, "type", "bridge")
-            stack.callback(_run, "ip", "link", "del", self._bridge)
-            _run("ip", "addr", "add", f"{self._net}.254/24", "dev", self._bridge)
-            _run("ip", "link", "set", self._bridge, "up")
+            switch, net = self._bridge, ("ip", "-n", self._bridge)
+            _run("ip", "netns", "add", switch)  # the machine's firewall may drop what it forwards
+            stack.callback(_run, "ip", "netns", "del", switch)
+            _run(*net, "link", "add", switch, "type", "bridge")
+            _run(*net, "link", "set", switch, "up")
+            _run(
+                "ip", "link", "add", switch, "type", "veth", "peer", "name", "host", "netns", switch
+            )
+            _run(*net, "link", "set", "host", "master", switch, "up")
+            _run("ip", "addr", "add", f"{self._net}.254/24", "dev", switch)
+            _run("ip", "link", "set", switch, "up")
             for number in MEMBERS:
                 name = self._name(number)
                 _run("ip", "netns", "add", name)
                 stack.callback(_run, "ip", "netns", "del", name)
                 peer = ("peer", "name", "eth0", "netns", name)
-                _run("ip", "link", "add", name, "type", "veth", *peer)
-                _run("ip", "link", "set", name, "master", self._bridge, "up")
+                _run(*net, "link", "add", name, "type", "veth", *peer)
+                _run(*net, "link", "set", name, "master", switch, "up")
                 _run("ip", "-n", name, "link", "set", "lo", "up")
                 _run("ip", "-n", name, "addr", "add", f"{self.host(number)}/24", "dev", "eth0")
                 _run("ip", "-n", name, "link", "set", "eth0", "up")
@@ -112,7 +119,8 @@ class Places:
 
     def cut(self, number: int, *, off: bool) -> None:
         """Let a member reach nobody, clients neither; or again."""
-        _run("ip", "link", "set", self._name(number), "down" if off else "up")
+        state = "down" if off else "up"
+        _run("ip", "-n", self._bridge, "link", "set", self._name(number), state)
 
     def fill(self, kind: str, number: int) -> None:
         """Leave no room on a disk."""
