@@ -1,4 +1,4 @@
-"""Faults under load: what was asked of the platform meanwhile, and the table of what came of it."""
+"""Faults under load, and the table of their results."""
 
 import asyncio
 import contextlib

@@ -5,12 +5,11 @@ import base64
 import contextlib
 import json
 import os
-import socket
 import ssl
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from secrets import token_urlsafe
 from typing import Any
@@ -237,36 +236,39 @@ class Installed(Platform):
         image = f"--image={self._image}:first"
         self.kubectl("run", "relay", image, "--restart=Never", "--command", "--", *relay, *words)
         self.kubectl("wait", "--for=condition=Ready", "pod/relay", "--timeout=2m")
+        # A connection that the pod refuses ends `kubectl port-forward`.
+        listening = "until [ -e /tmp/listening ]; do sleep 0.2; done"
+        self.kubectl("exec", "relay", "--", "sh", "-c", listening)
         ports = [f"{here}:{port}" for here, (port, _) in doors.items()]
         words = ["kubectl", "-n", self.namespace, "port-forward", "pod/relay", *ports]
         over = threading.Event()
-        forwarding = threading.Thread(target=_keep_running, args=(words, over))
+        log = self.directory / "port-forward.log"
+        log.touch()
+        forwarding = threading.Thread(target=_keep_running, args=(words, log, over))
         forwarding.start()
         try:
-            for port in doors:
-                _wait_for_listener(port)
+            _wait_for_ports(log, doors)
             yield
         finally:
             over.set()
             forwarding.join()
 
 
-def _wait_for_listener(port: int) -> None:
+def _wait_for_ports(log: Path, ports: Iterable[int]) -> None:
+    """Wait until kubectl writes that it forwards each port."""
     deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        with contextlib.suppress(OSError):
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return
+    while not all(f"from 127.0.0.1:{port} " in log.read_text() for port in ports):
+        assert time.monotonic() < deadline, log.read_text()
         time.sleep(PAUSE)
-    raise RuntimeError(f"nothing listens on port {port}")
 
 
-def _keep_running(words: list[str], over: threading.Event) -> None:
-    """Run a command, again when it ends, until it is `over`."""
+def _keep_running(words: list[str], log: Path, over: threading.Event) -> None:
+    """Run a command, again when it ends, until it is `over`; its output goes to `log`."""
     while not over.is_set():
-        with subprocess.Popen(
-            words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        ) as process:
+        with (
+            log.open("a") as output,
+            subprocess.Popen(words, stdout=output, stderr=output) as process,
+        ):
             while process.poll() is None and not over.wait(0.2):
                 pass
             process.kill()

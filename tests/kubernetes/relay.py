@@ -2,14 +2,15 @@
 
 Arguments: `port:host:port`, where it listens and where it passes on to. Ports are forwarded to this
 pod, which stays, because `kubectl port-forward` binds itself to one pod; connections beyond it are
-spread and broken as Services do it. None is reset, with which `kubectl port-forward` would end:
-whoever is left alone hears of an end, and is heard to his own.
+spread and broken as Services do it. A refused or reset connection would end `kubectl port-forward`:
+when one side ends, the relay ends the other side in order, and reads it to its end.
 """
 
 import asyncio
 import contextlib
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 Reader, Writer = asyncio.StreamReader, asyncio.StreamWriter
 
@@ -49,6 +50,7 @@ async def main() -> None:
     for words in sys.argv[1:]:
         port, host, target = words.split(":")
         await asyncio.start_server(_to(host, int(target)), "0.0.0.0", int(port))
+    Path("/tmp/listening").touch()  # noqa: ASYNC240 - once, before it is used
     await asyncio.Event().wait()
 
 
