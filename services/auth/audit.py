@@ -71,7 +71,7 @@ class AuditSearch(PageRequest):
             raise InvalidInput("must not be after `end_timestamp`", field="start_timestamp")
 
 
-class ShownActor(msgspec.Struct, omit_defaults=True):
+class AuditActor(msgspec.Struct, omit_defaults=True):
     """The actor: a user, an application, or the operator (user `0`)."""
 
     kind: str
@@ -79,7 +79,7 @@ class ShownActor(msgspec.Struct, omit_defaults=True):
     name: str = ""
 
 
-class ShownObject(msgspec.Struct, omit_defaults=True):
+class AuditObject(msgspec.Struct, omit_defaults=True):
     """The changed object."""
 
     type: str
@@ -87,15 +87,15 @@ class ShownObject(msgspec.Struct, omit_defaults=True):
     name: str = ""
 
 
-class ShownEntry(ResponseModel):
+class AuditEntryResponse(ResponseModel):
     """An entry of the audit log."""
 
     id: str
     created_at: int
     """Unix time in ms."""
-    actor: ShownActor
+    actor: AuditActor
     action: str
-    object: ShownObject
+    object: AuditObject
     address: str = ""
     """IP address of the request. Absent for commands of the operator."""
     request_id: str = ""
@@ -134,7 +134,9 @@ class AuditStore:
         if events:
             await self._audit.insert_many(list(map(_document, events)), session=session)
 
-    async def search(self, tenant: str, request: AuditSearch) -> tuple[list[ShownEntry], int]:
+    async def search(
+        self, tenant: str, request: AuditSearch
+    ) -> tuple[list[AuditEntryResponse], int]:
         """Return one page of a tenant's entries and the number of all matches."""
         query, order = _query(tenant, request), request.order(_COLUMNS, _NEWEST)
         skip = (request.number - 1) * request.size
@@ -165,13 +167,13 @@ def _document(event: AccountChanged) -> dict[str, Any]:
     return document
 
 
-def _entry(document: dict[str, Any]) -> ShownEntry:
+def _entry(document: dict[str, Any]) -> AuditEntryResponse:
     names = {
         "id": document["_id"],
         "created_at": to_ms(document["at"]),
         "request_id": document.get("requestId", ""),
     }
-    return msgspec.convert(document | names, ShownEntry)
+    return msgspec.convert(document | names, AuditEntryResponse)
 
 
 @dataclass(frozen=True)
@@ -184,7 +186,7 @@ class AuditHandlers:
 @post("/audit/search", guards=[super_admins], tags=["Audit log"])
 async def search_audit(
     principal: RequestPrincipal, audit: NamedDependency[AuditStore], data: JSONBody[AuditSearch]
-) -> Page[ShownEntry]:
+) -> Page[AuditEntryResponse]:
     """Search the audit log, newest first, in pages of at most 1000 entries."""
     data.check()
     rows, total = await audit.search(principal.tenant, data)

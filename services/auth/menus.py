@@ -40,13 +40,13 @@ class MenuUpdate(msgspec.Struct, kw_only=True):
     type: MenuType
 
 
-class MenuMade(msgspec.Struct):
+class CreatedMenu(msgspec.Struct):
     """Response of `POST /user/menus`."""
 
     menu_id: str
 
 
-class ShownMenu(ResponseModel):
+class MenuResponse(ResponseModel):
     """An entry of a flat list. A root has no `parent_id`."""
 
     menu_id: str
@@ -56,7 +56,7 @@ class ShownMenu(ResponseModel):
     parent_id: str | None = None
 
 
-class MenuNode(ShownMenu, kw_only=True):
+class MenuNode(MenuResponse, kw_only=True):
     """An entry of the tree. Consoles require `children` on leaves too."""
 
     children: list["MenuNode"]
@@ -66,9 +66,9 @@ OWN_PAGES = frozenset({"product"})
 """Codes of pages that only the built-in console has. Others would show the raw code."""
 
 
-def flatten_menus(menus: Iterable[Menu]) -> list[ShownMenu]:
+def flatten_menus(menus: Iterable[Menu]) -> list[MenuResponse]:
     """Return entries as a flat list."""
-    return [ShownMenu.from_fields(menu, menu_id=str(menu.id)) for menu in menus]
+    return [MenuResponse.from_fields(menu, menu_id=str(menu.id)) for menu in menus]
 
 
 def build_tree(menus: Sequence[Menu]) -> list[MenuNode]:
@@ -236,9 +236,9 @@ async def list_menus(caller: RequestCaller, menus: Menus) -> list[MenuNode]:
 
 
 @post()
-async def create_menu(caller: RequestCaller, menus: Menus, data: JSONBody[NewMenu]) -> MenuMade:
+async def create_menu(caller: RequestCaller, menus: Menus, data: JSONBody[NewMenu]) -> CreatedMenu:
     """Add a page, or a function of a page."""
-    return MenuMade(str(await menus.create(caller, data)))
+    return CreatedMenu(str(await menus.create(caller, data)))
 
 
 @put("/{menu_id:str}")

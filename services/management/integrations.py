@@ -51,7 +51,7 @@ class SearchIntegrations(PageRequest, kw_only=True):
     device_deletable: bool | None = None
 
 
-class ShownIntegration(ResponseModel, kw_only=True):
+class IntegrationResponse(ResponseModel, kw_only=True):
     """An integration in a list. The counts have two spellings, because clients use both."""
 
     id: str
@@ -83,7 +83,7 @@ class IntegrationEntity(ResponseModel, kw_only=True):
     value: Any = None
 
 
-class IntegrationDetail(ShownIntegration, kw_only=True):
+class IntegrationDetail(IntegrationResponse, kw_only=True):
     """An integration with its entities: parents, each followed by its children."""
 
     integration_entities: list[IntegrationEntity]
@@ -208,7 +208,7 @@ class IntegrationService:
 
     async def search(
         self, user: Principal, request: SearchIntegrations
-    ) -> list[ShownIntegration] | Page[ShownIntegration]:
+    ) -> list[IntegrationResponse] | Page[IntegrationResponse]:
         """Return the running integrations that the user sees, or the requested page."""
         order = request.order(COLUMNS, [("id", 1)])
         grants = await self._grants.read(user)
@@ -219,7 +219,7 @@ class IntegrationService:
         ]
         counts = await self._devices.count_devices(user.tenant) if found else {}
         shown = [
-            ShownIntegration.from_fields(one, **_counted(one, counts.get(one.id, _NONE)))
+            IntegrationResponse.from_fields(one, **_counted(one, counts.get(one.id, _NONE)))
             for one in found
         ]
         for column, direction in reversed(order):
@@ -310,7 +310,7 @@ async def search_integrations(
     principal: RequestPrincipal,
     integrations: Integrations,
     data: JSONBody[SearchIntegrations | None] = None,
-) -> list[ShownIntegration] | Page[ShownIntegration]:
+) -> list[IntegrationResponse] | Page[IntegrationResponse]:
     """List the running integrations that the caller sees, with numbers of devices, by id."""
     wanted = data or SearchIntegrations()
     return await integrations.search(principal, wanted)

@@ -63,7 +63,7 @@ FileName = Annotated[
 ]
 
 
-class AnnounceUpload(msgspec.Struct):
+class UploadRequest(msgspec.Struct):
     """Body of `POST /resource/upload-config`.
 
     A resource without references is deleted after the given minutes, at least 15.
@@ -73,7 +73,7 @@ class AnnounceUpload(msgspec.Struct):
     temp_resource_live_minutes: Annotated[int, msgspec.Meta(ge=1, le=LONGEST_MINUTES)] | None = None
 
 
-class AnnouncedUpload(msgspec.Struct):
+class UploadTarget(msgspec.Struct):
     """Answer: the URL to upload the file once, and its future URL."""
 
     upload_url: str
@@ -248,7 +248,7 @@ class ResourceService:
         self._seal = seal
         self._files = FairScheduler("files", FILES)
 
-    def announce(self, user: Principal, request: AnnounceUpload) -> AnnouncedUpload:
+    def announce(self, user: Principal, request: UploadRequest) -> UploadTarget:
         """Return the URLs of a file to upload."""
         key = secrets.token_urlsafe(_KEY_BYTES)
         ticket = Ticket(
@@ -259,7 +259,7 @@ class ResourceService:
             until=now_ms() + UPLOAD_MINUTES * _MINUTE_MS,
         )
         sealed = self._seal.seal(msgspec.json.encode(ticket).decode(), _CONTEXT)
-        return AnnouncedUpload(UPLOADS + sealed.rstrip("="), PREFIX + key, key)
+        return UploadTarget(UPLOADS + sealed.rstrip("="), PREFIX + key, key)
 
     async def upload(self, sealed: str, content: bytes) -> None:
         """Store the file of a ticket.
@@ -341,8 +341,8 @@ _SAFE = {
 
 @post("/upload-config", guards=[users], example={"file_name": "roof.png"})
 async def announce_upload(
-    principal: RequestPrincipal, resources: Resources, data: JSONBody[AnnounceUpload]
-) -> AnnouncedUpload:
+    principal: RequestPrincipal, resources: Resources, data: JSONBody[UploadRequest]
+) -> UploadTarget:
     """Return the URL for uploading a picture or ZIP once, within 15 minutes.
 
     The file is deleted unless a saved dashboard or canvas refers to it. Pictures may be PNG, JPEG,

@@ -46,7 +46,7 @@ class ValidateDesign(msgspec.Struct):
     design_data: str
 
 
-class RefusedDesign(ResponseModel, kw_only=True):
+class DesignFault(ResponseModel, kw_only=True):
     """A reason; `node_id` is set if a single node is at fault."""
 
     node_id: str | None = None
@@ -54,14 +54,14 @@ class RefusedDesign(ResponseModel, kw_only=True):
     reason: str
 
 
-class Verdict(Answer[bool], kw_only=True):
+class DesignValidation(Answer[bool], kw_only=True):
     """`data` is whether a design can run; `detail` has the reasons if it cannot."""
 
     data: bool
-    detail: list[RefusedDesign] | msgspec.UnsetType = msgspec.UNSET
+    detail: list[DesignFault] | msgspec.UnsetType = msgspec.UNSET
 
 
-class TestDesign(msgspec.Struct, kw_only=True):
+class TestFlow(msgspec.Struct, kw_only=True):
     """Body of a flow test, with a design or the id of a flow for its latest one."""
 
     design_data: str | None = None
@@ -83,7 +83,7 @@ class TestNode(msgspec.Struct, kw_only=True):
     dry_run: bool = False
 
 
-class TestedDesign(ResponseModel, kw_only=True):
+class FlowTestResult(ResponseModel, kw_only=True):
     """The result of a flow test. Times are in ms.
 
     If the design cannot run, the trace has the faulty nodes with their reasons.
@@ -164,7 +164,7 @@ class TrialService:
             return error.reasons
         return []
 
-    async def test_design(self, user: Principal, request: TestDesign) -> TestedDesign:
+    async def test_design(self, user: Principal, request: TestFlow) -> FlowTestResult:
         """Run a design with `input` as the input of its entry.
 
         An invalid design is a normal result, because editors do not show the reasons of errors.
@@ -181,7 +181,7 @@ class TrialService:
         except DesignInvalid as error:
             run = await self._create_run(user)
             run.status, run.traces = "ERROR", trace_invalid_design(text, error, run)
-        return TestedDesign(
+        return FlowTestResult(
             status=final_status(run),
             flow_id=None if flow_id is None else str(flow_id),
             start_time=run.started_at,
@@ -278,20 +278,20 @@ FUNCTIONS = (Function.WORKFLOW_ADD, Function.WORKFLOW_EDIT)
 @post("/design/validate", guards=[allow_holders(*FUNCTIONS)])
 async def validate_design(
     request: HttpRequest, trials: Trials, data: JSONBody[ValidateDesign]
-) -> Verdict:
+) -> DesignValidation:
     """Get whether a design can run. `detail` lists all reasons if it cannot."""
     reasons = await trials.validate_design(get_principal(request), data.design_data)
-    return Verdict(
+    return DesignValidation(
         data=not reasons,
         request_id=get_request_id(request),
-        detail=[RefusedDesign(**reason._asdict()) for reason in reasons] or UNSET,
+        detail=[DesignFault(**reason._asdict()) for reason in reasons] or UNSET,
     )
 
 
 @post("/design/test", guards=[allow_holders(*FUNCTIONS)], waits=True)
 async def test_design(
-    principal: RequestPrincipal, trials: Trials, data: JSONBody[TestDesign]
-) -> TestedDesign:
+    principal: RequestPrincipal, trials: Trials, data: JSONBody[TestFlow]
+) -> FlowTestResult:
     """Run a saved or unsaved design with `input` as its trigger; nothing is logged.
 
     Nodes act on real devices and systems. With `dry_run`, their actions are only validated.

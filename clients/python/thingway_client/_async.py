@@ -50,7 +50,7 @@ from thingway_client._api.models import (
     DeviceRecord,
     DeviceRef,
     Failure,
-    GatewayRefusal,
+    GatewayError,
     GetPropertyHistoryOrderType0,
     Product,
     ProductWithTsl,
@@ -60,7 +60,7 @@ from thingway_client._api.models import (
     SearchProfiles,
     SetProfile,
     Task,
-    TenantUse,
+    TenantUsage,
     TslDocument,
     UpdateDevice,
     UpdateProperties,
@@ -315,7 +315,7 @@ class AsyncThingway:
 
     # The application itself.
 
-    async def limits(self) -> TenantUse:
+    async def limits(self) -> TenantUsage:
         """Return the limits and the usage of the application and its tenant."""
         return await self._ask(lambda: get_limits.asyncio_detailed(client=self._client))
 
@@ -466,7 +466,7 @@ def _checked(response: Response[Any]) -> Response[Any]:
     found = response.parsed
     if response.status_code == HTTPStatus.OK and found is not None:
         return response
-    if isinstance(found, Failure | GatewayRefusal):
+    if isinstance(found, Failure | GatewayError):
         raise _refusal(response.status_code, found.to_dict())
     raise _refusal(response.status_code, {})
 

@@ -2,7 +2,7 @@
 import { SvelteMap } from "svelte/reactivity";
 
 import { request } from "../api/client";
-import { searchEntities, type SearchEntities, type ShownEntity } from "../api/generated";
+import { searchEntities, type SearchEntities, type EntityResponse } from "../api/generated";
 import type { Option } from "./Combobox.svelte";
 
 /** Entities that a search by words shows. */
@@ -11,12 +11,12 @@ const FOUND = 30;
 const GATHERED = 20;
 
 class Entities {
-  #known = new SvelteMap<string, ShownEntity | null>();
+  #known = new SvelteMap<string, EntityResponse | null>();
   #asked = new Set<string>();
   #wanted = new Set<string>();
 
   /** The entity of a key; undefined until it is known, null when there is none that one sees. */
-  get(key: string): ShownEntity | null | undefined {
+  get(key: string): EntityResponse | null | undefined {
     const known = this.#known.get(key);
     if (known === undefined) this.#want(key);
     return known;
@@ -28,7 +28,7 @@ class Entities {
     return found ? titleOf(found) : key;
   }
 
-  async find(words: string, wanted: SearchEntities = {}): Promise<ShownEntity[]> {
+  async find(words: string, wanted: SearchEntities = {}): Promise<EntityResponse[]> {
     const found = await request(
       searchEntities({ body: { ...wanted, keyword: words, page_size: FOUND, page_number: 1 } }),
     );
@@ -66,6 +66,6 @@ export function titleOf(entity: { device_name?: string | null; entity_name: stri
   return entity.device_name ? `${entity.device_name} · ${entity.entity_name}` : entity.entity_name;
 }
 
-export function optionOf(entity: ShownEntity): Option {
+export function optionOf(entity: EntityResponse): Option {
   return { value: entity.entity_key, label: titleOf(entity), note: entity.entity_key };
 }

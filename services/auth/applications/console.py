@@ -12,11 +12,11 @@ from libs.common.http.ids import PathId
 from libs.common.http.operations import route_operations
 from services.auth.applications.model import (
     AllowedAddresses,
+    ApplicationResponse,
     ApplicationSearch,
     ApplicationUpdate,
+    ApplicationWithSecret,
     NewApplication,
-    ShownApplication,
-    ShownSecret,
 )
 from services.auth.applications.service import ApplicationService
 
@@ -33,15 +33,15 @@ class ApplicationHandlers:
 @post(example={"name": "Roof reports"})
 async def create_application(
     caller: RequestCaller, applications: Applications, data: JSONBody[NewApplication]
-) -> ShownSecret:
+) -> ApplicationWithSecret:
     """Create an application and return its secret, which is shown only once."""
-    return ShownSecret.from_fields(await applications.create(caller, data))
+    return ApplicationWithSecret.from_fields(await applications.create(caller, data))
 
 
 @post("/search")
 async def search_applications(
     caller: RequestCaller, applications: Applications, data: JSONBody[ApplicationSearch]
-) -> list[ShownApplication] | Page[ShownApplication]:
+) -> list[ApplicationResponse] | Page[ApplicationResponse]:
     """Search applications by part of their name or client id."""
     found, total = await applications.search(caller, data)
     return data.listed([application.response for application in found], total)
@@ -50,7 +50,7 @@ async def search_applications(
 @get("/{application_id:str}")
 async def get_application(
     caller: RequestCaller, applications: Applications, application_id: PathId
-) -> ShownApplication:
+) -> ApplicationResponse:
     """Get an application without its secret."""
     return (await applications.get(caller, application_id)).response
 
@@ -77,12 +77,12 @@ async def delete_application(
 @post("/{application_id:str}/secret")
 async def regenerate_application_secret(
     caller: RequestCaller, applications: Applications, application_id: PathId
-) -> ShownSecret:
+) -> ApplicationWithSecret:
     """Replace the secret and revoke the old secret and all tokens immediately.
 
     The new secret is shown only once.
     """
-    return ShownSecret.from_fields(await applications.rotate(caller, application_id))
+    return ApplicationWithSecret.from_fields(await applications.rotate(caller, application_id))
 
 
 @put("/{application_id:str}/allowed-addresses")

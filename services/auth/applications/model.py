@@ -85,9 +85,9 @@ class StoredApplication(msgspec.Struct, frozen=True, kw_only=True, rename="camel
         )
 
     @property
-    def response(self) -> "ShownApplication":
+    def response(self) -> "ApplicationResponse":
         """Return the response of the management API."""
-        return ShownApplication.from_fields(
+        return ApplicationResponse.from_fields(
             self,
             application_id=str(self.id),
             tenant_id=self.tenant,
@@ -124,7 +124,7 @@ class ApplicationSearch(PageRequest):
     """Part of the name or client id, ignoring case."""
 
 
-class ShownApplication(ResponseModel):
+class ApplicationResponse(ResponseModel):
     """An application without its secret."""
 
     application_id: str
@@ -137,7 +137,7 @@ class ShownApplication(ResponseModel):
     """Unix time in ms."""
 
 
-class ShownSecret(ResponseModel):
+class ApplicationWithSecret(ResponseModel):
     """An application with its secret, which is shown only once."""
 
     application_id: str

@@ -14,17 +14,17 @@ from services.auth.grants.listings import RoleListings
 from services.auth.grants.schemas import (
     CandidateDevice,
     CandidateIntegration,
+    GrantedResource,
     ResourceList,
     ResourceSearch,
     RoleDashboard,
     RoleDevice,
     RoleIntegration,
-    ShownResource,
     parse_resources,
 )
 from services.auth.grants.service import GrantService
 from services.auth.roles.console import SearchBody
-from services.auth.roles.service import Search
+from services.auth.roles.service import KeywordSearch
 
 Grants = NamedDependency[GrantService]
 Lists = NamedDependency[RoleListings]
@@ -44,11 +44,11 @@ async def list_role_resources(
     grants: Grants,
     role_id: PathId,
     data: JSONBody[ResourceSearch | None] = None,
-) -> list[ShownResource] | Page[ShownResource]:
+) -> list[GrantedResource] | Page[GrantedResource]:
     """List the resources that a role is granted, of one type or of all."""
     wanted = data or ResourceSearch()
     found, total = await grants.search(caller, role_id, wanted)
-    shown = [ShownResource(resource_id=str(each.id), resource_type=each.type) for each in found]
+    shown = [GrantedResource(resource_id=str(each.id), resource_type=each.type) for each in found]
     return wanted.listed(shown, total)
 
 
@@ -75,7 +75,7 @@ async def list_role_integrations(
     caller: RequestCaller, listings: Lists, role_id: PathId, data: SearchBody = None
 ) -> list[RoleIntegration] | Page[RoleIntegration]:
     """List the integrations that a role is granted."""
-    wanted = data or Search()
+    wanted = data or KeywordSearch()
     found = await listings.list_integrations(caller, role_id, wanted, granted=True)
     shown = [
         RoleIntegration(
@@ -94,7 +94,7 @@ async def list_other_integrations(
     caller: RequestCaller, listings: Lists, role_id: PathId, data: SearchBody = None
 ) -> list[CandidateIntegration] | Page[CandidateIntegration]:
     """List the integrations that a role is not granted."""
-    wanted = data or Search()
+    wanted = data or KeywordSearch()
     found = await listings.list_integrations(caller, role_id, wanted, granted=False)
     shown = [
         CandidateIntegration(integration_id=each.id, integration_name=each.name) for each in found
@@ -107,7 +107,7 @@ async def list_role_devices(
     caller: RequestCaller, listings: Lists, role_id: PathId, data: SearchBody = None
 ) -> list[RoleDevice] | Page[RoleDevice]:
     """List the devices that a role can see, directly, by group or by integration."""
-    wanted = data or Search()
+    wanted = data or KeywordSearch()
     return wanted.listed(*await listings.list_devices(caller, role_id, wanted))
 
 
@@ -116,7 +116,7 @@ async def list_other_devices(
     caller: RequestCaller, listings: Lists, role_id: PathId, data: SearchBody = None
 ) -> list[CandidateDevice] | Page[CandidateDevice]:
     """List the devices that a role cannot see."""
-    wanted = data or Search()
+    wanted = data or KeywordSearch()
     return wanted.listed(*await listings.list_other_devices(caller, role_id, wanted))
 
 
@@ -125,7 +125,7 @@ async def list_role_dashboards(
     caller: RequestCaller, listings: Lists, role_id: PathId, data: SearchBody = None
 ) -> list[RoleDashboard] | Page[RoleDashboard]:
     """List the dashboards that a role is granted."""
-    wanted = data or Search()
+    wanted = data or KeywordSearch()
     found = await listings.list_dashboards(caller, role_id, wanted, granted=True)
     return wanted.select_page(found)
 
@@ -135,7 +135,7 @@ async def list_other_dashboards(
     caller: RequestCaller, listings: Lists, role_id: PathId, data: SearchBody = None
 ) -> list[RoleDashboard] | Page[RoleDashboard]:
     """List the dashboards that a role is not granted."""
-    wanted = data or Search()
+    wanted = data or KeywordSearch()
     found = await listings.list_dashboards(caller, role_id, wanted, granted=False)
     return wanted.select_page(found)
 

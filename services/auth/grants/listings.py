@@ -26,7 +26,7 @@ from services.auth.accounts import Accounts
 from services.auth.accounts.grants import Resource
 from services.auth.accounts.users import UserSummary
 from services.auth.grants.schemas import CandidateDevice, RoleDashboard, RoleDevice
-from services.auth.roles.service import RoleService, Search
+from services.auth.roles.service import KeywordSearch, RoleService
 
 BATCH = 200
 """Resources per request, so that the response fits into one NATS message."""
@@ -165,7 +165,7 @@ class RoleListings:
     owners: ResourceOwners
 
     async def list_integrations(
-        self, caller: Caller, role_id: int, request: Search, *, granted: bool
+        self, caller: Caller, role_id: int, request: KeywordSearch, *, granted: bool
     ) -> list[DescribedIntegration]:
         """Return all integrations that a role is granted (or is not granted)."""
         held = await self._granted(caller, role_id, ResourceType.INTEGRATION)
@@ -179,7 +179,7 @@ class RoleListings:
         return _ordered([each for each in found if each.id not in hidden], order)
 
     async def list_dashboards(
-        self, caller: Caller, role_id: int, request: Search, *, granted: bool
+        self, caller: Caller, role_id: int, request: KeywordSearch, *, granted: bool
     ) -> list[RoleDashboard]:
         """Return all dashboards that a role is granted (or is not granted)."""
         held = await self._granted(caller, role_id, ResourceType.DASHBOARD)
@@ -202,7 +202,7 @@ class RoleListings:
         ]
 
     async def list_devices(
-        self, caller: Caller, role_id: int, body: Search
+        self, caller: Caller, role_id: int, body: KeywordSearch
     ) -> tuple[list[RoleDevice], int]:
         """Return one page of the devices that a role can see, and the total."""
         granted = await self._granted(caller, role_id, ResourceType.DEVICE)
@@ -222,7 +222,7 @@ class RoleListings:
         ], total
 
     async def list_other_devices(
-        self, caller: Caller, role_id: int, body: Search
+        self, caller: Caller, role_id: int, body: KeywordSearch
     ) -> tuple[list[CandidateDevice], int]:
         """Return one page of the devices that a role cannot see, and the total."""
         request = await self._request(caller, body)
@@ -238,7 +238,7 @@ class RoleListings:
         await self.roles.get(caller, role_id)
         return await self.accounts.grants.list_ids(caller.tenant, role_id, kind)
 
-    async def _request(self, caller: Caller, request: Search) -> DescribeDevices:
+    async def _request(self, caller: Caller, request: KeywordSearch) -> DescribeDevices:
         tenant, keyword = caller.tenant, request.keyword or ""
         order = request.order(_DEVICE_COLUMNS, ())
         named = await self.owners.list_integrations(tenant, keyword=keyword) if keyword else []

@@ -12,7 +12,7 @@ from libs.common.http.ids import NamedId, parse_id
 from services.auth.accounts.grants import Resource
 
 
-class SentResource(msgspec.Struct):
+class ResourceReference(msgspec.Struct):
     """A resource in a request."""
 
     id: NamedId
@@ -22,7 +22,7 @@ class SentResource(msgspec.Struct):
 class ResourceList(msgspec.Struct):
     """Body of `associate-resource` and `disassociate-resource`."""
 
-    resources: Annotated[list[SentResource], msgspec.Meta(max_length=LARGEST_PAGE)]
+    resources: Annotated[list[ResourceReference], msgspec.Meta(max_length=LARGEST_PAGE)]
 
 
 class ResourceSearch(PageRequest, kw_only=True):
@@ -31,7 +31,7 @@ class ResourceSearch(PageRequest, kw_only=True):
     resource_type: ResourceType | None = None
 
 
-class ShownResource(ResponseModel):
+class GrantedResource(ResponseModel):
     """A resource that a role is granted."""
 
     resource_id: str
@@ -95,7 +95,7 @@ MAX_INTEGRATION = 127
 """Maximum characters of an integration's id."""
 
 
-def parse_resources(sent: Sequence[SentResource | ResourceRef]) -> list[Resource]:
+def parse_resources(sent: Sequence[ResourceReference | ResourceRef]) -> list[Resource]:
     """Return the distinct resources in order; raise `InvalidInput` for an invalid id."""
     if not sent:
         raise MalformedRequest("must not be empty", field="resources")

@@ -13,17 +13,17 @@ from libs.common.http.ids import PathId
 from libs.common.http.operations import route_operations
 from libs.common.identity import Caller
 from services.auth.accounts.roles import Role
-from services.auth.menus import ShownMenu, flatten_menus
+from services.auth.menus import MenuResponse, flatten_menus
 from services.auth.roles.service import (
+    CandidateUser,
+    CreatedRole,
+    KeywordSearch,
     MenuIds,
-    RoleBody,
     RoleCounts,
-    RoleMade,
+    RoleMember,
+    RoleResponse,
     RoleService,
-    Search,
-    ShownCandidate,
-    ShownMember,
-    ShownRole,
+    SaveRole,
     UserIds,
 )
 
@@ -37,7 +37,7 @@ class RoleHandlers:
     roles: RoleService
 
 
-SearchBody = JSONBody[Search | None]
+SearchBody = JSONBody[KeywordSearch | None]
 """The body is optional; without it, all are listed."""
 
 Keyword = Annotated[str | None, QueryParameter(max_length=255)]
@@ -46,14 +46,14 @@ PageNumber = Annotated[int | None, QueryParameter(ge=1, le=1_000_000_000)]
 
 
 @post(example={"name": "Caretakers", "description": "Who look after the roofs"})
-async def create_role(caller: RequestCaller, roles: Roles, data: JSONBody[RoleBody]) -> RoleMade:
+async def create_role(caller: RequestCaller, roles: Roles, data: JSONBody[SaveRole]) -> CreatedRole:
     """Create a role without users, menus and resources."""
-    return RoleMade(str(await roles.create(caller, data)))
+    return CreatedRole(str(await roles.create(caller, data)))
 
 
 @put("/{role_id:str}")
 async def update_role(
-    caller: RequestCaller, roles: Roles, role_id: PathId, data: JSONBody[RoleBody]
+    caller: RequestCaller, roles: Roles, role_id: PathId, data: JSONBody[SaveRole]
 ) -> dict[str, str]:
     """Change the name and description of a role."""
     await roles.update(caller, role_id, data)
@@ -70,9 +70,9 @@ async def delete_role(caller: RequestCaller, roles: Roles, role_id: PathId) -> d
 @post("/search")
 async def search_roles(
     caller: RequestCaller, roles: Roles, data: SearchBody = None
-) -> list[ShownRole] | Page[ShownRole]:
+) -> list[RoleResponse] | Page[RoleResponse]:
     """Search roles by part of their name."""
-    return await _search(caller, roles, data or Search())
+    return await _search(caller, roles, data or KeywordSearch())
 
 
 @get("/search")
@@ -82,17 +82,19 @@ async def search_roles_by_get(
     keyword: Keyword = None,
     page_size: PageSize = None,
     page_number: PageNumber = None,
-) -> list[ShownRole] | Page[ShownRole]:
+) -> list[RoleResponse] | Page[RoleResponse]:
     """Search roles by part of their name.
 
     Same as `POST /user/roles/search`, for clients that use GET.
     """
-    request = Search(keyword=keyword, page_size=page_size, page_number=page_number)
+    request = KeywordSearch(keyword=keyword, page_size=page_size, page_number=page_number)
     return await _search(caller, roles, request)
 
 
 @get("/{role_id:str}/menus")
-async def list_role_menus(caller: RequestCaller, roles: Roles, role_id: PathId) -> list[ShownMenu]:
+async def list_role_menus(
+    caller: RequestCaller, roles: Roles, role_id: PathId
+) -> list[MenuResponse]:
     """List the menus of a role."""
     return flatten_menus(await roles.list_menus(caller, role_id))
 
@@ -109,9 +111,9 @@ async def set_role_menus(
 @post("/{role_id:str}/members")
 async def list_role_members(
     caller: RequestCaller, roles: Roles, role_id: PathId, data: SearchBody = None
-) -> list[ShownMember] | Page[ShownMember]:
+) -> list[RoleMember] | Page[RoleMember]:
     """List the users of a role, filtered by part of their e-mail or nickname."""
-    return await _members(caller, roles, role_id, data or Search())
+    return await _members(caller, roles, role_id, data or KeywordSearch())
 
 
 @get("/{role_id:str}/members")
@@ -122,24 +124,24 @@ async def list_role_members_by_get(
     keyword: Keyword = None,
     page_size: PageSize = None,
     page_number: PageNumber = None,
-) -> list[ShownMember] | Page[ShownMember]:
+) -> list[RoleMember] | Page[RoleMember]:
     """List the users of a role, filtered by part of their e-mail or nickname.
 
     Same as the POST operation, for clients that use GET.
     """
-    request = Search(keyword=keyword, page_size=page_size, page_number=page_number)
+    request = KeywordSearch(keyword=keyword, page_size=page_size, page_number=page_number)
     return await _members(caller, roles, role_id, request)
 
 
 @post("/{role_id:str}/undistributed-users")
 async def list_other_users(
     caller: RequestCaller, roles: Roles, role_id: PathId, data: SearchBody = None
-) -> list[ShownCandidate] | Page[ShownCandidate]:
+) -> list[CandidateUser] | Page[CandidateUser]:
     """List the users without a role."""
-    wanted = data or Search()
+    wanted = data or KeywordSearch()
     found, total = await roles.list_members(caller, role_id, wanted, having=False)
     shown = [
-        ShownCandidate(user_id=str(person.id), nickname=person.nickname, email=person.email)
+        CandidateUser(user_id=str(person.id), nickname=person.nickname, email=person.email)
         for person in found
     ]
     return wanted.listed(shown, total)
@@ -164,14 +166,14 @@ async def remove_role_members(
 
 
 async def _search(
-    caller: Caller, roles: RoleService, request: Search
-) -> list[ShownRole] | Page[ShownRole]:
+    caller: Caller, roles: RoleService, request: KeywordSearch
+) -> list[RoleResponse] | Page[RoleResponse]:
     found, total = await roles.search(caller, request)
     return request.listed([_shown(role, counts) for role, counts in found], total)
 
 
-def _shown(role: Role, counts: RoleCounts) -> ShownRole:
-    return ShownRole.from_fields(
+def _shown(role: Role, counts: RoleCounts) -> RoleResponse:
+    return RoleResponse.from_fields(
         role,
         role_id=str(role.id),
         user_role_count=str(counts.users),
@@ -180,11 +182,11 @@ def _shown(role: Role, counts: RoleCounts) -> ShownRole:
 
 
 async def _members(
-    caller: Caller, roles: RoleService, role_id: int, request: Search
-) -> list[ShownMember] | Page[ShownMember]:
+    caller: Caller, roles: RoleService, role_id: int, request: KeywordSearch
+) -> list[RoleMember] | Page[RoleMember]:
     found, total = await roles.list_members(caller, role_id, request)
     shown = [
-        ShownMember(
+        RoleMember(
             role_id=str(role_id),
             user_id=str(person.id),
             user_nickname=person.nickname,

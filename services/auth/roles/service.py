@@ -28,7 +28,7 @@ class RoleCounts(msgspec.Struct, frozen=True):
     integrations: int = 0
 
 
-class RoleBody(msgspec.Struct, kw_only=True):
+class SaveRole(msgspec.Struct, kw_only=True):
     """Body of `POST /user/roles` and `PUT /user/roles/{role_id}`.
 
     An update without `description` does not change it.
@@ -38,7 +38,7 @@ class RoleBody(msgspec.Struct, kw_only=True):
     description: str | None = None
 
 
-class Search(PageRequest, kw_only=True):
+class KeywordSearch(PageRequest, kw_only=True):
     """Body of the searches. An empty keyword matches everything."""
 
     keyword: Keyword | None = None
@@ -56,13 +56,13 @@ class MenuIds(msgspec.Struct):
     menu_ids: Ids
 
 
-class RoleMade(msgspec.Struct):
+class CreatedRole(msgspec.Struct):
     """Response of `POST /user/roles`."""
 
     role_id: str
 
 
-class ShownRole(ResponseModel):
+class RoleResponse(ResponseModel):
     """A role. Counts are strings; `created_at` is in ms."""
 
     role_id: str
@@ -73,7 +73,7 @@ class ShownRole(ResponseModel):
     role_integration_count: str
 
 
-class ShownMember(ResponseModel):
+class RoleMember(ResponseModel):
     """A user of a role."""
 
     role_id: str
@@ -82,7 +82,7 @@ class ShownMember(ResponseModel):
     user_email: str
 
 
-class ShownCandidate(ResponseModel):
+class CandidateUser(ResponseModel):
     """A user without a role."""
 
     user_id: str
@@ -105,7 +105,7 @@ class RoleService:
     accounts: Accounts
 
     async def search(
-        self, caller: Caller, request: Search
+        self, caller: Caller, request: KeywordSearch
     ) -> tuple[list[tuple[Role, RoleCounts]], int]:
         """Return one page of the matching roles with counts, and the number of all."""
         roles, total = await self.accounts.roles.search(
@@ -128,7 +128,7 @@ class RoleService:
             )
         return role
 
-    async def create(self, caller: Caller, request: RoleBody) -> int:
+    async def create(self, caller: Caller, request: SaveRole) -> int:
         """Add a role without users, menus and grants.
 
         Raises `InvalidInput` or `Conflict`.
@@ -148,7 +148,7 @@ class RoleService:
         await self.changes.run(caller, insert_role)
         return role.id
 
-    async def update(self, caller: Caller, role_id: int, request: RoleBody) -> None:
+    async def update(self, caller: Caller, role_id: int, request: SaveRole) -> None:
         """Rename or describe a role; raise `InvalidInput` or `Conflict`."""
         name = parse_name(request.name, maximum=MAX_NAME)
         description = None if request.description is None else _description(request.description)
@@ -216,7 +216,7 @@ class RoleService:
         await self.changes.run(caller, replace_menus)
 
     async def list_members(
-        self, caller: Caller, role_id: int, request: Search, *, having: bool = True
+        self, caller: Caller, role_id: int, request: KeywordSearch, *, having: bool = True
     ) -> tuple[list[UserSummary], int]:
         """Return one page of users with a role, and their total number.
 

@@ -38,7 +38,7 @@ class SignInOperation(Operation):
                 {"username": "The e-mail address", "password": "The password", **_CLIENT},
             ),
             build_grant_schema(
-                "PersonRefreshGrant",
+                "UserRefreshGrant",
                 "refresh_token",
                 {"refresh_token": "The latest refresh token, which can be used once", **_CLIENT},
             ),

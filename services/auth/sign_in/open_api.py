@@ -27,7 +27,7 @@ class TokenOperation(Operation):
     def __post_init__(self) -> None:
         self.request_body = build_request_body(
             build_grant_schema(
-                "CredentialsGrant",
+                "ClientCredentialsGrant",
                 "client_credentials",
                 {
                     "client_id": "The application's client id",

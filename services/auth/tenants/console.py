@@ -16,7 +16,7 @@ from services.auth.tenants.service import (
     ChangeTenantSettings,
     TenantLimitsService,
     TenantSettingsService,
-    TenantUse,
+    TenantUsage,
 )
 
 HEADER = "TENANT_ID"
@@ -54,13 +54,13 @@ class TenantHandlers:
 
 
 @open_api.get("/device/openapi/v1/limits", guards=[applications], tags=["Limits"])
-async def get_limits(principal: RequestPrincipal, limits: Limits) -> TenantUse:
+async def get_limits(principal: RequestPrincipal, limits: Limits) -> TenantUsage:
     """Get the limits of the application and its tenant, with their usage."""
     return await limits.get_usage(principal)
 
 
 @get("/tenant/limits", guards=[super_admins], tags=["Limits"])
-async def get_tenant_limits(principal: RequestPrincipal, limits: Limits) -> TenantUse:
+async def get_tenant_limits(principal: RequestPrincipal, limits: Limits) -> TenantUsage:
     """Get the limits of the tenant and of the caller, with their usage."""
     return await limits.get_usage(principal)
 

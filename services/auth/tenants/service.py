@@ -36,7 +36,7 @@ NAMES = Limits.__struct_encode_fields__
 """Names of the limits on the wire, in camelCase."""
 
 
-class LimitUse(msgspec.Struct, omit_defaults=True):
+class LimitUsage(msgspec.Struct, omit_defaults=True):
     """A limit and its usage. Limits named `each…` apply to one principal: the caller."""
 
     name: str
@@ -59,11 +59,11 @@ class EventPurge(msgspec.Struct):
     """Number of events purged before they expired, in all purges."""
 
 
-class TenantUse(msgspec.Struct, omit_defaults=True):
+class TenantUsage(msgspec.Struct, omit_defaults=True):
     """The limits that apply to the caller."""
 
     tenant: str
-    limits: list[LimitUse]
+    limits: list[LimitUsage]
     event_purge: EventPurge | None = None
     """Absent if no events were purged."""
 
@@ -100,7 +100,7 @@ class TenantLimitsService:
 
         return self._merge_defaults(await self.changes.run(operator(request.tenant), set_limits))
 
-    async def get_usage(self, caller: Principal) -> TenantUse:
+    async def get_usage(self, caller: Principal) -> TenantUsage:
         """Return limits and usage of a caller and its tenant.
 
         Raises as `UsageCollector.collect`.
@@ -113,10 +113,10 @@ class TenantLimitsService:
         known = await self.get(GetLimits(caller.tenant))
         limits: dict[str, int] = msgspec.to_builtins(known.limits)
         purge = await self.tenants.last_purge(caller.tenant)
-        return TenantUse(
+        return TenantUsage(
             caller.tenant,
             [
-                LimitUse(name, maximum, own=name in known.own, used=used.get(name))
+                LimitUsage(name, maximum, own=name in known.own, used=used.get(name))
                 for name, maximum in limits.items()
             ],
             EventPurge(to_ms(purge["at"]), purge["share"], purge["events"]) if purge else None,

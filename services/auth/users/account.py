@@ -21,7 +21,7 @@ from services.auth.changes import Change, Changes, operator
 from services.auth.passwords import LoginThrottle, PasswordHashes
 from services.auth.tokens.writer import Login, TokenWriter
 from services.auth.users.rules import generate_password, validate_email, validate_password
-from services.auth.users.schemas import OwnSession, RegisterUser
+from services.auth.users.schemas import RegisterUser, UserSession
 from services.auth.users.service import UserService, record_created, replace_password
 
 
@@ -165,7 +165,7 @@ class OwnSessions:
     changes: Changes
     tokens: TokenWriter
 
-    async def list(self, principal: Principal) -> list[OwnSession]:
+    async def list(self, principal: Principal) -> list[UserSession]:
         """Return active sessions: the current one first, then by latest use."""
         found = await self.tokens.list_logins(principal)
         sessions = [_session(login, current=login.family == principal.family) for login in found]
@@ -185,8 +185,8 @@ class OwnSessions:
         await self.changes.record(caller, "ended", subject)
 
 
-def _session(login: Login, *, current: bool) -> OwnSession:
-    return OwnSession.from_fields(
+def _session(login: Login, *, current: bool) -> UserSession:
+    return UserSession.from_fields(
         login,
         session_id=login.family,
         current=current,

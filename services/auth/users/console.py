@@ -13,25 +13,25 @@ from libs.common.http.ids import PathId
 from libs.common.http.operations import route_operations
 from libs.common.http.request import get_address, get_principal, get_request_id
 from services.auth.accounts.tenants import DEFAULT_TENANT
-from services.auth.menus import ShownMenu, flatten_menus
+from services.auth.menus import MenuResponse, flatten_menus
 from services.auth.tenants.console import build_tenant_parameter, read_tenant_header
 from services.auth.users.account import AccountService, OwnSessions
 from services.auth.users.directory import UserDirectory
 from services.auth.users.schemas import (
-    AskPermission,
     ChangeOwnPassword,
     ChangePassword,
+    CheckPermission,
     DeleteUsers,
     EditUser,
-    OwnSession,
     Permission,
     PermissionAnswer,
     Profile,
     RegisterUser,
     SetStatus,
-    ShownUser,
     TenantStatus,
+    UserResponse,
     UserSearch,
+    UserSession,
 )
 from services.auth.users.service import UserService, user_not_found
 
@@ -91,7 +91,7 @@ async def change_own_password(
 
 
 @get("/sessions", guards=[users])
-async def list_own_sessions(principal: RequestPrincipal, sessions: Sessions) -> list[OwnSession]:
+async def list_own_sessions(principal: RequestPrincipal, sessions: Sessions) -> list[UserSession]:
     """List up to 100 active sessions of the caller, the current one first."""
     return await sessions.list(principal)
 
@@ -111,7 +111,7 @@ ACCOUNT_ROUTER = route_operations(globals(), "/user", tags=["Authentication and 
 @post("/members/search")
 async def search_users(
     principal: RequestPrincipal, directory: Directory, data: JSONBody[UserSearch | None] = None
-) -> list[ShownUser] | Page[ShownUser]:
+) -> list[UserResponse] | Page[UserResponse]:
     """Search users by part of their nickname or e-mail address."""
     wanted = data or UserSearch()
     found, total = await directory.search(principal.tenant, wanted)
@@ -173,14 +173,14 @@ async def delete_users(
 @get("/members/{user_id:str}/menus")
 async def list_user_menus(
     principal: RequestPrincipal, directory: Directory, user_id: PathId
-) -> list[ShownMenu]:
+) -> list[MenuResponse]:
     """List the pages and functions available to a user."""
     return flatten_menus(await directory.list_menus(principal, user_id))
 
 
 @post("/members/{user_id:str}/permission")
 async def ask_user_permission(
-    request: HttpRequest, directory: Directory, user_id: PathId, data: JSONBody[AskPermission]
+    request: HttpRequest, directory: Directory, user_id: PathId, data: JSONBody[CheckPermission]
 ) -> PermissionAnswer:
     """Get whether a user may read a resource, directly or by its owner."""
     held = await directory.has_permission(get_principal(request).tenant, user_id, data)

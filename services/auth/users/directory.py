@@ -17,7 +17,7 @@ from services.auth.accounts.grants import Resource
 from services.auth.accounts.roles import SUPER_ADMIN, Menu, Role
 from services.auth.accounts.users import StoredUser
 from services.auth.menus import build_tree, filter_visible, select_with_ancestors
-from services.auth.users.schemas import AskPermission, Profile, RoleName, ShownUser, UserSearch
+from services.auth.users.schemas import CheckPermission, Profile, RoleName, UserResponse, UserSearch
 from services.auth.users.service import user_not_found
 
 CUSTOM_ENTITIES = Resource(ResourceType.INTEGRATION, SYSTEM)
@@ -35,7 +35,7 @@ class UserDirectory:
     devices: DeviceClient
     """Client for the owners of a device."""
 
-    async def search(self, tenant: str, request: UserSearch) -> tuple[list[ShownUser], int]:
+    async def search(self, tenant: str, request: UserSearch) -> tuple[list[UserResponse], int]:
         """Return one page of matching users, and the number of all."""
         users, total = await self.accounts.users.search(tenant, request.keyword or "", request)
         roles = await self._roles_of(tenant, users)
@@ -66,7 +66,7 @@ class UserDirectory:
         user = await self._get_user(caller.tenant, user_id)
         return await self._open_menus(caller, user, await self._roles_of(caller.tenant, [user]))
 
-    async def has_permission(self, tenant: str, user_id: int, request: AskPermission) -> bool:
+    async def has_permission(self, tenant: str, user_id: int, request: CheckPermission) -> bool:
         """Return whether a user may read a resource, directly or by its owner.
 
         Raises `NotFound`, and `Unavailable` if `device` does not respond.
@@ -134,8 +134,8 @@ def _list_owners(one: DescribedDevice | ResolvedEntity) -> list[Resource]:
     return owners
 
 
-def _shown_user(user: StoredUser, roles: Roles) -> ShownUser:
-    return ShownUser.from_fields(
+def _shown_user(user: StoredUser, roles: Roles) -> UserResponse:
+    return UserResponse.from_fields(
         user, tenant_id=user.tenant, user_id=str(user.id), roles=_shown_roles(user, roles)
     )
 

@@ -56,7 +56,7 @@ class DeleteUsers(msgspec.Struct, kw_only=True):
     user_id_list: Ids
 
 
-class AskPermission(msgspec.Struct, kw_only=True):
+class CheckPermission(msgspec.Struct, kw_only=True):
     """Body of `POST /user/members/{id}/permission`."""
 
     resource_type: ResourceType
@@ -77,7 +77,7 @@ class RoleName(msgspec.Struct):
     role_name: str
 
 
-class ShownUser(ResponseModel):
+class UserResponse(ResponseModel):
     """A user in lists."""
 
     tenant_id: str
@@ -107,7 +107,7 @@ class Profile(msgspec.Struct, kw_only=True):
     """Whether the user may set values and call services of visible devices."""
 
 
-class OwnSession(ResponseModel, kw_only=True):
+class UserSession(ResponseModel, kw_only=True):
     """A session of the caller. Times are in ms."""
 
     session_id: str

@@ -16,15 +16,15 @@ from libs.common.identity.functions import Function
 from libs.common.tsl.limits import MAX_TS
 from services.device.alarms.rules import AlarmRules
 from services.device.alarms.schemas import (
-    AlarmNumbers,
+    AlarmCounts,
+    AlarmResponse,
+    AlarmRuleResponse,
     ClaimAlarms,
     ClearAlarms,
     PutRule,
     RuleRef,
     SearchAlarms,
     SearchRules,
-    ShownAlarm,
-    ShownRule,
 )
 from services.device.alarms.service import AlarmService
 
@@ -59,7 +59,7 @@ async def search_alarms(
     principal: RequestPrincipal,
     alarms: NamedDependency[AlarmService],
     data: JSONBody[SearchAlarms | None] = None,
-) -> Streamed[Page[ShownAlarm]]:
+) -> Streamed[Page[AlarmResponse]]:
     """Search alarms of the devices that the caller may see, newest first.
 
     The response is always a page.
@@ -72,7 +72,7 @@ async def count_alarms(
     principal: RequestPrincipal,
     alarms: NamedDependency[AlarmService],
     data: JSONBody[SearchAlarms | None] = None,
-) -> AlarmNumbers:
+) -> AlarmCounts:
     """Count the alarms of a search: all, open, and unclaimed ones."""
     return await alarms.count(principal, data or SearchAlarms())
 
@@ -133,7 +133,7 @@ ALARM_ROUTER = route_operations(globals(), "/alarms", tags=["Alarms"])
 @post("/search", guards=[READERS], example={"keyword": "hot", "page_size": 10, "page_number": 1})
 async def search_alarm_rules(
     principal: RequestPrincipal, alarm_rules: Rules, data: JSONBody[SearchRules | None] = None
-) -> Page[ShownRule]:
+) -> Page[AlarmRuleResponse]:
     """Search alarm rules; rules of products require access to all devices."""
     return await alarm_rules.search(principal, data or SearchRules())
 
@@ -141,7 +141,7 @@ async def search_alarm_rules(
 @get("/{rule_id:str}", guards=[READERS])
 async def get_alarm_rule(
     principal: RequestPrincipal, alarm_rules: Rules, rule_id: PathId
-) -> ShownRule:
+) -> AlarmRuleResponse:
     """Return an alarm rule."""
     return await alarm_rules.get(principal, rule_id)
 

@@ -26,7 +26,7 @@ from services.device.alarms.model import (
     rule_not_found,
     to_document,
 )
-from services.device.alarms.schemas import PutRule, SearchRules, ShownRule
+from services.device.alarms.schemas import AlarmRuleResponse, PutRule, SearchRules
 from services.device.things.device_store import DeviceStore
 from services.device.things.product_store import ProductStore
 from services.device.things.visibility import granted_condition
@@ -160,7 +160,7 @@ class AlarmRules:
     products: ProductStore
     grants: GrantReader
 
-    async def search(self, principal: Principal, request: SearchRules) -> Page[ShownRule]:
+    async def search(self, principal: Principal, request: SearchRules) -> Page[AlarmRuleResponse]:
         """Return a page of the rules that the user may see."""
         grants = await self.grants.read(principal)
         query: Document = {"tenant": principal.tenant}
@@ -182,7 +182,7 @@ class AlarmRules:
         rows = [_shown(rule) for rule in found]
         return Page(page_size=request.size, page_number=request.number, total=total, content=rows)
 
-    async def get(self, principal: Principal, rule_id: int) -> ShownRule:
+    async def get(self, principal: Principal, rule_id: int) -> AlarmRuleResponse:
         """Return a rule; raise `NotFound`."""
         return _shown(await self._find(principal, rule_id))
 
@@ -294,5 +294,7 @@ def _validate_condition(condition: Condition) -> Condition:
     return condition
 
 
-def _shown(rule: Rule) -> ShownRule:
-    return ShownRule.from_fields(rule, device_id=None if rule.device is None else str(rule.device))
+def _shown(rule: Rule) -> AlarmRuleResponse:
+    return AlarmRuleResponse.from_fields(
+        rule, device_id=None if rule.device is None else str(rule.device)
+    )

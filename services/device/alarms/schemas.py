@@ -43,7 +43,7 @@ class SearchAlarms(PageRequest, kw_only=True):
     rule_id: Id | None = None
 
 
-class ShownAlarm(console.ResponseModel, kw_only=True):
+class AlarmResponse(console.ResponseModel, kw_only=True):
     """An alarm in a list; times in ms."""
 
     id: str
@@ -76,7 +76,7 @@ class ShownAlarm(console.ResponseModel, kw_only=True):
     note: str | None = None
 
 
-class AlarmNumbers(msgspec.Struct, kw_only=True):
+class AlarmCounts(msgspec.Struct, kw_only=True):
     """Numbers of alarms in a search."""
 
     total: int
@@ -128,7 +128,7 @@ class RuleRef(msgspec.Struct):
     id: str
 
 
-class ShownRule(console.ResponseModel, kw_only=True):
+class AlarmRuleResponse(console.ResponseModel, kw_only=True):
     """An alarm rule; times in ms."""
 
     id: str

@@ -22,11 +22,11 @@ from services.device.alarms.model import Alarm, Condition, ValueCondition, state
 from services.device.alarms.rules import RuleStore
 from services.device.alarms.schemas import (
     MAX_AT_ONCE,
-    AlarmNumbers,
+    AlarmCounts,
+    AlarmResponse,
     ClaimAlarms,
     ClearAlarms,
     SearchAlarms,
-    ShownAlarm,
 )
 from services.device.alarms.store import AlarmStore
 from services.device.things.device_store import DeviceStore
@@ -67,12 +67,12 @@ class AlarmService:
 
     async def search(
         self, principal: Principal, request: SearchAlarms
-    ) -> Streamed[Page[ShownAlarm]]:
+    ) -> Streamed[Page[AlarmResponse]]:
         """Stream the alarms that the user may see, newest first by default."""
         order = request.order(COLUMNS, NEWEST_FIRST)
         query = await self._query(principal, request)
 
-        async def complete(alarms: Sequence[Alarm]) -> list[ShownAlarm]:
+        async def complete(alarms: Sequence[Alarm]) -> list[AlarmResponse]:
             places = await self._places(principal.tenant, alarms)
             return [_shown(alarm, places.get(alarm.device)) for alarm in alarms]
 
@@ -81,10 +81,10 @@ class AlarmService:
             map_batches(rows, complete), await self.store.queries.total(query)
         )
 
-    async def count(self, principal: Principal, request: SearchAlarms) -> AlarmNumbers:
+    async def count(self, principal: Principal, request: SearchAlarms) -> AlarmCounts:
         """Return how many alarms a search finds."""
         found = await self.store.queries.count(await self._query(principal, request))
-        numbers = AlarmNumbers(total=0, open=0, unclaimed=0, open_by_severity={})
+        numbers = AlarmCounts(total=0, open=0, unclaimed=0, open_by_severity={})
         for severity, is_open, claimed, number in found:
             numbers.total += number
             numbers.unclaimed += 0 if claimed else number
@@ -187,8 +187,8 @@ class AlarmService:
         return {one.id: one.location for one in found if one.location is not None}
 
 
-def _shown(alarm: Alarm, place: Location | None) -> ShownAlarm:
-    return ShownAlarm.from_fields(
+def _shown(alarm: Alarm, place: Location | None) -> AlarmResponse:
+    return AlarmResponse.from_fields(
         alarm,
         alarm_status=alarm.claimed_at is None,
         alarm_time=alarm.raised_at,

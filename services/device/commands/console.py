@@ -165,7 +165,7 @@ class FindCommands(PageRequest, kw_only=True):
     status: Annotated[list[TaskStatus], msgspec.Meta(max_length=5)] | None = None
 
 
-class ShownCommand(ResponseModel, kw_only=True):
+class CommandResponse(ResponseModel, kw_only=True):
     """A command of a device and its result; times are in ms."""
 
     id: str
@@ -200,14 +200,14 @@ async def find_device_commands(
     device_commands: Commands,
     device_id: PathId,
     data: JSONBody[FindCommands | None] = None,
-) -> Streamed[Page[ShownCommand]]:
+) -> Streamed[Page[CommandResponse]]:
     """Search the commands of a device; closed commands are kept for 90 days."""
     wanted = data or FindCommands()
     found, total = await device_commands.page(
         principal, device_id, wanted.status or (), wanted.skip, wanted.size
     )
     size = wanted.size if wanted.is_paged else min(wanted.size, total)
-    page: Page[ShownCommand] = Page(
+    page: Page[CommandResponse] = Page(
         page_size=size, page_number=wanted.number, total=total, content=[]
     )
     return Streamed(page, (_shown_command(one) async for one in found))
@@ -240,7 +240,7 @@ async def set_device_properties(
     device_commands: Commands,
     device_id: PathId,
     data: JSONBody[SetProperties],
-) -> ShownCommand:
+) -> CommandResponse:
     """Update properties of a device; they apply when the command is a SUCCESS.
 
     Errors name the value, such as `properties.interval`.
@@ -254,7 +254,7 @@ async def call_service_of_device(
     device_commands: Commands,
     device_id: PathId,
     data: JSONBody[CallDeviceService],
-) -> ShownCommand:
+) -> CommandResponse:
     """Call a service of a device; a successful command contains its outputs.
 
     Errors name the value, such as `inputs.seconds`.
@@ -263,8 +263,8 @@ async def call_service_of_device(
     return _shown_command(command)
 
 
-def _shown_command(command: Command) -> ShownCommand:
-    return ShownCommand.from_fields(
+def _shown_command(command: Command) -> CommandResponse:
+    return CommandResponse.from_fields(
         command, payload=shown_payload(command), error_code=error_code(command) or None
     )
 

@@ -24,28 +24,28 @@ from services.device.entities.schemas import (
     AdvancedSearch,
     Aggregate,
     AggregateHistory,
-    AskStatus,
     CalledServices,
-    CallEntities,
+    CallEntityServices,
     CreateEntity,
     DeleteEntities,
     DeleteTags,
     EntityMeta,
+    EntityResponse,
     EntityStatus,
     FindTags,
+    GetEntityStatuses,
     HistoryItem,
     LatestValue,
     MapTags,
     QueuedCall,
+    SaveTag,
     SearchEntities,
     SearchHistory,
-    ShownEntity,
-    ShownTag,
-    TagNumber,
+    TagCount,
     TagRef,
+    TagResponse,
     UpdateEntities,
     UpdateEntity,
-    WrittenTag,
 )
 from services.device.entities.search import EntitySearch
 from services.device.entities.service import EntityService
@@ -83,7 +83,7 @@ async def search_entities(
     principal: RequestPrincipal,
     entity_search: NamedDependency[EntitySearch],
     data: JSONBody[SearchEntities | None] = None,
-) -> Streamed[list[ShownEntity] | Page[ShownEntity]]:
+) -> Streamed[list[EntityResponse] | Page[EntityResponse]]:
     """Search entities that the caller may see, newest first; at most 10,000."""
     return await entity_search.search(principal, data or SearchEntities())
 
@@ -97,7 +97,7 @@ async def search_entities_by_columns(
     principal: RequestPrincipal,
     entity_search: NamedDependency[EntitySearch],
     data: JSONBody[AdvancedSearch],
-) -> Streamed[Page[ShownEntity]]:
+) -> Streamed[Page[EntityResponse]]:
     """Search entities by column filters, with their latest values.
 
     The response is always a page, of at most 10,000 entities.
@@ -107,7 +107,7 @@ async def search_entities_by_columns(
 
 @post("/batch-get-status", guards=[allow_holders(*READERS)], example={"entity_ids": []})
 async def get_entity_statuses(
-    principal: RequestPrincipal, entities: Entities, data: JSONBody[AskStatus]
+    principal: RequestPrincipal, entities: Entities, data: JSONBody[GetEntityStatuses]
 ) -> Streamed[dict[str, LatestValue]]:
     """Return latest values by id of entities that the caller may see.
 
@@ -120,7 +120,7 @@ async def get_entity_statuses(
 @get("/{entity_id:str}/children", guards=[allow_holders(*READERS, Function.INTEGRATION_VIEW)])
 async def list_entity_children(
     principal: RequestPrincipal, entities: Entities, entity_id: PathId
-) -> list[ShownEntity]:
+) -> list[EntityResponse]:
     """List members of an OBJECT, inputs of a service, or outputs of an event."""
     return await entities.children(principal, entity_id)
 
@@ -215,7 +215,9 @@ async def update_entity_properties(
 
 @post("/service/call", guards=[commanders], waits=True)
 async def call_entity_services(
-    request: HttpRequest, entity_caller: NamedDependency[EntityCaller], data: JSONBody[CallEntities]
+    request: HttpRequest,
+    entity_caller: NamedDependency[EntityCaller],
+    data: JSONBody[CallEntityServices],
 ) -> CalledServices:
     """Call services with inputs by entity key, and return their outputs.
 
@@ -272,20 +274,20 @@ Tags = NamedDependency[EntityTags]
 @post("/search", guards=[users], example={"keyword": "zone", "page_size": 10, "page_number": 1})
 async def find_entity_tags(
     principal: RequestPrincipal, entity_tags: Tags, data: JSONBody[FindTags | None] = None
-) -> Page[ShownTag]:
+) -> Page[TagResponse]:
     """Search tags of the tenant, newest first."""
     return await entity_tags.search(principal, data or FindTags())
 
 
 @get("/number", guards=[users])
-async def count_entity_tags(principal: RequestPrincipal, entity_tags: Tags) -> TagNumber:
+async def count_entity_tags(principal: RequestPrincipal, entity_tags: Tags) -> TagCount:
     """Count the tags of the tenant; at most 300."""
-    return TagNumber(await entity_tags.store.count(principal.tenant))
+    return TagCount(await entity_tags.store.count(principal.tenant))
 
 
 @post("/", guards=[MANAGERS], example={"name": "zone-a", "color": "#6b7785", "description": ""})
 async def create_entity_tag(
-    principal: RequestPrincipal, entity_tags: Tags, data: JSONBody[WrittenTag]
+    principal: RequestPrincipal, entity_tags: Tags, data: JSONBody[SaveTag]
 ) -> TagRef:
     """Create a tag."""
     return TagRef(str(await entity_tags.store.add(principal.tenant, data)))
@@ -293,7 +295,7 @@ async def create_entity_tag(
 
 @put("/{tag_id:str}", guards=[MANAGERS])
 async def update_entity_tag(
-    principal: RequestPrincipal, entity_tags: Tags, tag_id: PathId, data: JSONBody[WrittenTag]
+    principal: RequestPrincipal, entity_tags: Tags, tag_id: PathId, data: JSONBody[SaveTag]
 ) -> None:
     """Change name, colour and description of a tag."""
     await entity_tags.store.update(principal.tenant, tag_id, data)

@@ -26,7 +26,7 @@ class FindTags(console.PageRequest, kw_only=True):
     keyword: Annotated[str, msgspec.Meta(max_length=63)] | None = None
 
 
-class WrittenTag(msgspec.Struct, kw_only=True):
+class SaveTag(msgspec.Struct, kw_only=True):
     """Body that creates or changes a tag."""
 
     name: Annotated[str, name_rule(25)]
@@ -57,7 +57,7 @@ class EntityTag(ResponseModel, kw_only=True):
     color: str
 
 
-class ShownTag(EntityTag, kw_only=True):
+class TagResponse(EntityTag, kw_only=True):
     """A tag in a list; times in ms."""
 
     created_at: int
@@ -66,7 +66,7 @@ class ShownTag(EntityTag, kw_only=True):
     """Number of entities with it, visible to the caller or not."""
 
 
-class TagNumber(msgspec.Struct):
+class TagCount(msgspec.Struct):
     """Answer of `GET /entity/tags/number`."""
 
     number: int
@@ -157,7 +157,7 @@ class WorkflowRef(msgspec.Struct):
     name: str
 
 
-class ShownEntity(ResponseModel, kw_only=True):
+class EntityResponse(ResponseModel, kw_only=True):
     """An entity in a list; times in ms."""
 
     entity_id: str
@@ -220,7 +220,7 @@ class EntityStatus(ResponseModel, kw_only=True):
     value_type: ValueType | None = None
 
 
-class AskStatus(msgspec.Struct):
+class GetEntityStatuses(msgspec.Struct):
     """Body of `POST /entity/batch-get-status`; ids may repeat."""
 
     entity_ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_STATUSES)]
@@ -285,7 +285,7 @@ class UpdateEntities(msgspec.Struct):
     exchange: dict[str, Any]
 
 
-class CallEntities(msgspec.Struct):
+class CallEntityServices(msgspec.Struct):
     """Body of `POST /entity/service/call`: inputs or services by entity key."""
 
     exchange: dict[str, Any]

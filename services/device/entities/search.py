@@ -24,8 +24,8 @@ from services.device.entities.advanced_search import (
 from services.device.entities.schemas import (
     AdvancedSearch,
     DeviceGroup,
+    EntityResponse,
     SearchEntities,
-    ShownEntity,
 )
 from services.device.entities.search_counts import (
     Counts,
@@ -89,7 +89,7 @@ class EntitySearch:
 
     async def search(
         self, principal: Principal, body: SearchEntities
-    ) -> Streamed[list[ShownEntity] | Page[ShownEntity]]:
+    ) -> Streamed[list[EntityResponse] | Page[EntityResponse]]:
         """Stream matching entities in order, as a page or as a list.
 
         Either has at most `MAX_ENTITIES`; `page_size` of a page says how many it may have.
@@ -105,7 +105,7 @@ class EntitySearch:
 
     async def search_advanced(
         self, principal: Principal, body: AdvancedSearch
-    ) -> Streamed[Page[ShownEntity]]:
+    ) -> Streamed[Page[EntityResponse]]:
         """Stream entities that match all column filters, with latest values."""
         await self.integration_things.ensure_all(principal.tenant)
         integrations = await self.integrations.list_summaries()
@@ -131,7 +131,7 @@ class EntitySearch:
         page = await self._page(request, body)
         with_events = len(page.content) <= MAX_ROWS_WITH_EVENTS
 
-        async def show(entities: Sequence[Entity]) -> list[ShownEntity]:
+        async def show(entities: Sequence[Entity]) -> list[EntityResponse]:
             rows = await self._show_rows(principal.tenant, integrations, entities)
             await self._add_values(entities, rows, with_events=with_events)
             return rows
@@ -142,7 +142,7 @@ class EntitySearch:
 
     async def _key_rows(
         self, principal: Principal, body: AdvancedSearch, integrations: ShownIntegrations
-    ) -> list[ShownEntity]:
+    ) -> list[EntityResponse]:
         """Return a row with the first key of a device for the user who added it.
 
         Consoles of others show the key only there; our own console shows it at the device.
@@ -203,7 +203,7 @@ class EntitySearch:
 
     async def _show_rows(
         self, tenant: str, integrations: ShownIntegrations, entities: Sequence[Entity]
-    ) -> list[ShownEntity]:
+    ) -> list[EntityResponse]:
         """Return rows with device groups and tags."""
         rows = [shown_entity(entity, integrations) for entity in entities]
         groups = {one.thing.group for one in entities if one.thing.group is not None}
@@ -217,7 +217,7 @@ class EntitySearch:
         return rows
 
     async def _add_values(
-        self, entities: Sequence[Entity], rows: Sequence[ShownEntity], *, with_events: bool
+        self, entities: Sequence[Entity], rows: Sequence[EntityResponse], *, with_events: bool
     ) -> None:
         of_properties = [one for one in entities if one.member.type == "PROPERTY"]
         latest = await self.values.find_reported(of_properties)
@@ -292,10 +292,10 @@ class EntitySearch:
         return found
 
 
-def _key_row(device: Device, key: str, integrations: ShownIntegrations) -> ShownEntity:
+def _key_row(device: Device, key: str, integrations: ShownIntegrations) -> EntityResponse:
     """Return the row of a key; it has no entity id, because member numbers begin at 1."""
     integration = integrations.get(device.integration)
-    return ShownEntity(
+    return EntityResponse(
         entity_id=str(entity_id(device.id, 0)),
         entity_key=key,
         entity_name=KEY_NAME,

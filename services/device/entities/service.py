@@ -22,9 +22,9 @@ from services.device.alarms.model import Alarm
 from services.device.alarms.store import AlarmStore
 from services.device.entities.schemas import (
     EntityMeta,
+    EntityResponse,
     EntityStatus,
     LatestValue,
-    ShownEntity,
     WorkflowRef,
 )
 from services.device.members.directory import EntityDirectory, integrations_in, split_keys
@@ -209,7 +209,7 @@ class EntityService:
             raise Forbidden("the user has no grant for any device or entity")
         return grants
 
-    async def children(self, principal: Principal, entity_id: int) -> list[ShownEntity]:
+    async def children(self, principal: Principal, entity_id: int) -> list[EntityResponse]:
         """Return the children of an entity, by number; only an OBJECT has some."""
         entity = await self.find(principal, entity_id)
         integrations = await self.integrations.list_summaries()
@@ -314,12 +314,12 @@ def latest_text(entity: Entity, values: Mapping[str, Any]) -> str | None:
     return msgspec.json.encode(value).decode()
 
 
-def shown_entity(entity: Entity, integrations: Mapping[str, IntegrationSummary]) -> ShownEntity:
+def shown_entity(entity: Entity, integrations: Mapping[str, IntegrationSummary]) -> EntityResponse:
     """Return the row of an entity in a list."""
     thing, member = entity.thing, entity.member
     integration = integrations.get(thing.integration)
     above = None if member.parent is None else thing.find_member_at(member.parent)
-    return ShownEntity(
+    return EntityResponse(
         entity_id=str(entity.id),
         entity_key=entity.key,
         entity_name=member.name,

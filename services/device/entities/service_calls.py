@@ -28,7 +28,7 @@ from services.device.entities.property_updates import (
     collect_calls,
     integration_error,
 )
-from services.device.entities.schemas import CallEntities
+from services.device.entities.schemas import CallEntityServices
 from services.device.entities.service import EntityService
 from services.device.members.entity import Entity
 from services.device.members.values import ValueFault, multiple_error
@@ -62,7 +62,7 @@ class EntityCaller:
     seconds: float
     """Timeout of a device or a flow."""
 
-    async def call(self, principal: Principal, body: CallEntities) -> CallResult:
+    async def call(self, principal: Principal, body: CallEntityServices) -> CallResult:
         """Call services and return their outputs by name, merged.
 
         One invalid input rejects the request. Calls of offline devices are queued. Raises

@@ -25,8 +25,8 @@ from services.device.entities.schemas import (
     EntityTag,
     FindTags,
     MapTags,
-    ShownTag,
-    WrittenTag,
+    SaveTag,
+    TagResponse,
 )
 from services.device.entities.service import EntityService
 from services.device.things.deleted_things import ThingDataStore
@@ -104,7 +104,7 @@ class TagStore(ThingDataStore):
         counts = await gather_limited(AT_ONCE, counted)
         return dict(zip(ids, counts, strict=True))
 
-    async def add(self, tenant: str, request: WrittenTag) -> int:
+    async def add(self, tenant: str, request: SaveTag) -> int:
         """Insert a tag; raise `InvalidInput` for an existing name or too many tags."""
         if await self.count(tenant) >= MAX_TAGS:
             text = f"the tenant has {MAX_TAGS} tags, the maximum"
@@ -117,7 +117,7 @@ class TagStore(ThingDataStore):
             raise tag_exists_error(request.name) from error
         return tag_id
 
-    async def update(self, tenant: str, tag_id: int, request: WrittenTag) -> None:
+    async def update(self, tenant: str, tag_id: int, request: SaveTag) -> None:
         """Change a tag; raise `NotFound` or `InvalidInput`."""
         change = {"$set": _fields(request, datetime.now(UTC))}
         try:
@@ -198,7 +198,7 @@ class TagStore(ThingDataStore):
             raise tag_not_found("added_tag_ids")
 
 
-def _fields(request: WrittenTag, now: datetime) -> Document:
+def _fields(request: SaveTag, now: datetime) -> Document:
     return {
         "name": request.name.strip(),
         "description": request.description or "",
@@ -229,13 +229,13 @@ class EntityTags:
         self.store = store
         self._entities = entities
 
-    async def search(self, principal: Principal, request: FindTags) -> Page[ShownTag]:
+    async def search(self, principal: Principal, request: FindTags) -> Page[TagResponse]:
         """Return a page of tags with their numbers of entities."""
         tenant = principal.tenant
         found, total = await self.store.search(tenant, request)
         count_uses = await self.store.count_uses(tenant, [tag.id for tag in found])
         rows = [
-            ShownTag.from_fields(tag, tagged_entities_count=count_uses[tag.id]) for tag in found
+            TagResponse.from_fields(tag, tagged_entities_count=count_uses[tag.id]) for tag in found
         ]
         return Page(page_size=request.size, page_number=request.number, total=total, content=rows)
 

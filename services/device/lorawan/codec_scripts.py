@@ -19,10 +19,10 @@ from services.device.telemetry.batch import LONGEST_REASON, Reading
 from services.device.things.codec_model import (
     LARGEST_PORT,
     MAX_FRAME_BYTES,
-    Argument,
     Codec,
+    CodecArgument,
     CodecFailed,
-    Step,
+    CodecStep,
 )
 
 _LEVELS = re.compile("[.#]")
@@ -113,15 +113,23 @@ def _equals(given: Any, expected: Any, depth: int) -> bool:
 
 
 DECODERS = {
-    "decodeUplink": [Argument("input")],
-    "Decode": [Argument("fPort"), Argument("bytes", payload=True), Argument("variables")],
-    "Decoder": [Argument("bytes", payload=True), Argument("port")],
+    "decodeUplink": [CodecArgument("input")],
+    "Decode": [
+        CodecArgument("fPort"),
+        CodecArgument("bytes", payload=True),
+        CodecArgument("variables"),
+    ],
+    "Decoder": [CodecArgument("bytes", payload=True), CodecArgument("port")],
 }
 """Entry points of decoders; the first existing one counts."""
 ENCODERS = {
-    "encodeDownlink": [Argument("input")],
-    "Encode": [Argument("fPort"), Argument("obj", payload=True), Argument("variables")],
-    "Encoder": [Argument("obj", payload=True), Argument("port")],
+    "encodeDownlink": [CodecArgument("input")],
+    "Encode": [
+        CodecArgument("fPort"),
+        CodecArgument("obj", payload=True),
+        CodecArgument("variables"),
+    ],
+    "Encoder": [CodecArgument("obj", payload=True), CodecArgument("port")],
 }
 ENTRY_POINTS = (*DECODERS, *ENCODERS)
 BYTE = 256
@@ -145,17 +153,17 @@ class EncodedDownlink(NamedTuple):
 
 
 def find_entry_point(
-    functions: Mapping[str, Sequence[str]], conventions: Mapping[str, list[Argument]]
-) -> list[Step]:
+    functions: Mapping[str, Sequence[str]], conventions: Mapping[str, list[CodecArgument]]
+) -> list[CodecStep]:
     """Return the entry point by convention; `functions` are those of each script."""
     for entry, args in conventions.items():
         for script, found in functions.items():
             if entry in found:
-                return [Step(script, entry, args)]
+                return [CodecStep(script, entry, args)]
     return []
 
 
-def read_decoded(steps: Sequence[Step], value: Any) -> DecodedUplink:
+def read_decoded(steps: Sequence[CodecStep], value: Any) -> DecodedUplink:
     """Return the values of a decoder; raise `CodecFailed` for errors or no object.
 
     Nested keys (`plan.days`, `plan.days#sunday`) become objects, at every level.
@@ -170,7 +178,7 @@ def read_decoded(steps: Sequence[Step], value: Any) -> DecodedUplink:
     return DecodedUplink(properties, warnings, faults)
 
 
-def read_encoded(steps: Sequence[Step], value: Any, port: int) -> EncodedDownlink:
+def read_encoded(steps: Sequence[CodecStep], value: Any, port: int) -> EncodedDownlink:
     """Return the bytes of an encoder; raise `CodecFailed` for errors or no bytes.
 
     `port` applies unless the codec returns another one. The fraction of a byte is cut off, as

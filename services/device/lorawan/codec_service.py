@@ -32,11 +32,11 @@ from services.device.lorawan.history_request import (
 )
 from services.device.lorawan.schemas import (
     CodecFault,
-    Healing,
+    CodecTestResult,
+    GapHealingSettings,
+    PastReading,
     PutCodec,
-    RememberedValues,
-    TriedCodec,
-    TryCodec,
+    TestCodec,
 )
 from services.device.things.codec_model import Codec, CodecFailed
 from services.device.things.errors import built_in_product_error, codec_not_found
@@ -44,7 +44,7 @@ from services.device.things.product_model import (
     CodecExample,
     HistoryRequest,
     ProductCodec,
-    PutHealing,
+    PutGapHealing,
     codec_scripts,
 )
 from services.device.things.product_store import ProductStore
@@ -129,12 +129,12 @@ class CodecService:
             raise codec_not_found(model)
         return model
 
-    async def get_healing(self, principal: Principal, model: str) -> Healing:
+    async def get_healing(self, principal: Principal, model: str) -> GapHealingSettings:
         """Return the healing settings of a product; raise `NotFound`."""
         codec = await self.get(principal, model)
         setting = await self._products.find_healing(principal.tenant, model)
         request = codec.history
-        return Healing(
+        return GapHealingSettings(
             on=setting.on,
             hour=setting.hour,
             day=setting.day,
@@ -142,7 +142,9 @@ class CodecService:
             fault=request.fault if request else None,
         )
 
-    async def put_healing(self, principal: Principal, model: str, body: PutHealing) -> Healing:
+    async def put_healing(
+        self, principal: Principal, model: str, body: PutGapHealing
+    ) -> GapHealingSettings:
         """Set the healing settings of a product.
 
         The codec is checked again by the current TSL. Raises `InvalidInput` when it has no valid
@@ -164,7 +166,9 @@ class CodecService:
         await self._products.put_healing(tenant, model, body)
         return await self.get_healing(principal, model)
 
-    async def test_codec(self, principal: Principal, model: str, body: TryCodec) -> TriedCodec:
+    async def test_codec(
+        self, principal: Principal, model: str, body: TestCodec
+    ) -> CodecTestResult:
         """Test the codec of a product, or of the body, with a frame or values."""
         tenant = principal.tenant
         if body.values is not None and (body.hex, body.base64) != (None, None):
@@ -187,7 +191,7 @@ class CodecService:
             else:
                 result = _test_encoder(codec, outcome, body.port, _write_faults(tsl, body.values))
         except CodecFailed as error:
-            result = TriedCodec(fault=str(error))
+            result = CodecTestResult(fault=str(error))
         result.log = outcome.log
         return result
 
@@ -289,25 +293,25 @@ def _assemble_codec(
     return Codec(scripts=scripts, decoder=decoder, encoder=encoder)
 
 
-def _test_decoder(codec: Codec, outcome: Outcome, tsl: Tsl) -> TriedCodec:
+def _test_decoder(codec: Codec, outcome: Outcome, tsl: Tsl) -> CodecTestResult:
     properties, warnings, left_out = read_decoded(codec.decoder, outcome.result())
     given = dict(properties)
     readings, bad = extract_past_readings(given, tsl, 0, LATEST_MS)
     accepted, faults = tsl.check_decoded(given)
-    return TriedCodec(
+    return CodecTestResult(
         properties=properties,
         warnings=warnings,
         accepted=accepted,
-        history=[RememberedValues(*one) for one in readings],
+        history=[PastReading(*one) for one in readings],
         refused=_to_codec_faults([*left_out, *faults, *bad]),
     )
 
 
 def _test_encoder(
     codec: Codec, outcome: Outcome, port: int, refused: list[CodecFault]
-) -> TriedCodec:
+) -> CodecTestResult:
     sent = read_encoded(codec.encoder, outcome.result(), port)
-    return TriedCodec(
+    return CodecTestResult(
         hex=sent.content.hex(),
         base64=msgspec.to_builtins(sent.content),
         port=sent.port,

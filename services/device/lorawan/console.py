@@ -17,19 +17,19 @@ from services.device.lorawan.schemas import (
     EXAMPLE,
     HEALING,
     TRIAL,
+    CodecTestResult,
     FindFrames,
     FindGaps,
     FoundFrames,
     FoundGaps,
-    Healing,
+    GapHealingSettings,
     PutCodec,
-    Redecode,
+    RedecodeProgress,
     StartRedecode,
-    TriedCodec,
-    TryCodec,
+    TestCodec,
 )
 from services.device.telemetry.history import KeyRangeResolver, post_search
-from services.device.things.product_model import ProductCodec, PutHealing
+from services.device.things.product_model import ProductCodec, PutGapHealing
 
 Redecodes = NamedDependency[RedecodeService]
 _READERS = [allow_holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE)]
@@ -42,7 +42,7 @@ async def redecode_frames_of_product(
     redecodes: Redecodes,
     model: FromPath[str],
     data: JSONBody[StartRedecode],
-) -> Redecode:
+) -> RedecodeProgress:
     """Start decoding stored frames of a product again, in the background.
 
     History and latest values are replaced; events are published only with `tell`.
@@ -53,7 +53,7 @@ async def redecode_frames_of_product(
 @get("/{model:str}/codec/redecode", guards=_READERS)
 async def get_redecode_of_product(
     principal: RequestPrincipal, redecodes: Redecodes, model: FromPath[str]
-) -> Redecode | None:
+) -> RedecodeProgress | None:
     """Return the last re-decode job of a product, or null."""
     return await redecodes.last(principal, model)
 
@@ -61,7 +61,7 @@ async def get_redecode_of_product(
 @delete("/{model:str}/codec/redecode", guards=_MANAGERS)
 async def stop_redecode_of_product(
     principal: RequestPrincipal, redecodes: Redecodes, model: FromPath[str]
-) -> Redecode:
+) -> RedecodeProgress:
     """Stop the re-decode job of a product; finished devices keep their new history."""
     return await redecodes.stop(principal, model)
 
@@ -104,8 +104,8 @@ async def try_codec_of_product(
     principal: RequestPrincipal,
     codec_service: Codecs,
     model: FromPath[str],
-    data: JSONBody[TryCodec],
-) -> TriedCodec:
+    data: JSONBody[TestCodec],
+) -> CodecTestResult:
     """Decode bytes or encode values; nothing is stored or sent."""
     return await codec_service.test_codec(principal, model, data)
 
@@ -113,7 +113,7 @@ async def try_codec_of_product(
 @get("/{model:str}/codec/healing", guards=_READERS)
 async def get_healing_of_product(
     principal: RequestPrincipal, codec_service: Codecs, model: FromPath[str]
-) -> Healing:
+) -> GapHealingSettings:
     """Return how often devices are asked for missing readings."""
     return await codec_service.get_healing(principal, model)
 
@@ -123,8 +123,8 @@ async def save_healing_of_product(
     principal: RequestPrincipal,
     codec_service: Codecs,
     model: FromPath[str],
-    data: JSONBody[PutHealing],
-) -> Healing:
+    data: JSONBody[PutGapHealing],
+) -> GapHealingSettings:
     """Set how often devices are asked for missing readings; off by default."""
     return await codec_service.put_healing(principal, model, data)
 

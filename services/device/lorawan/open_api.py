@@ -17,17 +17,17 @@ from services.device.lorawan.schemas import (
     HEALING,
     MAX_PAGE,
     TRIAL,
+    CodecTestResult,
     FramePage,
+    GapHealingSettings,
     GapPage,
-    Healing,
     PutCodec,
-    Redecode,
+    RedecodeProgress,
     StartRedecode,
-    TriedCodec,
-    TryCodec,
+    TestCodec,
 )
 from services.device.telemetry.history import EndTime, KeyRangeResolver, PageKey, StartTime
-from services.device.things.product_model import ProductCodec, PutHealing
+from services.device.things.product_model import ProductCodec, PutGapHealing
 from services.device.things.schemas import DeviceId
 
 Codecs = NamedDependency[CodecService]
@@ -68,8 +68,8 @@ async def try_product_codec(
     principal: RequestPrincipal,
     codec_service: Codecs,
     model: FromPath[str],
-    data: JSONBody[TryCodec],
-) -> TriedCodec:
+    data: JSONBody[TestCodec],
+) -> CodecTestResult:
     """Decode bytes or encode values; nothing is stored or sent."""
     return await codec_service.test_codec(principal, model, data)
 
@@ -77,7 +77,7 @@ async def try_product_codec(
 @get("/{model:str}/codec/healing")
 async def get_product_healing(
     principal: RequestPrincipal, codec_service: Codecs, model: FromPath[str]
-) -> Healing:
+) -> GapHealingSettings:
     """Return how often devices are asked for missing readings."""
     return await codec_service.get_healing(principal, model)
 
@@ -87,8 +87,8 @@ async def put_product_healing(
     principal: RequestPrincipal,
     codec_service: Codecs,
     model: FromPath[str],
-    data: JSONBody[PutHealing],
-) -> Healing:
+    data: JSONBody[PutGapHealing],
+) -> GapHealingSettings:
     """Set how often devices are asked for missing readings; off by default."""
     return await codec_service.put_healing(principal, model, data)
 
@@ -102,7 +102,7 @@ async def redecode_product_frames(
     redecodes: Redecodes,
     model: FromPath[str],
     data: JSONBody[StartRedecode],
-) -> Redecode:
+) -> RedecodeProgress:
     """Start decoding stored frames of a product again, in the background.
 
     History and latest values are replaced; events are published only with `tell`.
@@ -113,7 +113,7 @@ async def redecode_product_frames(
 @get("/{model:str}/codec/redecode")
 async def get_product_redecode(
     principal: RequestPrincipal, redecodes: Redecodes, model: FromPath[str]
-) -> Redecode:
+) -> RedecodeProgress:
     """Return the last re-decode job of a product."""
     return await redecodes.get(principal, model)
 
@@ -121,7 +121,7 @@ async def get_product_redecode(
 @delete("/{model:str}/codec/redecode")
 async def stop_product_redecode(
     principal: RequestPrincipal, redecodes: Redecodes, model: FromPath[str]
-) -> Redecode:
+) -> RedecodeProgress:
     """Stop the re-decode job of a product; finished devices keep their new history."""
     return await redecodes.stop(principal, model)
 

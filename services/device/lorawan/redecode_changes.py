@@ -12,7 +12,7 @@ from libs.common.bus.outbox import OutboxEntry
 from libs.common.bus.publishing import chunks
 from libs.common.store.mongo import Document, key_range
 from services.device.lorawan.codec_scripts import DecodeResult
-from services.device.lorawan.schemas import Difference
+from services.device.lorawan.schemas import RedecodeDifference
 from services.device.telemetry.batch import past_reading_key
 from services.device.telemetry.events import holds_write_only, reported_event
 from services.device.telemetry.partitions import KEY, partition_at
@@ -155,12 +155,14 @@ def equals_exactly(before: Document | None, after: Document) -> bool:
     return before == after and _encoded(before) == _encoded(after)
 
 
-def build_difference(key: bytes, before: Document | None, result: DecodeResult) -> Difference:
+def build_difference(
+    key: bytes, before: Document | None, result: DecodeResult
+) -> RedecodeDifference:
     """Return how a record of history changes, in the form that users are shown."""
     device, ts, _ = KEY.unpack(key)
     if len(_encoded((before, result.properties))) > LARGEST_SHOWN:
-        return Difference(device=device, ts=ts, reason="too large to be shown")
-    return Difference(
+        return RedecodeDifference(device=device, ts=ts, reason="too large to be shown")
+    return RedecodeDifference(
         device=device,
         ts=ts,
         before=before,

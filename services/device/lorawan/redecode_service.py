@@ -15,7 +15,12 @@ from libs.common.clock import from_ms, now_ms
 from libs.common.errors import Conflict, InvalidInput, NotFound
 from libs.common.identity import Principal
 from libs.common.store.mongo import Database, Document, DuplicateKey
-from services.device.lorawan.schemas import MAX_DIFFERENCES, Difference, Redecode, StartRedecode
+from services.device.lorawan.schemas import (
+    MAX_DIFFERENCES,
+    RedecodeDifference,
+    RedecodeProgress,
+    StartRedecode,
+)
 from services.device.telemetry.partitions import history_key
 from services.device.things.device_queries import DeviceQueries
 from services.device.things.errors import codec_not_found
@@ -27,7 +32,7 @@ JOB_DAYS = 30
 """Days for which a finished job is kept."""
 
 
-class RedecodeJob(Redecode, kw_only=True):
+class RedecodeJob(RedecodeProgress, kw_only=True):
     """A re-decode job that is running."""
 
     identity: dict[str, str] = msgspec.field(name="_id")
@@ -68,7 +73,7 @@ class DeviceProgress:
     read: int = 0
     changed: int = 0
     republished: int = 0
-    differences: list[Difference] = field(default_factory=list)
+    differences: list[RedecodeDifference] = field(default_factory=list)
     changed_times: set[int] = field(default_factory=set)
     """When changed frames were received, ms."""
     changed_properties: set[str] = field(default_factory=set)
@@ -106,10 +111,10 @@ class RedecodeStore:
         self.wakeups.notify(REDECODES)
         return True
 
-    async def find(self, tenant: str, model: str) -> Redecode | None:
+    async def find(self, tenant: str, model: str) -> RedecodeProgress | None:
         """Return the last job of a product, or None."""
         found = await self._jobs.find_one({"_id": product_id(tenant, model)})
-        return msgspec.convert(found, Redecode) if found else None
+        return msgspec.convert(found, RedecodeProgress) if found else None
 
     async def tenants(self, settled_ms: int, within: float = 0) -> list[str]:
         """Return the tenants with jobs that `next_job` returns within some seconds."""
@@ -201,7 +206,9 @@ class RedecodeService:
         self._products = products
         self._lists = lists
 
-    async def begin(self, principal: Principal, model: str, body: StartRedecode) -> Redecode:
+    async def begin(
+        self, principal: Principal, model: str, body: StartRedecode
+    ) -> RedecodeProgress:
         """Start a job for a product.
 
         Raises `NotFound` for a product without a codec and `Conflict` while a job is running.
@@ -230,19 +237,19 @@ class RedecodeService:
             raise Conflict(f"frames of {model} are being decoded again", field="model")
         return await self.get(principal, model)
 
-    async def get(self, principal: Principal, model: str) -> Redecode:
+    async def get(self, principal: Principal, model: str) -> RedecodeProgress:
         """Return the last job of a product; raise `NotFound` when there is none."""
         found = await self.last(principal, model)
         if found is None:
             raise NotFound(f"frames of {model} were never decoded again", field="model")
         return found
 
-    async def last(self, principal: Principal, model: str) -> Redecode | None:
+    async def last(self, principal: Principal, model: str) -> RedecodeProgress | None:
         """Return the last job of a product, or None; raise `NotFound` for no product."""
         await self._products.get(principal.tenant, model)
         return await self._store.find(principal.tenant, model)
 
-    async def stop(self, principal: Principal, model: str) -> Redecode:
+    async def stop(self, principal: Principal, model: str) -> RedecodeProgress:
         """Stop the job of a product; finished devices keep their new history."""
         await self._store.stop(principal.tenant, model)
         return await self.get(principal, model)

@@ -25,7 +25,7 @@ from services.device.telemetry.presence_store import HttpPresence
 from services.device.telemetry.uplink import frame_time, sender_headers
 from services.device.things.device_store import DeviceStore
 from services.device.things.directory import ThingDirectory
-from services.device.things.model import Link, Thing
+from services.device.things.model import NetworkStatus, Thing
 
 CHANNEL = "frame"
 LARGEST_SENT = 4096
@@ -133,7 +133,9 @@ def _fact(report: SendLinkState, ts: int) -> tuple[str, Any, int]:
     """Return field, value and time (ms) of a fact in the device's record."""
     if report.kind == "JOINED":
         return "joined", ts, ts
-    link = Link(at=ts, battery=report.battery, external=report.external_power, margin=report.margin)
+    link = NetworkStatus(
+        at=ts, battery=report.battery, external=report.external_power, margin=report.margin
+    )
     return "link", msgspec.to_builtins(link), ts
 
 

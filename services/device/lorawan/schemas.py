@@ -24,7 +24,7 @@ class PutCodec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     examples: Annotated[list[CodecExample], msgspec.Meta(max_length=MAX_EXAMPLES)] = []
 
 
-class Healing(msgspec.Struct, omit_defaults=True, kw_only=True):
+class GapHealingSettings(msgspec.Struct, omit_defaults=True, kw_only=True):
     """Whether and how often devices are asked for missing readings."""
 
     on: bool
@@ -36,7 +36,7 @@ class Healing(msgspec.Struct, omit_defaults=True, kw_only=True):
     """Why the service cannot be used."""
 
 
-class TryCodec(CodecFrame, kw_only=True):
+class TestCodec(CodecFrame, kw_only=True):
     """Body of `POST …/codec/test`: a frame to decode, or values to encode for a port."""
 
     values: dict[str, Any] | None = None
@@ -63,14 +63,14 @@ class CodecFault(msgspec.Struct):
     reason: str
 
 
-class RememberedValues(msgspec.Struct):
+class PastReading(msgspec.Struct):
     """Values that a device had recorded earlier; `ts` in ms."""
 
     ts: int
     values: dict[str, Any]
 
 
-class TriedCodec(msgspec.Struct, omit_defaults=True, kw_only=True):
+class CodecTestResult(msgspec.Struct, omit_defaults=True, kw_only=True):
     """Result of a codec test; `fault` when it failed."""
 
     fault: str | None = None
@@ -79,7 +79,7 @@ class TriedCodec(msgspec.Struct, omit_defaults=True, kw_only=True):
     """Decoded values."""
     accepted: dict[str, Any] | None = None
     """Decoded values that the current TSL accepts, as they would be stored."""
-    history: list[RememberedValues] = []
+    history: list[PastReading] = []
     """Past readings in the frame, which history stores within the retention."""
     refused: list[CodecFault] = []
     """Values that the TSL rejects."""
@@ -217,7 +217,7 @@ class StartRedecode(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Whether to publish changed reports again, which may start flows."""
 
 
-class Difference(msgspec.Struct, omit_defaults=True, kw_only=True):
+class RedecodeDifference(msgspec.Struct, omit_defaults=True, kw_only=True):
     """A report that differs from history; a missing value is absent."""
 
     device: int
@@ -228,7 +228,7 @@ class Difference(msgspec.Struct, omit_defaults=True, kw_only=True):
     """Why the frame is rejected now, in whole or in part."""
 
 
-class Redecode(msgspec.Struct, omit_defaults=True, kw_only=True):
+class RedecodeProgress(msgspec.Struct, omit_defaults=True, kw_only=True):
     """The last re-decode job of a product. Times are ms."""
 
     state: State
@@ -246,7 +246,7 @@ class Redecode(msgspec.Struct, omit_defaults=True, kw_only=True):
     """Number of frames whose values differ from history."""
     told: int = 0
     """Number of reports that were published again."""
-    differences: list[Difference] = []
+    differences: list[RedecodeDifference] = []
     """The first differences."""
     started: int
     ended: int | None = None

@@ -35,7 +35,7 @@ MAX_ENTRIES = 1000
 """Entries of one request."""
 
 
-class RefusedEntry(msgspec.Struct, omit_defaults=True):
+class RejectedItem(msgspec.Struct, omit_defaults=True):
     """A rejected message of the request, or a rejected value. `index` is its position, or -1."""
 
     index: int
@@ -43,11 +43,11 @@ class RefusedEntry(msgspec.Struct, omit_defaults=True):
     reason: str
 
 
-class Accepted(msgspec.Struct):
+class IngestResult(msgspec.Struct):
     """The number of accepted messages, and the rejected messages and values."""
 
     accepted: int
-    refused: list[RefusedEntry]
+    refused: list[RejectedItem]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class EdgeService:
 
     async def accept(
         self, principal: Principal, sn: str, channel: str, body: bytes, *, stored: bool
-    ) -> Accepted:
+    ) -> IngestResult:
         """Publish the entries of `body` on `UPLINK`; if `stored`, wait for storage.
 
         A single entry that is refused as a whole results in 400; of an array each refused entry is
@@ -88,7 +88,7 @@ class EdgeService:
             raise _single_refusal(refused)
         if not accepted:
             await self.presence.record_contact(thing)
-            return Accepted(0, refused)
+            return IngestResult(0, refused)
         headers = trace_header()
         async with AsyncExitStack() as stack:
             waiter = None
@@ -101,10 +101,10 @@ class EdgeService:
             )
             await self.presence.record_contact(thing)
             if waiter is None:
-                return Accepted(len(accepted), refused)
+                return IngestResult(len(accepted), refused)
             outcomes = await waiter.wait()
-        refused_late = [RefusedEntry(-1, channel, one.refused) for one in outcomes if one.refused]
-        return Accepted(len(accepted) - len(refused_late), refused + refused_late)
+        refused_late = [RejectedItem(-1, channel, one.refused) for one in outcomes if one.refused]
+        return IngestResult(len(accepted) - len(refused_late), refused + refused_late)
 
     def _count(self, thing: Thing, entries: list[bytes]) -> None:
         size = sum(map(len, entries))
@@ -131,13 +131,13 @@ def read_entries(body: bytes) -> tuple[list[bytes], bool]:
 
 def sort_entries(
     channel: str, thing: Thing, entries: list[bytes], now: int, retention_ms: int
-) -> tuple[list[bytes], list[RefusedEntry], list[RejectedEntry]]:
+) -> tuple[list[bytes], list[RejectedItem], list[RejectedEntry]]:
     """Return accepted entries, all refusals, and entries refused as a whole.
 
     `now` is in ms.
     """
     accepted: list[bytes] = []
-    refused: list[RefusedEntry] = []
+    refused: list[RejectedItem] = []
     whole: list[RejectedEntry] = []
     for index, raw in enumerate(entries):
         try:
@@ -145,15 +145,15 @@ def sort_entries(
                 raise InvalidInput(f"is larger than {MAX_PAYLOAD} bytes", field="entry")  # noqa: TRY301
             faults = check_message(channel, thing, raw, now, retention_ms)
         except InvalidInput as error:
-            refused.append(RefusedEntry(index, error.field or "", error.message))
+            refused.append(RejectedItem(index, error.field or "", error.message))
             whole.append(RejectedEntry.from_error(raw, error))
         else:
             accepted.append(raw)
-            refused += [RefusedEntry(index, fault.path, fault.reason) for fault in faults]
+            refused += [RejectedItem(index, fault.path, fault.reason) for fault in faults]
     return accepted, refused, whole
 
 
-def _single_refusal(refused: list[RefusedEntry]) -> InvalidInput | TooLarge:
+def _single_refusal(refused: list[RejectedItem]) -> InvalidInput | TooLarge:
     first = refused[0]
     if first.field == "entry":
         return TooLarge(f"a message may have at most {MAX_PAYLOAD} bytes")
@@ -209,7 +209,7 @@ async def report_properties(
     edge: Edge,
     sn: FromPath[str],
     wait: Wait = None,
-) -> Accepted:
+) -> IngestResult:
     """Report measured values: one report, or an array of up to 1000."""
     return await edge.accept(principal, sn, "report", await request.body(), stored=wait is not None)
 
@@ -227,7 +227,7 @@ async def report_event(
     edge: Edge,
     sn: FromPath[str],
     wait: Wait = None,
-) -> Accepted:
+) -> IngestResult:
     """Report what happened: one event of the TSL, or an array of up to 1000."""
     return await edge.accept(principal, sn, "event", await request.body(), stored=wait is not None)
 
@@ -245,7 +245,7 @@ async def answer_command(
     edge: Edge,
     sn: FromPath[str],
     wait: Wait = None,
-) -> Accepted:
+) -> IngestResult:
     """Answer commands: one reply, or an array of up to 1000."""
     return await edge.accept(principal, sn, "reply", await request.body(), stored=wait is not None)
 

@@ -32,7 +32,7 @@ Key = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,19}-[0-9]{1,19}$")]
 """Position of the next page, as in the previous answer."""
 
 
-class FindRefusals(msgspec.Struct, kw_only=True):
+class FindRejectedMessages(msgspec.Struct, kw_only=True):
     """Body of `POST /device/{device_id}/refusals/search`."""
 
     page_size: Annotated[int, msgspec.Meta(ge=1, le=LARGEST_PAGE)] = 20
@@ -41,7 +41,7 @@ class FindRefusals(msgspec.Struct, kw_only=True):
     """A part of the reason, in any case, or of the path of a refused value."""
 
 
-class Refusal(ResponseModel, kw_only=True):
+class RejectedMessage(ResponseModel, kw_only=True):
     """One message that was refused as a whole or in part."""
 
     id: str
@@ -59,10 +59,10 @@ class Refusal(ResponseModel, kw_only=True):
     truncated: bool = False
 
 
-class RefusalPage(ResponseModel, kw_only=True):
+class RejectedMessagePage(ResponseModel, kw_only=True):
     """Refusals, the newest first."""
 
-    content: list[Refusal]
+    content: list[RejectedMessage]
     next_key: str | None = None
     """Present if there may be older ones. With a `reason`, `content` may be empty nevertheless."""
 
@@ -82,8 +82,8 @@ class RefusalReader:
         self._devices = devices
 
     async def page(
-        self, principal: Principal, device_id: int, request: FindRefusals
-    ) -> RefusalPage:
+        self, principal: Principal, device_id: int, request: FindRejectedMessages
+    ) -> RejectedMessagePage:
         """Return a page of refusals of a device that the user may see.
 
         Refusals of earlier owners are not included. Raises `Unavailable` when the bus does not
@@ -102,11 +102,11 @@ class RefusalReader:
 
 def _page(
     device: Device,
-    request: FindRefusals,
+    request: FindRejectedMessages,
     dead: Sequence[RetainedMessage],
     events: Sequence[RetainedMessage],
     maximum: int,
-) -> RefusalPage:
+) -> RejectedMessagePage:
     """Merge both streams by time, up to the end of the page.
 
     If a stream has more messages than were read, older messages of the other stream may not be the
@@ -118,7 +118,7 @@ def _page(
     full = [some[-1].at for some in (dead, events) if len(some) >= maximum]
     left = {DEAD: maximum <= len(dead), EVENTS: maximum <= len(events)}
     reached = {DEAD: 0, EVENTS: 0}
-    content: list[Refusal] = []
+    content: list[RejectedMessage] = []
     for at, stream, one in found:
         if len(content) == request.page_size or (full and at < max(full)):
             left[stream] = True
@@ -128,12 +128,12 @@ def _page(
         if refusal is not None and _fits(refusal, device, request.reason):
             content.append(refusal)
     if not any(left.values()):
-        return RefusalPage(content=content)
+        return RejectedMessagePage(content=content)
     ends = _read_key(request.next_key)
     key = "-".join(
         str(reached[stream] or (end or _END)) for stream, end in zip(reached, ends, strict=True)
     )
-    return RefusalPage(content=content, next_key=key)
+    return RejectedMessagePage(content=content, next_key=key)
 
 
 _END = 2**63 - 1
@@ -146,18 +146,18 @@ def _read_key(key: str | None) -> tuple[int | None, int | None]:
     return int(dead), int(events)
 
 
-def _from_dead(one: RetainedMessage) -> Refusal:
+def _from_dead(one: RetainedMessage) -> RejectedMessage:
     body = _dead(one.message.data)
     channel = body.subject.rpartition(".")[2]
-    return copy_fields(Refusal, body, id=f"d{one.sequence}", channel=channel, whole=True)
+    return copy_fields(RejectedMessage, body, id=f"d{one.sequence}", channel=channel, whole=True)
 
 
-def _from_event(one: RetainedMessage) -> Refusal | None:
+def _from_event(one: RetainedMessage) -> RejectedMessage | None:
     """Return the refusal; None for the event of a message that is in `DEAD` too."""
     body = _rejected(one.message.data)
     if body.whole:
         return None
-    return Refusal(
+    return RejectedMessage(
         id=f"e{one.sequence}",
         received_at=to_ms(one.at),
         channel="report",
@@ -167,7 +167,7 @@ def _from_event(one: RetainedMessage) -> Refusal | None:
     )
 
 
-def _fits(refusal: Refusal, device: Device, reason: str | None) -> bool:
+def _fits(refusal: RejectedMessage, device: Device, reason: str | None) -> bool:
     if refusal.received_at < device.owned_since:
         return False
     return not reason or reason.lower() in refusal.reason.lower()
@@ -178,13 +178,13 @@ async def find_device_refusals(
     principal: RequestPrincipal,
     refusals: NamedDependency[RefusalReader],
     device_id: PathId,
-    data: JSONBody[FindRefusals | None] = None,
-) -> RefusalPage:
+    data: JSONBody[FindRejectedMessages | None] = None,
+) -> RejectedMessagePage:
     """List refused messages and values of the device with reasons, newest first.
 
     Messages that were refused as a whole are kept for 30 days, refused values of others for 7.
     """
-    return await refusals.page(principal, device_id, data or FindRefusals())
+    return await refusals.page(principal, device_id, data or FindRejectedMessages())
 
 
 ROUTER = route_operations(globals(), "/device", tags=["Devices"])

@@ -15,33 +15,33 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Script = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_SCRIPT)]
 
 
-class Argument(msgspec.Struct, frozen=True):
+class CodecArgument(msgspec.Struct, frozen=True):
     """An argument of a step: the result of the step before, or a value with this name."""
 
     id: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
     payload: bool = False
 
 
-class Step(msgspec.Struct, frozen=True):
+class CodecStep(msgspec.Struct, frozen=True):
     """A call of one function of a script."""
 
     script: Name
     entry: Entry
-    args: Annotated[list[Argument], msgspec.Meta(min_length=1, max_length=8)]
+    args: Annotated[list[CodecArgument], msgspec.Meta(min_length=1, max_length=8)]
 
 
 class CodecFailed(Exception):
     """Running a codec failed; the message gives the reason."""
 
 
-Chain = Annotated[list[Step], msgspec.Meta(max_length=MAX_STEPS)]
+Chain = Annotated[list[CodecStep], msgspec.Meta(max_length=MAX_STEPS)]
 
 
 class Codec(msgspec.Struct, frozen=True, kw_only=True):
     """The scripts of a product that decode uplinks and encode downlinks."""
 
     scripts: Annotated[dict[Name, Script], msgspec.Meta(min_length=1, max_length=MAX_SCRIPTS)]
-    decoder: Annotated[list[Step], msgspec.Meta(min_length=1, max_length=MAX_STEPS)]
+    decoder: Annotated[list[CodecStep], msgspec.Meta(min_length=1, max_length=MAX_STEPS)]
     encoder: Chain = []
 
     @property

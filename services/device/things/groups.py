@@ -56,7 +56,7 @@ class FindGroups(console.PageRequest, kw_only=True):
     with_device_count: bool | None = None
 
 
-class NamedGroup(msgspec.Struct):
+class SaveGroup(msgspec.Struct):
     """Body of `POST /device-group` and `PUT /device-group/{group_id}`."""
 
     name: GroupName
@@ -68,7 +68,7 @@ class GroupRef(msgspec.Struct):
     id: str
 
 
-class ShownGroup(console.ResponseModel, kw_only=True):
+class GroupResponse(console.ResponseModel, kw_only=True):
     """A group in a list."""
 
     id: str
@@ -77,7 +77,7 @@ class ShownGroup(console.ResponseModel, kw_only=True):
     """Devices in the group that the caller may see, if requested; absent when there are none."""
 
 
-class GroupNumber(msgspec.Struct):
+class GroupCount(msgspec.Struct):
     """Answer of `GET /device-group/number`."""
 
     number: int

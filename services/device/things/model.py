@@ -66,7 +66,7 @@ class Location(msgspec.Struct, frozen=True, omit_defaults=True):
     address: str | None = None
 
 
-class Link(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class NetworkStatus(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The last status that a device reported to its network server."""
 
     at: int
@@ -147,7 +147,7 @@ class Device(ListedDevice, kw_only=True):
     wlan_mac: str | None = None
     joined: int | None = None
     """Time of the last join to its network, ms."""
-    link: Link | None = None
+    link: NetworkStatus | None = None
     last_update_time: int | None = None
     """Time of the newest report, ms; up to 10 s behind."""
 

@@ -8,7 +8,7 @@ import msgspec
 from libs.common.errors import InvalidInput
 from libs.common.settings import Days
 from libs.common.tsl import TslDocument
-from services.device.things.codec_model import LARGEST_PORT, MAX_FRAME_BYTES, Codec, Step
+from services.device.things.codec_model import LARGEST_PORT, MAX_FRAME_BYTES, Codec, CodecStep
 from services.device.things.model import DeviceType
 from services.device.things.schemas import Name
 
@@ -128,8 +128,8 @@ class ProductCodec(msgspec.Struct, omit_defaults=True, kw_only=True):
 
     version: str
     scripts: dict[str, str]
-    decoder: list[Step]
-    encoder: list[Step]
+    decoder: list[CodecStep]
+    encoder: list[CodecStep]
     examples: list[CodecExample]
     history: HistoryRequest | None = None
 
@@ -139,7 +139,7 @@ def codec_scripts(stored: ProductCodec) -> Codec:
     return Codec(scripts=stored.scripts, decoder=stored.decoder, encoder=stored.encoder)
 
 
-class PutHealing(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class PutGapHealing(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Body of `PUT …/codec/healing`: whether devices are asked for missing readings."""
 
     on: bool

@@ -33,7 +33,7 @@ from services.device.things.errors import (
     version_in_use_error,
 )
 from services.device.things.migrations import HAS_PREFIXES
-from services.device.things.product_model import Product, ProductCodec, PutHealing
+from services.device.things.product_model import Product, ProductCodec, PutGapHealing
 from services.device.things.specifications import (
     MemberRegistry,
     ProductUsage,
@@ -110,7 +110,7 @@ class HealingProduct:
     model: str
     service: str
     """The service that asks a device."""
-    healing: PutHealing
+    healing: PutGapHealing
     frame_days: int | None
 
 
@@ -324,12 +324,12 @@ class ProductStore:
             async for row in found
         }
 
-    async def find_healing(self, tenant: str, model: str) -> PutHealing:
+    async def find_healing(self, tenant: str, model: str) -> PutGapHealing:
         """Return whether and how often devices are asked for missing readings."""
         found = await self._setting(tenant, model, "healing")
-        return msgspec.convert(found or {"on": False}, PutHealing)
+        return msgspec.convert(found or {"on": False}, PutGapHealing)
 
-    async def put_healing(self, tenant: str, model: str, healing: PutHealing) -> None:
+    async def put_healing(self, tenant: str, model: str, healing: PutGapHealing) -> None:
         """Set the healing of a product; raise `NotFound`."""
         await self._change(tenant, model, {"healing": msgspec.to_builtins(healing)})
 
@@ -347,7 +347,7 @@ class ProductStore:
                 tenant=tenant,
                 model=row["_id"]["model"],
                 service=row["historyService"],
-                healing=msgspec.convert(row["healing"], PutHealing),
+                healing=msgspec.convert(row["healing"], PutGapHealing),
                 frame_days=row.get("frameDays"),
             )
             async for row in found

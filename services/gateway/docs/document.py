@@ -207,7 +207,7 @@ _OPEN_API, _CONSOLE = "Gateway", "GatewayConsole"
 
 
 def _response(envelope: str, status: str) -> dict[str, Any]:
-    schema = {"$ref": f"#/components/schemas/{envelope}Refusal"}
+    schema = {"$ref": f"#/components/schemas/{envelope}Error"}
     response: dict[str, Any] = {
         "description": _SENTENCES[status],
         "content": {"application/json": {"schema": schema}},
@@ -235,8 +235,8 @@ def _schema(request_id: str, *names: str, **more: Any) -> dict[str, Any]:
 
 COMPONENTS: dict[str, Any] = {
     "schemas": {
-        f"{_OPEN_API}Refusal": _schema("requestId", "errCode", "errMsg"),
-        f"{_CONSOLE}Refusal": _schema("request_id", "error_code", "error_message", data={}),
+        f"{_OPEN_API}Error": _schema("requestId", "errCode", "errMsg"),
+        f"{_CONSOLE}Error": _schema("request_id", "error_code", "error_message", data={}),
     },
     "responses": {
         f"{envelope}{status}": _response(envelope, status)

@@ -28,11 +28,11 @@ from services.management.dashboards.schemas import (
     LARGEST_WIDGET,
     MAX_CANVASES,
     CanvasEntity,
-    CanvasOfDashboard,
+    CanvasResponse,
+    CanvasSummary,
+    CreateCanvas,
     DeleteCanvases,
-    NameCanvas,
     SaveCanvas,
-    ShownCanvas,
 )
 from services.management.dashboards.service import DashboardService, dashboard_not_found
 from services.management.dashboards.store import CanvasStore, DashboardStore
@@ -56,11 +56,11 @@ class CanvasService:
     devices: DeviceClient
     next_id: NextId
 
-    async def get(self, user: Principal, canvas_id: int) -> ShownCanvas:
+    async def get(self, user: Principal, canvas_id: int) -> CanvasResponse:
         """Return a canvas with the entities that the user sees."""
         canvas, grants = await self._visible(user, canvas_id, LOOKS)
         entities = await self.devices.resolve_all(user.tenant, canvas.entity_ids)
-        return ShownCanvas.from_fields(
+        return CanvasResponse.from_fields(
             canvas,
             widgets=[widget.shown for widget in canvas.widgets],
             entity_ids=list(map(str, canvas.entity_ids)),
@@ -93,17 +93,13 @@ class CanvasService:
             found = await self._create_for_device(tenant, device_id)
         return DeviceCanvas(str(found.id), found.name)
 
-    async def list_of_dashboard(
-        self, user: Principal, dashboard_id: int
-    ) -> list[CanvasOfDashboard]:
+    async def list_of_dashboard(self, user: Principal, dashboard_id: int) -> list[CanvasSummary]:
         """Return the canvases of a dashboard, the main one first."""
         dashboard = await self.dashboard_service.find_visible(user, dashboard_id)
         others = await self.store.list_of_dashboard(user.tenant, dashboard_id)
         return list(map(_row, [dashboard.main_canvas, *others]))
 
-    async def add(
-        self, user: Principal, dashboard_id: int, request: NameCanvas
-    ) -> CanvasOfDashboard:
+    async def add(self, user: Principal, dashboard_id: int, request: CreateCanvas) -> CanvasSummary:
         """Add an empty canvas to a dashboard."""
         name = checked_name(parse_name(request.name))
         await self.dashboard_service.find_visible(user, dashboard_id)
@@ -210,8 +206,8 @@ class CanvasService:
         return grants.allows_device(device.id, device.integration, device.group)
 
 
-def _row(canvas: Canvas) -> CanvasOfDashboard:
-    return CanvasOfDashboard.from_fields(canvas, canvas_id=str(canvas.id))
+def _row(canvas: Canvas) -> CanvasSummary:
+    return CanvasSummary.from_fields(canvas, canvas_id=str(canvas.id))
 
 
 def _shown_entity(entity: ResolvedEntity) -> CanvasEntity:

@@ -16,17 +16,17 @@ from libs.common.identity.functions import Function
 from services.management.dashboards.canvas_service import CanvasService
 from services.management.dashboards.model import PRESETS, PresetCover
 from services.management.dashboards.schemas import (
-    CanvasOfDashboard,
+    CanvasResponse,
+    CanvasSummary,
+    CreateCanvas,
     CreateDashboard,
+    DashboardResponse,
+    DashboardTile,
     DeleteCanvases,
     DeleteDashboards,
-    FoundDashboard,
     MainCanvas,
-    NameCanvas,
     SaveCanvas,
     SearchDashboards,
-    ShownCanvas,
-    ShownDashboard,
     UpdateDashboard,
 )
 from services.management.dashboards.service import DashboardService
@@ -94,7 +94,7 @@ async def delete_dashboards(
 @get("/dashboard/dashboards", guards=[allow_holders(Function.DASHBOARD_VIEW)])
 async def list_dashboards(
     principal: RequestPrincipal, dashboards: Dashboards
-) -> Streamed[list[ShownDashboard]]:
+) -> Streamed[list[DashboardResponse]]:
     """List the dashboards that the caller sees, with their widgets, the oldest first."""
     return await dashboards.list_visible(principal)
 
@@ -104,7 +104,7 @@ async def search_dashboards(
     principal: RequestPrincipal,
     dashboards: Dashboards,
     data: JSONBody[SearchDashboards | None] = None,
-) -> list[FoundDashboard]:
+) -> list[DashboardTile]:
     """List the dashboards that the caller sees: the caller's home first, then the newest."""
     wanted = data or SearchDashboards()
     return await dashboards.search(principal, wanted)
@@ -143,7 +143,7 @@ async def end_home_dashboard(
 )
 async def get_canvas(
     principal: RequestPrincipal, canvases: Canvases, canvas_id: PathId
-) -> ShownCanvas:
+) -> CanvasResponse:
     """Return a canvas of a dashboard (`dashboard.view`) or a device (either function)."""
     return await canvases.get(principal, canvas_id)
 
@@ -166,7 +166,7 @@ async def save_canvas(
 @get("/dashboard/{dashboard_id:str}/canvas", guards=[allow_holders(Function.DASHBOARD_VIEW)])
 async def list_canvases(
     principal: RequestPrincipal, canvases: Canvases, dashboard_id: PathId
-) -> list[CanvasOfDashboard]:
+) -> list[CanvasSummary]:
     """List the canvases of a dashboard: the main one first, then the oldest."""
     return await canvases.list_of_dashboard(principal, dashboard_id)
 
@@ -180,8 +180,8 @@ async def add_canvas(
     principal: RequestPrincipal,
     canvases: Canvases,
     dashboard_id: PathId,
-    data: JSONBody[NameCanvas],
-) -> CanvasOfDashboard:
+    data: JSONBody[CreateCanvas],
+) -> CanvasSummary:
     """Add an empty canvas to a dashboard, in addition to its main canvas."""
     return await canvases.add(principal, dashboard_id, data)
 

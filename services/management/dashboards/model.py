@@ -36,7 +36,7 @@ class Widget(msgspec.Struct):
     widget_id: OptionalId = None
 
 
-class ShownWidget(msgspec.Struct):
+class WidgetResponse(msgspec.Struct):
     """A widget in an answer."""
 
     widget_id: str
@@ -50,9 +50,9 @@ class StoredWidget(msgspec.Struct, frozen=True):
     data: str
 
     @property
-    def shown(self) -> ShownWidget:
+    def shown(self) -> WidgetResponse:
         """Return the widget of an answer, with its data as stored."""
-        return ShownWidget(str(self.id), cast("dict[str, Any]", msgspec.Raw(self.data.encode())))
+        return WidgetResponse(str(self.id), cast("dict[str, Any]", msgspec.Raw(self.data.encode())))
 
 
 class Content(Stored, frozen=True):

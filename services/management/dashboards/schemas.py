@@ -9,7 +9,7 @@ from libs.common.contracts.names import MAX_DEVICES
 from libs.common.http.console import ResponseModel
 from libs.common.http.ids import Id
 from libs.common.things import AccessMod, EntityType, ValueType
-from services.management.dashboards.model import AttachType, CanvasIds, Name, ShownWidget, Widget
+from services.management.dashboards.model import AttachType, CanvasIds, Name, Widget, WidgetResponse
 
 MAX_WIDGETS = 200
 """Maximum widgets of a dashboard; consoles render some dozens."""
@@ -68,17 +68,17 @@ class MainCanvas(ResponseModel, kw_only=True):
     main_canvas_id: str | None = None
 
 
-class ShownDashboard(ResponseModel, kw_only=True):
+class DashboardResponse(ResponseModel, kw_only=True):
     """A dashboard with its widgets in a list."""
 
     dashboard_id: str
     name: str
     user_id: str | None = None
     created_at: str
-    widgets: list[ShownWidget]
+    widgets: list[WidgetResponse]
 
 
-class FoundDashboard(ResponseModel, kw_only=True):
+class DashboardTile(ResponseModel, kw_only=True):
     """A dashboard in a list of tiles."""
 
     dashboard_id: str
@@ -101,7 +101,7 @@ class SaveCanvas(msgspec.Struct, kw_only=True):
     device_ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_DEVICES)] | None = None
 
 
-class NameCanvas(msgspec.Struct):
+class CreateCanvas(msgspec.Struct):
     """Body of `POST /dashboard/{dashboard_id}/canvas`."""
 
     name: Name
@@ -126,20 +126,20 @@ class CanvasEntity(ResponseModel, kw_only=True):
     device_name: str | None = None
 
 
-class ShownCanvas(ResponseModel, kw_only=True):
+class CanvasResponse(ResponseModel, kw_only=True):
     """Answer of `GET /canvas/{canvas_id}`; `entities` are those that the caller sees."""
 
     id: str
     name: str
     attach_type: AttachType
     attach_id: str
-    widgets: list[ShownWidget]
+    widgets: list[WidgetResponse]
     entity_ids: list[str]
     entities: list[CanvasEntity]
     device_ids: list[str]
 
 
-class CanvasOfDashboard(ResponseModel, kw_only=True):
+class CanvasSummary(ResponseModel, kw_only=True):
     """A canvas in the list of a dashboard's canvases; `canvas_id` equals `id`."""
 
     id: str

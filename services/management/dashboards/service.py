@@ -27,11 +27,11 @@ from services.management.dashboards.model import (
 from services.management.dashboards.schemas import (
     MAX_BYTES,
     CreateDashboard,
+    DashboardResponse,
+    DashboardTile,
     DeleteDashboards,
-    FoundDashboard,
     MainCanvas,
     SearchDashboards,
-    ShownDashboard,
     UpdateDashboard,
 )
 from services.management.dashboards.store import DashboardStore
@@ -101,25 +101,25 @@ class DashboardService:
         if ids:
             await self._remove(user.tenant, ids)
 
-    async def list_visible(self, user: Principal) -> Streamed[list[ShownDashboard]]:
+    async def list_visible(self, user: Principal) -> Streamed[list[DashboardResponse]]:
         """Stream the dashboards that a user sees, the oldest first."""
         found = self._store.read(user.tenant, _granted_ids(await self._sharing.read_grants(user)))
         shown = (
-            ShownDashboard.from_fields(
+            DashboardResponse.from_fields(
                 one, dashboard_id=str(one.id), widgets=[widget.shown for widget in one.widgets]
             )
             async for one in found
         )
         return Streamed([], shown)
 
-    async def search(self, user: Principal, request: SearchDashboards) -> list[FoundDashboard]:
+    async def search(self, user: Principal, request: SearchDashboards) -> list[DashboardTile]:
         """Return the dashboards that a user sees: the home first, then the newest."""
         found = await self._list_visible(
             user, await self._sharing.read_grants(user), request.name or ""
         )
         home = await self._store.find_home(user.tenant, user.user_id)
         rows = [
-            FoundDashboard.from_fields(
+            DashboardTile.from_fields(
                 one,
                 dashboard_id=str(one.id),
                 main_canvas_id=str(one.id),

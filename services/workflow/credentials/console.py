@@ -16,8 +16,8 @@ from libs.common.http.operations import route_operations
 from libs.common.identity.functions import Function
 from services.workflow.credentials.service import (
     CreateCredentials,
+    CredentialResponse,
     DeleteCredentials,
-    ShownCredentials,
     TenantCredentials,
     UpdateCredentials,
 )
@@ -42,7 +42,7 @@ async def get_default_credentials(
     credentials_type: FromPath[str],
     with_secret: Flag = None,
     also_with_secret: FlagInCamel = None,
-) -> ShownCredentials:
+) -> CredentialResponse:
     """Get the default `SMTP`, `MQTT` or `HTTP` credential; create it if missing.
 
     With `auto_generate_password`, a new credential gets a secret. Without a secret, nobody can log
@@ -60,7 +60,7 @@ async def list_credentials(
     also_kind: KindInCamel = None,
     page_size: Size = None,
     page_number: Number = None,
-) -> Page[ShownCredentials]:
+) -> Page[CredentialResponse]:
     """List credentials of the tenant, of one type or of all, newest first."""
     text = kind or also_kind
     request = PageRequest(page_size=page_size, page_number=page_number or 1)
@@ -70,7 +70,7 @@ async def list_credentials(
 @get("/{credential_id:str}", guards=[READERS])
 async def get_credentials(
     principal: RequestPrincipal, credentials: Credentials, credential_id: PathId
-) -> ShownCredentials:
+) -> CredentialResponse:
     """Get a credential with its secret."""
     return await credentials.get(principal, credential_id)
 

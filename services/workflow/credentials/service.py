@@ -73,7 +73,7 @@ class DeleteCredentials(msgspec.Struct):
     ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_DELETED)]
 
 
-class ShownCredentials(ResponseModel, kw_only=True):
+class CredentialResponse(ResponseModel, kw_only=True):
     """A credential with its secret."""
 
     id: str
@@ -112,7 +112,7 @@ class TenantCredentials:
 
     async def get_default(
         self, user: Principal, kind: CredentialsType, *, with_secret: bool
-    ) -> ShownCredentials:
+    ) -> CredentialResponse:
         """Return the default credential of a type; create it if missing.
 
         With `with_secret`, a new credential gets a random secret. Without a secret, nobody can log
@@ -135,13 +135,13 @@ class TenantCredentials:
                     raise
         return _response(found)
 
-    async def get(self, user: Principal, credential_id: int) -> ShownCredentials:
+    async def get(self, user: Principal, credential_id: int) -> CredentialResponse:
         """Return a credential; raise `NotFound`."""
         return _response(await self._get(user, credential_id))
 
     async def search(
         self, user: Principal, kind: CredentialsType | None, request: PageRequest
-    ) -> Page[ShownCredentials]:
+    ) -> Page[CredentialResponse]:
         """Return one page of the tenant's credentials, newest first."""
         found, total = await self.store.list(user.tenant, kind, request)
         return request.page(list(map(_response, found)), total)
@@ -272,8 +272,8 @@ def _check_mail(data: object) -> None:
         raise InvalidInput("must be from 1 to 65535", field="additional_data.port")
 
 
-def _response(credential: Credential) -> ShownCredentials:
-    return ShownCredentials.from_fields(
+def _response(credential: Credential) -> CredentialResponse:
+    return CredentialResponse.from_fields(
         credential,
         tenant_id=credential.tenant,
         credentials_type=credential.type.value,

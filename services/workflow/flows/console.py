@@ -16,12 +16,12 @@ from libs.common.http.operations import route_operations
 from libs.common.identity.functions import Function
 from services.workflow.flows.model import (
     DeleteFlows,
+    DesignResponse,
+    FlowResponse,
     FlowVersion,
     SavedDesign,
     SaveDesign,
     SearchFlows,
-    ShownDesign,
-    ShownFlow,
     UpdateFlow,
 )
 from services.workflow.flows.service import FlowService
@@ -37,7 +37,7 @@ Version = Annotated[str | None, QueryParameter(description="Default: the latest 
 @post("/search", guards=[allow_holders(Function.WORKFLOW_VIEW)])
 async def search_flows(
     principal: RequestPrincipal, flows: Flows, data: JSONBody[SearchFlows]
-) -> list[ShownFlow] | Page[ShownFlow]:
+) -> list[FlowResponse] | Page[FlowResponse]:
     """Search flows by part of their name, newest first."""
     return await flows.search(principal, data)
 
@@ -73,7 +73,7 @@ async def disable_flow(principal: RequestPrincipal, flows: Flows, flow_id: PathI
 @get("/{flow_id:str}/design", guards=[allow_holders(Function.WORKFLOW_VIEW)])
 async def get_design(
     principal: RequestPrincipal, flows: Flows, flow_id: PathId, version: Version = None
-) -> ShownDesign:
+) -> DesignResponse:
     """Get a version of a flow's design. `version` in the response is the latest one."""
     wanted = _version(version)
     return await flows.get_design(principal, flow_id, wanted)

@@ -78,7 +78,7 @@ class SearchLogs(PageRequest, kw_only=True):
     status: Literal["SUCCESS", "ERROR", ""] | None = None
 
 
-class ShownLog(ResponseModel, kw_only=True):
+class RunSummary(ResponseModel, kw_only=True):
     """A run in a list. `start_time` and `time_cost` are in ms."""
 
     id: str
@@ -88,7 +88,7 @@ class ShownLog(ResponseModel, kw_only=True):
     version: int
 
 
-class ShownRun(ShownLog, kw_only=True):
+class RunDetail(RunSummary, kw_only=True):
     """A run with the trace of each node. The entry node has only an output."""
 
     error_message: str | None = None
@@ -111,13 +111,13 @@ class LogService:
 
     async def search(
         self, user: Principal, flow_id: int, request: SearchLogs
-    ) -> list[ShownLog] | Page[ShownLog]:
+    ) -> list[RunSummary] | Page[RunSummary]:
         """Return one page of a flow's runs, newest first."""
         await self.flows.get_visible(user, flow_id)
         runs, total = await self.store.search(user.tenant, flow_id, request.status or "", request)
         return request.listed(list(map(_list_item, runs)), total)
 
-    async def get_run(self, user: Principal, run_id: int) -> ShownRun:
+    async def get_run(self, user: Principal, run_id: int) -> RunDetail:
         """Return a run with its traces, without values that are write-only now."""
         run = await self.store.get(user.tenant, run_id)
         if run is None:
@@ -127,11 +127,11 @@ class LogService:
         known = await self.entities.resolve(user.tenant, keys) if keys else ()
         hidden = {entity.key for entity in known if entity.write_only}
         traces = mask_values(run.traces, hidden) if hidden else run.traces
-        return ShownRun(**asdict(_list_item(run)), error_message=run.error, trace_info=traces)
+        return RunDetail(**asdict(_list_item(run)), error_message=run.error, trace_info=traces)
 
 
-def _list_item(run: Run) -> ShownLog:
-    return ShownLog.from_fields(run, start_time=run.started_at, status=final_status(run))
+def _list_item(run: Run) -> RunSummary:
+    return RunSummary.from_fields(run, start_time=run.started_at, status=final_status(run))
 
 
 @post("/{flow_id:str}/logs/search", guards=[allow_holders(Function.WORKFLOW_VIEW)])
@@ -140,7 +140,7 @@ async def search_flow_logs(
     logs: NamedDependency[LogService],
     flow_id: PathId,
     data: JSONBody[SearchLogs],
-) -> list[ShownLog] | Page[ShownLog]:
+) -> list[RunSummary] | Page[RunSummary]:
     """Search the runs of a flow, newest first. Tests are not included."""
     return await logs.search(principal, flow_id, data)
 
@@ -148,7 +148,7 @@ async def search_flow_logs(
 @get("/logs/{log_id:str}", guards=[allow_holders(Function.WORKFLOW_VIEW)])
 async def get_flow_log(
     principal: RequestPrincipal, logs: NamedDependency[LogService], log_id: PathId
-) -> ShownRun:
+) -> RunDetail:
     """Get the input, output and duration of each node of a run."""
     return await logs.get_run(principal, log_id)
 

@@ -107,7 +107,7 @@ class SavedDesign(msgspec.Struct):
     version: int
 
 
-class ShownFlow(ResponseModel, kw_only=True):
+class FlowResponse(ResponseModel, kw_only=True):
     """A flow in a list. Times are in ms."""
 
     id: str
@@ -129,7 +129,7 @@ class FlowVersion(ResponseModel, kw_only=True):
     """Unix time in ms. Absent if the version before is no longer stored."""
 
 
-class ShownDesign(ResponseModel, kw_only=True):
+class DesignResponse(ResponseModel, kw_only=True):
     """A design. `version` is the latest one, which the next save must contain."""
 
     id: str

@@ -22,13 +22,13 @@ from libs.common.store.mongo import Session
 from services.workflow.flows.deployment import FlowDeployer
 from services.workflow.flows.model import (
     AfterWrite,
+    DesignResponse,
     Flow,
+    FlowResponse,
     FlowVersion,
     SavedDesign,
     SaveDesign,
     SearchFlows,
-    ShownDesign,
-    ShownFlow,
     UpdateFlow,
 )
 from services.workflow.flows.store import FlowStore, UnsettledStore
@@ -64,7 +64,7 @@ class FlowService:
 
     async def search(
         self, user: Principal, request: SearchFlows
-    ) -> list[ShownFlow] | Page[ShownFlow]:
+    ) -> list[FlowResponse] | Page[FlowResponse]:
         """Return one page of the flows visible to the user, newest first."""
         grants = await self.sharing.read_grants(user)
         visible = None if grants.everything else sorted(grants.resources.workflows)
@@ -112,7 +112,9 @@ class FlowService:
         await self.runs.remove(user.tenant, found)
         await self.sharing.forget(user.tenant, found)
 
-    async def get_design(self, user: Principal, flow_id: int, version: int | None) -> ShownDesign:
+    async def get_design(
+        self, user: Principal, flow_id: int, version: int | None
+    ) -> DesignResponse:
         """Return a version of a flow's design, by default the latest."""
         flow = await self.get_visible(user, flow_id)
         text: str | None = flow.design
@@ -124,7 +126,7 @@ class FlowService:
             text = await self.store.get_design(user.tenant, flow_id, version)
         if text is None:
             raise NotFound(f"version {version} is not stored any more", field="version")
-        return ShownDesign.from_fields(flow, design_data=complete_for_editors(text))
+        return DesignResponse.from_fields(flow, design_data=complete_for_editors(text))
 
     async def list_versions(self, user: Principal, flow_id: int) -> list[FlowVersion]:
         """Return the stored versions of a flow's design, newest first."""
@@ -300,7 +302,7 @@ def _with_changes(flow: Flow, **fields: Any) -> Flow:
     return msgspec.structs.replace(flow, **fields, updated_at=updated)
 
 
-def _list_item(flow: Flow, names: Mapping[int, str]) -> ShownFlow:
-    return ShownFlow.from_fields(
+def _list_item(flow: Flow, names: Mapping[int, str]) -> FlowResponse:
+    return FlowResponse.from_fields(
         flow, user_nickname=names.get(flow.user_id) if flow.user_id is not None else None
     )

@@ -15,7 +15,7 @@ from services.workflow.notifications.service import NotificationSettings
 from services.workflow.notifications.store import (
     ChannelResult,
     Notifications,
-    ShownNotifications,
+    NotificationsResponse,
     TestChannel,
 )
 
@@ -23,7 +23,7 @@ from services.workflow.notifications.store import (
 @get("/", guards=[allow_holders(*READERS)])
 async def get_alarm_notifications(
     principal: RequestPrincipal, notifications: NamedDependency[NotificationSettings]
-) -> ShownNotifications:
+) -> NotificationsResponse:
     """Get the notification settings of the current user, with hidden secrets."""
     return await notifications.get(principal)
 

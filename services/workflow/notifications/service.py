@@ -11,8 +11,8 @@ from services.workflow.nodes.triggers import is_zone
 from services.workflow.notifications.store import (
     ChannelResult,
     Notifications,
+    NotificationsResponse,
     NotificationStore,
-    ShownNotifications,
     Subscriber,
     WebhookChannel,
 )
@@ -31,7 +31,7 @@ class NotificationSettings:
         self._store = store
         self._seal = Seal(key)
 
-    async def get(self, user: Principal) -> ShownNotifications:
+    async def get(self, user: Principal) -> NotificationsResponse:
         """Return the settings of a user with hidden secrets; by default no channel."""
         found = await self._store.find(user.tenant, user.user_id)
         return _shown(found.settings, found.results) if found else _shown(Notifications(), {})
@@ -99,13 +99,13 @@ def _kept_results(before: Subscriber | None, settings: Notifications) -> dict[st
     return {channel: result for channel, result in before.results.items() if kept[channel]}
 
 
-def _shown(settings: Notifications, results: dict[str, ChannelResult]) -> ShownNotifications:
+def _shown(settings: Notifications, results: dict[str, ChannelResult]) -> NotificationsResponse:
     if settings.webhook is not None and settings.webhook.secret:
         settings = replace_secret(settings, HIDDEN)
     fields = msgspec.structs.asdict(settings)
     fields["device_ids"] = list(map(str, settings.device_ids))
     fields["group_ids"] = list(map(str, settings.group_ids))
-    return ShownNotifications(**fields, results=results)
+    return NotificationsResponse(**fields, results=results)
 
 
 def _check(settings: Notifications, user: Principal) -> None:

@@ -107,7 +107,7 @@ class TestChannel(msgspec.Struct, kw_only=True):
     channel: Channel
 
 
-class ShownNotifications(console.ResponseModel, kw_only=True):
+class NotificationsResponse(console.ResponseModel, kw_only=True):
     """Response of `GET /alarm-notifications` with hidden secrets."""
 
     enabled: bool

@@ -30,7 +30,7 @@ HIDDEN_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization"})
 _GATEWAY_HEADERS = ("x-", "thingway-")
 
 
-class Begun(msgspec.Struct):
+class StartedRun(msgspec.Struct):
     """A started run."""
 
     run_id: str
@@ -39,13 +39,13 @@ class Begun(msgspec.Struct):
 @post("/hooks/{token:str}", body=Any, example={"door": "open"}, waits=True)
 async def begin_flow(
     request: HttpRequest, hooks: NamedDependency[HookCaller], token: FromPath[str]
-) -> Begun:
+) -> StartedRun:
     """Start the flow and return when its run is recorded.
 
     The body may be JSON or text of up to 256 KiB. The token is the only authentication.
     """
     given = await _read_input(request)
-    return Begun(str(await hooks.call(token, given, _hops(request))))
+    return StartedRun(str(await hooks.call(token, given, _hops(request))))
 
 
 @route(

@@ -7,10 +7,10 @@ import {
   getImportKeys,
   listImportFaults,
   searchIntegrations,
-  type FirstKey,
+  type InitialDeviceKey,
   type RowFaults,
-  type ShownGroup,
-  type ShownIntegration,
+  type GroupResponse,
+  type IntegrationResponse,
 } from "../../api/generated";
 import { rowsOf } from "../../api/pages";
 import { readCsv } from "./csv";
@@ -29,12 +29,12 @@ const TITLES: Record<string, string> = {
   "location-address": "Address",
 };
 
-export async function allGroups(): Promise<ShownGroup[]> {
+export async function allGroups(): Promise<GroupResponse[]> {
   return (await request(findDeviceGroups({ body: { page_size: GROUPS, page_number: 1, with_device_count: true } }))).content;
 }
 
 /** Integrations that devices can be added to. */
-export async function importIntegrations(): Promise<ShownIntegration[]> {
+export async function importIntegrations(): Promise<IntegrationResponse[]> {
   return rowsOf(await request(searchIntegrations({ body: { device_addable: true, page_size: 100, page_number: 1 } })));
 }
 
@@ -78,8 +78,8 @@ function faultyRow({ row, faults }: RowFaults, cells: string[], head: string[], 
 }
 
 /** Return the keys of imported devices. Each key can be read once, so keys that were read before are missing. */
-export async function importKeys(import_id: string): Promise<FirstKey[]> {
-  const keys: FirstKey[] = [];
+export async function importKeys(import_id: string): Promise<InitialDeviceKey[]> {
+  const keys: InitialDeviceKey[] = [];
   for (let page_number = 1; ; page_number++) {
     const path = { import_id: Number(import_id) };
     const page = await request(getImportKeys({ path, body: { page_size: KEYS, page_number } }));

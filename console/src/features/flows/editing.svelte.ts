@@ -7,8 +7,8 @@ import {
   listComponents,
   saveDesign,
   validateDesign,
-  type RefusedDesign,
-  type ShownDesign,
+  type DesignFault,
+  type DesignResponse,
   type TraceItem,
 } from "../../api/generated";
 import { localization } from "../../i18n/index.svelte";
@@ -37,7 +37,7 @@ const PATIENCE = 400;
 /** Pixels between a node and the one that is added behind it. */
 const GAP = 90;
 
-export type Facts = Omit<ShownDesign, "design_data">;
+export type Facts = Omit<DesignResponse, "design_data">;
 
 /** A design that is looked at instead of the newest one. */
 export interface Old {
@@ -50,7 +50,7 @@ export class Editing {
   history = $state.raw<History<Design>>(startHistory({ nodes: [], edges: [] }));
   old = $state.raw<Old | null>(null);
   /** Why the design cannot run. */
-  reasons = $state.raw<RefusedDesign[]>([]);
+  reasons = $state.raw<DesignFault[]>([]);
   checked = $state(false);
   /** Steps of nodes in the run or test that is shown. */
   trace = $state.raw<TraceItem[]>([]);
@@ -93,7 +93,7 @@ export class Editing {
     return editing;
   }
 
-  async #take({ design_data, ...facts }: ShownDesign): Promise<void> {
+  async #take({ design_data, ...facts }: DesignResponse): Promise<void> {
     const design = readDesign(design_data);
     this.facts = facts;
     this.history = startHistory(await placeMissing(design));
@@ -154,9 +154,9 @@ export class Editing {
   }
 
   /** The reasons of a node, or of none (`null`). */
-  reasonsOf(id: string | null): RefusedDesign[] {
+  reasonsOf(id: string | null): DesignFault[] {
     if (this.old) return [];
-    const known = (one: RefusedDesign): boolean => this.design.nodes.some((node) => node.id === one.node_id);
+    const known = (one: DesignFault): boolean => this.design.nodes.some((node) => node.id === one.node_id);
     return this.reasons.filter((one) => (id === null ? !known(one) : one.node_id === id));
   }
 

@@ -8,8 +8,8 @@ import {
   searchRoles,
   searchUsers,
   type MenuNode,
-  type ShownRole,
-  type ShownUser,
+  type RoleResponse,
+  type UserResponse,
 } from "../../api/generated";
 import { pageOf, rowsOf, type Page } from "../../api/pages";
 
@@ -18,11 +18,11 @@ export const SUPER_ADMIN = "super_admin";
 /** A password as the platform takes it. */
 export const PASSWORD = "(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])[ -~]{8,63}";
 
-export async function findUsers(keyword: string, page: number, size: number): Promise<Page<ShownUser>> {
+export async function findUsers(keyword: string, page: number, size: number): Promise<Page<UserResponse>> {
   return pageOf(await request(searchUsers({ body: { keyword: keyword || null, page_number: page, page_size: size } })));
 }
 
-export async function allRoles(): Promise<ShownRole[]> {
+export async function allRoles(): Promise<RoleResponse[]> {
   return rowsOf(await request(searchRoles({ body: { page_size: 1_000, page_number: 1 } })));
 }
 

@@ -1,5 +1,5 @@
 /** A codec as its editor has it. */
-import type { Argument, CodecExample, ProductCodec, PutCodec, Step } from "../../api/generated";
+import type { CodecArgument, CodecExample, ProductCodec, PutCodec, CodecStep } from "../../api/generated";
 
 export interface Draft {
   /** Texts by name. */
@@ -11,9 +11,9 @@ export interface Draft {
 
 /** The name that the platform gives to a script that comes alone. */
 const ALONE = "script";
-const PAYLOAD: Argument = { id: "bytes", payload: true };
+const PAYLOAD: CodecArgument = { id: "bytes", payload: true };
 /** Entry points that are found by name, with their arguments. */
-const BY_NAME: Record<string, Argument[]> = {
+const BY_NAME: Record<string, CodecArgument[]> = {
   decodeUplink: [{ id: "input" }],
   Decode: [{ id: "fPort" }, PAYLOAD],
   Decoder: [PAYLOAD, { id: "port" }],
@@ -33,8 +33,8 @@ export const NEW: Draft = {
   examples: [],
 };
 
-function isByName(steps: Step[]): boolean {
-  const plain = (args: Argument[]) => JSON.stringify(args.map(({ id, payload }) => [id, payload === true]));
+function isByName(steps: CodecStep[]): boolean {
+  const plain = (args: CodecArgument[]) => JSON.stringify(args.map(({ id, payload }) => [id, payload === true]));
   return steps.length < 2 && steps.every(({ entry, args }) => entry in BY_NAME && plain(BY_NAME[entry]!) === plain(args));
 }
 

@@ -1,6 +1,6 @@
 /** Products to choose from. */
 import { request } from "../../api/client";
-import { findProducts, findProductTemplates, type ShownProduct, type ShownTemplate } from "../../api/generated";
+import { findProducts, findProductTemplates, type ProductResponse, type LibraryTemplate } from "../../api/generated";
 import { session } from "../../api/session.svelte";
 import type { Option } from "../../lib/Combobox.svelte";
 
@@ -9,12 +9,12 @@ const MOST = 1000;
 
 export const mayFindProducts = (): boolean => ["product.view", "product.manage", "device.add"].some((code) => session.may(code));
 
-export async function products(): Promise<ShownProduct[]> {
+export async function products(): Promise<ProductResponse[]> {
   return (await request(findProducts({ body: { page_size: MOST, page_number: 1 } }))).content;
 }
 
 /** Return the templates from which products can be created. */
-export async function templates(): Promise<ShownTemplate[]> {
+export async function templates(): Promise<LibraryTemplate[]> {
   return (await request(findProductTemplates({ body: { page_size: MOST } }))).content;
 }
 

@@ -22,9 +22,9 @@ from services.device.registry.devices.schemas import (
     DeviceDetail,
     DeviceResults,
     FindDevices,
+    LocationInput,
     MoveDevices,
     RenameDevice,
-    SentLocation,
     ShownDevice,
     TagDevices,
 )
@@ -160,7 +160,7 @@ async def set_device_location(
     principal: RequestPrincipal,
     user_devices: Devices,
     device_id: PathId,
-    data: JSONBody[SentLocation],
+    data: JSONBody[LocationInput],
 ) -> None:
     """Set the location of a device (WGS 84)."""
     location = parse_location(data)

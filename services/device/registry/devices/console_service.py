@@ -34,7 +34,7 @@ from services.device.registry.devices.ownership import DeviceRemover
 from services.device.registry.devices.schemas import (
     DeviceDetail,
     DeviceEntity,
-    DeviceMember,
+    DeviceListEntity,
     FindDevices,
     MoveDevices,
     RenameDevice,
@@ -309,9 +309,9 @@ def _add_entities(device: ShownDevice, thing: EntityThing) -> None:
     device.common_entities = _shown_members(thing, COMMON_MEMBERS.families())
 
 
-def _shown_members(thing: EntityThing, members: Iterable[Member]) -> list[DeviceMember]:
+def _shown_members(thing: EntityThing, members: Iterable[Member]) -> list[DeviceListEntity]:
     return [
-        DeviceMember(
+        DeviceListEntity(
             id=str(entity.id),
             key=entity.key,
             name=member.name,

@@ -20,11 +20,11 @@ from libs.common.scheduling.turns import Steps, take_turns
 from services.device.things.device_store import DeviceStore
 from services.device.things.groups import (
     FindGroups,
-    GroupNumber,
+    GroupCount,
     GroupRef,
+    GroupResponse,
     GroupStore,
-    NamedGroup,
-    ShownGroup,
+    SaveGroup,
 )
 from services.device.things.visibility import NOTHING, without_groups
 
@@ -43,14 +43,14 @@ class Groups:
     grants: GrantReader
     grants_rpc: GrantsClient
 
-    async def search(self, principal: Principal, request: FindGroups) -> Page[ShownGroup]:
+    async def search(self, principal: Principal, request: FindGroups) -> Page[GroupResponse]:
         """Return a page of groups, with numbers of visible devices if requested."""
         found, total = await self.store.search(principal.tenant, request)
         counts: dict[int, int] = {}
         if request.with_device_count and found:
             counts = await self._counts(principal, found.keys())
         rows = [
-            ShownGroup(id=str(group), name=name, device_count=counts.get(group))
+            GroupResponse(id=str(group), name=name, device_count=counts.get(group))
             for group, name in found.items()
         ]
         return Page(page_size=request.size, page_number=request.number, total=total, content=rows)
@@ -123,7 +123,7 @@ async def find_device_groups(
     principal: RequestPrincipal,
     groups: NamedDependency[Groups],
     data: JSONBody[FindGroups | None] = None,
-) -> Page[ShownGroup]:
+) -> Page[GroupResponse]:
     """List the groups of the tenant, the newest first.
 
     Counts include the devices that the caller may see.
@@ -134,14 +134,14 @@ async def find_device_groups(
 @get("/number", guards=[READERS])
 async def count_device_groups(
     principal: RequestPrincipal, groups: NamedDependency[Groups]
-) -> GroupNumber:
+) -> GroupCount:
     """Return the number of groups; at most 1000."""
-    return GroupNumber(await groups.count(principal))
+    return GroupCount(await groups.count(principal))
 
 
 @post("/", guards=[MANAGERS], example={"name": "Roof"})
 async def create_device_group(
-    principal: RequestPrincipal, groups: NamedDependency[Groups], data: JSONBody[NamedGroup]
+    principal: RequestPrincipal, groups: NamedDependency[Groups], data: JSONBody[SaveGroup]
 ) -> GroupRef:
     """Create a group without devices."""
     group_id = await groups.create(principal, data.name)
@@ -153,7 +153,7 @@ async def rename_device_group(
     principal: RequestPrincipal,
     groups: NamedDependency[Groups],
     group_id: PathId,
-    data: JSONBody[NamedGroup],
+    data: JSONBody[SaveGroup],
 ) -> None:
     """Rename a group."""
     await groups.rename(principal, group_id, data.name)

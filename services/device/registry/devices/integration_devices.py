@@ -28,7 +28,7 @@ from services.device.members.values import (
     set_value,
     value_faults,
 )
-from services.device.registry.devices.schemas import CreateDevice, SentLocation
+from services.device.registry.devices.schemas import CreateDevice, LocationInput
 from services.device.registry.devices.search import parse_location
 from services.device.registry.devices.service import new_device
 from services.device.registry.products.service import ProductService
@@ -302,7 +302,7 @@ class DeviceAdder:
         self, principal: Principal, form: AddDeviceForm, body: CreateDevice
     ) -> DeviceDraft:
         """Call the integration for a new device; `write` creates its group."""
-        location = parse_location(body.location or SentLocation(), "location.")
+        location = parse_location(body.location or LocationInput(), "location.")
         group_name = (body.group_name or "").strip()
         if group_name:
             await self.groups.check_room(principal.tenant, group_name)

@@ -8,7 +8,13 @@ from libs.common.contracts.events import Connect
 from libs.common.http import console
 from libs.common.http.ids import Id, OptionalId
 from libs.common.things import AccessMod, EntityType, ValueType
-from services.device.things.model import ApplicationRef, DeviceType, Link, Location, Provisioning
+from services.device.things.model import (
+    ApplicationRef,
+    DeviceType,
+    Location,
+    NetworkStatus,
+    Provisioning,
+)
 from services.device.things.schemas import DeviceIds, DeviceResult, Line, Name, Search, Tags, Text
 
 Part = Annotated[str, msgspec.Meta(max_length=255)]
@@ -163,7 +169,7 @@ class FindDevices(console.PageRequest, kw_only=True):
     area: Area | None = None
 
 
-class SentLocation(msgspec.Struct, omit_defaults=True, kw_only=True):
+class LocationInput(msgspec.Struct, omit_defaults=True, kw_only=True):
     """A location as consoles send it: degrees are numbers or numeric text."""
 
     latitude: float | Degrees | None = None
@@ -181,7 +187,7 @@ class CreateDevice(msgspec.Struct, omit_defaults=True, kw_only=True):
     integration: Part
     param_entities: dict[str, Any]
     group_name: GroupNameOrBlank | None = None
-    location: SentLocation | None = None
+    location: LocationInput | None = None
 
 
 class MoveDevices(msgspec.Struct, kw_only=True):
@@ -211,7 +217,7 @@ class RenameDevice(msgspec.Struct):
     name: Name
 
 
-class DeviceMember(console.ResponseModel, kw_only=True):
+class DeviceListEntity(console.ResponseModel, kw_only=True):
     """An entity in a list of devices."""
 
     id: str
@@ -251,9 +257,9 @@ class ShownDevice(console.ResponseModel, kw_only=True):
     application_id: str | None = None
     """The application that owns it, if any."""
     application_name: str | None = None
-    important_entities: list[DeviceMember] | None = None
+    important_entities: list[DeviceListEntity] | None = None
     """Entities that widgets show by default; in pages of up to 100 devices."""
-    common_entities: list[DeviceMember] | None = None
+    common_entities: list[DeviceListEntity] | None = None
     """Its status, location and alarm; in pages of up to 100 devices."""
     created_at: int
     updated_at: int
@@ -279,7 +285,7 @@ class DeviceDetail(ShownDevice, kw_only=True):
 
     joined: int | None = None
     """Time of the last join to its network, ms."""
-    link: Link | None = None
+    link: NetworkStatus | None = None
     user_nickname: str | None = None
     """The user who added it; absent for devices of applications and for deleted users."""
     entities: list[DeviceEntity]

@@ -8,7 +8,7 @@ from libs.common.http.console import distinct_ids
 from libs.common.identity.grants import Grants
 from libs.common.store.mongo import contains_text, literal_pattern
 from services.device.members.values import ValueFault
-from services.device.registry.devices.schemas import Area, FindDevices, SearchDevices, SentLocation
+from services.device.registry.devices.schemas import Area, FindDevices, LocationInput, SearchDevices
 from services.device.things.device_search import INTEGRATION_NAME, IndexFilter, Order, Query
 from services.device.things.model import Location
 from services.device.things.schemas import build_order
@@ -258,7 +258,7 @@ BOUNDS = {"latitude": 90.0, "longitude": 180.0}
 """Degrees on either side of the equator and of the prime meridian (WGS 84)."""
 
 
-def parse_location(sent: SentLocation, field: str = "") -> Location | None:
+def parse_location(sent: LocationInput, field: str = "") -> Location | None:
     """Return the location of a request, or None; raise `InvalidInput`.
 
     `field` is the prefix of its fields in the body, with a dot at the end.

@@ -11,7 +11,7 @@ from libs.common.errors import InvalidInput
 from libs.common.things import ValueType
 from services.device.members.values import UnreadableValue, convert_value
 from services.device.registry.devices.integration_devices import Parameters
-from services.device.registry.devices.schemas import CreateDevice, SentLocation
+from services.device.registry.devices.schemas import CreateDevice, LocationInput
 from services.device.registry.imports.sheet_reader import Sheet, plain_title
 
 NAME, GROUP = "name", "device-group"
@@ -155,7 +155,7 @@ class Columns:
             name=values.pop(NAME, ""),
             integration=self.integration,
             group_name=values.pop(GROUP, None),
-            location=SentLocation(latitude=place[0], longitude=place[1], address=place[2])
+            location=LocationInput(latitude=place[0], longitude=place[1], address=place[2])
             if any(part is not None for part in place)
             else None,
             param_entities=values,

@@ -20,16 +20,16 @@ from services.device.registry.imports.schemas import (
     FaultsFile,
     FindFaults,
     FindKeys,
-    FirstKey,
+    ImportProgress,
     ImportRef,
+    InitialDeviceKey,
     ParsedSheet,
     RowErrors,
     RowFaults,
-    SentErrors,
-    SentImport,
-    SentSheet,
-    ShownImport,
-    TemplateOf,
+    SheetErrorsUpload,
+    SheetTemplateRequest,
+    SheetUpload,
+    StartImport,
 )
 from services.device.registry.imports.service import ImportService
 from services.device.registry.imports.sheet_writer import MEDIA, Format
@@ -43,7 +43,7 @@ Jobs = NamedDependency[ImportService]
 
 @post("/template", guards=[ADDERS], media_type=MEDIA)
 async def make_device_sheet(
-    request: HttpRequest, sheets: Given, data: JSONBody[TemplateOf]
+    request: HttpRequest, sheets: Given, data: JSONBody[SheetTemplateRequest]
 ) -> Response[bytes]:
     """Return an empty sheet with the columns for devices of an integration."""
     made = await sheets.template(get_principal(request), data.integration, data.format)
@@ -52,7 +52,7 @@ async def make_device_sheet(
 
 @post("/parse", guards=[ADDERS], waits=True)
 async def parse_device_sheet(
-    principal: RequestPrincipal, sheets: Given, data: MultipartBody[SentSheet]
+    principal: RequestPrincipal, sheets: Given, data: MultipartBody[SheetUpload]
 ) -> ParsedSheet:
     """Return the rows of a sheet as bodies of `POST /device`, at most 500.
 
@@ -64,7 +64,7 @@ async def parse_device_sheet(
 
 @post("/fill-error", guards=[ADDERS], media_type=MEDIA, waits=True)
 async def fill_device_errors(
-    request: HttpRequest, sheets: Given, data: MultipartBody[SentErrors]
+    request: HttpRequest, sheets: Given, data: MultipartBody[SheetErrorsUpload]
 ) -> Response[bytes]:
     """Return the rows that `errors` names, with its messages in a separate column."""
     try:
@@ -81,7 +81,7 @@ async def fill_device_errors(
 
 @post("/import", guards=[ADDERS], waits=True)
 async def import_devices(
-    principal: RequestPrincipal, imports: Jobs, data: MultipartBody[SentImport]
+    principal: RequestPrincipal, imports: Jobs, data: MultipartBody[StartImport]
 ) -> ImportRef:
     """Add the devices of a sheet, at most 10,000; update existing ones.
 
@@ -97,7 +97,7 @@ async def import_devices(
 
 
 @get("/import", guards=[ADDERS])
-async def list_imports(principal: RequestPrincipal, imports: Jobs) -> list[ShownImport]:
+async def list_imports(principal: RequestPrincipal, imports: Jobs) -> list[ImportProgress]:
     """List the imports of the last seven days, the newest first.
 
     At most 20 ended imports are kept.
@@ -106,7 +106,9 @@ async def list_imports(principal: RequestPrincipal, imports: Jobs) -> list[Shown
 
 
 @get("/import/{import_id:str}", guards=[ADDERS])
-async def get_import(principal: RequestPrincipal, imports: Jobs, import_id: PathId) -> ShownImport:
+async def get_import(
+    principal: RequestPrincipal, imports: Jobs, import_id: PathId
+) -> ImportProgress:
     """Return the progress of an import."""
     return await imports.get(principal, import_id)
 
@@ -143,7 +145,7 @@ async def get_import_keys(
     imports: Jobs,
     import_id: PathId,
     data: JSONBody[FindKeys | None] = None,
-) -> Page[FirstKey]:
+) -> Page[InitialDeviceKey]:
     """Return the first keys of directly connected devices of an import.
 
     Only the user who imported them gets the keys, and each key once.

@@ -15,21 +15,21 @@ WaitingFor = Literal["INTEGRATION", "EARLIER_IMPORT"]
 Outcome = Literal["CREATED", "UPDATED", "FAILED"]
 
 
-class TemplateOf(msgspec.Struct, kw_only=True):
+class SheetTemplateRequest(msgspec.Struct, kw_only=True):
     """Body of `POST /device-batch/template`."""
 
     integration: Part
     format: Format = "xlsx"
 
 
-class SentSheet(msgspec.Struct, kw_only=True):
+class SheetUpload(msgspec.Struct, kw_only=True):
     """A sheet of devices of an integration, as XLSX or CSV."""
 
     integration: Part
     file: UploadFile
 
 
-class SentImport(SentSheet, kw_only=True):
+class StartImport(SheetUpload, kw_only=True):
     """Form of `POST /device-batch/import`.
 
     With `only_good` the rows without faults are added; otherwise one fault prevents the import.
@@ -38,7 +38,7 @@ class SentImport(SentSheet, kw_only=True):
     only_good: bool = False
 
 
-class SentErrors(SentSheet, kw_only=True):
+class SheetErrorsUpload(SheetUpload, kw_only=True):
     """Form of `POST /device-batch/fill-error`; `errors` is the JSON of `RowErrors`."""
 
     errors: str
@@ -70,7 +70,7 @@ class ImportRef(msgspec.Struct):
     import_id: str
 
 
-class ShownImport(console.ResponseModel, kw_only=True):
+class ImportProgress(console.ResponseModel, kw_only=True):
     """The progress of an import; times in ms.
 
     A REFUSED import adds nothing. `failed` counts rows with faults, which `POST
@@ -116,7 +116,7 @@ class FindKeys(console.PageRequest, kw_only=True):
     largest = 500
 
 
-class FirstKey(console.ResponseModel, kw_only=True):
+class InitialDeviceKey(console.ResponseModel, kw_only=True):
     """The key of a device; absent if it was returned before."""
 
     device_id: str

@@ -25,7 +25,7 @@ from libs.common.things import DIRECT
 from services.device.members.device_keys import DeviceCredentialsClient, issue_first_key
 from services.device.members.values import ValueFault
 from services.device.registry.devices.integration_devices import AddDeviceForm
-from services.device.registry.devices.schemas import CreateDevice, SentLocation
+from services.device.registry.devices.schemas import CreateDevice, LocationInput
 from services.device.registry.devices.search import parse_location
 from services.device.registry.imports.columns import (
     ADDRESS,
@@ -39,9 +39,9 @@ from services.device.registry.imports.columns import (
 from services.device.registry.imports.schemas import (
     FindFaults,
     FindKeys,
-    FirstKey,
+    ImportProgress,
+    InitialDeviceKey,
     RowFaults,
-    ShownImport,
 )
 from services.device.registry.imports.sheet_reader import ERROR, Sheet
 from services.device.registry.imports.sheet_writer import Format
@@ -195,13 +195,13 @@ class ImportService:
             if name in beyond:
                 fail_row(row, too_many_groups_error(MAX_GROUPS, GROUP_FIELD))
 
-    async def list_newest(self, principal: Principal) -> list[ShownImport]:
+    async def list_newest(self, principal: Principal) -> list[ImportProgress]:
         """Return the imports of granted integrations, the newest first."""
         grants = await self.grants.read(principal)
         seen = None if grants.everything else grants.resources.integrations
         return await self.store.list_newest(principal.tenant, seen)
 
-    async def get(self, principal: Principal, import_id: int) -> ShownImport:
+    async def get(self, principal: Principal, import_id: int) -> ImportProgress:
         """Return the progress of an import; raise `NotFound`."""
         await self._find(principal, import_id)
         return await self.store.find_status(principal.tenant, import_id)
@@ -231,7 +231,9 @@ class ImportService:
         ]
         return await self.sheets.write(known.tenant, form, heads, rows, ERROR)
 
-    async def keys(self, principal: Principal, import_id: int, request: FindKeys) -> Page[FirstKey]:
+    async def keys(
+        self, principal: Principal, import_id: int, request: FindKeys
+    ) -> Page[InitialDeviceKey]:
         """Return first keys of directly connected devices, each once, to their importer.
 
         Raises `Forbidden` for other users, and for an import of another integration.
@@ -242,10 +244,10 @@ class ImportService:
         found, total = await self.store.find_created(import_id, request.skip, request.size)
         devices = await self.devices.find_by_serials([serial_key(one) for one in found])
 
-        async def first(device: Device) -> FirstKey:
+        async def first(device: Device) -> InitialDeviceKey:
             check_exists = partial(self._there, device)
             key = await issue_first_key(self.credentials, device, check_exists)
-            return FirstKey(device_id=str(device.id), sn=device.sn, key=key)
+            return InitialDeviceKey(device_id=str(device.id), sn=device.sn, key=key)
 
         own = (partial(first, one) for one in devices if one.tenant == known.tenant)
         rows = await gather_limited(KEYS_ABREAST, own)
@@ -297,7 +299,7 @@ def _find_faults(form: AddDeviceForm, request: CreateDevice) -> list[CellFault]:
     except InvalidInput as error:
         faults += cell_faults(error)
     try:
-        parse_location(request.location or SentLocation(), "location.")
+        parse_location(request.location or LocationInput(), "location.")
     except InvalidInput as error:
         faults += cell_faults(error)
     return faults

@@ -21,7 +21,7 @@ from libs.common.identity import Kind, Principal
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Document, Mongo, Session
 from services.device.registry.imports.columns import CellFault
-from services.device.registry.imports.schemas import Outcome, RowFaults, ShownImport, WaitingFor
+from services.device.registry.imports.schemas import ImportProgress, Outcome, RowFaults, WaitingFor
 
 KEPT_IMPORTS = 20
 IMPORTS = "imports"
@@ -134,14 +134,14 @@ class ImportStore:
         found = await self._imports.find(query, sort=[("_id", 1)]).to_list(None)
         return msgspec.convert(found, list[Import])
 
-    async def find_status(self, tenant: str, import_id: int) -> ShownImport:
+    async def find_status(self, tenant: str, import_id: int) -> ImportProgress:
         """Return the progress of an import; raise `NotFound`."""
         found = await self._find(tenant, import_id)
         return _shown(found, await self._find_active(tenant))
 
     async def list_newest(
         self, tenant: str, integrations: Iterable[str] | None
-    ) -> list[ShownImport]:
+    ) -> list[ImportProgress]:
         """Return the imports of integrations (None: all), the newest first."""
         query: Document = {"tenant": tenant}
         if integrations is not None:
@@ -241,12 +241,12 @@ class ImportStore:
             yield msgspec.convert(document, Row)
 
 
-def _shown(document: Document, going: int | None) -> ShownImport:
+def _shown(document: Document, going: int | None) -> ImportProgress:
     ended = document.get("endedAt")
     waiting_for: WaitingFor | None = None
     if document["state"] == "RUNNING" and document["_id"] != going:
         waiting_for = "INTEGRATION" if document.get("waiting") else "EARLIER_IMPORT"
-    return ShownImport(
+    return ImportProgress(
         import_id=str(document["_id"]),
         integration=document["integration"],
         user_id=str(document["userId"]),

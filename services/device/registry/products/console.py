@@ -26,8 +26,8 @@ from services.device.registry.products.templates import (
     FindTemplates,
     ImportedTemplate,
     ImportTemplates,
+    LibraryTemplate,
     SetBlueprintSource,
-    ShownTemplate,
     Templates,
 )
 from services.device.things.model import DeviceType
@@ -79,7 +79,7 @@ class SaveProduct(msgspec.Struct, kw_only=True):
     """A STRUCT of the TSL with the numbers `latitude` and `longitude`."""
 
 
-class ShownProduct(ResponseModel, kw_only=True):
+class ProductResponse(ResponseModel, kw_only=True):
     """A product; new devices get `current_version`. Times are ms."""
 
     model: str
@@ -100,7 +100,7 @@ class ShownProduct(ResponseModel, kw_only=True):
     updated_at: int | None = None
 
 
-class ProductDetail(ShownProduct, kw_only=True):
+class ProductDetail(ProductResponse, kw_only=True):
     """A product with the document of its current version."""
 
     tsl: TslDocument
@@ -134,7 +134,7 @@ async def find_products(
     principal: RequestPrincipal,
     product_service: Products,
     data: JSONBody[FindProducts | None] = None,
-) -> Page[ShownProduct]:
+) -> Page[ProductResponse]:
     """List the products of the tenant, without their TSL; always a page."""
     wanted = data or FindProducts()
     page = await product_service.page(principal, wanted.number, wanted.size)
@@ -142,7 +142,7 @@ async def find_products(
         page_size=wanted.size,
         page_number=wanted.number,
         total=page.total,
-        content=[ShownProduct(**_fields(one)) for one in page.content],
+        content=[ProductResponse(**_fields(one)) for one in page.content],
     )
 
 
@@ -175,7 +175,7 @@ async def save_product(
     product_service: Products,
     model: FromPath[str],
     data: JSONBody[SaveProduct],
-) -> ShownProduct:
+) -> ProductResponse:
     """Create or update a product; its TSL becomes the current version."""
     try:
         saved = await product_service.put(principal, model, _put(data))
@@ -186,7 +186,7 @@ async def save_product(
             msgspec.structs.replace(one, path=_console_path(one.path)) for one in error.faults
         ]
         raise InvalidInput.from_faults(faults) from error
-    return ShownProduct(**_fields(saved))
+    return ProductResponse(**_fields(saved))
 
 
 @post("/{model:str}/check", guards=_MANAGERS, example=_EXAMPLE)
@@ -214,7 +214,7 @@ def _put(data: SaveProduct) -> PutProduct:
 
 
 def _fields(product: Product) -> dict[str, Any]:
-    """Return the fields of `ShownProduct`."""
+    """Return the fields of `ProductResponse`."""
     held = {one: getattr(product, one) for one in Product.__struct_fields__}
     known = {name: value for name, value in held.items() if value is not msgspec.UNSET}
     return known | {"built_in": product.model == GENERIC}
@@ -233,14 +233,14 @@ ROUTER = route_operations(globals(), "/product", tags=["Products"])
 Rps = NamedDependency[RpsService]
 
 
-class FindRecords(PageRequest, kw_only=True):
+class FindRpsRecords(PageRequest, kw_only=True):
     """Body of `POST /rps/search`."""
 
     sn: Annotated[str, msgspec.Meta(max_length=64)] = ""
     """The beginning of the SN, in any case."""
 
 
-class ShownRecord(msgspec.Struct):
+class RpsRecordResponse(msgspec.Struct):
     """The profile URL that an application set for the device of an SN."""
 
     sn: str
@@ -254,10 +254,10 @@ class ShownRecord(msgspec.Struct):
     example={"sn": "ROOF", "page_size": 50},
 )
 async def find_rps_records(
-    principal: RequestPrincipal, rps_service: Rps, data: JSONBody[FindRecords | None] = None
-) -> Page[ShownRecord]:
+    principal: RequestPrincipal, rps_service: Rps, data: JSONBody[FindRpsRecords | None] = None
+) -> Page[RpsRecordResponse]:
     """List the RPS records of all applications of the tenant, by SN; always a page."""
-    wanted = data or FindRecords()
+    wanted = data or FindRpsRecords()
     found, total = await rps_service.list_for_tenant(
         principal, wanted.sn, wanted.number, wanted.size
     )
@@ -265,7 +265,7 @@ async def find_rps_records(
         page_size=wanted.size,
         page_number=wanted.number,
         total=total,
-        content=[ShownRecord(one.sn, one.profile_url, str(one.application)) for one in found],
+        content=[RpsRecordResponse(one.sn, one.profile_url, str(one.application)) for one in found],
     )
 
 
@@ -328,7 +328,7 @@ TEMPLATE_SOURCE_ROUTER = route_operations(
 @post("/search", guards=_VIEWERS, example={"page_size": 100})
 async def find_product_templates(
     principal: RequestPrincipal, templates: Library, data: JSONBody[FindTemplates | None] = None
-) -> Page[ShownTemplate]:
+) -> Page[LibraryTemplate]:
     """List the templates of the library with their faults; always a page."""
     wanted = data or FindTemplates()
     rows, total = await templates.find(principal.tenant, wanted)

@@ -15,7 +15,7 @@ import yaml
 
 from libs.common.tsl import Fault, TslDocument, TslInvalid, parse_document
 from libs.common.tsl.limits import MAX_DEPTH, MAX_MEMBERS
-from services.device.things.codec_model import MAX_STEPS, Argument, Codec, Entry, Step
+from services.device.things.codec_model import MAX_STEPS, Codec, CodecArgument, CodecStep, Entry
 
 TYPES = {
     "string": "STRING",
@@ -206,9 +206,13 @@ def _codec(files: Mapping[str, bytes], template: _TemplateFile) -> Codec:
     encode = [_step(one) for one in encoder]
     renamed, typed = _renamed(template), _typed(template)
     if renamed:
-        decoder.append(Step(TYPES_SCRIPT.name, "decoded", [Argument("values", payload=True)]))
+        decoder.append(
+            CodecStep(TYPES_SCRIPT.name, "decoded", [CodecArgument("values", payload=True)])
+        )
     if encode:
-        encode.insert(0, Step(TYPES_SCRIPT.name, "encoded", [Argument("values", payload=True)]))
+        encode.insert(
+            0, CodecStep(TYPES_SCRIPT.name, "encoded", [CodecArgument("values", payload=True)])
+        )
     if renamed or encode:
         script = TYPES_SCRIPT.read_text()
         for name, table in (("DECODED", renamed), ("ENCODED", typed)):
@@ -253,9 +257,9 @@ def _path(key: str) -> str:
     return key.replace("#", ".")
 
 
-def _step(step: _Step) -> Step:
-    args = [Argument(one.id, payload=one.is_payload) for one in step.args]
-    return Step(step.script, step.entry, args)
+def _step(step: _Step) -> CodecStep:
+    args = [CodecArgument(one.id, payload=one.is_payload) for one in step.args]
+    return CodecStep(step.script, step.entry, args)
 
 
 def _document(entities: list[_Entity]) -> _Part:

@@ -82,7 +82,7 @@ class FindTemplates(PageRequest, kw_only=True):
     keyword: Annotated[str, msgspec.Meta(max_length=128)] = ""
 
 
-class ShownTemplate(msgspec.Struct, kw_only=True):
+class LibraryTemplate(msgspec.Struct, kw_only=True):
     """A template of the library; one with faults cannot be imported."""
 
     model: str
@@ -261,7 +261,7 @@ class Templates:
         )
         await self.store.put(tenant, library, content)
 
-    async def find(self, tenant: str, request: FindTemplates) -> tuple[list[ShownTemplate], int]:
+    async def find(self, tenant: str, request: FindTemplates) -> tuple[list[LibraryTemplate], int]:
         """Return a page of templates, and the total."""
         words = request.keyword.lower()
         library = await self.store.find(tenant)
@@ -274,7 +274,7 @@ class Templates:
         page = found[start : start + request.size]
         there = await self.products.filter_existing_models(tenant, [one.ref.model for one in page])
         rows = [
-            ShownTemplate(
+            LibraryTemplate(
                 model=one.ref.model,
                 name=one.ref.name,
                 vendor=one.ref.vendor,

@@ -9,7 +9,7 @@ import pytest_asyncio
 from services.device.lorawan import codec_runner as codec_workers
 from services.device.lorawan.codec_calls import Call, Outcome
 from services.device.lorawan.codec_runner import LOST, CodecWorkers
-from services.device.things.codec_model import Argument, Codec, Step
+from services.device.things.codec_model import Codec, CodecArgument, CodecStep
 
 AT = 1_700_000_000_000
 FIRST = "function Decode(port, bytes) { return {first: bytes[0]} }"
@@ -17,8 +17,8 @@ LOOP = "function Decode() { for (;;) {} }"
 
 
 def codec(source: str) -> Codec:
-    args = [Argument("port"), Argument("bytes", payload=True)]
-    return Codec(scripts={"codec.js": source}, decoder=[Step("codec.js", "Decode", args)])
+    args = [CodecArgument("port"), CodecArgument("bytes", payload=True)]
+    return Codec(scripts={"codec.js": source}, decoder=[CodecStep("codec.js", "Decode", args)])
 
 
 def frames(*payloads: bytes) -> list[Call]:

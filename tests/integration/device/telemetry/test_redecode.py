@@ -21,7 +21,7 @@ from services.device.lorawan.frame_store import FrameStore
 from services.device.lorawan.redecode_job import RedecodeWorker
 from services.device.lorawan.redecode_service import RedecodeJob, RedecodeStore
 from services.device.lorawan.redecoder import Redecoder
-from services.device.lorawan.schemas import Redecode
+from services.device.lorawan.schemas import RedecodeProgress
 from services.device.telemetry.device_fields import DeviceFieldUpdater
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.partitions import KEY, Partitions
@@ -78,7 +78,7 @@ async def take_turn(one: RedecodeWorker, tenant: str = "default") -> bool:
     return job is not None
 
 
-async def through(world: World) -> Redecode:
+async def through(world: World) -> RedecodeProgress:
     """Work until it has ended."""
     one = worker(world)
     while await take_turn(one):

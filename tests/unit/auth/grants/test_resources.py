@@ -5,7 +5,7 @@ import pytest
 from libs.common.contracts.access import ResourceRef, ResourceType
 from libs.common.errors import InvalidInput
 from services.auth.accounts.grants import Resource
-from services.auth.grants.schemas import SentResource, format_resources, parse_resources
+from services.auth.grants.schemas import ResourceReference, format_resources, parse_resources
 
 DEVICE, INTEGRATION = ResourceType.DEVICE, ResourceType.INTEGRATION
 
@@ -14,11 +14,11 @@ def test_ids_are_read_in_either_spelling_and_counted_once() -> None:
     """Integrations keep their names, also when they look like numbers."""
     found = parse_resources(
         [
-            SentResource("5", DEVICE),
-            SentResource(5, DEVICE),
-            SentResource("005", DEVICE),
-            SentResource("5", ResourceType.ENTITY),
-            SentResource("5", INTEGRATION),
+            ResourceReference("5", DEVICE),
+            ResourceReference(5, DEVICE),
+            ResourceReference("005", DEVICE),
+            ResourceReference("5", ResourceType.ENTITY),
+            ResourceReference("5", INTEGRATION),
         ]
     )
 
@@ -47,7 +47,7 @@ def test_resources_of_other_services_are_read_alike() -> None:
 def test_a_bad_id_is_named(kind: ResourceType, sent: int | str) -> None:
     """By its place in the request."""
     with pytest.raises(InvalidInput) as caught:
-        parse_resources([SentResource("5", DEVICE), SentResource(sent, kind)])
+        parse_resources([ResourceReference("5", DEVICE), ResourceReference(sent, kind)])
 
     assert caught.value.field == "resources[1].id"
 

@@ -11,7 +11,7 @@ from libs.common.http.console import Page, Sort
 from libs.common.identity import Kind, Principal
 from libs.common.identity.grants import ALL, Grants
 from libs.common.integrations.client import BUILT_IN, IntegrationSummary
-from services.device.entities.schemas import SearchEntities, ShownEntity
+from services.device.entities.schemas import EntityResponse, SearchEntities
 from services.device.entities.search import EntitySearch
 from services.device.members.entity import Entity, EntityThing
 from services.device.members.members import Member, MemberSet
@@ -125,7 +125,7 @@ class NoValues:
         return {}
 
 
-async def page(store: FakeStore, number: int, size: int, **asked: Any) -> Page[ShownEntity]:
+async def page(store: FakeStore, number: int, size: int, **asked: Any) -> Page[EntityResponse]:
     search = EntitySearch(
         store,
         FakeModels(),

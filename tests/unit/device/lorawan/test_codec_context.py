@@ -8,15 +8,19 @@ import pytest
 
 from services.device.lorawan.codec_context import CodecInterrupted, LoadedCodec, ScriptReader
 from services.device.lorawan.codec_source import EVERYTHING
-from services.device.things.codec_model import Argument, Codec, CodecFailed, Step
+from services.device.things.codec_model import Codec, CodecArgument, CodecFailed, CodecStep
 
 PORT, AT = 85, 1_700_000_000_000
 
 
 def codec(source: str, entry: str = "Decode", changeable: list[str] | None = None) -> LoadedCodec:
     """Return a codec of one script with the older entry point."""
-    args = [Argument("fPort"), Argument("bytes", payload=True), Argument("variables")]
-    step = Step("codec.js", entry, args)
+    args = [
+        CodecArgument("fPort"),
+        CodecArgument("bytes", payload=True),
+        CodecArgument("variables"),
+    ]
+    step = CodecStep("codec.js", entry, args)
     script = Codec(scripts={"codec.js": source}, decoder=[step], encoder=[step])
     return LoadedCodec(script, changeable)
 
@@ -38,8 +42,8 @@ def test_a_payload_becomes_bytes() -> None:
 
 def test_functions_of_several_scripts_follow_each_other() -> None:
     """Each function receives the result of the previous one."""
-    payload = [Argument("x", payload=True)]
-    steps = [Step("a.js", "go", payload), Step("b.js", "go", payload)]
+    payload = [CodecArgument("x", payload=True)]
+    steps = [CodecStep("a.js", "go", payload), CodecStep("b.js", "go", payload)]
     scripts = {
         "a.js": "function go(x) { return x.length }",
         "b.js": "function go(x) { return x * 10 }",
@@ -49,7 +53,7 @@ def test_functions_of_several_scripts_follow_each_other() -> None:
 
 def test_the_alliances_entry_points_get_what_they_are_promised() -> None:
     """TS013 entry points receive bytes, port and the time of the frame."""
-    step = Step("codec.js", "decodeUplink", [Argument("input")])
+    step = CodecStep("codec.js", "decodeUplink", [CodecArgument("input")])
     source = (
         "function decodeUplink(input) {"
         " return {data: {sum: input.bytes[0] + input.fPort, at: input.recvTime.getTime()}} }"
@@ -216,7 +220,7 @@ def test_a_console_keeps_the_lines_of_a_call_that_fails() -> None:
 
 def test_variables_are_empty_objects_of_each_call() -> None:
     """`input.variables` and the third argument are empty objects in each call."""
-    step = Step("codec.js", "decodeUplink", [Argument("input")])
+    step = CodecStep("codec.js", "decodeUplink", [CodecArgument("input")])
     source = "function decodeUplink(input) { return {a: input.variables, b: input.recvTime} }"
     loaded = LoadedCodec(Codec(scripts={"codec.js": source}, decoder=[step]))
     assert loaded.decode(b"", PORT, 0) == {"a": {}, "b": "1970-01-01T00:00:00.000Z"}

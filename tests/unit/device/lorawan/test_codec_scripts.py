@@ -12,11 +12,11 @@ from services.device.lorawan.codec_scripts import (
     read_decoded,
     read_encoded,
 )
-from services.device.things.codec_model import Argument, CodecFailed, Step
+from services.device.things.codec_model import CodecArgument, CodecFailed, CodecStep
 
 
-def step(entry: str) -> list[Step]:
-    return [Step("a.js", entry, [Argument("input")])]
+def step(entry: str) -> list[CodecStep]:
+    return [CodecStep("a.js", entry, [CodecArgument("input")])]
 
 
 def test_the_alliances_entry_point_comes_first() -> None:

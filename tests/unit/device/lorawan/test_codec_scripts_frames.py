@@ -3,11 +3,11 @@
 from libs.common.tsl import compile_tsl, parse_document
 from services.device.lorawan.codec_calls import Outcome
 from services.device.lorawan.codec_scripts import check_decoded_frame
-from services.device.things.codec_model import Argument, Codec, Step
+from services.device.things.codec_model import Codec, CodecArgument, CodecStep
 
 CODEC = Codec(
     scripts={"a.js": "function Decode() {}"},
-    decoder=[Step("a.js", "Decode", [Argument("bytes", payload=True)])],
+    decoder=[CodecStep("a.js", "Decode", [CodecArgument("bytes", payload=True)])],
 )
 FLOAT = {"accessMode": "R", "dataSpec": {"dataType": "FLOAT"}}
 TSL = compile_tsl(

@@ -11,7 +11,7 @@ from services.device.lorawan.history_request import (
     check_requests,
     find_candidates,
 )
-from services.device.things.codec_model import Argument, Codec, Step
+from services.device.things.codec_model import Codec, CodecArgument, CodecStep
 from services.device.things.product_model import HistoryRequest
 from tests.templates import names, template
 
@@ -45,7 +45,7 @@ def document(*services: str, inputs: tuple[str, ...] = ("start_time", "end_time"
 def check_codec(bytes_: str, *services: str) -> HistoryRequest | None:
     """Return the request of an encoder that returns these bytes."""
     script = f"{NUMBERS} function Encode(port, {{fetch_history}}) {{ return [{bytes_}] }}"
-    step = Step("a.js", "Encode", [Argument("fPort"), Argument("obj", payload=True)])
+    step = CodecStep("a.js", "Encode", [CodecArgument("fPort"), CodecArgument("obj", payload=True)])
     codec = Codec(scripts={"a.js": script}, decoder=[step], encoder=[step])
     outcomes = WarmCodec(codec).outcomes(build_calls(services), CHECK_SECONDS)
     return check_requests(codec, services, outcomes)

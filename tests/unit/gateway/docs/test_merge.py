@@ -57,8 +57,8 @@ def test_equal_components_stay_one() -> None:
     merged = merge({"device": device, "x": other}, (*ROUTES, EXTRA))
     assert set(merged["components"]["schemas"]) == {
         "Answer",
-        "GatewayRefusal",
-        "GatewayConsoleRefusal",
+        "GatewayError",
+        "GatewayConsoleError",
     }
 
 
@@ -81,7 +81,7 @@ def test_an_api_alone() -> None:
     merged = merge({"device": device, "auth": other}, ROUTES)
     found = extract_api(merged, Api.MANAGEMENT)
     assert list(found["paths"]) == ["/user"]
-    assert set(found["components"]["schemas"]) == {"Answer", "Item", "GatewayConsoleRefusal"}
+    assert set(found["components"]["schemas"]) == {"Answer", "Item", "GatewayConsoleError"}
     assert [tag["name"] for tag in found["tags"]] == ["Management API: Auth"]
     assert all(name.startswith("GatewayConsole") for name in found["components"]["responses"])
 
