@@ -66,6 +66,7 @@ class Composed(Platform):
             "THINGWAY_NATS_PORT": str(self.nats_port),
             "THINGWAY_WEBSOCKET_PORT": str(self.websocket_port),
             "THINGWAY_IMAGE": "thingway:e2e",
+            "THINGWAY_BACKUP_PASSPHRASE": "a passphrase of the tests",
         }
 
     @property
@@ -286,6 +287,23 @@ def test_the_thingway_command_works_on_it(composed: Composed):
     made = composed.command("app", "create", "second")
     listed = composed.command("app", "list")
     assert made["clientId"] in [one["clientId"] for one in listed]
+
+
+def test_a_backup_is_restored_into_temporary_stores(composed: Composed):
+    """By the documented commands; the temporary stores leave nothing behind."""
+    stores = ("scratch-mongo", "scratch-nats")
+    composed.run("run", "--rm", "--no-deps", "-T", "backup", "/backups", "--keep", "1")
+    composed.run("run", "--rm", "-T", "verify")
+    volumes = [
+        mount["Name"]
+        for store in stores
+        for container in composed.containers(store)
+        for mount in container["Mounts"]
+    ]
+    composed.run("rm", "-fsv", *stores)
+    listed = subprocess.run(["docker", "volume", "ls", "-q"], capture_output=True, check=True)
+    assert volumes
+    assert not set(volumes) & set(listed.stdout.decode().split())
 
 
 async def test_a_second_start_keeps_data_and_credentials(composed: Composed, app: Application):
