@@ -7,7 +7,7 @@ service: all together get half of the requests of a service.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from libs.common.contracts.limits import UsageRequest
 from libs.common.identity import Principal
@@ -32,13 +32,15 @@ class Bounds:
     """Requests without a login per address and per webhook."""
 
 
+UseKind = Literal["requests", "polls", "websockets"]
+"""A concurrent use, named as the limit of a tenant in `Limits`; the limit of a principal has the
+prefix `each_`."""
+
+
 class _Kind(NamedTuple):
     """A kind of concurrent use."""
 
     counts: SlotCounts
-    each: str
-    """Fields of `Limits` for a principal and for its tenant."""
-    all: str
     each_name: str
     """The field for a principal in camelCase."""
     maximum: int
@@ -48,8 +50,7 @@ class _Kind(NamedTuple):
 
 
 def _kind(name: str, whole: int, again: float) -> _Kind:
-    each_name = f"each{name.capitalize()}"
-    return _Kind(SlotCounts(), f"each_{name}", name, each_name, max(1, whole * 3 // 4), again)
+    return _Kind(SlotCounts(), f"each{name.capitalize()}", max(1, whole * 3 // 4), again)
 
 
 class ConcurrencyLimiter:
@@ -58,23 +59,23 @@ class ConcurrencyLimiter:
     def __init__(self, known: LimitsCache, bounds: Bounds) -> None:
         self._known = known
         self._bounds = bounds
-        self._requests = _kind("requests", bounds.requests, RETRY_SECONDS)
-        self._polls = _kind("polls", bounds.polls, POLL_RETRY_SECONDS)
-        self._websockets = _kind("websockets", bounds.websockets, POLL_RETRY_SECONDS)
+        self._kinds: dict[UseKind, _Kind] = {
+            "requests": _kind("requests", bounds.requests, RETRY_SECONDS),
+            "polls": _kind("polls", bounds.polls, POLL_RETRY_SECONDS),
+            "websockets": _kind("websockets", bounds.websockets, POLL_RETRY_SECONDS),
+        }
         self._strangers = SlotCounts()
         self._nameless = SlotCounts()
 
-    def acquire_request(self, principal: Principal) -> HeldSlots:
-        """Occupy the slots of a request; raise `TooManyRequests`."""
-        return self._of_principal(self._requests, principal)
-
-    def acquire_poll(self, principal: Principal) -> HeldSlots:
-        """Occupy the slots of a long poll; raise `TooManyRequests`."""
-        return self._of_principal(self._polls, principal)
-
-    def acquire_websocket(self, principal: Principal) -> HeldSlots:
-        """Occupy the slots of a WebSocket; raise `TooManyRequests`."""
-        return self._of_principal(self._websockets, principal)
+    def acquire(self, use: UseKind, principal: Principal) -> HeldSlots:
+        """Occupy the slots of a use by a principal; raise `TooManyRequests`."""
+        kind, tenant = self._kinds[use], principal.tenant
+        limits = self._known.get(tenant)
+        claims = (
+            (principal_key(principal), getattr(limits, f"each_{use}"), kind.each_name),
+            (tenant, min(getattr(limits, use), kind.maximum), use),
+        )
+        return acquire_slots(kind.counts, claims, tenant, kind.again)
 
     def acquire_anonymous_websocket(self, address: str) -> HeldSlots:
         """Occupy the slots of a WebSocket that logs in later; raise `TooManyRequests`.
@@ -101,20 +102,11 @@ class ConcurrencyLimiter:
 
     async def use(self, request: UsageRequest) -> Usage:
         """Return the usage of a principal and its tenant, by the name of the limit."""
-        use = {}
-        for kind in (self._requests, self._polls, self._websockets):
-            use[kind.all] = kind.counts.occupied(request.tenant)
+        use: dict[str, int] = {}
+        for name, kind in self._kinds.items():
+            use[name] = kind.counts.occupied(request.tenant)
             use[kind.each_name] = kind.counts.occupied(principal_key(request))
         return use
-
-    def _of_principal(self, kind: _Kind, principal: Principal) -> HeldSlots:
-        tenant = principal.tenant
-        limits = self._known.get(tenant)
-        claims = (
-            (principal_key(principal), getattr(limits, kind.each), kind.each_name),
-            (tenant, min(getattr(limits, kind.all), kind.maximum), kind.all),
-        )
-        return acquire_slots(kind.counts, claims, tenant, kind.again)
 
 
 def principal_key(principal: Principal | UsageRequest) -> str:

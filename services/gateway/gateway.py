@@ -186,11 +186,7 @@ class Gateway:
                 route, exchange.path, exchange.origin.limit_key
             )
         exchange.wait = route.wait(exchange.path, exchange.query)
-        return (
-            self.concurrency.acquire_poll(principal)
-            if exchange.wait
-            else self.concurrency.acquire_request(principal)
-        )
+        return self.concurrency.acquire("polls" if exchange.wait else "requests", principal)
 
     def _check_header_size(self, scope: HTTPScope) -> None:
         size = sum([len(name) + len(value) for name, value in scope["headers"]])

@@ -263,7 +263,7 @@ class Tunnels:
     def _hold(self, principal: Principal | None, origin: Origin) -> HeldSlots:
         if principal is None:
             return self.concurrency.acquire_anonymous_websocket(origin.limit_key)
-        return self.concurrency.acquire_websocket(principal)
+        return self.concurrency.acquire("websockets", principal)
 
     def _identity(self, principal: Principal, token: str) -> dict[str, str]:
         """Return the header fields with the principal and token."""

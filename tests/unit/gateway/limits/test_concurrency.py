@@ -1,6 +1,7 @@
 """What callers hold at the same time: counted, bounded, given back."""
 
 import contextlib
+from functools import partial
 
 import pytest
 
@@ -9,7 +10,7 @@ from libs.common.errors import TooManyRequests
 from libs.common.identity import Kind, Principal
 from libs.common.limits import tenants as module
 from libs.common.limits.tenants import HeldSlots
-from services.gateway.concurrency import Bounds, ConcurrencyLimiter
+from services.gateway.concurrency import Bounds, ConcurrencyLimiter, UseKind
 from services.gateway.routes import RouteTable
 
 LIMITS = Limits(requests=3, each_requests=2, polls=3, each_polls=2, websockets=3, each_websockets=2)
@@ -34,16 +35,16 @@ def device(name: str, tenant: str = "t1") -> Principal:
     return Principal(kind=Kind.DEVICE, tenant=tenant, subject=name)
 
 
-TAKING = {"acquire_request": "Requests", "acquire_poll": "Polls", "acquire_websocket": "Websockets"}
+USES = ("requests", "polls", "websockets")
 
 
-@pytest.mark.parametrize("what", TAKING)
-def test_a_principal_holds_so_many_and_no_more(what: str) -> None:
+@pytest.mark.parametrize("use", USES)
+def test_a_principal_holds_so_many_and_no_more(use: UseKind) -> None:
     """It is told which limit; when one is given back, the next is let in."""
     hand = limiter()
-    take = getattr(hand, what)
+    take = partial(hand.acquire, use)
     held = [take(device("a")) for _ in range(2)]
-    with pytest.raises(TooManyRequests, match=f"2 each{TAKING[what]}") as refused:
+    with pytest.raises(TooManyRequests, match=f"2 each{use.capitalize()}") as refused:
         take(device("a"))
     assert refused.value.retry_after > 0
     held.pop().release()
@@ -57,18 +58,18 @@ def test_a_refusal_is_counted_with_limit_and_tenant(monkeypatch: pytest.MonkeyPa
     hand = limiter()
     for name in ("a", "a", "a", "b", "b"):
         with contextlib.suppress(TooManyRequests):
-            hand.acquire_request(device(name))
+            hand.acquire("requests", device(name))
     assert counted == [("eachRequests", "t1"), ("requests", "t1")]
 
 
-@pytest.mark.parametrize("what", TAKING)
-def test_principals_of_a_tenant_hold_so_many_together(what: str) -> None:
+@pytest.mark.parametrize("use", USES)
+def test_principals_of_a_tenant_hold_so_many_together(use: UseKind) -> None:
     """Another tenant is not concerned."""
     hand = limiter()
-    take = getattr(hand, what)
+    take = partial(hand.acquire, use)
     for name in ("a", "a", "b"):
         take(device(name))
-    with pytest.raises(TooManyRequests, match=f"3 {TAKING[what].lower()}"):
+    with pytest.raises(TooManyRequests, match=f"3 {use}"):
         take(device("c"))
     take(device("c", "t2"))
 
@@ -76,24 +77,24 @@ def test_principals_of_a_tenant_hold_so_many_together(what: str) -> None:
 def test_what_is_refused_is_not_counted() -> None:
     """A principal that is refused for its tenant may come when the tenant has room."""
     hand = limiter()
-    first: list[HeldSlots] = [hand.acquire_request(device("a")) for _ in range(2)]
-    hand.acquire_request(device("b"))
+    first: list[HeldSlots] = [hand.acquire("requests", device("a")) for _ in range(2)]
+    hand.acquire("requests", device("b"))
     for _ in range(5):
         with pytest.raises(TooManyRequests):
-            hand.acquire_request(device("c"))
+            hand.acquire("requests", device("c"))
     for held in first:
         held.release()
-    assert [hand.acquire_request(device("c")) for _ in range(2)]
+    assert [hand.acquire("requests", device("c")) for _ in range(2)]
 
 
 def test_no_tenant_takes_more_than_three_quarters_of_a_process() -> None:
     """Whatever its limits are."""
     hand = limiter(Limits(), Bounds(requests=8, polls=8, websockets=8, address_requests=2))
     for number in range(6):
-        hand.acquire_poll(device(str(number)))
+        hand.acquire("polls", device(str(number)))
     with pytest.raises(TooManyRequests, match="6 polls"):
-        hand.acquire_poll(device("more"))
-    hand.acquire_poll(device("a", "t2"))
+        hand.acquire("polls", device("more"))
+    hand.acquire("polls", device("a", "t2"))
 
 
 def test_strangers_are_counted_by_address_by_hook_and_together() -> None:
@@ -124,9 +125,9 @@ async def test_use_is_told_of_the_tenant_and_of_the_principal() -> None:
     """By the names of the limits; what is given back is none."""
     hand = limiter()
     held = [
-        hand.acquire_request(device("a")),
-        hand.acquire_request(device("b")),
-        hand.acquire_poll(device("b")),
+        hand.acquire("requests", device("a")),
+        hand.acquire("requests", device("b")),
+        hand.acquire("polls", device("b")),
     ]
     used = await hand.use(UsageRequest("t1", "device", "a"))
     assert {name: number for name, number in used.items() if number} == {
@@ -146,6 +147,6 @@ def test_sockets_without_a_login_leave_room_for_others() -> None:
     held += [hand.acquire_anonymous_websocket(f"b{number}") for number in range(6)]
     with pytest.raises(TooManyRequests, match="more than 8 MQTT"):
         hand.acquire_anonymous_websocket("c")
-    hand.acquire_websocket(device("d"))
+    hand.acquire("websockets", device("d"))
     held.pop().release()
     hand.acquire_anonymous_websocket("c")
