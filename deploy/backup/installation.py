@@ -6,7 +6,6 @@ written and compared.
 """
 
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
 from functools import partial
 
 import msgspec
@@ -162,12 +161,9 @@ async def restore(
     databases stay marked, and their content is unusable.
     """
     await require_empty(stores)
-    async with AsyncExitStack() as stack:
-        clients = await stack.enter_async_context(stores.connect_writers())
-        bus = await stack.enter_async_context(stores.bus(ADMIN))
-        target = _Target(
-            bus, {name: DatabaseRestore(one, name) for name, one in clients.items()}, replicas
-        )
+    async with stores.connect_writers() as clients, stores.bus(ADMIN) as bus:
+        restores = {name: DatabaseRestore(one, name) for name, one in clients.items()}
+        target = _Target(bus, restores, replicas)
         await target.mark()
         async for record in read_records(archive):
             await target.write(record)

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
@@ -44,25 +45,19 @@ class Stores:
             redis_url=f"redis://{LOOPBACK}:{state.ports['redis']}/0",
         )
 
-    @contextlib.asynccontextmanager
-    async def connect_reader(self) -> AsyncIterator[Client]:
+    def connect_reader(self) -> AbstractAsyncContextManager[Client]:
         """Connect to MongoDB as the user that reads all databases."""
-        url = self.mongo_url_for(services.backup_user(self.state))
-        async with databases.connect(url) as client:
-            yield client
+        return databases.connect(self.mongo_url_for(services.backup_user(self.state)))
 
     @property
     def has_administrator(self) -> bool:
         """Return whether this installation administers its MongoDB."""
         return mongo_server.ADMIN_SECRET in self.state.secrets and "@" not in self.mongo_url
 
-    @contextlib.asynccontextmanager
-    async def connect_administrator(self) -> AsyncIterator[Client]:
+    def connect_administrator(self) -> AbstractAsyncContextManager[Client]:
         """Connect to MongoDB as its administrator."""
         password = self.state.secrets[mongo_server.ADMIN_SECRET]
-        url = self._mongo(mongo_server.ADMIN, password, "admin")
-        async with databases.connect(url) as client:
-            yield client
+        return databases.connect(self._mongo(mongo_server.ADMIN, password, "admin"))
 
     @property
     def users(self) -> list[DatabaseUser]:

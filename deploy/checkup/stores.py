@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from itertools import chain
 from pkgutil import resolve_name
@@ -130,9 +129,7 @@ async def check_redis(url: str, until: float) -> list[Finding]:
 
 
 async def _redis(url: str) -> list[Finding]:
-    async with AsyncExitStack() as stack:
-        redis = connect_redis(url)
-        stack.push_async_callback(redis.aclose)
+    async with connect_redis(url) as redis:
         await redis.ping()
         try:
             await redis.set(_PROBE, "1", ex=5)
