@@ -20,6 +20,7 @@ class Success(msgspec.Struct, Generic[T], omit_defaults=False, kw_only=True):
     """An open API answer: `{data?, status: "Success", requestId}`."""
 
     data: T | msgspec.UnsetType = msgspec.UNSET
+    """The result. Absent if the operation returns none."""
     status: Literal["Success"] = "Success"
     request_id: str = msgspec.field(name="requestId")
 
@@ -28,6 +29,7 @@ class Answer(msgspec.Struct, Generic[T], omit_defaults=False, kw_only=True):
     """An answer of the management API: `{data?, status: "Success", request_id}`."""
 
     data: T | msgspec.UnsetType = msgspec.UNSET
+    """The result. Absent if the operation returns none."""
     status: Literal["Success"] = "Success"
     request_id: str
 
@@ -55,7 +57,9 @@ class ConsoleFailure(msgspec.Struct, omit_defaults=True, kw_only=True):
     error_code: str
     error_message: str
     detail_message: str | None = None
+    """Field at fault, for example `config.properties.mode`."""
     data: Any = None
+    """Details by error code, such as the list of invalid fields."""
 
 
 _CONSOLE_CODES = {

@@ -55,10 +55,15 @@ class AuditSearch(PageRequest):
     keyword: Text | None = None
     """Part of the name of the actor or object, ignoring case."""
     action: Text | None = None
+    """Name of the action."""
     object_type: Text | None = None
+    """Type of the changed object, for example `role`."""
     object_id: NamedId | None = None
+    """Id of the changed object."""
     actor_id: NamedId | None = None
+    """Id of the user or application that made the change."""
     address: Text | None = None
+    """IP address of the request."""
     request_id: Text | None = None
     start_timestamp: Timestamp | None = None
     """Earliest time in ms. Both limits are inclusive."""
@@ -75,6 +80,7 @@ class AuditActor(msgspec.Struct, omit_defaults=True):
     """The actor: a user, an application, or the operator (user `0`)."""
 
     kind: str
+    """`user` or `application`."""
     id: str
     name: str = ""
 
@@ -83,6 +89,7 @@ class AuditObject(msgspec.Struct, omit_defaults=True):
     """The changed object."""
 
     type: str
+    """Type of the object, for example `role`."""
     id: str
     name: str = ""
 
@@ -94,13 +101,18 @@ class AuditEntryResponse(ResponseModel):
     created_at: int
     """Unix time in ms."""
     actor: AuditActor
+    """User or application that made the change."""
     action: str
+    """Name of the action."""
     object: AuditObject
+    """The changed object."""
     address: str = ""
     """IP address of the request. Absent for commands of the operator."""
     request_id: str = ""
     before: dict[str, Any] | None = None
+    """Changed fields with their old values. Secrets are hidden."""
     after: dict[str, Any] | None = None
+    """Changed fields with their new values. Secrets are hidden."""
 
 
 _FILTERS = {

@@ -26,7 +26,9 @@ class LiveCredentials(msgspec.Struct):
     client_id: str
     """Unique to this page."""
     username: str
+    """User name for MQTT."""
     password: str
+    """Password for MQTT."""
 
 
 class BrokerInfo(ResponseModel, kw_only=True):
@@ -36,6 +38,7 @@ class BrokerInfo(ResponseModel, kw_only=True):
     """
 
     ws_path: str
+    """Path of MQTT over WebSocket on the gateway, for example `/mqtt`."""
     mqtt_port: int | None = None
     """Public MQTT port for devices and other clients; None if not configured."""
     mqtts_port: int | None = None

@@ -28,9 +28,12 @@ class NewMenu(msgspec.Struct, kw_only=True):
     """Body of `POST /user/menus`."""
 
     code: str
+    """Code that the console uses, for example `device.view`."""
     name: str
     type: MenuType
+    """`MENU` for a page, `FUNCTION` for a permission on a page."""
     parent_id: Id | None = None
+    """Id of the menu above. Absent for a root."""
 
 
 class MenuUpdate(msgspec.Struct, kw_only=True):
@@ -38,6 +41,7 @@ class MenuUpdate(msgspec.Struct, kw_only=True):
 
     name: str
     type: MenuType
+    """`MENU` for a page, `FUNCTION` for a permission on a page."""
 
 
 class CreatedMenu(msgspec.Struct):
@@ -51,15 +55,19 @@ class MenuResponse(ResponseModel):
 
     menu_id: str
     code: str
+    """Code that the console uses, for example `device.view`."""
     name: str
     type: MenuType
+    """`MENU` for a page, `FUNCTION` for a permission on a page."""
     parent_id: str | None = None
+    """Id of the menu above. Absent for a root."""
 
 
 class MenuNode(MenuResponse, kw_only=True):
     """An entry of the tree. Consoles require `children` on leaves too."""
 
     children: list["MenuNode"]
+    """Menus below this one."""
 
 
 OWN_PAGES = frozenset({"product"})

@@ -48,7 +48,9 @@ class SearchIntegrations(PageRequest, kw_only=True):
     """Body of `POST /integration/search`; filters may be true, false or absent."""
 
     device_addable: bool | None = None
+    """True for integrations that can add devices."""
     device_deletable: bool | None = None
+    """True for integrations that can delete devices."""
 
 
 class IntegrationResponse(ResponseModel, kw_only=True):
@@ -59,13 +61,19 @@ class IntegrationResponse(ResponseModel, kw_only=True):
     name: str
     description: str
     add_device_service_key: str | None = None
+    """Key of the service entity that adds a device. Absent if the integration has none."""
     delete_device_service_key: str | None = None
+    """Key of the service entity that deletes a device. Absent if the integration has none."""
     carries_frames: bool
     """Whether its devices send bytes, which the codecs of their products decode."""
     device_count: int
+    """Number of devices."""
     entity_count: int
+    """Number of entities of the integration and its devices."""
     device_count_camel: int = msgspec.field(name="deviceCount")
+    """Same as `device_count`."""
     entity_count_camel: int = msgspec.field(name="entityCount")
+    """Same as `entity_count`."""
 
 
 class IntegrationEntity(ResponseModel, kw_only=True):
@@ -73,20 +81,25 @@ class IntegrationEntity(ResponseModel, kw_only=True):
 
     id: str
     key: str
+    """Key of the entity. It never changes."""
     name: str
     type: EntityType
+    """`PROPERTY` (a value), `SERVICE` (can be called) or `EVENT` (is reported)."""
     value_attribute: dict[str, Any]
     value_type: ValueType
     access_mod: AccessMod | None = None
     parent: str | None = None
+    """Key of the entity that contains this one."""
     description: str | None = None
     value: Any = None
+    """The latest value."""
 
 
 class IntegrationDetail(IntegrationResponse, kw_only=True):
     """An integration with its entities: parents, each followed by its children."""
 
     integration_entities: list[IntegrationEntity]
+    """Entities of the integration itself."""
 
 
 CACHE_SIZE = 1000

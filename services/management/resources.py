@@ -71,14 +71,18 @@ class UploadRequest(msgspec.Struct):
 
     file_name: FileName
     temp_resource_live_minutes: Annotated[int, msgspec.Meta(ge=1, le=LONGEST_MINUTES)] | None = None
+    """Minutes for which an unused file is kept."""
 
 
 class UploadTarget(msgspec.Struct):
     """Answer: the URL to upload the file once, and its future URL."""
 
     upload_url: str
+    """URL for `PUT` of the file, valid once."""
     resource_url: str
+    """URL of the file after the upload."""
     key: str
+    """Key of the file."""
 
 
 class Ticket(msgspec.Struct, frozen=True):

@@ -44,12 +44,14 @@ class ValidateDesign(msgspec.Struct):
     """Body of `POST /workflow/flows/design/validate`."""
 
     design_data: str
+    """Nodes and edges as JSON text."""
 
 
 class DesignFault(ResponseModel, kw_only=True):
     """A reason; `node_id` is set if a single node is at fault."""
 
     node_id: str | None = None
+    """Id of the node at fault."""
     field: str
     reason: str
 
@@ -59,12 +61,14 @@ class DesignValidation(Answer[bool], kw_only=True):
 
     data: bool
     detail: list[DesignFault] | msgspec.UnsetType = msgspec.UNSET
+    """Faults of the design."""
 
 
 class TestFlow(msgspec.Struct, kw_only=True):
     """Body of a flow test, with a design or the id of a flow for its latest one."""
 
     design_data: str | None = None
+    """Nodes and edges as JSON text."""
     flow_id: Id | None = None
     """Id of a flow visible to the caller; the response repeats it."""
     input: dict[str, Any] | None = None
@@ -94,6 +98,7 @@ class FlowTestResult(ResponseModel, kw_only=True):
     start_time: int
     time_cost: int
     trace_infos: list[TraceItem]
+    """Traces of the nodes in their order."""
 
 
 def trace_invalid_design(text: str, error: DesignInvalid, run: Run) -> list[TraceItem]:

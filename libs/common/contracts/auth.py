@@ -90,7 +90,10 @@ class LastRefusedLogin(msgspec.Struct, omit_defaults=True):
     at: int | None = None
     """ms; recorded up to 5 s late."""
     over: LoginProtocol | None = None
+    """Protocol of the login."""
     wrong: LoginFault | None = None
+    """Rejected part of the login. `SN`: the key is correct, but the SN differs in upper and lower
+    case."""
 
 
 class DeviceCredentials(msgspec.Struct):
@@ -98,6 +101,8 @@ class DeviceCredentials(msgspec.Struct):
 
     sn: str
     key: str
+    """Device key: the password for MQTT, NATS and HTTP. Store it, because it is not returned
+    again."""
 
 
 class FirstDeviceKey(msgspec.Struct):

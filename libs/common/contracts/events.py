@@ -62,6 +62,7 @@ class Fault(msgspec.Struct, rename="camel", omit_defaults=True):
     """A rejected value and the reason."""
 
     path: str
+    """Path of the value, for example `properties.reporting_interval.time`."""
     reason: str
     value: bool | int | float | str | None = None
     """The rejected value if it is a number, a Boolean or a text; the beginning of a text."""
@@ -115,8 +116,10 @@ class Subcommand(msgspec.Struct, rename="camel", omit_defaults=True):
     """A setting of a task and its result."""
 
     key: str
+    """Key of the setting, for example `reporting_interval`."""
     status: TaskStatus
     value: Any = None
+    """Value of the setting."""
 
 
 class TaskFinished(Event, kw_only=True):

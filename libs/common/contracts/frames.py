@@ -29,8 +29,11 @@ class Reception(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True,
     """The reception of a frame by one gateway, in dBm and dB."""
 
     gateway: Name
+    """Extended unique identifier (EUI) of the gateway."""
     rssi: float | None = None
+    """Received signal strength indication (RSSI) in dBm, for example -97."""
     snr: float | None = None
+    """Signal-to-noise ratio (SNR) in dB, for example 7.5."""
 
 
 class Frame(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):

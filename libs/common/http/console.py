@@ -107,9 +107,11 @@ class Sort(msgspec.Struct):
     """A sort criterion: a property in snake_case or camelCase, `ASC` or `DESC` in any case."""
 
     property: str
+    """Field to sort by, for example `created_at`."""
     direction: Annotated[
         str, msgspec.Meta(extra_json_schema={"extra": {"enum": ["ASC", "DESC"]}})
     ] = "ASC"
+    """`ASC` (ascending) or `DESC` (descending)."""
 
 
 class PageRequest(msgspec.Struct, kw_only=True):

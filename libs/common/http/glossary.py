@@ -2,7 +2,7 @@ r"""Fields of requests and responses that mean the same in every schema.
 
 The OpenAPI documents describe a field by the docstring under it or, without one, by this list. A
 name in camelCase is listed in snake_case. Fields named `id`, `name`, `description` and `data` need
-no text, because the docstring of their struct says what they belong to.
+no text, because the docstring of their struct is enough.
 
 access_key: Login name that belongs to the credential, for example `mqtt@default`.
 access_mod: Access to a property: `R` (read), `W` (write) or `RW`. Absent for services and events.

@@ -44,10 +44,15 @@ class Validator(Wire):
     """Inclusive bounds of a value; sizes in characters (STRING) or elements (ARRAY)."""
 
     min: int | float | None = None
+    """Minimum of a number."""
     max: int | float | None = None
+    """Maximum of a number."""
     min_size: int | None = None
+    """Minimum number of characters or elements."""
     max_size: int | None = None
+    """Maximum number of characters or elements."""
     required: bool | None = None
+    """Whether a service call must contain the value."""
 
 
 class Assist(Wire):
@@ -67,25 +72,40 @@ class MappingItem(Wire):
     """An entry of an enumeration in its list form."""
 
     key: str = ""
+    """Value in reports and commands, for example `1`."""
     value: str = ""
+    """Text that users see, for example `heat`."""
 
 
 class DataSpec(Wire):
     """Type and bounds of a value, for properties and parameters."""
 
     data_type: DataType = ""
+    """Type of the value."""
     element_data_type: DataType | None = None
+    """Type of the elements of an `ARRAY`."""
     parent_id: str | None = None
+    """Id of the `STRUCT` that contains the value."""
     default_value: str | None = None
+    """Default value as text."""
     unit_name: str | None = None
+    """Unit, for example `°C`."""
     fraction_digits: int | None = None
+    """Decimal places to which reported values are rounded."""
     coefficient: int | float | None = None
+    """Factor of another raw encoding. The platform does not apply it."""
     validator: Validator | None = None
+    """Bounds of the value."""
     encoding: Annotated[str, _permitted(ENCODINGS)] | None = None
+    """Encoding of a `STRING`."""
     mapping: dict[str, str] | None = None
+    """Names of the values of an `ENUM`, for example `{"0": "off", "1": "heat"}`."""
     mappings: list[MappingItem] | None = None
+    """The same names as a list."""
     ref: str | None = None
+    """Id of the property that defines the type."""
     assist: Assist | None = None
+    """Hints for decoders, which the platform does not use."""
 
 
 class MemberSpec(Wire):
@@ -102,12 +122,14 @@ class PropertySpec(MemberSpec):
     """A property or a member of one; `access_mode` is R, W or RW."""
 
     access_mode: AccessMode = ""
+    """`R` (read only), `W` (write only) or `RW`."""
 
 
 class ParamSpec(MemberSpec):
     """An output of an event, or an input or output of a service; its id is `<owner>.<key>`."""
 
     ref: str | None = None
+    """Id of the property that defines the parameter."""
 
 
 def _no_params() -> list[ParamSpec]:
@@ -122,7 +144,9 @@ class EventSpec(Wire):
     name: str | None = None
     description: str | None = None
     type: Annotated[str, _permitted(EVENT_TYPES)] | None = None
+    """`INFO`, `WARN` or `ERROR`."""
     outputs: list[ParamSpec] = msgspec.field(default_factory=_no_params)
+    """Values that the device reports with the event."""
 
 
 class ServiceSpec(Wire):
@@ -132,17 +156,24 @@ class ServiceSpec(Wire):
     name: str | None = None
     description: str | None = None
     call_type: Annotated[str, _permitted(CALL_TYPES)] | None = None
+    """Whether a caller waits for the outputs: `SYNC` or `ASYNC`."""
     inputs: list[ParamSpec] = msgspec.field(default_factory=_no_params)
+    """Values that a call contains."""
     outputs: list[ParamSpec] = msgspec.field(default_factory=_no_params)
+    """Values that the device returns."""
 
 
 class TslDocument(msgspec.Struct, kw_only=True):
     """The model of a thing: its properties, events and services."""
 
     version: str = "v1.0"
+    """Version of the document, for example `v1.0`."""
     properties: list[PropertySpec] = msgspec.field(default_factory=list)
+    """States and settings of the thing."""
     events: list[EventSpec] = msgspec.field(default_factory=list)
+    """Events that the thing reports."""
     services: list[ServiceSpec] = msgspec.field(default_factory=list)
+    """Commands that the thing accepts."""
 
 
 def to_wire(document: TslDocument) -> dict[str, Any]:

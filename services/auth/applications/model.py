@@ -131,6 +131,7 @@ class ApplicationResponse(ResponseModel):
     tenant_id: str
     name: str
     client_id: str
+    """Id that the application sends when it requests a token."""
     events: bool
     allowed_addresses: list[str]
     created_at: int
@@ -143,4 +144,6 @@ class ApplicationWithSecret(ResponseModel):
     application_id: str
     name: str
     client_id: str
+    """Id that the application sends when it requests a token."""
     client_secret: str
+    """Secret for token requests. Store it, because it is not returned again."""

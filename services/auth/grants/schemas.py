@@ -17,12 +17,14 @@ class ResourceReference(msgspec.Struct):
 
     id: NamedId
     type: ResourceType
+    """Type of the resource."""
 
 
 class ResourceList(msgspec.Struct):
     """Body of `associate-resource` and `disassociate-resource`."""
 
     resources: Annotated[list[ResourceReference], msgspec.Meta(max_length=LARGEST_PAGE)]
+    """Resources to grant to the role or to withdraw from it."""
 
 
 class ResourceSearch(PageRequest, kw_only=True):
@@ -44,7 +46,9 @@ class RoleIntegration(ResponseModel):
     integration_id: str
     integration_name: str
     device_num: int
+    """Number of devices of the integration."""
     entity_num: int
+    """Number of entities of the integration and its devices."""
 
 
 class CandidateIntegration(ResponseModel):
@@ -85,6 +89,7 @@ class RoleDashboard(ResponseModel):
 
     dashboard_id: str
     dashboard_name: str
+    """Name of the dashboard."""
     created_at: str
     user_id: str | None = None
     user_email: str | None = None

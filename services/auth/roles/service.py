@@ -48,12 +48,14 @@ class UserIds(msgspec.Struct):
     """Body of `associate-user` and `disassociate-user`."""
 
     user_ids: Ids
+    """Ids of users."""
 
 
 class MenuIds(msgspec.Struct):
     """All menus of a role, as the body of `associate-menu`."""
 
     menu_ids: Ids
+    """Ids of all menus of the role. Other menus are removed from it."""
 
 
 class CreatedRole(msgspec.Struct):
@@ -70,7 +72,9 @@ class RoleResponse(ResponseModel):
     description: str
     created_at: str
     user_role_count: str
+    """Number of users with the role, as text."""
     role_integration_count: str
+    """Number of granted integrations, as text."""
 
 
 class RoleMember(ResponseModel):

@@ -63,7 +63,9 @@ class TenantUsage(msgspec.Struct, omit_defaults=True):
     """The limits that apply to the caller."""
 
     tenant: str
+    """Id of the tenant."""
     limits: list[LimitUsage]
+    """Limits by name."""
     event_purge: EventPurge | None = None
     """Absent if no events were purged."""
 
@@ -141,6 +143,7 @@ class ChangeTenantSettings(msgspec.Struct, kw_only=True):
     """Body of `PUT /tenant/settings`."""
 
     viewers_may_command: bool
+    """Whether view permissions allow users to set values and call services."""
 
 
 @dataclass(frozen=True)

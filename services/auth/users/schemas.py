@@ -35,25 +35,30 @@ class ChangeOwnPassword(msgspec.Struct, kw_only=True):
     """Body of `PUT /user/password`."""
 
     old_password: str
+    """The current password."""
     new_password: str
+    """8 to 63 printable ASCII characters with an upper-case and a lower-case letter and a digit."""
 
 
 class ChangePassword(msgspec.Struct, kw_only=True):
     """Body of `PUT /user/members/{id}/change-password`."""
 
     password: str
+    """8 to 63 printable ASCII characters with an upper-case and a lower-case letter and a digit."""
 
 
 class SetStatus(msgspec.Struct, kw_only=True):
     """Body of `PUT /user/members/{id}/status`."""
 
     enabled: bool
+    """Whether the user may log in. False ends all sessions."""
 
 
 class DeleteUsers(msgspec.Struct, kw_only=True):
     """Body of `POST /user/batch-delete`. Unknown ids are ignored."""
 
     user_id_list: Ids
+    """Ids of users."""
 
 
 class CheckPermission(msgspec.Struct, kw_only=True):
@@ -75,6 +80,7 @@ class RoleName(msgspec.Struct):
 
     role_id: str
     role_name: str
+    """Name of the role."""
 
 
 class UserResponse(ResponseModel):
@@ -87,7 +93,9 @@ class UserResponse(ResponseModel):
     created_at: str
     """Unix time in ms."""
     enabled: bool
+    """Whether the user may log in."""
     roles: list[RoleName]
+    """Roles of the user."""
 
 
 class Profile(msgspec.Struct, kw_only=True):
@@ -99,8 +107,11 @@ class Profile(msgspec.Struct, kw_only=True):
     email: str
     created_at: str
     roles: list[RoleName]
+    """Roles of the user."""
     menus: list[MenuNode]
+    """Pages and functions that the user may use, as a tree."""
     super_admin: bool
+    """Whether the user has all permissions."""
     is_super_admin: bool
     """Same as `super_admin`, for existing consoles."""
     may_command: bool
@@ -111,6 +122,7 @@ class UserSession(ResponseModel, kw_only=True):
     """A session of the caller. Times are in ms."""
 
     session_id: str
+    """Id of the session."""
     current: bool
     """Whether the request uses this session."""
     started_at: str | None = None
@@ -129,6 +141,7 @@ class TenantStatus(msgspec.Struct):
     """Whether the tenant has its first user and registration is closed."""
 
     init: bool
+    """Whether the tenant has its first user."""
 
 
 class Permission(msgspec.Struct):
@@ -141,3 +154,4 @@ class PermissionAnswer(Answer[Permission], kw_only=True):
     """The field at top level, as specified, and in `data`, where clients read it."""
 
     has_permission: bool
+    """Whether the user may see the resource."""

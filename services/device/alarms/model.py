@@ -43,9 +43,13 @@ class ValueCondition(msgspec.Struct, tag_field="type", tag="VALUE", omit_default
     """
 
     property: Path
+    """Path of the property, for example `temperature` or `location.latitude`."""
     comparison: Comparison
+    """`GT` (greater than), `GTE`, `LT` (less than), `LTE`, `EQ` (equal) or `NE`."""
     threshold: Number | bool | Text
+    """Value that the property is compared with."""
     hysteresis: Annotated[float, msgspec.Meta(ge=0, le=1e300)] = 0.0
+    """Distance from the threshold that the value must return by, in the unit of the property."""
     seconds: Annotated[int, msgspec.Meta(ge=0, le=MAX_SECONDS)] = 0
     """How long the value must be beyond the threshold."""
 
@@ -54,6 +58,7 @@ class SilenceCondition(msgspec.Struct, tag_field="type", tag="SILENCE"):
     """No report arrives for this time; the next report clears the alarm."""
 
     seconds: Annotated[int, msgspec.Meta(ge=10, le=MAX_SECONDS)]
+    """Seconds without a report."""
 
 
 class EventCondition(msgspec.Struct, tag_field="type", tag="EVENT", omit_defaults=True):

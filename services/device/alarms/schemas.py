@@ -52,6 +52,7 @@ class AlarmResponse(console.ResponseModel, kw_only=True):
     alarm_time: int
     """When it was raised."""
     alarm_content: str
+    """Message that users see."""
     device_id: str
     device_name: str
     latitude: float | None = None
@@ -67,22 +68,30 @@ class AlarmResponse(console.ResponseModel, kw_only=True):
     value: Any = None
     """Value that raised it."""
     cleared_time: int | None = None
+    """Time at which the alarm was cleared in milliseconds since 1970-01-01 UTC."""
     cleared_by: str | None = None
     """`RULE`, `FLOW`, or the id of a user."""
     claimed_time: int | None = None
+    """Time at which a user claimed the alarm in milliseconds since 1970-01-01 UTC."""
     claimed_by: str | None = None
     """Id of the user."""
     claimed_name: str | None = None
+    """Name of that user."""
     note: str | None = None
+    """Note of the user who claimed or cleared it."""
 
 
 class AlarmCounts(msgspec.Struct, kw_only=True):
     """Numbers of alarms in a search."""
 
     total: int
+    """Number of matching alarms."""
     open: int
+    """Number of alarms that are not cleared."""
     unclaimed: int
+    """Number of alarms that no user has claimed."""
     open_by_severity: dict[Severity, int]
+    """Number of alarms that are not cleared, by severity."""
 
 
 class ClaimAlarms(msgspec.Struct, kw_only=True):
@@ -91,6 +100,7 @@ class ClaimAlarms(msgspec.Struct, kw_only=True):
     device_id: Id | None = None
     alarm_ids: AlarmIds | None = None
     note: Note | None = None
+    """Note for other users."""
 
 
 class ClearAlarms(msgspec.Struct, kw_only=True):
@@ -98,6 +108,7 @@ class ClearAlarms(msgspec.Struct, kw_only=True):
 
     alarm_ids: AlarmIds
     note: Note | None = None
+    """Note for other users."""
 
 
 class PutRule(msgspec.Struct, kw_only=True):
@@ -109,6 +120,7 @@ class PutRule(msgspec.Struct, kw_only=True):
     device_id: Id | None = None
     product: Model | None = None
     enabled: bool = True
+    """Whether the rule raises alarms."""
 
 
 class SearchRules(PageRequest, kw_only=True):
@@ -120,6 +132,7 @@ class SearchRules(PageRequest, kw_only=True):
     device_id: Id | None = None
     product: Model | None = None
     enabled: bool | None = None
+    """True for rules that raise alarms, false for disabled rules."""
 
 
 class RuleRef(msgspec.Struct):
@@ -138,5 +151,6 @@ class AlarmRuleResponse(console.ResponseModel, kw_only=True):
     device_id: str | None = None
     product: str | None = None
     enabled: bool
+    """Whether the rule raises alarms."""
     created_at: int
     updated_at: int

@@ -137,6 +137,7 @@ class ConfiguredDevices(msgspec.Struct):
     """One result for each device, in the order of the request."""
 
     results: list[ConfiguredDevice]
+    """Results of the devices."""
 
 
 @post(
@@ -170,7 +171,9 @@ class CommandResponse(ResponseModel, kw_only=True):
 
     id: str
     kind: Kind
+    """Whether the command sets properties or a profile, or calls a service."""
     status: TaskStatus
+    """`PENDING` (queued), `SENT`, `SUCCESS`, `FAILED` or `TIMEOUT` (expired)."""
     payload: dict[str, Any]
     """`properties`, `values`, or `serviceId` and `inputs`.
 
@@ -181,6 +184,7 @@ class CommandResponse(ResponseModel, kw_only=True):
     finished_at: int | None = None
     outputs: dict[str, Any] | None = None
     error: str | None = None
+    """Reason of the failure."""
     error_code: str | None = None
     attempts: int
     """How often it was sent."""
@@ -223,6 +227,7 @@ class CallDeviceService(msgspec.Struct, kw_only=True):
     """Body of `POST /device/{device_id}/services/call`; `inputs` by short member name."""
 
     service_id: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+    """Id of the service in the TSL, for example `reboot`."""
     inputs: dict[str, Any] | None = None
 
 

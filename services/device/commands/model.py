@@ -262,6 +262,7 @@ class CallService(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """Body of `POST …/services/call`; the keys of `inputs` are short member names."""
 
     service_id: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+    """Id of the service in the TSL, for example `reboot`."""
     inputs: dict[str, Any] | None = None
 
 
@@ -269,16 +270,21 @@ class ProfileValue(msgspec.Struct, forbid_unknown_fields=True):
     """A setting of a `PROFILE` configuration."""
 
     key: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+    """Key of the setting, for example `reporting_interval`."""
     value: Any = None
+    """Value of the setting."""
 
 
 class Config(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     """A configuration: type `TSL` has `properties`, type `PROFILE` has `values`."""
 
     version: Text | None = None
+    """Version of the configuration. The device receives it unchanged."""
     type: Text | None = None
+    """TSL version that the properties follow."""
     properties: dict[str, Any] | None = None
     values: list[ProfileValue] | None = None
+    """Settings of a profile."""
 
 
 class CreateTasks(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -292,7 +298,9 @@ class CreateTasks(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
             extra_json_schema={"extra": {"enum": ["TSL", "PROFILE"]}},
         ),
     ]
+    """Layout of `config`: `TSL` or `PROFILE`."""
     device_ids: list[NamedId] | str
+    """Ids of the devices, for example `[1000017, 1000018]` or `"1000017,1000018"`."""
     config: Config
 
 
@@ -307,6 +315,7 @@ class CreatedTasks(msgspec.Struct, rename="camel"):
     """Answer of `POST /tasks` (Task_Create_Result)."""
 
     device_task_relations: list[DeviceTask]
+    """One task for each device."""
 
 
 class Task(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -315,16 +324,21 @@ class Task(msgspec.Struct, rename="camel", omit_defaults=True):
     task_id: int
     device_id: int
     type: TaskType
+    """`CONFIG` for settings, `SERVICE` for a service call."""
     kind: Kind
+    """Whether the task sets properties or a profile, or calls a service."""
     status: TaskStatus
+    """`PENDING` (queued), `SENT`, `SUCCESS`, `FAILED` or `TIMEOUT` (expired)."""
     created_at: int
     expires_at: int
     err_code: str = ""
     err_msg: str | None = None
     finished_at: int | None = None
     service_id: str | None = None
+    """Id of the called service."""
     outputs: dict[str, Any] | None = None
     subcommand: list[Subcommand] = msgspec.field(default_factory=list)
+    """Result of each setting."""
 
 
 class DownlinkEncoder(Protocol):

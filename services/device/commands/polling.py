@@ -33,6 +33,7 @@ class Commands(msgspec.Struct):
     """Open commands of the device, oldest first."""
 
     commands: list[dict[str, Any]]
+    """Commands in the format of the device protocol."""
 
 
 class CommandPolls:

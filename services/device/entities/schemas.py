@@ -24,6 +24,7 @@ class FindTags(console.PageRequest, kw_only=True):
     """Body of `POST /entity/tags/search`; the keyword is part of name or description."""
 
     keyword: Annotated[str, msgspec.Meta(max_length=63)] | None = None
+    """Part of the name or description, ignoring case."""
 
 
 class SaveTag(msgspec.Struct, kw_only=True):
@@ -70,12 +71,14 @@ class TagCount(msgspec.Struct):
     """Answer of `GET /entity/tags/number`."""
 
     number: int
+    """Number of tags of the tenant."""
 
 
 class DeleteTags(msgspec.Struct):
     """Body of `POST /entity/tags/delete`."""
 
     ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_TAGS)]
+    """Ids of tags."""
 
 
 class MapTags(msgspec.Struct, kw_only=True):
@@ -87,9 +90,12 @@ class MapTags(msgspec.Struct, kw_only=True):
     """
 
     operation: Operation
+    """Change of the tags."""
     entity_ids: Annotated[list[Id], msgspec.Meta(min_length=1, max_length=MAX_TAGGED)]
     added_tag_ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_TAGS_PER_ENTITY)] | None = None
+    """Ids of the tags to add."""
     removed_tag_ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_TAGS)] | None = None
+    """Ids of the tags to remove."""
 
 
 MAX_ENTITIES = 100
@@ -126,15 +132,19 @@ class SearchEntities(PageRequest, kw_only=True):
     """
 
     keyword: Annotated[str, msgspec.Meta(max_length=512)] | None = None
+    """Part of a name or key, ignoring case."""
     entity_type: Annotated[list[EntityType], msgspec.Meta(max_length=10)] | None = None
     entity_value_type: Annotated[list[ValueType], msgspec.Meta(max_length=10)] | None = None
     entity_access_mod: Annotated[list[AccessMod], msgspec.Meta(max_length=10)] | None = None
     entity_ids: Ids | None = None
     exclude_children: bool | None = None
+    """True for entities without a parent only."""
     customized: bool | None = None
     """True for custom entities only, false for all others."""
     show_hidden: bool | None = None
+    """Whether hidden entities match, too."""
     entity_keys: Annotated[list[Key], msgspec.Meta(max_length=MAX_KEYS)] | None = None
+    """Complete keys."""
     entity_names: Annotated[list[Key], msgspec.Meta(max_length=MAX_KEYS)] | None = None
     """Complete names."""
     entity_source_name: Annotated[str, msgspec.Meta(max_length=512)] | None = None
@@ -168,7 +178,9 @@ class EntityResponse(ResponseModel, kw_only=True):
     entity_value_attribute: dict[str, Any]
     entity_access_mod: AccessMod | None = None
     entity_parent_name: str | None = None
+    """Name of the entity that contains this one."""
     entity_description: str | None = None
+    """Description of the entity."""
     entity_is_customized: bool
     entity_created_at: int
     entity_updated_at: int
@@ -194,8 +206,10 @@ class EntityMeta(ResponseModel, kw_only=True):
 
     id: str
     key: str
+    """Key of the entity. It never changes."""
     name: str
     type: EntityType
+    """`PROPERTY` (a value), `SERVICE` (can be called) or `EVENT` (is reported)."""
     access_mod: AccessMod | None = None
     value_type: ValueType
     value_attribute: dict[str, Any]
@@ -215,6 +229,7 @@ class EntityStatus(ResponseModel, kw_only=True):
     """
 
     value: Any = None
+    """The latest value."""
     timestamp: str | None = None
     updated_at: str | None = None
     value_type: ValueType | None = None
@@ -230,6 +245,7 @@ class LatestValue(ResponseModel, kw_only=True):
     """Latest value of an entity; empty without a value. `timestamp`: ms, as text."""
 
     value: Any = None
+    """The latest value."""
     timestamp: str | None = None
     value_type: ValueType | None = None
 
@@ -251,6 +267,7 @@ class HistoryItem(msgspec.Struct, kw_only=True):
     entity_id: str
     timestamp: int
     value: Any
+    """Value at that time."""
     value_type: ValueType
 
 
@@ -259,6 +276,7 @@ class AggregateHistory(msgspec.Struct, kw_only=True):
 
     entity_id: Id
     aggregate_type: AggregateType
+    """Result for the period: the last value, minimum, maximum, average, sum, or counts by value."""
     start_timestamp: Timestamp | None = None
     end_timestamp: Timestamp | None = None
 
@@ -267,28 +285,34 @@ class ValueCount(msgspec.Struct, kw_only=True):
     """How often an entity had a value."""
 
     value: Any
+    """The value."""
     value_type: ValueType
     count: int
+    """Number of times that the value was stored."""
 
 
 class Aggregate(ResponseModel, kw_only=True):
     """An aggregate; empty without values. Only COUNT has `count_result`."""
 
     value: Any = None
+    """Result of the aggregation."""
     value_type: ValueType | None = None
     count_result: list[ValueCount] | None = None
+    """Count of each value."""
 
 
 class UpdateEntities(msgspec.Struct):
     """Body of `POST /entity/property/update`: values by entity key."""
 
     exchange: dict[str, Any]
+    """New values, for example `{"mqtt.device.SN1.siren": true}`."""
 
 
 class CallEntityServices(msgspec.Struct):
     """Body of `POST /entity/service/call`: inputs or services by entity key."""
 
     exchange: dict[str, Any]
+    """Inputs by entity key, for example `{"mqtt.device.SN1.reboot": {"delay": 5}}`."""
     entity_id: Id | None = None
     """Ignored; some consoles send it."""
 
@@ -299,6 +323,7 @@ class QueuedCall(msgspec.Struct, kw_only=True):
     device: str
     """SN of the device."""
     command_id: str
+    """Id of the command, which `POST /device/{device_id}/commands/search` lists."""
     expires_at: int
     """Time in ms."""
 
@@ -307,6 +332,7 @@ class CalledServices(Answer[dict[str, Any]], kw_only=True):
     """Outputs of service calls; `detail` has the queued calls."""
 
     detail: list[QueuedCall] | msgspec.UnsetType = msgspec.UNSET
+    """Calls that wait for an offline device."""
 
 
 class CreateEntity(msgspec.Struct, kw_only=True):
@@ -315,6 +341,7 @@ class CreateEntity(msgspec.Struct, kw_only=True):
     identifier: Identifier
     name: Name
     type: EntityType
+    """`PROPERTY`, `SERVICE` or `EVENT`."""
     value_type: ValueType
     access_mod: AccessMod | None = None
     """Required for a PROPERTY."""
@@ -350,7 +377,9 @@ class ColumnFilter(msgspec.Struct):
     """Filter of a column."""
 
     operator: Annotated[str, msgspec.Meta(max_length=32)]
+    """Comparison, for example `CONTAINS`."""
     values: Annotated[list[Value], msgspec.Meta(max_length=MAX_FILTER_VALUES)] = []
+    """Values to compare with."""
 
 
 class AdvancedSearch(PageRequest, kw_only=True):
@@ -365,3 +394,5 @@ class AdvancedSearch(PageRequest, kw_only=True):
     """
 
     entity_filter: Annotated[dict[str, ColumnFilter], msgspec.Meta(max_length=20)] | None = None
+    """Filters by column, for example `{"ENTITY_NAME": {"operator": "CONTAINS", "values":
+    ["temp"]}}`."""

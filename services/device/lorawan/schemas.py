@@ -18,6 +18,7 @@ class PutCodec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """
 
     script: Script | None = None
+    """JavaScript source of a codec with a single script."""
     scripts: Annotated[dict[Name, Script], msgspec.Meta(max_length=MAX_SCRIPTS)] = {}
     decoder: Chain = []
     encoder: Chain = []
@@ -28,8 +29,11 @@ class GapHealingSettings(msgspec.Struct, omit_defaults=True, kw_only=True):
     """Whether and how often devices are asked for missing readings."""
 
     on: bool
+    """Whether devices are asked for missing readings."""
     hour: int
+    """Maximum requests to one device within an hour."""
     day: int
+    """Maximum requests to one device within 24 hours."""
     service: str | None = None
     """Service that requests them; None when the codec has none."""
     fault: str | None = None
@@ -40,6 +44,7 @@ class TestCodec(CodecFrame, kw_only=True):
     """Body of `POST …/codec/test`: a frame to decode, or values to encode for a port."""
 
     values: dict[str, Any] | None = None
+    """Values to encode by property key."""
     codec: PutCodec | None = None
     """Codec to test instead of the product's; it is not stored."""
 
@@ -68,13 +73,16 @@ class PastReading(msgspec.Struct):
 
     ts: int
     values: dict[str, Any]
+    """Values by property key."""
 
 
 class CodecTestResult(msgspec.Struct, omit_defaults=True, kw_only=True):
     """Result of a codec test; `fault` when it failed."""
 
     fault: str | None = None
+    """Reason of the failure. Absent after success."""
     warnings: list[str] = []
+    """Warnings of the codec."""
     properties: dict[str, Any] | None = None
     """Decoded values."""
     accepted: dict[str, Any] | None = None
@@ -105,8 +113,10 @@ class FrameRecord(msgspec.Struct, omit_defaults=True, kw_only=True):
     hex: str
     """Payload bytes."""
     session: str = ""
+    """Id of the network session, which changes when the device joins."""
     counter: int
     confirmed: bool = False
+    """Whether the device requested an acknowledgement."""
     rate: str = ""
     """Data rate, such as `SF7BW125`."""
     frequency: int | None = None
@@ -213,6 +223,7 @@ class StartRedecode(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     start: Moment | None = None
     """Earliest time of reception, ms."""
     end: Moment | None = None
+    """Latest time of reception, ms."""
     tell: bool = False
     """Whether to publish changed reports again, which may start flows."""
 
@@ -221,9 +232,12 @@ class RedecodeDifference(msgspec.Struct, omit_defaults=True, kw_only=True):
     """A report that differs from history; a missing value is absent."""
 
     device: int
+    """Id of the device."""
     ts: int
     before: dict[str, Any] | None = None
+    """Values in history by property key."""
     after: dict[str, Any] | None = None
+    """Values that the codec returns now, by property key."""
     reason: str | None = None
     """Why the frame is rejected now, in whole or in part."""
 
@@ -232,8 +246,11 @@ class RedecodeProgress(msgspec.Struct, omit_defaults=True, kw_only=True):
     """The last re-decode job of a product. Times are ms."""
 
     state: State
+    """`RUNNING`, `DONE`, `STOPPED` by a user, or `FAILED`."""
     dry: bool = False
+    """Whether the job only counts and shows differences."""
     tell: bool = False
+    """Whether changed reports are published again."""
     version: str
     """Version of the codec."""
     total: int = 0
@@ -249,6 +266,8 @@ class RedecodeProgress(msgspec.Struct, omit_defaults=True, kw_only=True):
     differences: list[RedecodeDifference] = []
     """The first differences."""
     started: int
+    """Time of the start in milliseconds since 1970-01-01 UTC."""
     ended: int | None = None
+    """Time of the end in milliseconds since 1970-01-01 UTC."""
     fault: str | None = None
     """Why it failed."""

@@ -168,10 +168,15 @@ class LedgerReading(msgspec.Struct, kw_only=True):
     """The ledger at a time (`at`, ms): `accepted` = `stored` + `rejected` + `waiting`."""
 
     at: int
+    """Time of the reading in milliseconds since 1970-01-01 UTC."""
     accepted: int
+    """Number of messages that the platform has acknowledged."""
     stored: int
+    """Number of stored messages."""
     rejected: int
+    """Number of rejected messages."""
     waiting: int
+    """Number of messages that are not processed yet."""
 
 
 class LedgerReader:

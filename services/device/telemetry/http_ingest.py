@@ -39,6 +39,7 @@ class RejectedItem(msgspec.Struct, omit_defaults=True):
     """A rejected message of the request, or a rejected value. `index` is its position, or -1."""
 
     index: int
+    """Position of the message in the request, from 0. -1: the request has a single message."""
     field: str
     reason: str
 
@@ -47,7 +48,9 @@ class IngestResult(msgspec.Struct):
     """The number of accepted messages, and the rejected messages and values."""
 
     accepted: int
+    """Number of accepted messages."""
     refused: list[RejectedItem]
+    """Rejected messages and values."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,9 +187,12 @@ class ReplyMessage(msgspec.Struct, rename="camel"):
     """The result of a command; `error` is the reason of a failure."""
 
     command_id: Id
+    """Id of the command, which the device received with it."""
     status: Literal["SUCCESS", "FAILED"]
+    """Result of the command."""
     outputs: dict[str, Any] | None = None
     error: str | None = None
+    """Reason of the failure."""
 
 
 Edge = NamedDependency[EdgeService]

@@ -56,7 +56,9 @@ class RejectedMessage(ResponseModel, kw_only=True):
     payload: str | None = None
     """At most 64 KiB of the message; absent for messages that were stored in part."""
     base64: bool = False
+    """Whether `payload` is Base64, because the message is not UTF-8 text."""
     truncated: bool = False
+    """Whether `payload` is only the beginning of the message."""
 
 
 class RejectedMessagePage(ResponseModel, kw_only=True):

@@ -20,14 +20,18 @@ class CodecArgument(msgspec.Struct, frozen=True):
 
     id: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
     payload: bool = False
+    """Whether the argument is the result of the step before."""
 
 
 class CodecStep(msgspec.Struct, frozen=True):
     """A call of one function of a script."""
 
     script: Name
+    """Name of the script."""
     entry: Entry
+    """Name of the function."""
     args: Annotated[list[CodecArgument], msgspec.Meta(min_length=1, max_length=8)]
+    """Arguments of the function in their order."""
 
 
 class CodecFailed(Exception):

@@ -54,6 +54,7 @@ class FindGroups(console.PageRequest, kw_only=True):
 
     name: Annotated[str, msgspec.Meta(max_length=127)] | None = None
     with_device_count: bool | None = None
+    """Whether to count the devices of each group."""
 
 
 class SaveGroup(msgspec.Struct):
@@ -81,6 +82,7 @@ class GroupCount(msgspec.Struct):
     """Answer of `GET /device-group/number`."""
 
     number: int
+    """Number of groups of the tenant."""
 
 
 MAX_GROUPS = 1000

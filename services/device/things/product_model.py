@@ -110,12 +110,14 @@ class CodecExample(CodecFrame, kw_only=True):
     """A frame to test a codec with and, if given, the properties that it must return."""
 
     expected: dict[str, Any] | None = None
+    """Expected values by property key."""
 
 
 class HistoryRequest(msgspec.Struct, omit_defaults=True, kw_only=True):
     """The service that asks a device for its stored readings of a period."""
 
     service: str
+    """Id of the service."""
     fault: str | None = None
     """The fault of the bytes that the codec encodes; then devices are not asked."""
 
@@ -127,11 +129,13 @@ class ProductCodec(msgspec.Struct, omit_defaults=True, kw_only=True):
     """
 
     version: str
+    """Hash of the content."""
     scripts: dict[str, str]
     decoder: list[CodecStep]
     encoder: list[CodecStep]
     examples: list[CodecExample]
     history: HistoryRequest | None = None
+    """Service that requests stored readings."""
 
 
 def codec_scripts(stored: ProductCodec) -> Codec:
@@ -143,6 +147,7 @@ class PutGapHealing(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Body of `PUT …/codec/healing`: whether devices are asked for missing readings."""
 
     on: bool
+    """Whether devices are asked for missing readings."""
     hour: Annotated[int, msgspec.Meta(ge=1, le=60)] = 2
     """Requests to one device within an hour."""
     day: Annotated[int, msgspec.Meta(ge=1, le=500)] = 10

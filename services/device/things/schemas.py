@@ -39,9 +39,11 @@ class SortBy(msgspec.Struct, forbid_unknown_fields=True):
     """A sort criterion; `direction` is `asc` or `desc` in any case."""
 
     property: str
+    """Field to sort by, for example `name`."""
     direction: Annotated[
         str, msgspec.Meta(extra_json_schema={"extra": {"enum": ["asc", "desc"]}})
     ] = "asc"
+    """`asc` (ascending) or `desc` (descending)."""
 
 
 Sorts = Annotated[list[SortBy], msgspec.Meta(max_length=8)]

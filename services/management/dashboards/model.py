@@ -34,12 +34,14 @@ class Widget(msgspec.Struct):
 
     data: dict[str, Any]
     widget_id: OptionalId = None
+    """Id of the widget. Absent for a new one."""
 
 
 class WidgetResponse(msgspec.Struct):
     """A widget in an answer."""
 
     widget_id: str
+    """Id of the widget."""
     data: dict[str, Any]
 
 
@@ -104,6 +106,7 @@ class PresetCover(msgspec.Struct):
     type: str
     data: str
     ordered: int
+    """Sort order: lower numbers first."""
 
 
 PRESETS = [

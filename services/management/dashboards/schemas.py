@@ -59,6 +59,7 @@ class DeleteDashboards(msgspec.Struct):
     """Body of `POST /dashboard/batch-delete`."""
 
     dashboard_ids: CanvasIds
+    """Ids of dashboards."""
 
 
 class MainCanvas(ResponseModel, kw_only=True):
@@ -85,6 +86,7 @@ class DashboardTile(ResponseModel, kw_only=True):
     main_canvas_id: str
     name: str
     home: bool
+    """Whether the dashboard is the home page of the caller."""
     description: str | None = None
     cover_type: str | None = None
     cover_data: str | None = None
@@ -111,6 +113,7 @@ class DeleteCanvases(msgspec.Struct):
     """Body of `POST /dashboard/{dashboard_id}/canvas/batch-delete`."""
 
     canvas_ids: CanvasIds
+    """Ids of canvases."""
 
 
 class CanvasEntity(ResponseModel, kw_only=True):
@@ -132,7 +135,9 @@ class CanvasResponse(ResponseModel, kw_only=True):
     id: str
     name: str
     attach_type: AttachType
+    """Whether the canvas belongs to a dashboard or a device."""
     attach_id: str
+    """Id of the dashboard or device."""
     widgets: list[WidgetResponse]
     entity_ids: list[str]
     entities: list[CanvasEntity]
@@ -146,5 +151,8 @@ class CanvasSummary(ResponseModel, kw_only=True):
     canvas_id: str
     name: str
     attach_type: AttachType
+    """Whether the canvas belongs to a dashboard or a device."""
     attach_id: str
+    """Id of the dashboard or device."""
     is_main: bool
+    """Whether the canvas opens first."""

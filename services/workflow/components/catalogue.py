@@ -62,6 +62,7 @@ class Component(msgspec.Struct):
 
     name: str
     title: str
+    """Name that users see."""
     data: str
     """JSON text."""
 
@@ -70,7 +71,9 @@ class Languages(msgspec.Struct):
     """Supported languages of code and of conditions."""
 
     code: list[str]
+    """Languages of the code node."""
     expression: list[str]
+    """Languages of conditions."""
 
 
 class Property(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):

@@ -58,6 +58,7 @@ class UpdateCredentials(msgspec.Struct, kw_only=True):
     access_secret: Annotated[str, msgspec.Meta(max_length=MAX_TEXT)] = ""
     description: Annotated[str, msgspec.Meta(max_length=MAX_TEXT)] | None = None
     additional_data: dict[str, Any] | None = None
+    """For SMTP: `host`, `port`, `encryption` and `username`."""
     access_key: Annotated[str, msgspec.Meta(max_length=MAX_TEXT)] | None = None
 
 
@@ -71,6 +72,7 @@ class DeleteCredentials(msgspec.Struct):
     """Body of `POST /credentials/delete`."""
 
     ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_DELETED)]
+    """Ids of credentials."""
 
 
 class CredentialResponse(ResponseModel, kw_only=True):
@@ -83,7 +85,9 @@ class CredentialResponse(ResponseModel, kw_only=True):
     access_key: str
     access_secret: str
     additional_data: dict[str, Any] | None = None
+    """For SMTP: `host`, `port`, `encryption` and `username`."""
     editable: bool
+    """Always true."""
     created_at: int
     updated_at: int
 

@@ -86,6 +86,7 @@ class RunSummary(ResponseModel, kw_only=True):
     time_cost: int
     status: Ended
     version: int
+    """Version of the flow's design."""
 
 
 class RunDetail(RunSummary, kw_only=True):
@@ -94,6 +95,7 @@ class RunDetail(RunSummary, kw_only=True):
     error_message: str | None = None
     """Reason of the failure, also of a run that never started."""
     trace_info: list[TraceItem]
+    """Traces of the nodes in their order."""
 
 
 def final_status(run: Run) -> Ended:

@@ -69,6 +69,7 @@ class SearchFlows(PageRequest, kw_only=True):
 
     name: Annotated[str, msgspec.Meta(max_length=255)] | None = None
     enabled: bool | None = None
+    """True for enabled flows, false for disabled ones."""
 
 
 class UpdateFlow(msgspec.Struct):
@@ -82,6 +83,7 @@ class DeleteFlows(msgspec.Struct):
     """Body of `POST /workflow/flows/batch-delete`."""
 
     workflow_id_list: Ids
+    """Ids of flows."""
 
 
 class SaveDesign(msgspec.Struct, kw_only=True):
@@ -93,10 +95,12 @@ class SaveDesign(msgspec.Struct, kw_only=True):
     name: Name
     id: OptionalId = None
     version: Annotated[int, msgspec.Meta(ge=0, le=2**31)] | None = None
+    """Version that was read. If a newer one is stored, the save is rejected."""
     enabled: bool | None = None
     """If absent, it does not change; a new flow is disabled."""
     remark: Remark | None = None
     design_data: str | None = None
+    """Nodes and edges as JSON text."""
 
 
 class SavedDesign(msgspec.Struct):
@@ -105,6 +109,7 @@ class SavedDesign(msgspec.Struct):
     id: str
     flow_id: str
     version: int
+    """Version of the saved design, to be sent with the next save."""
 
 
 class FlowResponse(ResponseModel, kw_only=True):
@@ -114,6 +119,7 @@ class FlowResponse(ResponseModel, kw_only=True):
     name: str
     remark: str
     enabled: bool
+    """Whether the flow runs."""
     stopped: str | None = None
     """Reason why the engine disabled the flow. Absent if a user disabled it or it is enabled."""
     user_nickname: str | None = None
@@ -125,6 +131,7 @@ class FlowVersion(ResponseModel, kw_only=True):
     """A stored version of a flow's design."""
 
     version: int
+    """Number of the version."""
     saved_at: int | None = None
     """Unix time in ms. Absent if the version before is no longer stored."""
 
@@ -136,7 +143,10 @@ class DesignResponse(ResponseModel, kw_only=True):
     name: str
     remark: str
     enabled: bool
+    """Whether the flow runs."""
     stopped: str | None = None
     """Same as in lists."""
     version: int
+    """Number of the version."""
     design_data: str
+    """Nodes and edges as JSON text."""

@@ -36,6 +36,7 @@ class WebhookChannel(msgspec.Struct):
     """A webhook of another system, which receives JSON."""
 
     url: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
+    """URL that receives a `POST` for each notification."""
     secret: Annotated[str, msgspec.Meta(max_length=1000)] = ""
     """Signs requests like the node `webhook`."""
 
@@ -44,21 +45,27 @@ class QuietHours(msgspec.Struct):
     """Daily hours without notifications; across midnight if `begin` is later."""
 
     begin: Clock
+    """Start of the quiet hours, for example `22:00`."""
     end: Clock
+    """End of the quiet hours, for example `06:30`."""
 
 
 class Notifications(msgspec.Struct, kw_only=True):
     """Body of `PUT /alarm-notifications`: the caller's notification settings."""
 
     enabled: bool = True
+    """Whether notifications are sent."""
     severities: Annotated[list[Severity], msgspec.Meta(max_length=5)] = msgspec.field(
         default_factory=lambda: ["CRITICAL", "MAJOR"]
     )
+    """Severities of the alarms to notify about."""
     changes: Annotated[list[Change], msgspec.Meta(max_length=2)] = msgspec.field(
         default_factory=lambda: ["raised"]
     )
+    """Changes of alarms to notify about: `raised`, `cleared`."""
     device_ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_DEVICES)] = []
     group_ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_OTHERS)] = []
+    """Ids of device groups."""
     products: Annotated[
         list[Annotated[str, msgspec.Meta(min_length=1, max_length=128)]],
         msgspec.Meta(max_length=MAX_OTHERS),
@@ -67,11 +74,13 @@ class Notifications(msgspec.Struct, kw_only=True):
     digest_minutes: Annotated[int, msgspec.Meta(ge=0, le=LONGEST_DIGEST)] = 0
     """Minutes in which alarms are collected. 0 sends each one immediately."""
     quiet_hours: QuietHours | None = None
+    """Hours without notifications."""
     time_zone: Annotated[str, msgspec.Meta(min_length=1, max_length=64)] = "UTC"
     """IANA name of the time zone of quiet hours and messages."""
     mail: bool = False
     """Whether to send e-mails to the login address by the tenant's mail server."""
     webhook: WebhookChannel | None = None
+    """Webhook that receives notifications."""
 
     @property
     def zone(self) -> ZoneInfo:
@@ -95,6 +104,7 @@ class ChannelResult(msgspec.Struct, omit_defaults=True, kw_only=True):
     at: int
     """Unix time in ms."""
     ok: bool
+    """Whether the message was delivered."""
     reason: str = ""
     """Reason of the failure."""
     test: bool = False
@@ -105,22 +115,33 @@ class TestChannel(msgspec.Struct, kw_only=True):
     """Body of `POST /alarm-notifications/test`."""
 
     channel: Channel
+    """Channel that sends a test message."""
 
 
 class NotificationsResponse(console.ResponseModel, kw_only=True):
     """Response of `GET /alarm-notifications` with hidden secrets."""
 
     enabled: bool
+    """Whether notifications are sent."""
     severities: list[Severity]
+    """Severities of the alarms to notify about."""
     changes: list[Change]
+    """Changes of alarms to notify about: `raised`, `cleared`."""
     device_ids: list[str]
     group_ids: list[str]
+    """Ids of device groups."""
     products: list[str]
+    """Models of products."""
     digest_minutes: int
+    """Minutes in which alarms are collected. 0 sends each one immediately."""
     quiet_hours: QuietHours | None = None
+    """Hours without notifications."""
     time_zone: str
+    """IANA name of the time zone, for example `Europe/Berlin`."""
     mail: bool
+    """Whether e-mails are sent to the login address."""
     webhook: WebhookChannel | None = None
+    """Webhook that receives notifications."""
     results: dict[str, ChannelResult]
     """Latest result by channel, `MAIL` and `WEBHOOK`. Absent before the first message."""
 

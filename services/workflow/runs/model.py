@@ -40,10 +40,13 @@ class TraceItem(msgspec.Struct, omit_defaults=True, kw_only=True):
     """The trace of one node."""
 
     message_id: str
+    """Id of the run."""
     node_id: str
+    """Id of the node in the design."""
     node_label: str
     """The node type, such as `code`."""
     node_name: str
+    """Name of the node in the design."""
     status: Literal["SUCCESS", "ERROR"]
     start_time: int
     """Unix time in ms."""
@@ -55,6 +58,7 @@ class TraceItem(msgspec.Struct, omit_defaults=True, kw_only=True):
     input: str | None = None
     """JSON text; absent for the entry."""
     output: str | None = None
+    """JSON text."""
     parent_trace_id: str | None = None
     """`{message_id}-{id of the node before}`."""
 

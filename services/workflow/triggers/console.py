@@ -34,6 +34,7 @@ class StartedRun(msgspec.Struct):
     """A started run."""
 
     run_id: str
+    """Id of the run."""
 
 
 @post("/hooks/{token:str}", body=Any, example={"door": "open"}, waits=True)

@@ -1,12 +1,12 @@
 /** Searches of devices. */
 import { request } from "../../api/client";
-import { findDevices, type FindDevices, type ShownDevicePage } from "../../api/generated";
+import { findDevices, type FindDevices, type DeviceResponsePage } from "../../api/generated";
 import type { Option } from "../../lib/Combobox.svelte";
 
 /** Devices that are offered to choose from. */
 const OFFERED = 50;
 
-export function search(wanted: FindDevices): Promise<ShownDevicePage> {
+export function search(wanted: FindDevices): Promise<DeviceResponsePage> {
   return request(findDevices({ body: wanted }));
 }
 

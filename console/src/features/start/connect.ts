@@ -5,7 +5,7 @@ import {
   getDeviceTsl,
   issueDeviceCredentials,
   type DeviceCredentials,
-  type ShownDevice,
+  type DeviceResponse,
   type TslDocument,
 } from "../../api/generated";
 import { search } from "../devices/search";
@@ -18,13 +18,13 @@ export function inventSerial(): string {
 }
 
 export interface Added {
-  device: ShownDevice;
+  device: DeviceResponse;
   credentials: DeviceCredentials;
   tsl: TslDocument;
 }
 
 /** Add a device that an integration knows by `sn`, with the inputs of its service by their keys. */
-export async function addDevice(integration: string, name: string, param_entities: Record<string, unknown>, sn: string): Promise<ShownDevice> {
+export async function addDevice(integration: string, name: string, param_entities: Record<string, unknown>, sn: string): Promise<DeviceResponse> {
   await request(createDevice({ body: { name, integration, param_entities } }));
   const device = (await search({ identifier: sn, page_size: 10, page_number: 1 })).content.find((one) => one.identifier.toUpperCase() === sn.toUpperCase());
   if (!device) throw new Error(sn);

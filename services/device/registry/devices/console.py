@@ -20,12 +20,12 @@ from services.device.registry.devices.integration_devices import DeviceAdder
 from services.device.registry.devices.schemas import (
     CreateDevice,
     DeviceDetail,
+    DeviceResponse,
     DeviceResults,
     FindDevices,
     LocationInput,
     MoveDevices,
     RenameDevice,
-    ShownDevice,
     TagDevices,
 )
 from services.device.registry.devices.search import NOT_BOTH, parse_location
@@ -42,7 +42,7 @@ Devices = NamedDependency[UserDevices]
 )
 async def find_devices(
     principal: RequestPrincipal, user_devices: Devices, data: JSONBody[FindDevices | None] = None
-) -> Streamed[Page[ShownDevice]]:
+) -> Streamed[Page[DeviceResponse]]:
     """List the devices that the caller may see, the newest first; always a page."""
     return await user_devices.search(principal, data or FindDevices())
 

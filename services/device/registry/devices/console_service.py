@@ -35,10 +35,10 @@ from services.device.registry.devices.schemas import (
     DeviceDetail,
     DeviceEntity,
     DeviceListEntity,
+    DeviceResponse,
     FindDevices,
     MoveDevices,
     RenameDevice,
-    ShownDevice,
     TagDevices,
 )
 from services.device.registry.devices.search import granted_query
@@ -77,15 +77,15 @@ class UserDevices:
 
     async def search(
         self, principal: Principal, search: FindDevices
-    ) -> Streamed[Page[ShownDevice]]:
+    ) -> Streamed[Page[DeviceResponse]]:
         """Stream a page of the devices that a user may see."""
         integrations = await self.integrations.list_summaries()
         found, total = await self.find(principal, search)
         with_entities = min(search.size, total - search.skip) <= MAX_DEVICES_WITH_ENTITIES
 
-        async def show(devices: Sequence[Device]) -> list[ShownDevice]:
+        async def show(devices: Sequence[Device]) -> list[DeviceResponse]:
             groups = await self.names_of_groups(principal, devices)
-            rows = [ShownDevice(**_fields(device, integrations, groups)) for device in devices]
+            rows = [DeviceResponse(**_fields(device, integrations, groups)) for device in devices]
             if with_entities:
                 things = await self.entities.build_things(principal.tenant, devices)
                 for row, thing in zip(rows, things, strict=True):
@@ -303,7 +303,7 @@ def _shown(entity: Entity) -> DeviceEntity:
     )
 
 
-def _add_entities(device: ShownDevice, thing: EntityThing) -> None:
+def _add_entities(device: DeviceResponse, thing: EntityThing) -> None:
     """Add the entities that widgets show."""
     device.important_entities = _shown_members(thing, important_members(thing.members))
     device.common_entities = _shown_members(thing, COMMON_MEMBERS.families())
@@ -346,7 +346,7 @@ def _shown_key(device: Device, key: str) -> DeviceEntity:
 def _fields(
     device: Device, integrations: Mapping[str, IntegrationSummary], groups: Mapping[int, str]
 ) -> dict[str, Any]:
-    """Return the fields of `ShownDevice`."""
+    """Return the fields of `DeviceResponse`."""
     integration = integrations.get(device.integration)
     group = None if device.group is None else groups.get(device.group)
     known, since = device.connect_status, device.connect_changed

@@ -41,6 +41,7 @@ class AddDevice(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_o
     """
 
     sn_dev_eui: str = msgspec.field(name="snDevEUI")
+    """Serial number (SN), or EUI of a LoRaWAN device."""
     sn: str | None = None
     dev_eui: str | None = msgspec.field(default=None, name="devEUI")
     name: Name
@@ -49,8 +50,10 @@ class AddDevice(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_o
     tag: Tags | None = None
     model: Line | None = None
     auto_provision: bool | None = None
+    """Whether to provision the device with `config` by RPS."""
     config: dict[str, Any] | None = None
     profile: dict[str, Any] | str | None = None
+    """Older name of `config`."""
     data_storage: bool | None = None
 
 
@@ -75,6 +78,7 @@ class SearchDevices(Search, rename="camel", kw_only=True):
     """
 
     keyword: Line | None = None
+    """Part of the name or SN, ignoring case."""
     sn: Line | None = None
     dev_eui: Line | None = msgspec.field(default=None, name="devEUI")
     imei: Line | None = None
@@ -87,7 +91,9 @@ class SearchDevices(Search, rename="camel", kw_only=True):
     rps_status: list[Provisioning] | None = None
     autop_status: list[Provisioning] | None = None
     electricity_min: Percent | None = None
+    """Minimum charge of the battery in percent."""
     electricity_max: Percent | None = None
+    """Maximum charge of the battery in percent."""
     project: Line | None = None
     tag: Line | Tags | None = None
     application_id: Id | None = None
@@ -143,9 +149,13 @@ class Area(msgspec.Struct, kw_only=True):
     """A part of the Earth, in degrees; `west` above `east` crosses the 180th meridian."""
 
     south: Latitude
+    """Lowest latitude in degrees."""
     north: Latitude
+    """Highest latitude in degrees."""
     west: Longitude
+    """Western longitude in degrees."""
     east: Longitude
+    """Eastern longitude in degrees."""
 
 
 class FindDevices(console.PageRequest, kw_only=True):
@@ -162,11 +172,14 @@ class FindDevices(console.PageRequest, kw_only=True):
     group_id: OptionalId = None
     application_id: OptionalId = None
     filter_not_grouped: bool | None = None
+    """True for devices without a group."""
     id_list: DeviceIds | None = None
+    """Ids of devices."""
     status: Annotated[list[Status], msgspec.Meta(max_length=3)] | None = None
     model: Annotated[list[Line], msgspec.Meta(max_length=100)] | None = None
     tags: Tags | None = None
     area: Area | None = None
+    """Area that the device's location must be in."""
 
 
 class LocationInput(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -186,6 +199,7 @@ class CreateDevice(msgspec.Struct, omit_defaults=True, kw_only=True):
     name: Name
     integration: Part
     param_entities: dict[str, Any]
+    """Inputs of the integration's service that adds devices, by entity key."""
     group_name: GroupNameOrBlank | None = None
     location: LocationInput | None = None
 
@@ -201,6 +215,7 @@ class TagDevices(msgspec.Struct, kw_only=True):
     """Body of `POST /device-batch/tag`; OVERWRITE replaces all tags."""
 
     operation: Literal["ADD", "OVERWRITE", "REMOVE"]
+    """Change of the tags."""
     device_id_list: DeviceIds
     tags: Tags
 
@@ -209,6 +224,7 @@ class DeviceResults(msgspec.Struct):
     """Answer of `POST /device-batch/…`: one result for each device, in request order."""
 
     results: list[DeviceResult]
+    """Results of the devices."""
 
 
 class RenameDevice(msgspec.Struct):
@@ -222,8 +238,10 @@ class DeviceListEntity(console.ResponseModel, kw_only=True):
 
     id: str
     key: str
+    """Key of the entity. It never changes."""
     name: str
     type: EntityType
+    """`PROPERTY` (a value), `SERVICE` (can be called) or `EVENT` (is reported)."""
     value_type: ValueType
     value_attribute: dict[str, Any]
     access_mod: AccessMod | None = None
@@ -232,17 +250,19 @@ class DeviceListEntity(console.ResponseModel, kw_only=True):
     """Key of the OBJECT that contains it."""
 
 
-class ShownDevice(console.ResponseModel, kw_only=True):
+class DeviceResponse(console.ResponseModel, kw_only=True):
     """A device in a list; times in ms."""
 
     id: str
     key: str
+    """Key of the device, `{integration}.device.{identifier}`. It never changes."""
     name: str
     integration: str
     integration_name: str | None = None
     """Absent when the integration is unknown."""
     identifier: str
     additional_data: dict[str, Any]
+    """Data of the integration about the device."""
     model: str
     tags: list[str]
     status: Literal["ONLINE", "OFFLINE"] | None = None
@@ -264,6 +284,7 @@ class ShownDevice(console.ResponseModel, kw_only=True):
     created_at: int
     updated_at: int
     deletable: bool
+    """Whether the integration of the device can delete it."""
     sends_frames: bool
     """Whether it sends frames, which the codec of its product decodes."""
 
@@ -273,19 +294,22 @@ class DeviceEntity(console.ResponseModel, kw_only=True):
 
     id: str
     key: str
+    """Key of the entity. It never changes."""
     name: str
     type: EntityType
+    """`PROPERTY` (a value), `SERVICE` (can be called) or `EVENT` (is reported)."""
     value_attribute: dict[str, Any]
     value_type: ValueType
     description: str | None = None
 
 
-class DeviceDetail(ShownDevice, kw_only=True):
+class DeviceDetail(DeviceResponse, kw_only=True):
     """A device with its entities: each parent, followed by its children."""
 
     joined: int | None = None
     """Time of the last join to its network, ms."""
     link: NetworkStatus | None = None
+    """Latest status of the device in its LoRaWAN network."""
     user_nickname: str | None = None
     """The user who added it; absent for devices of applications and for deleted users."""
     entities: list[DeviceEntity]

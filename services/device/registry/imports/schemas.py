@@ -36,12 +36,14 @@ class StartImport(SheetUpload, kw_only=True):
     """
 
     only_good: bool = False
+    """Whether to add the rows without faults if other rows have faults."""
 
 
 class SheetErrorsUpload(SheetUpload, kw_only=True):
     """Form of `POST /device-batch/fill-error`; `errors` is the JSON of `RowErrors`."""
 
     errors: str
+    """JSON text with the errors by row."""
 
 
 class RowError(msgspec.Struct):
@@ -61,7 +63,9 @@ class ParsedSheet(msgspec.Struct):
     """The rows of a sheet as bodies of `POST /device`, with their positions from 0."""
 
     create_device_requests: list[CreateDevice]
+    """One body of `POST /device` for each row."""
     row_id: list[int]
+    """Row of each body, from 0."""
 
 
 class ImportRef(msgspec.Struct):
@@ -82,11 +86,17 @@ class ImportProgress(console.ResponseModel, kw_only=True):
     integration: str
     user_id: str
     state: State
+    """`RUNNING`, `DONE`, `REFUSED` (nothing was added) or `CANCELLED`."""
     waiting_for: WaitingFor | None = None
+    """Reason why a running import waits."""
     total: int
+    """Number of rows."""
     created: int
+    """Number of added devices."""
     updated: int
+    """Number of changed devices."""
     failed: int
+    """Number of rows with faults."""
     created_at: int
     ended_at: int | None = None
 
@@ -95,6 +105,7 @@ class RowFaults(console.ResponseModel, kw_only=True):
     """The faults of a row of an import; rows count from 0."""
 
     row: int
+    """Number of the row, from 0."""
     faults: list[CellFault]
 
 
@@ -122,6 +133,7 @@ class InitialDeviceKey(console.ResponseModel, kw_only=True):
     device_id: str
     sn: str
     key: str | None = None
+    """Device key: the password for MQTT, NATS and HTTP."""
 
 
 class ExportDevices(FindDevices, kw_only=True):

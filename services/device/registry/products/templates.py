@@ -52,13 +52,18 @@ class BlueprintSource(ResponseModel, kw_only=True):
     """
 
     current_source_type: Literal["DEFAULT", "UPLOAD"]
+    """`DEFAULT` (no library) or `UPLOAD`."""
     synced_success: bool
+    """Whether the library was read completely."""
     type: Literal["ZIP"] | None = None
     url: str | None = None
     """The upload that the library was read from, which may be deleted."""
     file_name: str | None = None
+    """Name of the uploaded file."""
     version: str | None = None
+    """Version in the manifest of the library."""
     update_time: int | None = None
+    """Time of the upload in milliseconds since 1970-01-01 UTC."""
 
 
 class SetBlueprintSource(msgspec.Struct):
@@ -68,8 +73,10 @@ class SetBlueprintSource(msgspec.Struct):
     """
 
     source_type: Literal["DEFAULT", "UPLOAD"]
+    """`DEFAULT` (no library) or `UPLOAD`."""
     type: Literal["ZIP", "GITHUB"] | None = None
     url: Annotated[str, msgspec.Meta(max_length=1024)] | None = None
+    """`resource_url` of the uploaded ZIP file."""
 
 
 class FindTemplates(PageRequest, kw_only=True):
@@ -80,6 +87,7 @@ class FindTemplates(PageRequest, kw_only=True):
 
     largest = MAX_MODELS
     keyword: Annotated[str, msgspec.Meta(max_length=128)] = ""
+    """Part of the model, name or vendor, ignoring case."""
 
 
 class LibraryTemplate(msgspec.Struct, kw_only=True):
@@ -89,6 +97,7 @@ class LibraryTemplate(msgspec.Struct, kw_only=True):
     """The model of the product that is created from it."""
     name: str
     vendor: str
+    """Name of the manufacturer."""
     imported: bool
     """Whether the tenant has a product of the model."""
     faults: list[ProductFault]
@@ -98,6 +107,7 @@ class ImportTemplates(msgspec.Struct):
     """Body of `POST /product-template/import`."""
 
     models: Annotated[list[Model], msgspec.Meta(min_length=1, max_length=MAX_IMPORTED)]
+    """Models of the templates."""
 
 
 class ImportedTemplate(ResponseModel, kw_only=True):

@@ -25,10 +25,21 @@ def test_schemas_are_named_for_what_they_hold(title: str, name: str) -> None:
 
 
 ROOT = Path(__file__).parents[4]
+CLEAR = {"data", "description", "grant_type", "id", "name", "status", "type"}
+"""Names of fields that the description of their schema explains."""
+UNDESCRIBED = {"Assist", "GatewayConsoleError", "GatewayError"}
+"""Hints that the specification names only, and the errors that `Failure` describes."""
 
 
 @pytest.mark.parametrize("path", ["clients/python/openapi.json", "console/openapi.json"])
-def test_every_schema_has_a_description(path: str) -> None:
-    """An integrator learns the purpose of each schema from the document alone."""
+def test_every_schema_and_field_has_a_description(path: str) -> None:
+    """An integrator learns the purpose of schemas and fields from the document alone."""
     schemas = json.loads((ROOT / path).read_text())["components"]["schemas"]
     assert [name for name, schema in schemas.items() if not schema.get("description")] == []
+    unclear = {
+        f"{name}.{field}"
+        for name, schema in schemas.items()
+        for field, entry in schema.get("properties", {}).items()
+        if name not in UNDESCRIBED and field not in CLEAR and not entry.get("description")
+    }
+    assert unclear == set()
