@@ -44,11 +44,13 @@ class Subscription:
 
     subject: str
     queue: str = ""
+    id: str = "7"
+    """The server ignores a second one with the same id."""
 
     def frame(self, town: Town) -> bytes:
         """Return the bytes of the message."""
         subject, queue = town.fill(self.subject), town.fill(self.queue)
-        return " ".join(filter(None, ("SUB", subject, queue, "7"))).encode() + b"\r\n"
+        return " ".join(filter(None, ("SUB", subject, queue, self.id))).encode() + b"\r\n"
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import aiomqtt
 import pytest
 from hypothesis import given
 
-from tests.adversary.effort import FEW, MANY
+from tests.adversary.effort import MANY
 from tests.adversary.logins import OVER_MQTT, assert_ignorant, fresh_logins
 from tests.adversary.mqtt_made import sessions
 from tests.adversary.mqtt_wire import Session, attacking, received
@@ -24,20 +24,12 @@ async def attack(oracle: Oracle, kind: str, said: list[Session]) -> None:
         assert_ignorant(await received(wires), kind, town)
 
 
-@each_login
-@FEW
-@given(said=sessions)
-async def test_any_packet(oracle: Oracle, kind: str, said: list[Session]) -> None:
-    """Any client id, will, topic and packet; sessions that stay, retained messages."""
-    await attack(oracle, kind, said)
-
-
 @pytest.mark.slow
 @each_login
 @MANY
 @given(said=sessions)
-async def test_any_packet_at_length(oracle: Oracle, kind: str, said: list[Session]) -> None:
-    """Run the short test for longer."""
+async def test_any_packet(oracle: Oracle, kind: str, said: list[Session]) -> None:
+    """Any client id, will, topic and packet; sessions that stay, retained messages."""
     await attack(oracle, kind, said)
 
 

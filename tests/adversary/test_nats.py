@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 
-from tests.adversary.effort import FEW, MANY
+from tests.adversary.effort import MANY
 from tests.adversary.logins import ON_THE_BUS, assert_ignorant, fresh_logins
 from tests.adversary.nats_made import bursts
 from tests.adversary.nats_wire import Frame, attacking, received
@@ -23,18 +23,10 @@ async def attack(oracle: Oracle, kind: str, burst: list[Frame]) -> None:
         assert_ignorant(await received(wires), kind, town)
 
 
-@each_login
-@FEW
-@given(burst=bursts)
-async def test_any_message(oracle: Oracle, kind: str, burst: list[Frame]) -> None:
-    """Any subject, reply, headers and size."""
-    await attack(oracle, kind, burst)
-
-
 @pytest.mark.slow
 @each_login
 @MANY
 @given(burst=bursts)
-async def test_any_message_at_length(oracle: Oracle, kind: str, burst: list[Frame]) -> None:
-    """Run the short test for longer."""
+async def test_any_message(oracle: Oracle, kind: str, burst: list[Frame]) -> None:
+    """Any subject, reply, headers and size."""
     await attack(oracle, kind, burst)
