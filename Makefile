@@ -47,7 +47,7 @@ compiled: $(DEV) ## Compile the modules that tests import, once for all test pro
 	@found=$$($(BIN)/pytest --collect-only -qq) || { echo "$$found"; exit 1; }
 
 test-all: $(DEV) $(CONSOLE) ## Run all tests; requires Docker and a Kubernetes cluster (ARGS: for pytest)
-	@$(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder $(ARGS)
+	@AXE_RULES=all $(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 test-kubernetes: $(DEV) ## Try the chart on the cluster that KUBECONFIG names (docs/how-to/kubernetes.md)
 	@$(BIN)/pytest -m kubernetes tests/kubernetes $(ARGS)

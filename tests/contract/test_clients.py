@@ -16,7 +16,7 @@ from tests.contract.console import Console
 from tests.e2e.platform import Platform
 from tests.node import PACKAGES, node
 
-pytestmark = pytest.mark.xdist_group("contract")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("contract")]
 
 MADE = "thingway_generated"
 """The package that is generated."""

@@ -74,6 +74,7 @@ async def test_a_role_shows_one_device_and_sessions_end(
     assert found["form"] == ["Begun1234", ""]
 
 
+@pytest.mark.slow
 async def test_faults_of_a_sheet_are_in_its_cells_and_an_alarm_is_claimed(
     platform: Platform, admin: Console, hall: Hall
 ) -> None:
@@ -121,6 +122,7 @@ async def test_faults_of_a_sheet_are_in_its_cells_and_an_alarm_is_claimed(
     }
 
 
+@pytest.mark.slow
 async def test_pages_open_without_a_network(platform: Platform) -> None:
     """An unvisited page opens, says that it is offline, and loads when the platform answers."""
     found = await travel(platform, "offline")
@@ -136,6 +138,7 @@ async def test_every_page_is_for_everybody(platform: Platform, hall: Hall) -> No
     )
 
 
+@pytest.mark.slow
 async def test_events_are_followed_and_kept(platform: Platform, admin: Console, hall: Hall) -> None:
     """The list of events is that of the filters, the device has its own, a test says its fault."""
     name = (await admin.done("GET", f"/device/{hall.device}"))["name"]

@@ -111,6 +111,7 @@ CODEC = """function decodeUplink({bytes: b}) { console.log(b); return {data: {te
 function encodeDownlink(input) { return {bytes: [255, input.data.temperature], fPort: 2} }"""
 
 
+@pytest.mark.slow
 async def test_a_product_is_described(platform: Platform, admin: Console) -> None:
     """A fault is told where it is; two versions are compared; a codec is tried as it is written.
 
@@ -153,6 +154,7 @@ LORA_TSL = {
 }
 
 
+@pytest.mark.slow
 async def test_a_sensor_is_added_by_its_label_and_its_codec_is_mended(
     platform: Platform, admin: Console, api: Api, tmp_path: Path
 ) -> None:

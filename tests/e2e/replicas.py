@@ -15,7 +15,7 @@ from tests.contract.console import Console
 from tests.e2e.platform import Platform
 from tests.e2e.waiting import until
 
-TURNS = 6
+TURNS = 2
 """How often each change is made and taken back, by either replica in turn."""
 
 

@@ -24,7 +24,14 @@ async def _obey(device: Device) -> None:
         await asyncio.sleep(0.1)
 
 
-@pytest.mark.parametrize("name", ["device", "device-ingest", "nats", "mongod"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "device",
+        "mongod",
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("device-ingest", "nats")),
+    ],
+)
 async def test_accepted_commands_survive_a_death(
     platform: Platform, application: Application, name: str
 ):

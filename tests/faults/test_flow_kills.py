@@ -121,9 +121,8 @@ async def check(world: World, flows: list[int], ids: list[str], timers: dict[int
     assert {run["status"] for run in runs} == {"SUCCESS"}
 
 
-@pytest.mark.parametrize(
-    "deaths", [2, pytest.param(10, marks=pytest.mark.slow)], ids=["twice", "ten-times"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("deaths", [2, 10], ids=["twice", "ten-times"])
 async def test_killed_replicas_lose_no_event_and_no_timer(world: World, deaths: int):
     """One of two replicas is killed repeatedly, soon after each restart."""
     key = device()
