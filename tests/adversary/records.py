@@ -22,8 +22,8 @@ PASSING = {
     "unsettled",
 }
 """Collections whose documents come and go by themselves."""
-MOVING = ("attempts", "nextSendAt", "erased")
-"""Fields that jobs change: of a command without an answer, and the mark of the job that erases
+MOVING = ("attempts", "nextSendAt", "erased", "conceals")
+"""Fields that jobs change: of a command without an answer, and the marks of the job that erases
 write-only values every five minutes."""
 MEASURED = ("EVENTS", "DEAD")
 """Streams of which only age and size take messages away."""
