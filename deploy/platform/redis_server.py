@@ -20,6 +20,8 @@ QUORUM = 2
 DOWN_AFTER_MS = 3000
 """Time without reply after which a Sentinel treats a server as down."""
 FAILOVER_MS = 10_000
+_TICKS = "4"
+"""Background runs per second, by default 10: writes are on disk after 1.25 s."""
 _DISABLED_DEFAULT_USER = "user default off resetkeys resetchannels -@all"
 _SENTINEL_PERMISSIONS = (
     "allchannels +multi +slaveof +ping +exec +subscribe +config|rewrite +role +publish +info "
@@ -160,7 +162,8 @@ def read_primary(sentinels: Iterable[str]) -> str | None:
 def command(program: Path, data: Path, server: str, acl_file: Path) -> list[str]:
     """Return the command line of a single server."""
     host, _, port = server.rpartition(":")
-    return _command(program, _settings(data, host, port, durable_settings(acl_file)))
+    settings = {**durable_settings(acl_file), "hz": _TICKS}
+    return _command(program, _settings(data, host, port, settings))
 
 
 def _settings(data: Path, host: str, port: str, more: Mapping[str, str]) -> dict[str, str]:
