@@ -1,5 +1,6 @@
 """`docker-compose.yml` keeps containers small and off the public network."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,18 @@ def test_containers_are_unprivileged(name: str) -> None:
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert service["read_only"] is True
+
+
+def test_health_checks_end_by_themselves() -> None:
+    """Docker runs the next check even if the program of the last one still waits."""
+    image = (ROOT / "deploy/docker/Dockerfile").read_text().rpartition("HEALTHCHECK ")[2]
+    checks = {"image": image}
+    for name, service in SERVICES.items():
+        test = service.get("healthcheck", {}).get("test", [])
+        checks |= {name: " ".join(test)} if test else {}
+    assert checks.keys() == {"image", "nats", "redis"}
+    for name, check in checks.items():
+        assert re.search(r"timeout\W+-s\W+KILL\W+5\b", check), name
 
 
 def test_jobs_that_read_files_of_other_users_may_do_so() -> None:
