@@ -34,6 +34,8 @@ _RESERVED = (
 """Addresses that are not public, although `ipaddress` counts them as global."""
 _V4_BITS = 0xFFFFFFFF
 LONGEST_URL = 1024
+ONLY = "only"
+"""Entry of the allowed networks: public addresses outside of them are blocked, too."""
 
 
 class AddressRefused(OSError):
@@ -43,20 +45,22 @@ class AddressRefused(OSError):
 def parse_networks(text: str) -> tuple[str, ...]:
     """Return networks separated by commas in the setting; raise `SettingsInvalid`."""
     try:
-        return tuple(normalize_network(one) for one in text.split(",") if one.strip())
+        entries = [entry.strip() for entry in text.split(",") if entry.strip()]
+        return tuple(entry if entry == ONLY else normalize_network(entry) for entry in entries)
     except ValueError as error:
         raise SettingsInvalid(f"THINGWAY_OUTGOING_NETWORKS: {error}") from error
 
 
 def is_address_allowed(address: str, allowed: tuple[str, ...]) -> bool:
-    """Return whether an IP address is public or in one of the `allowed` networks."""
-    if is_inside(address, allowed):
+    """Return whether an address is in an allowed network, or public without `ONLY`."""
+    networks = tuple(entry for entry in allowed if entry != ONLY)
+    if is_inside(address, networks):
         return True
     try:
         parsed = _bare(ip_address(address.partition("%")[0]))
     except ValueError:
         return False
-    return is_inside(str(parsed), allowed) or _is_public(parsed)
+    return is_inside(str(parsed), networks) or (ONLY not in allowed and _is_public(parsed))
 
 
 def _is_public(address: IPv4Address | IPv6Address) -> bool:

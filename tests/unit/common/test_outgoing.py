@@ -49,6 +49,18 @@ def test_the_operator_allows_more():
         parse_networks("nowhere")
 
 
+def test_the_operator_can_block_all_other_addresses():
+    """With `only`, public addresses need to be in an allowed network, too."""
+    allowed = parse_networks("only, 203.0.113.0/24,10.1.0.0/16")
+    assert is_address_allowed("203.0.113.7", allowed)
+    assert is_address_allowed("10.1.0.7", allowed)
+    assert not is_address_allowed("8.8.8.8", allowed)
+    assert not is_address_allowed("2001:4860:4860::8888", allowed)
+    assert not is_address_allowed("10.2.0.1", allowed)
+    with pytest.raises(InvalidInput):
+        validate_url("https://8.8.8.8", "url", allowed)
+
+
 @pytest.mark.parametrize(
     "url",
     [
