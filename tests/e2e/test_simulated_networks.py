@@ -20,7 +20,7 @@ import pytest
 from deploy.local.lorawan import command as onboarding
 from deploy.local.lorawan.command import Broker, Network, connected, create_server
 from deploy.local.lorawan.sensors import Sensor, Uplink, UplinkDecoder
-from deploy.local.products import Target, import_template, load_template
+from deploy.local.products import import_template, load_template, open_platform
 from libs.common.clock import now_ms
 from libs.common.jobs import run_in_background
 from libs.common.tsl import TslDocument, plausible_properties
@@ -172,7 +172,7 @@ async def products(
 ) -> list[Tried]:
     """Import templates, and add a sensor of each."""
     tried = []
-    async with Target.from_directory(platform.directory).connect() as api:
+    async with open_platform(platform.directory) as api:
         for place in places:
             model = f"{place.name.upper()}-{kind.upper()}"
             login = {"url": None, "client_id": None, "client_secret": None}
