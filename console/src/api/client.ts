@@ -2,7 +2,8 @@
 import type { Profile } from "./generated";
 import { getCurrentUser } from "./generated";
 import { client } from "./generated/client.gen";
-import { t } from "../i18n/index.svelte";
+import { localization, t } from "../i18n/index.svelte";
+import { translateReason } from "../i18n/reasons";
 import { connection } from "../live/connection.svelte";
 import { session } from "./session.svelte";
 
@@ -81,7 +82,7 @@ export function saveFile(file: Blob, name: string): void {
 function failureOf(error: unknown, response?: Response): Failure {
   const envelope = (typeof error === "object" ? error : null) as Envelope | null;
   return new Failure(
-    envelope?.error_message ?? (response ? response.statusText : error instanceof TypeError ? t("failure.offline") : String(error)),
+    readable(envelope?.error_message ?? (response ? response.statusText : error instanceof TypeError ? t("failure.offline") : String(error))),
     response?.status ?? 0,
     envelope?.request_id ?? response?.headers.get("x-request-id") ?? "",
     envelope?.error_code,
@@ -91,8 +92,16 @@ function failureOf(error: unknown, response?: Response): Failure {
 
 /** Return the faults of an error answer: several are in its data, a single one is in its detail. */
 function faultsOf(envelope: Envelope | null): Fault[] {
-  if (Array.isArray(envelope?.data)) return envelope.data.filter((one): one is Fault => typeof one?.field === "string" && typeof one.reason === "string");
-  return envelope?.detail_message ? [{ field: envelope.detail_message, reason: envelope.error_message ?? "" }] : [];
+  const single = envelope?.detail_message ? [{ field: envelope.detail_message, reason: envelope.error_message ?? "" }] : [];
+  const faults = Array.isArray(envelope?.data) ? envelope.data : single;
+  return faults
+    .filter((fault): fault is Fault => typeof fault?.field === "string" && typeof fault.reason === "string")
+    .map((fault) => ({ ...fault, reason: readable(fault.reason) }));
+}
+
+/** Return a message of the API in the user's language, as far as it is known. */
+function readable(message: string): string {
+  return localization.language === "zh" ? translateReason(message) : message;
 }
 
 /** Learn who is signed in. */
