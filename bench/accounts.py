@@ -184,7 +184,7 @@ def _grant(running: Running, user: UserPassword, first: int) -> None:
     auth["users"].update_one({"_id": user.user_id}, {"$set": {"roles": [ROLE]}})
     grant = {"tenant": "default", "role": ROLE, "type": "DEVICE", "at": None}
     ids = range(first, first + DEVICES, DEVICES // GRANTED)
-    auth["grants"].insert_many([grant | {"id": one} for one in ids], ordered=False)
+    auth["grants"].insert_many([grant | {"id": id_} for id_ in ids], ordered=False)
 
 
 async def _timed(call: Callable[[], Awaitable[Any]]) -> float:

@@ -178,12 +178,12 @@ async def decode_in_v8(jobs: dict[str, tuple[Path, list[Example]]]) -> list[list
     for source, (_, examples) in jobs.items():
         calls = [
             {
-                "kind": one.kind,
-                "port": one.port,
-                "bytes" if one.kind == "decode" else "data": one.content,
-                "at": one.at,
+                "kind": example.kind,
+                "port": example.port,
+                "bytes" if example.kind == "decode" else "data": example.content,
+                "at": example.at,
             }
-            for one in examples
+            for example in examples
         ]
         job = {"source": source, "conventions": CONVENTIONS, "calls": calls}
         node.stdin.write(json.dumps(job).encode() + b"\n")
@@ -206,7 +206,7 @@ async def decode_here(
     if not decoder and not encoder:
         return [Outcome(fault="no entry point")] * len(examples), "no entry point"
     codec = Codec(scripts={"script": source}, decoder=decoder or encoder, encoder=encoder)
-    calls = [Call(one.kind, one.given(), one.port, one.at) for one in examples]
+    calls = [Call(example.kind, example.given(), example.port, example.at) for example in examples]
     return list(await workers.run_each("compare", codec, calls)), None
 
 

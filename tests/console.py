@@ -55,7 +55,7 @@ class Grants:
     def give(self, user_id: int, kind: ResourceType, *ids: Any) -> None:
         """Grant resources to a user."""
         self.version += 1
-        self._held[user_id] |= {ResourceRef(str(one), kind) for one in ids}
+        self._held[user_id] |= {ResourceRef(str(id_), kind) for id_ in ids}
 
     def take(self, user_id: int) -> None:
         """Take everything from a user."""

@@ -77,7 +77,7 @@ class Costs:
         for name, seconds in self._seconds.most_common(_SLOWEST):
             terminalreporter.write_line(f"{seconds:8.1f} s  {name}")
         killed = [path.read_text().split() for path in _noted if path.exists()]
-        total = own() + sum(float(one) for lines in killed for one in lines)
+        total = own() + sum(float(line) for lines in killed for line in lines)
         total += below(os.getpid(), *host_pids(self._directory))
         terminalreporter.write_line(f"{total:8.1f} s  of processor time, servers included")
 

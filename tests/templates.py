@@ -26,12 +26,12 @@ SHARED = {"common/a.js": "function Decode(bytes) { return {temperature: bytes[0]
 def _files() -> dict[str, bytes]:
     with zipfile.ZipFile(ARCHIVE) as archive:
         names = [one for one in archive.namelist() if one.startswith(VENDOR)]
-        return {one.removeprefix(VENDOR): archive.read(one) for one in names}
+        return {name.removeprefix(VENDOR): archive.read(name) for name in names}
 
 
 def names() -> list[str]:
     """The models of all of them."""
-    return sorted(one.removesuffix(HEAD) for one in _files() if one.endswith(HEAD))
+    return sorted(file.removesuffix(HEAD) for file in _files() if file.endswith(HEAD))
 
 
 def template(name: str) -> Template:
@@ -47,9 +47,9 @@ def small(name: str) -> dict[str, str]:
 def library(**models: dict[str, str]) -> bytes:
     """A library of the vendor Acme, whose models have these files, as its makers pack it."""
     index = "".join(
-        f"  - {{id: {one}, name: The {one}, template: {one}{HEAD}}}\n" for one in models
+        f"  - {{id: {model}, name: The {model}, template: {model}{HEAD}}}\n" for model in models
     )
-    files = SHARED | {path: text for one in models.values() for path, text in one.items()}
+    files = SHARED | {path: text for model in models.values() for path, text in model.items()}
     vendor = "{id: acme, name: Acme, work_dir: devices/acme, model_index: models.yaml}"
     return packed(
         {

@@ -83,7 +83,7 @@ class Answers(Contest):
             "/entity/search", json=found, headers=bearer(arena.loud.token)
         ) as answer:
             entities = (await data(answer))["content"]
-        mine = [one["entity_id"] for one in entities if one["device_id"] == str(first[0])]
+        mine = [entity["entity_id"] for entity in entities if entity["device_id"] == str(first[0])]
         return first[0], mine
 
 

@@ -319,8 +319,8 @@ def _rows(alone: list[Times], beside: list[Times]) -> list[Row]:
 def _done(hostile: Hostile) -> Row:
     """Return the actions of the attacker per second."""
     seconds = (WARM + MEASURED) * len(hostile.counts)
-    names = sorted({name for one in hostile.counts for name in one})
-    rates = {name: sum(one.get(name, 0) for one in hostile.counts) / seconds for name in names}
+    names = sorted({name for count in hostile.counts for name in count})
+    rates = {name: sum(count.get(name, 0) for count in hostile.counts) / seconds for name in names}
     shown = ", ".join(f"{name} {rate:,.0f}" for name, rate in rates.items())
     load = ", ".join(f"{one:.1f}" for one in os.getloadavg())
     return Row(f"what the other one did, per second; load of the machine {load}", shown)

@@ -47,7 +47,7 @@ async def add_users(arena: Arena, number: int) -> list[SignedInUser]:
     for email in emails:
         await admin.post("/user/members", _user(email))
     found = (await admin.post("/user/members/search", page))["content"]
-    ids = [one["user_id"] for one in found if one["email"] in emails]
+    ids = [entry["user_id"] for entry in found if entry["email"] in emails]
     (role,) = [one["role_id"] for one in roles if one["name"] == "super_admin"]
     await admin.post(f"/user/roles/{role}/associate-user", {"user_ids": ids})
     people = []

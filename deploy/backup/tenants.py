@@ -389,7 +389,7 @@ class _TenantWriter:
         """Notify the replicas that run flows of the new flows."""
         query, now = {"tenant": self._tenant}, datetime.now(UTC)
         found = self._at("workflow.deployments").find(query, {"_id": 1})
-        changes = [{"flow": one["_id"], "at": now} async for one in found]
+        changes = [{"flow": entry["_id"], "at": now} async for entry in found]
         if changes:
             await self._at(f"workflow.{CHANGES}").insert_many(changes)
 

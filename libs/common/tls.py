@@ -208,4 +208,4 @@ class ServerTls:
 
     def _stamps(self) -> list[tuple[int, int, int]]:
         found = [Path(file).stat() for file in self._files]
-        return [(one.st_ino, one.st_mtime_ns, one.st_size) for one in found]
+        return [(entry.st_ino, entry.st_mtime_ns, entry.st_size) for entry in found]

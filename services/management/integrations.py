@@ -232,8 +232,8 @@ class IntegrationService:
         ]
         counts = await self._devices.count_devices(user.tenant) if found else {}
         shown = [
-            IntegrationResponse.from_fields(one, **_counted(one, counts.get(one.id, _NONE)))
-            for one in found
+            IntegrationResponse.from_fields(entry, **_counted(entry, counts.get(entry.id, _NONE)))
+            for entry in found
         ]
         for column, direction in reversed(order):
             if column in COLUMNS:

@@ -71,7 +71,7 @@ async def test_the_consumer_of_a_deleted_application_ends(oracle: Oracle) -> Non
     async def gone() -> bool:
         async with home.platform.admin() as admin:
             found = await admin.jetstream().consumers_info("EVENTS")
-        return application.client_id not in {one.name for one in found}
+        return application.client_id not in {entry.name for entry in found}
 
     await until(gone)
     await oracle.settle()

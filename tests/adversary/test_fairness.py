@@ -109,7 +109,7 @@ async def test_a_hook_that_spins_holds_up_no_other(oracle: Oracle, number: int) 
     async def ended() -> bool:
         flows = await console.done("POST", "/workflow/flows/search", {})
         logs = await console.done("POST", f"/workflow/flows/{flows[0]['id']}/logs/search", {})
-        return any(one["status"] == "SUCCESS" for one in logs)
+        return any(log["status"] == "SUCCESS" for log in logs)
 
     await until(ended)
     delete = {"workflow_id_list": [flow]}

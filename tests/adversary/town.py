@@ -46,7 +46,7 @@ class Home:
     async def renew_client(self) -> None:
         """Log clients in under another access key from now on."""
         listed = await self.console.done("GET", "/credentials?credentials_type=MQTT")
-        ids = {"ids": [one["id"] for one in listed["content"]]}
+        ids = {"ids": [entry["id"] for entry in listed["content"]]}
         self.client = f"m{uuid4().hex[:12]}@{self.tenant}", uuid4().hex
         key, secret = self.client
         body = {"credentials_type": "MQTT", "access_key": key, "access_secret": secret}

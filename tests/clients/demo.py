@@ -14,7 +14,7 @@ SHEET = "Name,SN,Model,Latitude,Longitude\n"
 
 def widget(kind: str, place: tuple[int, int, int, int], *entities: Json, **settings: Any) -> Json:
     """A widget of a board, at x, y, with w and h."""
-    sources = [{"id": one["id"], "key": one["key"]} for one in entities]
+    sources = [{"id": entity["id"], "key": entity["key"]} for entity in entities]
     pos = dict(zip("xywh", place, strict=True))
     shown = {"entities": sources, **settings}
     return {"data": {"type": "thingway", "kind": kind, "pos": pos, "settings": shown}}
@@ -23,7 +23,7 @@ def widget(kind: str, place: tuple[int, int, int, int], *entities: Json, **setti
 async def measured(admin: Console, device: str, name: str) -> Json:
     """An entity of a device."""
     entities = (await admin.done("GET", f"/device/{device}"))["entities"]
-    return next(one for one in entities if one["key"].endswith(f".{name}"))
+    return next(entity for entity in entities if entity["key"].endswith(f".{name}"))
 
 
 async def add_board(admin: Console, devices: list[str]) -> str:

@@ -57,7 +57,7 @@ async def furnish(admin: Console, api: Api) -> dict[str, str]:
     await admin.done("POST", "/entity/tags", tag)
     detail = await admin.done("GET", f"/device/{devices[0]['id']}")
     return {
-        "/dashboards/": await add_board(admin, [one["id"] for one in devices[:-1]]),
+        "/dashboards/": await add_board(admin, [device["id"] for device in devices[:-1]]),
         "/flows/": await add_flow(admin, devices[0]["id"]),
         "/fleet/imports/": await add_import(admin),
         "/devices/": devices[0]["id"],

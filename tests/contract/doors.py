@@ -300,4 +300,4 @@ async def _super_admin(platform: Platform) -> Person:
     customs = [await add_custom(console, value_type=kind) for kind in VALUE_TYPES]
     owned["entity_id"] = customs[0]["id"]
     await console.close()
-    return Person(console.token, tenant, console.id, owned, [one["key"] for one in customs])
+    return Person(console.token, tenant, console.id, owned, [custom["key"] for custom in customs])

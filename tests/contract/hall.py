@@ -90,7 +90,7 @@ async def make_hall(admin: Console, api: Api, *, reports: bool = True) -> Hall:
     secret = (await admin.done("POST", f"/device/{device}/credentials", {}))["key"]
     detail = await admin.done("GET", f"/device/{device}")
     prefix = f"{DIRECT}.device.{sn}."
-    entities = {one["key"].removeprefix(prefix): one["id"] for one in detail["entities"]}
+    entities = {entity["key"].removeprefix(prefix): entity["id"] for entity in detail["entities"]}
     hall = Hall(admin, api, device, sn, secret, entities)
     if reports:
         await hall.report(temperature=20.5, counter=1, battery=90, led=True, label="north")

@@ -79,8 +79,12 @@ async def test_somebody_builds_a_board_beside_widgets_of_another_console(
         "fits": True,
     }
     after = await admin.done("GET", canvas)
-    assert [one for one in after["widgets"] if one["data"]["type"] != "thingway"] == before
-    kinds = [one["data"]["kind"] for one in after["widgets"] if one["data"]["type"] == "thingway"]
+    assert [widget for widget in after["widgets"] if widget["data"]["type"] != "thingway"] == before
+    kinds = [
+        widget["data"]["kind"]
+        for widget in after["widgets"]
+        if widget["data"]["type"] == "thingway"
+    ]
     assert set(kinds) == {
         "value", "gauge", "line", "bar", "table", "switch", "status", "command", "text", "image",
     }  # fmt: skip

@@ -137,15 +137,15 @@ async def test_device_ids_come_in_many_shapes(api: Api, thing: Thing, shape: int
     created = await api.done("POST", "/tasks", body)
     assert set(created) == {"deviceTaskRelations"}
     relations = created["deviceTaskRelations"]
-    assert [set(one) for one in relations] == [{"deviceId", "taskId"}] * 2
-    assert [one["deviceId"] for one in relations] == [thing.id, other]
-    for one in relations:
-        assert type(one["taskId"]) is int
-        assert 0 < one["taskId"] < SAFE
-        task = await api.done("GET", f"/tasks/{one['taskId']}")
+    assert [set(relation) for relation in relations] == [{"deviceId", "taskId"}] * 2
+    assert [relation["deviceId"] for relation in relations] == [thing.id, other]
+    for relation in relations:
+        assert type(relation["taskId"]) is int
+        assert 0 < relation["taskId"] < SAFE
+        task = await api.done("GET", f"/tasks/{relation['taskId']}")
         assert set(task) >= TASK - {"subcommand"}
         assert None not in task.values()
-        assert (task["taskId"], task["deviceId"]) == (one["taskId"], one["deviceId"])
+        assert (task["taskId"], task["deviceId"]) == (relation["taskId"], relation["deviceId"])
         assert task["type"] == "CONFIG"
         assert task["status"] in {"PENDING", "SENT"}
 

@@ -106,7 +106,7 @@ async def test_a_removed_device_keeps_its_id_and_history(api: Api, thing: Thing)
     assert again["deviceId"] == thing.id
     assert again["sn"] == thing.sn
     page = await api.done("GET", f"/devices/{thing.id}/properties/history")
-    assert [one["properties"] for one in page["list"]] == [{"counter": 1}]
+    assert [entry["properties"] for entry in page["list"]] == [{"counter": 1}]
 
 
 async def test_another_application_may_take_a_removed_device(
@@ -136,7 +136,7 @@ async def test_another_application_may_take_a_removed_device(
     assert await foreign.commands(thing.sn, key, wait=0) == []
     await foreign.report(thing.sn, key, {"properties": {"counter": 3}})
     page = await foreign.done("GET", f"/devices/{thing.id}/properties/history")
-    assert [one["properties"] for one in page["list"]] == [{"counter": 3}]
+    assert [entry["properties"] for entry in page["list"]] == [{"counter": 3}]
 
 
 async def test_a_removed_device_may_be_deleted_or_get_a_profile(
@@ -213,7 +213,7 @@ async def test_search_pages_as_clients_walk_them(alone: Api) -> None:
         )
         assert set(page) == {"pageSize", "pageNumber", "total", "content"}
         assert (page["pageSize"], page["pageNumber"], page["total"]) == (2, number, 5)
-        found += [one["deviceId"] for one in page["content"]]
+        found += [entry["deviceId"] for entry in page["content"]]
         if number * 2 >= page["total"]:
             break
         number += 1
@@ -254,7 +254,7 @@ async def test_every_filter_finds_what_it_names(alone: Api) -> None:
             page = await alone.done(
                 "POST", "/devices/search", {"pageSize": 10, "pageNumber": 1, **search}
             )
-            ids = [one["deviceId"] for one in page["content"]]
+            ids = [entry["deviceId"] for entry in page["content"]]
             assert (ids, page["total"]) == (expected, len(expected)), search
     assert other != wanted
 
@@ -295,13 +295,13 @@ async def test_every_field_of_the_record_can_be_sorted_by(alone: Api) -> None:
             page = await alone.done(
                 "POST", "/devices/search", {"pageSize": 10, "pageNumber": 1, "sorts": sorts}
             )
-            assert sorted(one["deviceId"] for one in page["content"]) == sorted(ids), field
+            assert sorted(entry["deviceId"] for entry in page["content"]) == sorted(ids), field
     for direction, names in (("asc", ["a", "b", "c"]), ("desc", ["c", "b", "a"])):
         sorts = [{"property": "name", "direction": direction}]
         page = await alone.done(
             "POST", "/devices/search", {"pageSize": 10, "pageNumber": 1, "sorts": sorts}
         )
-        assert [one["name"] for one in page["content"]] == names
+        assert [entry["name"] for entry in page["content"]] == names
 
 
 async def test_the_tsl_is_flat_and_has_both_mappings(api: Api, thing: Thing) -> None:

@@ -19,7 +19,7 @@ async def _fill(api: Api, thing: Thing, count: int, since: int) -> None:
 
 
 def _counters(page: dict) -> list[int]:
-    return [one["properties"]["counter"] for one in page["list"]]
+    return [entry["properties"]["counter"] for entry in page["list"]]
 
 
 async def test_the_newest_comes_first_with_types_as_specified(api: Api, thing: Thing) -> None:

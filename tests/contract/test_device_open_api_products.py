@@ -30,7 +30,7 @@ async def test_a_product_is_made_read_listed_and_deleted(api: Api) -> None:
     assert (await api.done("GET", f"/products/{model}"))["tsl"] == read["tsl"]
     page = await api.done("GET", "/products", pageSize="1000")
     assert set(page) == {"pageSize", "pageNumber", "total", "content"}
-    assert model in [one["model"] for one in page["content"]]
+    assert model in [entry["model"] for entry in page["content"]]
     assert await api.done("DELETE", f"/products/{model}") == model
     await api.fails(404, "GET", f"/products/{model}", code="product_not_found")
 
@@ -196,7 +196,7 @@ async def test_rps_records_are_sorted_and_paged(alone: Api) -> None:
                 }
                 page = await alone.done("POST", "/rps/search", body)
                 assert page["total"] == 3
-                found += [one[field] for one in page["content"]]
+                found += [entry[field] for entry in page["content"]]
             assert [text.upper() if column == 0 else text for text in found] == wanted
 
 

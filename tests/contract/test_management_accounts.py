@@ -108,7 +108,7 @@ async def test_login_does_not_tell_whether_an_account_exists(admin: Console) -> 
         await person.grant(grant_type="password", username=name, password="Wrong12345")
         for name in (person.email, new_email())
     ]
-    bodies = [console_refused(one, 401, "authentication_failed") for one in answers]
+    bodies = [console_refused(answer, 401, "authentication_failed") for answer in answers]
     assert bodies[0]["error_message"] == bodies[1]["error_message"]
     assert bodies[0].keys() == bodies[1].keys()
     await person.close()

@@ -45,7 +45,7 @@ class Alarm(Exact, kw_only=True):
 def common_ids(device: Device) -> dict[str, str]:
     """The ids of what every device has, by the last part of its key."""
     assert device.common_entities is not UNSET
-    return {one.key.rpartition("@")[2]: one.id for one in device.common_entities}
+    return {entity.key.rpartition("@")[2]: entity.id for entity in device.common_entities}
 
 
 async def test_what_widgets_know_of_devices(admin: Console, api: Api) -> None:

@@ -95,9 +95,9 @@ async def test_a_new_secret_closes_who_came_in_with_the_old_one(hall: Hall) -> N
     body = {"credentials_type": "MQTT", "access_key": f"{new_name('c').replace(' ', '-')}@default"}
     await void(admin, "POST", "/credentials", body | {"access_secret": "first-one"})
     (found,) = [
-        one
-        for one in (await admin.done("GET", "/credentials?credentials_type=MQTT"))["content"]
-        if one["access_key"] == body["access_key"]
+        entry
+        for entry in (await admin.done("GET", "/credentials?credentials_type=MQTT"))["content"]
+        if entry["access_key"] == body["access_key"]
     ]
 
     async def stays() -> None:

@@ -140,7 +140,7 @@ async def test_a_board_is_arranged(hall: Hall) -> None:
     asked = {**ALL, "entity_type": ["PROPERTY"], "page_size": 999_999}
     found = await admin.done("POST", "/entity/search", asked)
     entity = hall.entities["temperature"]
-    assert entity in {one["entity_id"] for one in found["content"]}
+    assert entity in {entry["entity_id"] for entry in found["content"]}
     made = await admin.done("POST", "/dashboard", {"name": new_name()})
     path, name = f"/canvas/{made['main_canvas_id']}", new_name()
     data = {"type": "dataCard", "pos": {"x": 1, "i": "9"}, "config": {"entity": {"value": entity}}}
@@ -178,11 +178,11 @@ async def test_a_board_is_opened_made_the_home_and_deleted(hall: Hall) -> None:
         assert asked.json()["data"] == {"has_permission": True}
     await canvas_at(anna, first)
     await does(anna, "POST", f"/dashboard/{first}/home", {})
-    assert [(one.dashboard_id, one.home) for one in await tiles(anna)] == [
+    assert [(tile.dashboard_id, tile.home) for tile in await tiles(anna)] == [
         (first, True),
         (second, False),
     ]
-    assert [(one.dashboard_id, one.home) for one in await tiles(ben)] == [
+    assert [(tile.dashboard_id, tile.home) for tile in await tiles(ben)] == [
         (second, False),
         (first, False),
     ]
@@ -192,7 +192,7 @@ async def test_a_board_is_opened_made_the_home_and_deleted(hall: Hall) -> None:
     body = {"dashboard_ids": [first, UNKNOWN]}
     await ben.fails(403, "forbidden_permission", "POST", "/dashboard/batch-delete", body)
     await does(anna, "POST", "/dashboard/batch-delete", body)
-    assert [one.dashboard_id for one in await tiles(ben)] == [second]
+    assert [tile.dashboard_id for tile in await tiles(ben)] == [second]
     await ben.fails(404, "data_no_found", "GET", f"/canvas/{first}", None, "canvas_id")
 
 

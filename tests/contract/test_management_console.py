@@ -88,12 +88,12 @@ async def test_roles_page(browser: Browser, admin: Console) -> None:
 
     listing, user = '{"keyword":"","page_size":10,"page_number":1}', await admin.add_user()
     free = await browser.post(f"/user/roles/{role}/undistributed-users", listing)
-    assert user in {one["user_id"] for one in free["content"]}
+    assert user in {entry["user_id"] for entry in free["content"]}
     assert not await browser.post(
         f"/user/roles/{role}/associate-user", f'{{"user_ids":["{user}"]}}'
     )
     members = await browser.post(f"/user/roles/{role}/members", listing)
-    assert [one["user_id"] for one in members["content"]] == [user]
+    assert [entry["user_id"] for entry in members["content"]] == [user]
     assert not await browser.post(
         f"/user/roles/{role}/disassociate-user", f'{{"user_ids":["{user}"]}}'
     )
@@ -106,7 +106,7 @@ async def test_roles_page(browser: Browser, admin: Console) -> None:
         f"/user/roles/{role}/associate-menu", f'{{"menu_ids":[{quoted}]}}'
     )
     held = await browser.get(f"/user/roles/{role}/menus")
-    assert sorted(one["menu_id"] for one in held) == sorted(wanted)
+    assert sorted(entry["menu_id"] for entry in held) == sorted(wanted)
 
     for what in ("integrations", "devices", "dashboards"):
         for prefix in ("", "undistributed-"):

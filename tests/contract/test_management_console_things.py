@@ -239,21 +239,25 @@ async def test_integration_page(browser: Browser, ping: Ping, platform: Platform
     """Cards with their counts and icons; icons come without a token."""
     found = await browser.post("/integration/search", "{}")
     assert isinstance(found, list)
-    for one in found:
-        assert all(isinstance(one[field], str) for field in ("id", "name", "icon", "description"))
-        assert all(isinstance(one[field], int) for field in ("device_count", "entity_count"))
-        assert one["icon"].startswith(("/public/", "https://"))
-        if one["icon"].startswith("/public/"):
+    for entry in found:
+        assert all(isinstance(entry[field], str) for field in ("id", "name", "icon", "description"))
+        assert all(isinstance(entry[field], int) for field in ("device_count", "entity_count"))
+        assert entry["icon"].startswith(("/public/", "https://"))
+        if entry["icon"].startswith("/public/"):
             async with httpx.AsyncClient(base_url=platform.base_url) as plain:
-                assert (await plain.get(f"/api/v1{one['icon']}")).status_code == 200
-    assert ping.manifest.icon in {one["icon"] for one in found}
+                assert (await plain.get(f"/api/v1{entry['icon']}")).status_code == 200
+    assert ping.manifest.icon in {entry["icon"] for entry in found}
 
 
 async def test_integration_settings(browser: Browser, ping: Ping) -> None:
     """All writable properties are saved at once as text; an enumerated value is shown as text."""
     detail = await browser.get("/integration/ping")
     entities = detail["integration_entities"]
-    writable = [one for one in entities if one["type"] == "PROPERTY" and "W" in one["access_mod"]]
+    writable = [
+        entity
+        for entity in entities
+        if entity["type"] == "PROPERTY" and "W" in entity["access_mod"]
+    ]
     assert [one["key"] for one in writable] == [
         "ping.integration.detect_status",
         "ping.integration.period",
@@ -262,7 +266,7 @@ async def test_integration_settings(browser: Browser, ping: Ping) -> None:
     await browser.post("/entity/property/update", f'{{"exchange":{exchange}}}')
     assert ping.changed[-1] == {"detect_status": "1", "period": 30}
     detail = await browser.get("/integration/ping")
-    values = {one["key"]: one.get("value") for one in detail["integration_entities"]}
+    values = {entity["key"]: entity.get("value") for entity in detail["integration_entities"]}
     assert values["ping.integration.detect_status"] == "1"  # compared with the keys of `enum`
     assert values["ping.integration.period"] == 30
     assert values["ping.integration.loss"] is None
@@ -271,7 +275,7 @@ async def test_integration_settings(browser: Browser, ping: Ping) -> None:
 async def test_integration_services(browser: Browser, ping: Ping) -> None:
     """Services without parameters and with one; children are found by `parent`."""
     entities = (await browser.get(f"/integration/{ping.manifest.id}"))["integration_entities"]
-    (hops,) = [one for one in entities if one.get("parent") == "ping.integration.trace"]
+    (hops,) = [entity for entity in entities if entity.get("parent") == "ping.integration.trace"]
     assert hops["key"] == "ping.integration.trace.hops"
     body = '{"exchange":{"ping.integration.benchmark":{}}}'
     assert await browser.post("/entity/service/call", body) == {"called": "benchmark"}

@@ -24,9 +24,9 @@ async def make(console: Console, name: str = "") -> str:
 async def seen(console: Console) -> dict[str, Dashboard]:
     """The dashboards that somebody sees, by id, the oldest first."""
     found = shaped(await console.done("GET", LIST), list[Dashboard])
-    times = [int(one.created_at) for one in found]
+    times = [int(entry.created_at) for entry in found]
     assert times == sorted(times)
-    return {one.dashboard_id: one for one in found}
+    return {entry.dashboard_id: entry for entry in found}
 
 
 async def test_create_and_list(admin: Console) -> None:

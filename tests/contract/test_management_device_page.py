@@ -112,17 +112,17 @@ async def test_a_log_in_with_a_wrong_key_is_seen(
 
 async def test_refusals_come_in_pages_and_by_reason(refused: Ask) -> None:
     """Pages follow each other without a gap or a copy, out of both streams."""
-    everything = [one["id"] for one in (await refused())["content"]]
+    everything = [entry["id"] for entry in (await refused())["content"]]
     pages, key = [], None
     while True:
         page = await refused(page_size=1, next_key=key)
-        pages += [one["id"] for one in page["content"]]
+        pages += [entry["id"] for entry in page["content"]]
         key = page.get("next_key")
         if key is None:
             break
     assert pages == everything
     found = await refused(reason="at most 70")
-    assert [one["id"] for one in found["content"]] == everything[2:]
+    assert [entry["id"] for entry in found["content"]] == everything[2:]
 
 
 async def test_refusals_stay_with_those_who_see_the_device(
@@ -141,7 +141,7 @@ async def test_a_property_is_set_and_confirmed(admin: Console, api: Api, thing: 
     path = f"/device/{thing.id}/properties"
     bad = {"properties": {"reporting_interval": {"time": 0, "unit": "0"}, "led": "on"}}
     answer = console_refused(await admin.ask("POST", path, bad), 400, "parameter_validation_failed")
-    assert {one["field"] for one in answer["data"]} >= {
+    assert {entry["field"] for entry in answer["data"]} >= {
         "properties.reporting_interval.time",
         "properties.led",
     }
@@ -160,7 +160,7 @@ async def test_a_service_is_called(admin: Console, thing: Thing) -> None:
     """Inputs are checked by the TSL that the device follows, which tells its services, too."""
     path = f"/device/{thing.id}/services/call"
     tsl = await admin.done("GET", f"/device/{thing.id}/tsl")
-    assert "measure" in [one["id"] for one in tsl["services"]]
+    assert "measure" in [service["id"] for service in tsl["services"]]
     answer = await admin.ask("POST", path, {"service_id": "measure", "inputs": {"times": "x"}})
     console_refused(answer, 400, "parameter_validation_failed", "inputs.times")
     called = await admin.done("POST", path, {"service_id": "reboot"})
@@ -179,12 +179,12 @@ async def test_comings_and_goings(platform: Platform, admin: Console, thing: Thi
     device.loop_start()
     try:
         come = await until(ask, lambda found: bool(found["content"]))
-        assert [one["status"] for one in come["content"]] == ["ONLINE"]
+        assert [entry["status"] for entry in come["content"]] == ["ONLINE"]
     finally:
         device.disconnect()
         device.loop_stop()
     gone = await until(ask, lambda found: len(found["content"]) == 2)
-    assert [one["status"] for one in gone["content"]] == ["OFFLINE", "ONLINE"]
+    assert [entry["status"] for entry in gone["content"]] == ["OFFLINE", "ONLINE"]
 
 
 async def test_a_product_on_the_console(admin: Console, other_admin: Console) -> None:
@@ -193,7 +193,10 @@ async def test_a_product_on_the_console(admin: Console, other_admin: Console) ->
     body = {"name": model, "tsl": PRODUCT["tsl"], "sn_prefixes": []}
     wrong = body | {"sn_prefixes": ["no good"], "location_property": "led"}
     checked = await admin.done("POST", f"/product/{model}/check", wrong)
-    assert [one["field"] for one in checked["faults"]] == ["sn_prefixes[0]", "location_property"]
+    assert [fault["field"] for fault in checked["faults"]] == [
+        "sn_prefixes[0]",
+        "location_property",
+    ]
     answer = await admin.ask("PUT", f"/product/{model}", wrong)
     console_refused(answer, 400, "parameter_validation_failed", "sn_prefixes[0]")
     assert (await admin.done("POST", f"/product/{model}/check", body)) == {"faults": []}
@@ -203,7 +206,7 @@ async def test_a_product_on_the_console(admin: Console, other_admin: Console) ->
     second = await admin.done("PUT", f"/product/{model}", more)
     assert second["current_version"] == "v9.9"
     old = await admin.done("GET", f"/product/{model}/versions/{first['current_version']}")
-    assert {one["id"] for one in old["services"]} == {"reboot", "measure"}
+    assert {service["id"] for service in old["services"]} == {"reboot", "measure"}
     assert not (await admin.done("GET", f"/product/{model}"))["tsl"].get("services")
     console_refused(await other_admin.ask("GET", f"/product/{model}"), 404, "product_not_found")
     unknown = await admin.ask("GET", f"/product/{model}/versions/v0")
@@ -211,8 +214,8 @@ async def test_a_product_on_the_console(admin: Console, other_admin: Console) ->
     gone = await admin.ask("DELETE", f"/product/{model}")
     console_accepted(gone, data=False)
     page = await admin.done("POST", "/product/search", {"page_size": 1000})
-    assert MODEL in [one["model"] for one in page["content"]]
-    assert model not in [one["model"] for one in page["content"]]
+    assert MODEL in [entry["model"] for entry in page["content"]]
+    assert model not in [entry["model"] for entry in page["content"]]
 
 
 async def test_the_ledger_adds_up(admin: Console, other_admin: Console, api: Api) -> None:

@@ -63,13 +63,13 @@ async def test_search_pages_and_order(admin: Console) -> None:
     """Always a page; without an order the newest first; 99999 rows may be asked for."""
     prefix = new_name()
     made = [(await add_device(admin, f"{prefix} {at}"))[0] for at in range(3)]
-    assert [one.id for one in (await found_by(admin, name=prefix)).content] == made[::-1]
+    assert [entry.id for entry in (await found_by(admin, name=prefix)).content] == made[::-1]
     page = await found_by(admin, name=prefix, page_size=2, page_number=2)
-    assert (page.total, [one.id for one in page.content]) == (3, [made[0]])
+    assert (page.total, [entry.id for entry in page.content]) == (3, [made[0]])
     for name in ("name", "created_at", "createdAt"):
         order = [{"direction": "ASC", "property": name}]
         page = await found_by(admin, name=prefix, page_size=99999, sorts=order)
-        assert [one.id for one in page.content] == made
+        assert [entry.id for entry in page.content] == made
     assert (await found_by(admin, name="no device has this name")).content == []
 
 
@@ -109,7 +109,7 @@ async def test_adding_again_is_a_conflict(admin: Console) -> None:
     field = f"param_entities.{ADD_DEVICE}.sn"
     await admin.fails(409, "duplicated_device_eui", "POST", "/device", adding(sn=sn), field)
     page = await found_by(admin, identifier=sn)
-    assert [(one.id, one.name) for one in page.content] == [(device, "Before")]
+    assert [(entry.id, entry.name) for entry in page.content] == [(device, "Before")]
 
 
 async def test_a_foreign_sn_is_a_conflict(hall: Hall, other_admin: Console) -> None:
@@ -201,7 +201,7 @@ async def test_credentials_rotate(admin: Console, api: Api) -> None:
         shaped(await admin.done("POST", f"/device/{device}/credentials"), Credentials)
         for _ in range(2)
     ]
-    assert {one.sn for one in keys} == {sn}
+    assert {key.sn for key in keys} == {sn}
     body = {"properties": {"counter": 1}}
     answer = await api.http.post(f"/ingest/v1/{sn}/report", json=body, auth=(sn, keys[0].key))
     assert answer.status_code == 401
@@ -262,7 +262,7 @@ async def test_with_one_grant(hall: Hall, kind: str) -> None:
     grant = (kind, own if kind == "DEVICE" else DIRECT)
     person = await hall.person(*EVERYTHING, grants=(grant,))
     seen = await found_by(person, identifier=sn)
-    assert [one.id for one in seen.content] == [own]
+    assert [entry.id for entry in seen.content] == [own]
     every = (await found_by(person, page_size=99999)).content
     assert (hall.device in {one.id for one in every}) is (kind == "INTEGRATION")
     assert shaped(await person.done("GET", f"/device/{own}"), DeviceDetail).id == own

@@ -31,7 +31,9 @@ def paths(hall: Hall, found: list[Entity]) -> set[str]:
     """The members of the device among them."""
     prefix = hall.key("")
     return {
-        one.entity_key.removeprefix(prefix) for one in found if one.entity_key.startswith(prefix)
+        entry.entity_key.removeprefix(prefix)
+        for entry in found
+        if entry.entity_key.startswith(prefix)
     }
 
 
@@ -65,7 +67,7 @@ async def test_search_is_a_list_or_a_page(hall: Hall) -> None:
     )
     assert (page.page_size, page.page_number, page.total) == (3, 2, len(hall.entities))
     assert page.content == listed[3:6]
-    ids = [int(one.entity_id) for one in listed]
+    ids = [int(entry.entity_id) for entry in listed]
     assert ids == sorted(ids, reverse=True)
 
 
@@ -121,8 +123,8 @@ async def test_custom_entities_are_found(admin: Console) -> None:
         ({"show_hidden": True}, {shown["id"], hidden["id"]}),
     ):
         found = await found_by(admin, customized=True, **more)
-        assert {one.entity_id for one in found} & {shown["id"], hidden["id"]} == expected
-        assert all(one.entity_is_customized for one in found)
+        assert {entry.entity_id for entry in found} & {shown["id"], hidden["id"]} == expected
+        assert all(entry.entity_is_customized for entry in found)
     assert all(not one.entity_is_customized for one in await found_by(admin, customized=False))
 
 
@@ -159,7 +161,7 @@ async def test_children(hall: Hall) -> None:
     }.items():
         found = await hall.admin.done("GET", f"/entity/{hall.entities[path]}/children")
         shown = shaped(found, list[Entity])
-        assert [one.entity_key for one in shown] == [hall.key(child) for child in expected]
+        assert [entry.entity_key for entry in shown] == [hall.key(child) for child in expected]
     (times,) = await hall.admin.done("GET", f"/entity/{hall.entities['measure']}/children")
     assert times["entity_access_mod"] == "W"  # or consoles show no field for it
 
@@ -235,7 +237,7 @@ async def test_custom_entities(admin: Console) -> None:
     child = await add_custom(admin, identifier="c", parent_identifier=f"{identifier}p")
     assert child["key"] == f"system.integration.{identifier}p.c"
     shown = shaped(await admin.done("GET", f"/entity/{parent['id']}/children"), list[Entity])
-    assert [one.entity_id for one in shown] == [child["id"]]
+    assert [entry.entity_id for entry in shown] == [child["id"]]
 
     listed = {"entity_ids": [made.id, int(parent["id"]), UNKNOWN]}
     console_accepted(await admin.ask("POST", "/entity/delete", listed), data=False)
@@ -335,8 +337,8 @@ async def test_with_one_grant(hall: Hall, kind: str) -> None:
     person = await hall.person(*FUNCTIONS, grants=((kind, ids[kind]),))
     found = await found_by(person)
     assert paths(hall, found) == (GRANTS[kind] or set(hall.entities))
-    assert any(sn in one.entity_key for one in found) is (kind == "INTEGRATION")
-    assert all(not one.entity_is_customized for one in found)
+    assert any(sn in entry.entity_key for entry in found) is (kind == "INTEGRATION")
+    assert all(not entry.entity_is_customized for entry in found)
     for what, shape in (("meta", EntityMeta), ("status", EntityStatus)):
         shaped(await person.done("GET", f"/entity/{led}/{what}"), shape)
     if kind == "ENTITY":
@@ -368,7 +370,7 @@ async def test_custom_entities_are_everybodys(hall: Hall) -> None:
     for person, expected in ((plain, []), (viewer, [made["id"]])):
         assert await person.done("GET", f"/entity/{made['id']}/status") == {}
         found = await found_by(person, keyword=made["name"])
-        assert [one.entity_id for one in found] == expected
+        assert [entry.entity_id for entry in found] == expected
 
 
 async def test_in_another_tenant(hall: Hall, other_admin: Console) -> None:
@@ -377,11 +379,11 @@ async def test_in_another_tenant(hall: Hall, other_admin: Console) -> None:
     ids = [hall.entities["led"], made["id"]]
     assert await found_by(other_admin, keyword=hall.sn) == []
     assert await found_by(other_admin, entity_ids=ids) == []
-    for one in ids:
+    for id_ in ids:
         for what in ("children", "meta"):
-            await other_admin.fails(404, "data_no_found", "GET", f"/entity/{one}/{what}")
-        assert await other_admin.done("GET", f"/entity/{one}/status") == {}
-        await other_admin.fails(404, "data_no_found", "PUT", f"/entity/{one}", {"name": "N"})
+            await other_admin.fails(404, "data_no_found", "GET", f"/entity/{id_}/{what}")
+        assert await other_admin.done("GET", f"/entity/{id_}/status") == {}
+        await other_admin.fails(404, "data_no_found", "PUT", f"/entity/{id_}", {"name": "N"})
     answer = await other_admin.ask("POST", "/entity/delete", {"entity_ids": ids})
     console_accepted(answer, data=False)
     await hall.admin.done("GET", f"/entity/{made['id']}/meta")
@@ -400,10 +402,10 @@ async def test_the_entities_of_a_device_by_columns(hall: Hall) -> None:
         },
     }
     found = shaped(await hall.admin.done("POST", "/entity/advanced-search", asked), Page[Entity])
-    rows = {one.entity_id: one for one in found.content}
+    rows = {entry.entity_id: entry for entry in found.content}
     temperature = hall.entities["temperature"]
     assert rows[temperature].entity_latest_value == "20.5"
-    assert {one.entity_key.rsplit(".", 1)[0] for one in found.content} >= {
+    assert {entry.entity_key.rsplit(".", 1)[0] for entry in found.content} >= {
         hall.key("x").removesuffix(".x")
     }
     body = {"entity_ids": [temperature, int(temperature), UNKNOWN]}

@@ -48,7 +48,7 @@ async def does(console: Console, method: str, path: str, body: Any = None) -> No
 async def find_devices(console: Console, **asked: Any) -> list[str]:
     """The ids of the devices that a search finds."""
     page = shaped(await console.done("POST", "/device/search", asked), Page[Device])
-    return [one.id for one in page.content]
+    return [entry.id for entry in page.content]
 
 
 async def test_a_list_of_devices_by_group(admin: Console) -> None:
@@ -106,7 +106,7 @@ async def test_a_grant_of_a_group(admin: Console) -> None:
     await does(admin, "POST", "/device/move-to-group", moving)
     assert (await find_devices(person), await may()) == ([device], True)
     shown = await admin.done("POST", f"/user/roles/{role}/devices", {})
-    assert [one["device_id"] for one in shown] == [device]
+    assert [entry["device_id"] for entry in shown] == [device]
     await does(admin, "POST", "/device/move-to-group", {"device_id_list": [device]})
     assert (await find_devices(person), await may()) == ([], False)
     await person.close()
@@ -140,7 +140,7 @@ async def test_tags(admin: Console) -> None:
     await does(admin, "POST", "/entity/tags/mapping", mapping)
     asked = {"keyword": name, "page_size": 300, "page_number": 1}
     found = shaped(await admin.done("POST", "/entity/tags/search", asked), Page[Tag])
-    assert [(one.id, one.tagged_entities_count) for one in found.content] == [(tag, 1)]
+    assert [(entry.id, entry.tagged_entities_count) for entry in found.content] == [(tag, 1)]
     asked = {"entity_ids": [entity], "page_size": 10, "page_number": 1}
     rows = shaped(await admin.done("POST", "/entity/search", asked), Page[Entity])
     assert rows.content[0].entity_tags == [body | {"id": tag}]

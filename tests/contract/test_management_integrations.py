@@ -26,8 +26,8 @@ def ids(found: Any) -> list[str]:
 async def test_search(admin: Console, hall: Hall) -> None:
     """A bare list; both spellings of the counts; what is hidden is not in it."""
     found = shaped(await admin.done("POST", SEARCH, {}), list[Integration])
-    direct = next(one for one in found if one.id == DIRECT)
-    assert "system" not in {one.id for one in found}
+    direct = next(entry for entry in found if entry.id == DIRECT)
+    assert "system" not in {entry.id for entry in found}
     assert direct.device_count == direct.deviceCount > 0
     assert direct.entity_count == direct.entityCount >= len(hall.entities)
     assert direct.add_device_service_key == "direct.integration.add_device"
@@ -50,7 +50,7 @@ async def test_search_page_and_order(admin: Console) -> None:
     body = {"page_size": 1, "page_number": 2, "sorts": [{"direction": "DESC", "property": "id"}]}
     page = shaped(await admin.done("POST", SEARCH, body), Page[Integration])
     assert (page.page_size, page.page_number, page.total) == (1, 2, len(every))
-    assert [one.id for one in page.content] == [sorted(every)[-2]]
+    assert [entry.id for entry in page.content] == [sorted(every)[-2]]
 
 
 @pytest.mark.parametrize(
@@ -71,14 +71,14 @@ async def test_detail(admin: Console, hall: Hall) -> None:
     """Its entities: each parent, then its children; every one with `value_attribute`."""
     found = shaped(await admin.done("GET", f"/integration/{DIRECT}"), IntegrationDetail)
     assert found.delete_device_service_key == "direct.integration.delete_device"
-    keys = [one.key for one in found.integration_entities]
+    keys = [entity.key for entity in found.integration_entities]
     assert keys[:3] == [
         "direct.integration.add_device",
         "direct.integration.add_device.sn",
         "direct.integration.add_device.model",
     ]
-    assert [one.parent for one in found.integration_entities][1] == keys[0]
-    assert {one.type for one in found.integration_entities} == {"SERVICE"}
+    assert [entity.parent for entity in found.integration_entities][1] == keys[0]
+    assert {entity.type for entity in found.integration_entities} == {"SERVICE"}
 
 
 async def test_icons_are_open(admin: Console) -> None:
@@ -143,7 +143,7 @@ async def test_bad_settings(admin: Console, ping: Ping, path: str, value: Any, c
     body = {"exchange": {key: value}}
     url, field = "/entity/property/update", f"exchange.{key}"
     told = await admin.fails(400, "multiple_error", "POST", url, body, field)
-    assert [one["error_code"] for one in told["data"]] == [f"entity_value_{code}"]
+    assert [entry["error_code"] for entry in told["data"]] == [f"entity_value_{code}"]
     assert len(ping.changed) == before
 
 
@@ -176,10 +176,10 @@ async def test_with_other_grants(hall: Hall) -> None:
 async def test_in_another_tenant(other_admin: Console, hall: Hall) -> None:
     """Integrations are of every tenant; what they have is of each alone."""
     found = shaped(await other_admin.done("POST", SEARCH, {}), list[Integration])
-    direct = next(one for one in found if one.id == DIRECT)
+    direct = next(entry for entry in found if entry.id == DIRECT)
     ours = await hall.admin.done("GET", f"/integration/{DIRECT}")
     theirs = await other_admin.done("GET", f"/integration/{DIRECT}")
     assert direct.device_count == theirs["device_count"] < ours["device_count"]
-    assert {one["id"] for one in ours["integration_entities"]}.isdisjoint(
-        one["id"] for one in theirs["integration_entities"]
+    assert {entity["id"] for entity in ours["integration_entities"]}.isdisjoint(
+        entity["id"] for entity in theirs["integration_entities"]
     )

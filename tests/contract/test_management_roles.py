@@ -43,8 +43,8 @@ async def granted(admin: Console, role: str, kind: str | None = None) -> set[tup
     """The resources of a role."""
     body = {} if kind is None else {"resource_type": kind}
     found = await admin.done("POST", f"/user/roles/{role}/resources", body)
-    assert all(set(one) == {"resource_id", "resource_type"} for one in found)
-    return {(one["resource_id"], one["resource_type"]) for one in found}
+    assert all(set(entry) == {"resource_id", "resource_type"} for entry in found)
+    return {(entry["resource_id"], entry["resource_type"]) for entry in found}
 
 
 async def test_create_role(admin: Console) -> None:
@@ -306,11 +306,15 @@ async def test_integrations_of_a_role(admin: Console, api: Api) -> None:
     await admin.does("POST", f"{path}/associate-resource", {"resources": [direct]})
     assert (await role_of(admin, role))["role_integration_count"] == "1"
     found = await admin.done("POST", f"{path}/devices", {"keyword": name})
-    assert [(one["device_id"], one["role_integration"]) for one in found] == [(identity, True)]
+    assert [(entry["device_id"], entry["role_integration"]) for entry in found] == [
+        (identity, True)
+    ]
     assert await admin.done("POST", f"{path}/undistributed-devices", {"keyword": name}) == []
     integrations = await admin.done("POST", f"{path}/integrations", {})
     fields = {"integration_id", "integration_name", "device_num", "entity_num"}
-    assert [(set(one), one["integration_id"]) for one in integrations] == [(fields, DIRECT)]
+    assert [(set(integration), integration["integration_id"]) for integration in integrations] == [
+        (fields, DIRECT)
+    ]
 
 
 async def test_menu_tree(admin: Console) -> None:

@@ -13,12 +13,12 @@ async def test_super_admins_see_how_far_storing_lags(admin: Console, other_admin
     """Those of every tenant, and no number tells how much others send."""
     for console in (admin, other_admin):
         streams = await console.done("GET", "/system/streams")
-        assert [one["name"] for one in streams] == ["UPLINK", "EVENTS", "DEAD"]
-        for one in streams:
-            assert set(one) == {"name", "oldest_seconds", "fill", "missing_copies"}
-            assert one["oldest_seconds"] >= 0
-            assert 0 <= one["fill"] < 1
-            assert one["missing_copies"] == 0
+        assert [stream["name"] for stream in streams] == ["UPLINK", "EVENTS", "DEAD"]
+        for stream in streams:
+            assert set(stream) == {"name", "oldest_seconds", "fill", "missing_copies"}
+            assert stream["oldest_seconds"] >= 0
+            assert 0 <= stream["fill"] < 1
+            assert stream["missing_copies"] == 0
 
 
 async def test_readiness_tells_the_version_of_each_service(

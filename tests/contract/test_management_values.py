@@ -67,10 +67,10 @@ async def test_history_is_newest_first(room: Hall) -> None:
     """A bare list, and a page when one is asked for; the time is a number."""
     counter = room.entities["counter"]
     listed = await history(room.admin, entity_id=counter)
-    assert [(one.timestamp, one.value) for one in listed] == [
+    assert [(entry.timestamp, entry.value) for entry in listed] == [
         (BASE + 2000, 6), (BASE + 1000, 7), (BASE, 5),
     ]  # fmt: skip
-    assert {(one.entity_id, one.value_type) for one in listed} == {(counter, "LONG")}
+    assert {(entry.entity_id, entry.value_type) for entry in listed} == {(counter, "LONG")}
     body = {"entity_id": int(counter), "page_size": 2, "page_number": 2}
     page = shaped(await room.admin.done("POST", HISTORY, body), Page[HistoryItem])
     assert (page.page_size, page.page_number, page.total) == (2, 2, 3)
@@ -85,8 +85,8 @@ async def test_history_of_some_entities_and_a_span(room: Hall) -> None:
     found = await history(
         room.admin, entity_ids=ids, start_timestamp=BASE + 1000, end_timestamp=BASE + 2000
     )
-    assert [one.timestamp - BASE for one in found] == [2000, 2000, 1000, 1000]
-    assert {one.entity_id for one in found} == set(ids)
+    assert [entry.timestamp - BASE for entry in found] == [2000, 2000, 1000, 1000]
+    assert {entry.entity_id for entry in found} == set(ids)
     span = {"start_timestamp": BASE + 2001, "end_timestamp": BASE + 9000}
     assert await history(room.admin, entity_ids=ids, **span) == []
 
@@ -315,7 +315,7 @@ async def test_nothing_is_written_unless_all_is_right(hall: Hall) -> None:
     """One bad value among good ones, and no command goes out; every bad one is listed."""
     exchange = {hall.key("led"): True, hall.key("label"): "far too long", hall.key("rules"): [{}]}
     told = await hall.admin.fails(400, "multiple_error", "POST", UPDATE, {"exchange": exchange})
-    assert [one["args"]["entity_key"] for one in told["data"]] == [hall.key("label")]
+    assert [entry["args"]["entity_key"] for entry in told["data"]] == [hall.key("label")]
     only = {"exchange": {hall.key("rules"): [{}]}}
     told = await hall.admin.fails(400, "multiple_error", "POST", UPDATE, only)
     assert told["detail_message"].startswith(f"exchange.{hall.key('rules')}")
@@ -382,7 +382,7 @@ async def test_bad_inputs(hall: Hall, exchange: Any, code: str) -> None:
     """Inputs outside of their TSL have the codes of values."""
     body = {"exchange": {hall.key(path): value for path, value in exchange.items()}}
     told = await hall.admin.fails(400, "multiple_error", "POST", CALL, body)
-    assert [one["error_code"] for one in told["data"]] == [f"entity_value_{code}"]
+    assert [entry["error_code"] for entry in told["data"]] == [f"entity_value_{code}"]
     assert told["detail_message"].startswith(f"exchange.{hall.key('measure')}")
 
 

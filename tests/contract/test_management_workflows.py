@@ -49,7 +49,7 @@ async def test_save_and_search(admin: Console) -> None:
     assert saved == {"id": saved["id"], "flow_id": saved["id"], "version": 1}
     (row,) = await found(admin, name=name)
     times = {key: row.pop(key) for key in ("created_at", "updated_at")}
-    assert all(isinstance(one, int) and one > 1_600_000_000_000 for one in times.values())
+    assert all(isinstance(time, int) and time > 1_600_000_000_000 for time in times.values())
     nickname = (await admin.done("GET", "/user"))["nickname"]
     assert row == {
         "id": saved["id"],
@@ -202,16 +202,16 @@ async def test_components(admin: Console) -> None:
     groups = await admin.done("GET", "/workflow/components")
 
     assert set(groups) == {"entry", "control", "action", "external"}
-    names = [one["name"] for rows in groups.values() for one in rows]
+    names = [row["name"] for rows in groups.values() for row in rows]
     assert {"trigger", "choice", "entityAssigner", "entitySelector", "serviceInvocation"} <= {
         *names
     }
     for rows in groups.values():
-        for one in rows:
-            assert set(one) == {"name", "title", "data"}
-            data = json.loads(one["data"])
-            assert data["component"]["name"] == one["name"]
-            assert await admin.done("GET", f"/workflow/components/{one['name']}") == one["data"]
+        for row in rows:
+            assert set(row) == {"name", "title", "data"}
+            data = json.loads(row["data"])
+            assert data["component"]["name"] == row["name"]
+            assert await admin.done("GET", f"/workflow/components/{row['name']}") == row["data"]
     await admin.fails(404, "data_no_found", "GET", "/workflow/components/teleport", None, "name")
     languages = await admin.done("GET", "/workflow/components/languages")
     assert {"code", "expression"} == set(languages)

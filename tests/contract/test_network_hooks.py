@@ -59,14 +59,14 @@ class Hook:
         """The frames of the device, the newest first."""
         wanted = {"page_size": 200, "page_number": 1}
         found = (await self.admin.done("POST", "/device/search", wanted))["content"]
-        (device,) = [one["id"] for one in found if one["identifier"] == self.eui]
+        (device,) = [entry["id"] for entry in found if entry["identifier"] == self.eui]
         path = f"/device/{device}/frames/search"
         return list((await self.admin.done("POST", path, {"page_size": 10}))["content"])
 
     async def shown(self, name: str) -> Any:
         """A property of the integration."""
         told = await self.admin.done("GET", f"/integration/{self.integration}")
-        keys = {one["key"]: one.get("value") for one in told["integration_entities"]}
+        keys = {entity["key"]: entity.get("value") for entity in told["integration_entities"]}
         return keys[f"{self.integration}.integration.{name}"]
 
 
@@ -89,7 +89,7 @@ async def test_json_is_read_by_pointers(admin: Console, model: str) -> None:
     for _ in range(2):
         console_accepted(await hook.post(body), data=False)
     frames = await until(hook.frames)
-    assert [(one["values"], one["counter"]) for one in frames] == [({"temperature": 21.5}, 7)]
+    assert [(frame["values"], frame["counter"]) for frame in frames] == [({"temperature": 21.5}, 7)]
 
     wrong = body | {"up": [{"bytes": "xy", "port": 85}]}
     refused = console_refused(await hook.post(wrong), 400, "parameter_validation_failed")

@@ -86,7 +86,7 @@ async def test_a_library_is_taken_and_products_are_made_of_it(empty: Console, ap
     missing = {"field": f"{odd}/device-template.yaml", "reason": "does not exist"}
     assert first[good.upper()] == {"model": good.upper(), "faults": []}
     assert first[odd.upper()]["faults"] == [missing]
-    assert [one["field"] for one in first[torn.upper()]["faults"]] == ["scripts.common/b.js"]
+    assert [fault["field"] for fault in first[torn.upper()]["faults"]] == ["scripts.common/b.js"]
     assert first["NOBODY"]["faults"][0]["field"] == "model"
     await api.fails(404, "GET", f"/products/{torn.upper()}", code="product_not_found")
 
@@ -114,7 +114,7 @@ async def test_a_device_of_a_template_is_added(empty: Console, api: Api) -> None
     await take(empty, content)
     form = await empty.done("GET", f"/integration/{DIRECT}")
     service = form["add_device_service_key"]
-    entities = {one["key"]: one for one in form["integration_entities"]}
+    entities = {entity["key"]: entity for entity in form["integration_entities"]}
     choices = entities[f"{service}.model"]["value_attribute"]["enum"]
     assert choices[model] == f"The {model.lower()} ({model})"
 

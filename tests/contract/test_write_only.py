@@ -75,8 +75,8 @@ async def _set_everywhere(cast: Cast) -> list[str]:
             ("POST", "/entity/property/update", {"exchange": {key: SET}}, cast.admin.token),
         )
     ]
-    assert {one.status_code for one in answers} == {200}, [one.text for one in answers]
-    return [one.text for one in answers]
+    assert {answer.status_code for answer in answers} == {200}, [answer.text for answer in answers]
+    return [answer.text for answer in answers]
 
 
 async def _deliver(sweep: Sweep) -> list[int]:

@@ -69,7 +69,7 @@ class Device:
 
         async def found() -> Json | None:
             records = await self.history()
-            return next((one for one in records if one["properties"] == properties), None)
+            return next((record for record in records if record["properties"] == properties), None)
 
         return await until(found, seconds) or {}
 

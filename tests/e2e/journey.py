@@ -188,7 +188,7 @@ async def _check_duplicate(browser: Browser, device: Device) -> None:
 async def _entity(browser: Browser, key: str) -> Any:
     body = {"keyword": key, "page_number": 1, "page_size": 99999}
     found = await browser.ask("POST", "/entity/search", body)
-    return next(one for one in found["content"] if one["entity_key"] == key)
+    return next(entry for entry in found["content"] if entry["entity_key"] == key)
 
 
 async def _dashboard(browser: Browser, entity: Any) -> str:
@@ -276,8 +276,8 @@ async def _check_grants(browser: Browser, device: Device, entity: Any) -> None:
     (found,) = await browser.ask("POST", "/user/members/search", {"keyword": email})
     role = (await browser.ask("POST", "/user/roles", {"name": "Viewers"}))["role_id"]
     menus = await browser.ask("GET", "/user/menus")
-    page = next(one for one in menus if one["code"] == "dashboard")
-    view = next(one["menu_id"] for one in page["children"] if one["code"] == "dashboard.view")
+    page = next(menu for menu in menus if menu["code"] == "dashboard")
+    view = next(child["menu_id"] for child in page["children"] if child["code"] == "dashboard.view")
     resource = {"id": entity["entity_id"], "type": "ENTITY"}
     for what, body in (
         ("menu", {"menu_ids": [view]}),
@@ -301,7 +301,7 @@ async def _check_grants(browser: Browser, device: Device, entity: Any) -> None:
 async def _check_flow(browser: Browser) -> None:
     """Build a flow from the palette, test it, fix it, save it and call it."""
     palette = await browser.ask("GET", "/workflow/components")
-    data = {one["name"]: json.loads(one["data"]) for rows in palette.values() for one in rows}
+    data = {row["name"]: json.loads(row["data"]) for rows in palette.values() for row in rows}
     assert data["httpIn"]["properties"]["method"]["enum"]["PUT"] == "PUT"
     assert data["httpRequest"]["properties"]["method"]["enum"]["GET"] == "GET"
     assert not data["choice"]["component"]["testable"]
@@ -328,7 +328,7 @@ async def _check_flow(browser: Browser) -> None:
     key = f"system.integration.{saved['id']}"
     offered = {"keyword": key, "entity_access_mod": ["W", "RW"]}
     shown = await browser.ask("POST", "/entity/search", offered)
-    assert {one["entity_key"] for one in shown} == {key, f"{key}.degrees"}
+    assert {entry["entity_key"] for entry in shown} == {key, f"{key}.degrees"}
     called = {"exchange": {f"{key}.degrees": 7}}
     assert await browser.ask("POST", "/entity/service/call", called) == {"d": 7}
     await browser.ask("GET", f"/workflow/flows/{saved['id']}/disable")

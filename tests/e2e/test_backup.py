@@ -93,7 +93,7 @@ async def test_a_backup_has_no_write_only_values(
     assert written.returncode == 0, written.stderr
     (file,) = (tmp_path / "out").iterdir()
     with file.open("rb") as source, Reader(source, Key()) as records:
-        found = [one for one in records if secret.encode() in msgspec.msgpack.encode(one)]
+        found = [record for record in records if secret.encode() in msgspec.msgpack.encode(record)]
     assert not found
 
 
@@ -117,7 +117,7 @@ async def test_every_collection_has_a_row(platform: Platform, application: Appli
     rows = [
         row.name
         for row in TENANT_COLLECTIONS
-        if not any(row.pattern.fullmatch(one) for one in found)
+        if not any(row.pattern.fullmatch(entry) for entry in found)
     ]
     assert rows == []
 

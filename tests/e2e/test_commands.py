@@ -84,7 +84,10 @@ async def test_a_configuration_task_reaches_every_device(application, device: De
             "config": {"properties": {"led": True}},
         }
         made = await application.data("POST", "/tasks", body)
-        tasks = {one["deviceId"]: one["taskId"] for one in made["deviceTaskRelations"]}
+        tasks = {
+            deviceTaskRelation["deviceId"]: deviceTaskRelation["taskId"]
+            for deviceTaskRelation in made["deviceTaskRelations"]
+        }
         await first.answer(await first.command())
         await second.answer(await second.command(), "FAILED", error="no LED")
         good = await events.wait(f"event.default.task.{tasks[device.id]}.finished")

@@ -220,8 +220,8 @@ def test_every_replica_is_ready(composed: Composed):
 def test_doctor_finds_all_well_from_a_container(composed: Composed, service: str):
     """It checks each replica behind the gateway and the stores of a service."""
     found = json.loads(composed.inside(service, "thingway", "doctor", "--json"))
-    assert [one for one in found if not (one["good"] or one["minor"])] == []
-    names = [one["subject"].partition(" at ")[0] for one in found]
+    assert [entry for entry in found if not (entry["good"] or entry["minor"])] == []
+    names = [entry["subject"].partition(" at ")[0] for entry in found]
     if service == "gateway":
         assert {name: names.count(f"service {name}") for name in REPLICAS} == REPLICAS
     else:
@@ -286,7 +286,7 @@ def test_the_thingway_command_works_on_it(composed: Composed):
     """Applications are made by the documented command."""
     made = composed.command("app", "create", "second")
     listed = composed.command("app", "list")
-    assert made["clientId"] in [one["clientId"] for one in listed]
+    assert made["clientId"] in [entry["clientId"] for entry in listed]
 
 
 def test_a_backup_is_restored_into_temporary_stores(composed: Composed):

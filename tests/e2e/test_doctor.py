@@ -51,13 +51,13 @@ def run_doctor(platform: Platform, name: str = "") -> dict[str, Json]:
 
 def bad(findings: list[Finding]) -> dict[str, str]:
     """Return the failed checks by subject."""
-    return {one.subject: one.text for one in findings if not one.good}
+    return {finding.subject: finding.text for finding in findings if not finding.good}
 
 
 def test_all_is_well_on_this_machine(platform: Platform) -> None:
     """Programs, ports, databases, streams, servers, processes: none is worse than a warning."""
     found = run_doctor(platform)
-    assert [one for one in found.values() if not (one["good"] or one["minor"])] == []
+    assert [entry for entry in found.values() if not (entry["good"] or entry["minor"])] == []
     wanted = {"mongod", "platform", "redis", "mongo disk", "stream UPLINK", "nats-server thingway"}
     wanted |= {f"service {name}" for name in NAMES}
     wanted |= {f"mongo thingway_{name} writes" for name in ("auth", "device", "management")}
@@ -92,7 +92,7 @@ async def test_unreachable_servers_are_reported(platform: Platform) -> None:
 async def test_invalid_settings_are_reported() -> None:
     """An invalid setting is one more finding; the report continues."""
     names = ("MONGO_URL", "REDIS_URL", "NATS_URL")
-    settings = {f"THINGWAY_{one}": "nowhere://a:b" for one in names}
+    settings = {f"THINGWAY_{name}": "nowhere://a:b" for name in names}
     settings["THINGWAY_CA_FILE"] = "/nowhere.pem"
     wrong = bad(await run_checks([settings], {"auth": "https://a"}))
     assert set(wrong) == {"certificate nowhere.pem", "mongo ", "redis", "nats", "services"}

@@ -102,7 +102,7 @@ async def test_a_flow_that_feeds_itself_stops(console: Console) -> None:
     await console.data("POST", "/entity/property/update", {"exchange": {key: 1}})
 
     newest, *others = await runs(console, flow, 9)
-    assert [one["status"] for one in others] == ["SUCCESS"] * 8
+    assert [other["status"] for other in others] == ["SUCCESS"] * 8
     stopped = await console.data("GET", f"{FLOWS}/logs/{newest['id']}")
     assert (stopped["status"], stopped["trace_info"]) == ("ERROR", [])
     assert "8 flows have started one another" in stopped["error_message"]

@@ -94,7 +94,7 @@ class Lamps:
         """Return the latest value of an entity."""
         wanted = {"keyword": key, "page_size": 999, "page_number": 1}
         found = await self.console.data("POST", "/entity/search", wanted)
-        (entity,) = [one for one in found["content"] if one["entity_key"] == key]
+        (entity,) = [entry for entry in found["content"] if entry["entity_key"] == key]
         status = await self.console.data("GET", f"/entity/{entity['entity_id']}/status")
         return (status or {}).get("value")
 
@@ -135,7 +135,7 @@ async def test_the_operator_has_the_logins(platform: Platform):
     rotated = platform.command("integration", "rotate-secret", "doors")
     assert rotated["secret"] != made["secret"]
     listed = platform.command("integration", "list")
-    assert "doors" in [one["integration"] for one in listed]
+    assert "doors" in [entry["integration"] for entry in listed]
     assert platform.command("integration", "delete", "doors")["deleted"] is True
     assert "doors" not in [one["integration"] for one in platform.command("integration", "list")]
 
@@ -143,7 +143,7 @@ async def test_the_operator_has_the_logins(platform: Platform):
 async def test_the_example_is_an_integration_like_any_other(lamps: Lamps):
     """Listed, with devices that are added, switched, called and deleted."""
     found = await lamps.console.data("POST", "/integration/search", {"device_addable": True})
-    assert "lamps" in [one["id"] for one in found]
+    assert "lamps" in [entry["id"] for entry in found]
 
     name = serial()
     status, answer = await lamps.add("?!?")
@@ -233,7 +233,7 @@ async def test_a_simulated_device_reports_by_itself(
     wanted = {"name": name, "page_size": 1, "page_number": 1}
     (device,) = (await console.data("POST", "/device/search", wanted))["content"]
     entities = (await console.data("GET", f"/device/{device['id']}"))["entities"]
-    measured = next(one for one in entities if one["key"].endswith(".temperature"))
+    measured = next(entity for entity in entities if entity["key"].endswith(".temperature"))
 
     async def has_value() -> Any:
         return await console.data("GET", f"/entity/{measured['id']}/status")
@@ -301,7 +301,9 @@ async def test_devices_of_another_thingway(platform: Platform, console: Console,
         async def shown() -> dict[str, Any]:
             detail = await console.data("GET", "/integration/openapi-client")
             entities = detail["integration_entities"]
-            return {one["key"].removeprefix(f"{own}."): one.get("value") for one in entities}
+            return {
+                entity["key"].removeprefix(f"{own}."): entity.get("value") for entity in entities
+            }
 
         async def sync() -> dict[str, Any]:
             before = (await shown()).get("last_sync")

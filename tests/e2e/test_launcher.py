@@ -48,7 +48,7 @@ async def _page_open(platform: Platform, marks: Path, device_id: int) -> AsyncIt
         "baseUrl": platform.base_url,
         "email": platform.ready.user.email,
         "password": platform.ready.user.password,
-        "entity": next(one["id"] for one in entities if one["key"].endswith(".counter")),
+        "entity": next(entity["id"] for entity in entities if entity["key"].endswith(".counter")),
         "opened": str(marks / "opened"),
         "stale": str(marks / "stale"),
     }

@@ -30,7 +30,7 @@ def without_row(part: str, names: set[str]) -> list[str]:
     """Return those of `names` that have no row."""
     patterns = rows(part)
     assert patterns
-    return sorted(one for one in names if not any(each.fullmatch(one) for each in patterns))
+    return sorted(name for name in names if not any(each.fullmatch(name) for each in patterns))
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_mongodb_removes_expired_documents(
     """The services have created the index for it."""
     database, _, collection = name.partition(".")
     indexes = mongo[f"thingway_{database}"][collection].index_information()
-    assert [one for one in indexes.values() if "expireAfterSeconds" in one]
+    assert [index for index in indexes.values() if "expireAfterSeconds" in index]
 
 
 async def test_every_stream_and_consumer_is_bounded(

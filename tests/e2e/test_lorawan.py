@@ -55,7 +55,9 @@ async def test_a_sensor_behind_chirpstack_reports_and_gets_commands(
             "param_entities": {f"{OWN}.add_device.dev_eui": EUI, f"{OWN}.add_device.model": MODEL},
         }
         await console.data("POST", "/device", body)
-        (device,) = [one for one in (await search(console))["content"] if one["name"] == "sensor"]
+        (device,) = [
+            entry for entry in (await search(console))["content"] if entry["name"] == "sensor"
+        ]
         async with asyncio.timeout(60), broker.client() as server:
             await server.subscribe(f"{TOPIC}/command/down", qos=1)
             for gateway in ("0016c001f153a14c", "0016c001f153a14d", "0016c001f153a14c"):
@@ -63,7 +65,7 @@ async def test_a_sensor_behind_chirpstack_reports_and_gets_commands(
                 await server.publish(f"{TOPIC}/event/up", up, qos=1)
             await server.publish(f"{TOPIC}/event/up", heard_now(EUI, 8, b"\xd8\x05"), qos=1)
             frames = await until(lambda: read(console, device["id"], 2))
-            assert [one["values"]["temperature"] for one in frames] == [21.6, 21.5]
+            assert [frame["values"]["temperature"] for frame in frames] == [21.6, 21.5]
             assert frames[0]["gateways"] == [
                 {"gateway": "0016c001f153a14c", "rssi": -36, "snr": 10.5}
             ]

@@ -52,7 +52,7 @@ async def test_a_device_from_its_addition_to_its_end(application, client: AsyncT
     device = Device(application, added.device_id, key.sn, key.key)
     await client.update_device(added.device_id, "Cellar")
     found = [one async for one in client.devices(sn=sn, page_size=1)]
-    assert [(one.name, one.model, one.tag) for one in found] == [("Cellar", MODEL, ["new"])]
+    assert [(entry.name, entry.model, entry.tag) for entry in found] == [("Cellar", MODEL, ["new"])]
     specification = await client.thing_specification(added.device_id)
     assert "temperature" in [one.id for one in specification.properties]
     await device.http("POST", "report", {"properties": {"interval": 5}}, wait="stored")
@@ -125,10 +125,10 @@ async def test_a_token_that_has_ended_is_renewed(platform, console, other_applic
     """A new list of allowed addresses ends all tokens; the next request fetches one."""
     login = (other_application.client_id, other_application.client_secret)
     async with AsyncThingway(platform.base_url, *login) as client:
-        assert [one async for one in client.devices()] == []
+        assert [device async for device in client.devices()] == []
         path = f"/application/{other_application.id}/allowed-addresses"
         await console.data("PUT", path, {"allowed_addresses": ["127.0.0.0/8"]})
-        assert [one async for one in client.devices()] == []
+        assert [device async for device in client.devices()] == []
 
 
 async def test_the_blocking_form_does_the_same(platform: Platform, application, device: Device):

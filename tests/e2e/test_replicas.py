@@ -201,7 +201,7 @@ async def test_an_integration_is_there_for_both_at_once(both: Replicas, platform
         async with hosted(platform, ping):
             for admin, host in ((asked, 1), (maker, 2)):
                 listed = await admin.done("POST", "/integration/search", {"device_addable": True})
-                assert name in {one["id"] for one in listed}
+                assert name in {entry["id"] for entry in listed}
                 params = {f"{name}.integration.add_device.ip": f"10.{at}.{host}.1"}
                 body = {"name": "Host", "integration": name, "param_entities": params}
                 console_accepted(await admin.ask("POST", "/device", body), data=False)

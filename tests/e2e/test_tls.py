@@ -382,7 +382,7 @@ async def test_a_revoked_certificate_logs_nobody_in(
     (tmp_path / "other").mkdir()
     other = Certificate(platform, tmp_path / "other", device.sn)
     listed = platform.command("device", "certificates", device.sn)["certificates"]
-    assert [one["serial"] for one in listed] == [other.serial, certificate.serial]
+    assert [entry["serial"] for entry in listed] == [other.serial, certificate.serial]
     async with device.mqtt() as by_key:
         client = certificate.mqtt()
         await client.__aenter__()

@@ -62,7 +62,7 @@ class Receiver(ThreadingHTTPServer):
         """Return the first matching span, received already or later."""
 
         async def found() -> Seen | None:
-            return next((one for one in list(self.spans) if fits(one)), None)
+            return next((span for span in list(self.spans) if fits(span)), None)
 
         seen = await until(found)
         assert seen is not None
@@ -108,7 +108,7 @@ def read(body: bytes) -> list[Seen]:
                 trace=span.trace_id.hex(),
                 id=span.span_id.hex(),
                 parent=span.parent_span_id.hex(),
-                links=frozenset((one.trace_id.hex(), one.span_id.hex()) for one in span.links),
+                links=frozenset((link.trace_id.hex(), link.span_id.hex()) for link in span.links),
                 attributes=_values(span.attributes),
             )
             for scope in resource.scope_spans
@@ -118,7 +118,7 @@ def read(body: bytes) -> list[Seen]:
 
 
 def _values(pairs: Any) -> dict[str, Any]:
-    return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in pairs}
+    return {pair.key: getattr(pair.value, pair.value.WhichOneof("value")) for pair in pairs}
 
 
 @cache

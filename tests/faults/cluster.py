@@ -55,7 +55,7 @@ class Cluster(Platform):
         """Return the number of the leading member, by kind of store."""
         async with self.mongo() as client:
             status = await client.admin.command("replSetGetStatus")
-        primary = next(one["_id"] + 1 for one in status["members"] if one["state"] == 1)
+        primary = next(member["_id"] + 1 for member in status["members"] if member["state"] == 1)
         async with self.admin() as client:
             cluster = (await client.jetstream().stream_info(UPLINK)).cluster
         assert cluster is not None
@@ -110,7 +110,7 @@ class Cluster(Platform):
     async def _is_whole(self) -> bool:
         async with self.mongo() as client:
             status = await client.admin.command("replSetGetStatus")
-        if [one["state"] for one in status["members"] if one["state"] not in _SERVING]:
+        if [member["state"] for member in status["members"] if member["state"] not in _SERVING]:
             return False
         async with self.admin() as client:
             stream = client.jetstream()
@@ -120,7 +120,7 @@ class Cluster(Platform):
                     return False
                 if len(cluster.replicas) != CLUSTER_SIZE - 1:
                     return False
-                if any(one.offline or not one.current for one in cluster.replicas):
+                if any(replica.offline or not replica.current for replica in cluster.replicas):
                     return False
         roles = sorted([await self._role(number) for number in range(1, REDIS_COUNT + 1)])
         return roles == ["connected", "master"] and await self._all_answer()

@@ -246,12 +246,12 @@ class Load:
                 subject = f"event.*.device.{device.id}.reported"
                 streams = await event_streams(client)
                 events = [one for stream in streams for one in await _read(client, stream, subject)]
-                published = {_attempt(json.loads(one)["properties"]) for one in events}
+                published = {_attempt(json.loads(event)["properties"]) for event in events}
                 dead = await refused(client, device)
                 sn, lost = device.sn, verdict.lost
                 lost += [f"{sn} {one}" for one in self.promised[device.id] - records.keys()]
                 lost += [f"{sn} {one}" for one in self.promised_dead[device.id] - dead.keys()]
-                lost += [f"{sn} {one}: no event" for one in records.keys() - published]
+                lost += [f"{sn} {key}: no event" for key in records.keys() - published]
                 verdict.doubled.extend(f"{sn} {one}" for one in _repeated(records + dead))
                 self.stored += records.total()
                 self.rejected += dead.total()

@@ -67,7 +67,9 @@ class World:
 
     async def times(self) -> list[tuple[int, int]]:
         """Return when alarms were raised and cleared."""
-        return sorted((one["raisedAt"], one.get("clearedAt") or 0) for one in await self.alarms())
+        return sorted(
+            (alarm["raisedAt"], alarm.get("clearedAt") or 0) for alarm in await self.alarms()
+        )
 
     async def alarms(self) -> list[dict[str, Any]]:
         """Return all alarms, in order."""
@@ -177,11 +179,11 @@ async def test_each_alarm_is_raised_and_cleared_once(world: World) -> None:
     async with asyncio.timeout(180):
         while True:
             alarms = await world.alarms()
-            if len(alarms) >= len(expected) and not any(one["open"] for one in alarms):
+            if len(alarms) >= len(expected) and not any(alarm["open"] for alarm in alarms):
                 break
             await asyncio.sleep(0.5)
-    assert sorted((one["raisedAt"], one["clearedAt"]) for one in alarms) == sorted(expected)
-    each = {one["_id"] for one in alarms}
+    assert sorted((alarm["raisedAt"], alarm["clearedAt"]) for alarm in alarms) == sorted(expected)
+    each = {alarm["_id"] for alarm in alarms}
     async with asyncio.timeout(60):
         while await world.mongo.database["outbox"].find_one({}) is not None:
             await asyncio.sleep(0.2)

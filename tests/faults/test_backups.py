@@ -273,7 +273,7 @@ async def _inhabit(platform: Platform) -> None:
 async def _entity(browser: Browser, key: str) -> Any:
     body = {"keyword": key, "page_number": 1, "page_size": 100}
     found = await browser.ask("POST", "/entity/search", body)
-    return next(one for one in found["content"] if one["entity_key"] == key)
+    return next(entry for entry in found["content"] if entry["entity_key"] == key)
 
 
 async def _check_town(town: Town, browser: Browser, received: asyncio.Queue[str]) -> Town:

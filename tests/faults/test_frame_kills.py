@@ -47,7 +47,9 @@ async def hook(application: Application, console: Console) -> str:
     await application.data("PUT", f"/products/{MODEL}/codec", {"script": SCRIPT})
     token = secrets.token_urlsafe(32)
     fields = ("device", "data", "port", "counter")
-    settings = {"webhook_token": token, "encoding": "hex"} | {one: f"/{one}" for one in fields}
+    settings = {"webhook_token": token, "encoding": "hex"} | {
+        field: f"/{field}" for field in fields
+    }
     exchange = {f"{OWN}.{name}": value for name, value in settings.items()}
     await console.data("POST", "/entity/property/update", {"exchange": exchange})
     params = {f"{OWN}.add_device.dev_eui": EUI, f"{OWN}.add_device.model": MODEL}

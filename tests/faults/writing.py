@@ -88,7 +88,7 @@ class Writers:
     @contextlib.asynccontextmanager
     async def running(self):
         """Write inside; the device that gets the commands obeys them until they are ended."""
-        jobs = [asyncio.create_task(one.run()) for one in self._writers.values()]
+        jobs = [asyncio.create_task(writer.run()) for writer in self._writers.values()]
         obeying = asyncio.create_task(self._obey())
         try:
             yield

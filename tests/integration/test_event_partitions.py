@@ -95,7 +95,7 @@ async def reading(server: Server, name: str, **options: Any) -> AsyncIterator[Re
     async with bus_of(server, "workflow") as bus:
 
         async def handle(messages: list[Msg]) -> None:
-            reader.numbers += [int(one.data) for one in messages]
+            reader.numbers += [int(message.data) for message in messages]
             await acknowledge(bus.client, messages)
 
         task = asyncio.ensure_future(
@@ -128,8 +128,8 @@ async def _exists(bus: Bus, name: str) -> bool:
 def in_order(numbers: list[int]) -> bool:
     """Return whether the events of each device are in order."""
     devices: dict[int, list[int]] = {}
-    for one in numbers:
-        devices.setdefault(one % DEVICES, []).append(one)
+    for number in numbers:
+        devices.setdefault(number % DEVICES, []).append(number)
     return all(some == sorted(some) for some in devices.values())
 
 
@@ -179,7 +179,7 @@ async def test_an_application_reads_everything_by_its_durable_name_and_live(
                     await message.ack()
         assert sorted(numbers) == list(range(240))
         for first in range(0, 240, 80):  # a change may mix the last events with the next ones
-            assert in_order([one for one in numbers if first <= one < first + 80])
+            assert in_order([number for number in numbers if first <= number < first + 80])
         assert sorted(int(body) for _, body in live) == list(range(240))
         assert {subject for subject, _ in live} == {
             f"event.t1.device.{one}.reported" for one in range(DEVICES)
@@ -266,8 +266,10 @@ async def test_a_backup_restores_partitions_and_what_they_stored_after_the_snaps
             for name in names[1:]:
                 last = (await bus.js.stream_info(name)).state.last_seq
                 found = [
-                    one
-                    async for one in read_messages(bus, name, heads[name].state["last_seq"], last)
+                    message
+                    async for message in read_messages(
+                        bus, name, heads[name].state["last_seq"], last
+                    )
                 ]
                 later[name] = [one for some in found for one in some]
     assert [is_copy(heads[name]) for name in names] == [True, False, False]

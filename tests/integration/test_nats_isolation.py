@@ -55,7 +55,7 @@ async def everything(server: Server, stack: contextlib.AsyncExitStack) -> list[s
 async def streams(server: Server) -> dict[str, int]:
     async with server.service("admin") as admin:
         found = await admin.jetstream().streams_info()
-    return {one.config.name: one.state.last_seq for one in found}
+    return {entry.config.name: entry.state.last_seq for entry in found}
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,12 @@ class Row(NamedTuple):
         """Return the printed cells."""
         counts, broken = self.operations, (self.verdict.lost, self.verdict.doubled)
         numbers = (counts.invoked, counts.acknowledged, *map(len, broken))
-        return (self.stores, self.fault, *(f"{one:,}" for one in numbers), f"{self.silence:.1f}")
+        return (
+            self.stores,
+            self.fault,
+            *(f"{number:,}" for number in numbers),
+            f"{self.silence:.1f}",
+        )
 
 
 TABLE: list[Row] = []

@@ -130,9 +130,10 @@ class Installed(Platform):
         """Return the names of the running pods of a component."""
         found = self.objects("pods", "-l", f"app.kubernetes.io/component={part}")
         return [
-            one["metadata"]["name"]
-            for one in found
-            if one["status"]["phase"] == "Running" and "deletionTimestamp" not in one["metadata"]
+            entry["metadata"]["name"]
+            for entry in found
+            if entry["status"]["phase"] == "Running"
+            and "deletionTimestamp" not in entry["metadata"]
         ]
 
     def delete_pod(self, name: str) -> None:

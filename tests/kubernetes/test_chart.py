@@ -115,7 +115,7 @@ def test_the_doctor_finds_nothing_bad(installed: Installed, part: str):
     words = ("exec", f"deploy/{RELEASE}-{part}", "--", "thingway", "doctor", "--json")
     findings = json.loads(installed.kubectl(*words, check=False))
     assert findings
-    assert [one for one in findings if not (one["good"] or one["minor"])] == []
+    assert [finding for finding in findings if not (finding["good"] or finding["minor"])] == []
 
 
 def test_no_account_with_rights_is_left(installed: Installed):

@@ -59,9 +59,9 @@ class UplinkDecoder:
     async def decode(self, uplinks: Sequence[Uplink], at: int | None = None) -> list[DecodeResult]:
         """Decode uplinks received at `at` (ms), by default now."""
         at = now_ms() if at is None else at
-        calls = [Call("decode", one.content, one.port, at) for one in uplinks]
+        calls = [Call("decode", uplink.content, uplink.port, at) for uplink in uplinks]
         outcomes = await self._workers.run("simulated", self.codec, calls)
-        return [check_decoded_frame(self.codec, one, self._tsl, at, at) for one in outcomes]
+        return [check_decoded_frame(self.codec, outcome, self._tsl, at, at) for outcome in outcomes]
 
     async def decode_keys(self, uplinks: Sequence[Uplink]) -> list[frozenset[str]]:
         """Return the properties of each uplink; none if rejected or in the past.
@@ -130,7 +130,7 @@ def _candidates(numbers: Sequence[int], rng: random.Random) -> Iterator[bytes]:
     pairs = list(itertools.product(numbers, repeat=2))
     if len(pairs) > _MAX_PREFIXES:
         pairs = rng.sample(pairs, _MAX_PREFIXES)
-    for head in (*((one,) for one in numbers), *pairs):
+    for head in (*((number,) for number in numbers), *pairs):
         yield bytes(head) + bytes(rng.randint(1, 60) for _ in range(_TAILS[-1]))
         yield bytes(head) + bytes([1]) * _TAILS[-1]
         for size in _TAILS:

@@ -240,9 +240,9 @@ class BatchConsumer:
                     if messages and self.may_linger is not None and self.may_linger(messages):
                         await asyncio.sleep(LINGER)
                         messages += await self._request(inbox, stream, self.batch - len(messages))
-                    copies = [one for one in messages if _is_copy(one)]
+                    copies = [message for message in messages if _is_copy(message)]
                     if copies:
-                        messages = [one for one in messages if not _is_copy(one)]
+                        messages = [message for message in messages if not _is_copy(message)]
                         await acknowledge(self.bus.client, copies)
                 finally:
                     await work.put(messages)

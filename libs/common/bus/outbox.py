@@ -123,9 +123,9 @@ class Outbox:
         log.warning("outbox: %s; the sweep will publish it", failure)
         for document in documents:
             document["entries"] = [
-                one
-                for one in document["entries"]
-                if _stream(one["subject"]) == EVENTS and not _is_done(one)
+                entry
+                for entry in document["entries"]
+                if _stream(entry["subject"]) == EVENTS and not _is_done(entry)
             ]
         try:
             if left := [one for one in documents if one["entries"]]:

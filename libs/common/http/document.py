@@ -131,9 +131,9 @@ def add_zero_bounds(parameters: Iterable[dict[str, Any]], handler: HTTPRouteHand
     """Add bounds of 0 to the documented parameters of an operation."""
     fields = handler.parsed_fn_signature.parameters.values()
     given = {
-        one.kwarg_definition.name or one.name: one.kwarg_definition
-        for one in fields
-        if isinstance(one.kwarg_definition, ParameterKwarg)
+        field.kwarg_definition.name or field.name: field.kwarg_definition
+        for field in fields
+        if isinstance(field.kwarg_definition, ParameterKwarg)
     }
     for parameter in parameters:
         if parameter["name"] in given and given[parameter["name"]].ge == 0:
@@ -273,7 +273,7 @@ def _settle_choices(node: dict[str, Any]) -> None:
     """Remove `integer` next to `number`, and move null out of enumerations."""
     choices = node.get("oneOf")
     if isinstance(choices, list) and {"type": "number"} in choices:
-        node["oneOf"] = [one for one in choices if one != {"type": "integer"}]
+        node["oneOf"] = [choice for choice in choices if choice != {"type": "integer"}]
     values = node.get("enum")
     if isinstance(values, list) and None in values:
         del node["enum"], node["type"]

@@ -90,7 +90,7 @@ def route_operations(module: Mapping[str, Any], path: str, **options: Any) -> Ro
         if isinstance(route, HTTPRoute)
         for handler in route.route_handlers
     }
-    handlers = [one for one in list_operations(module) if one.fn not in routed]
+    handlers = [operation for operation in list_operations(module) if operation.fn not in routed]
     return Router(path, route_handlers=handlers, **options)
 
 

@@ -125,8 +125,8 @@ async def chain_rows(
     for one in first:
         yield one
     async with aclosing(others):
-        async for one in others:
-            yield one
+        async for other in others:
+            yield other
 
 
 async def iterate_rows(rows: Sequence[T]) -> AsyncGenerator[T, None]:

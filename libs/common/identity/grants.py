@@ -146,7 +146,7 @@ async def forget_grants(
     """
     if not ids:
         return
-    resources = [ResourceRef(str(one), kind) for one in ids]
+    resources = [ResourceRef(str(id_), kind) for id_ in ids]
     try:
         await rpc.call(FORGET, ForgetResources(tenant, resources), Done)
     except ThingwayError as error:

@@ -108,7 +108,7 @@ class ResourceOwners:
         match kind:
             case ResourceType.DEVICE:
                 devices = await DeviceClient(self.rpc).describe_devices(tenant, ids)
-                return [one.id for one in devices]
+                return [device.id for device in devices]
             case ResourceType.DEVICE_GROUP:
                 groups = await self.rpc.call(
                     names.GROUPS, names.DescribeGroups(tenant, ids), names.DescribedGroups
@@ -116,12 +116,12 @@ class ResourceOwners:
                 return groups.ids
             case ResourceType.ENTITY:
                 entities = await DeviceClient(self.rpc).resolve(tenant, ids=ids)
-                return [one.id for one in entities]
+                return [entity.id for entity in entities]
             case ResourceType.INTEGRATION:
                 known = await self.rpc.call(GET_INTEGRATIONS, GetIntegrations(), KnownIntegrations)
-                return [one.manifest.id for one in known.integrations]
+                return [integration.manifest.id for integration in known.integrations]
             case ResourceType.DASHBOARD:
-                return [one.id for one in await self._request_dashboards(tenant, ids)]
+                return [dashboard.id for dashboard in await self._request_dashboards(tenant, ids)]
             case ResourceType.WORKFLOW:
                 flows = await self.rpc.call(
                     names.FLOWS, names.DescribeFlows(tenant, ids), names.DescribedFlows

@@ -25,8 +25,8 @@ class AlarmQueries:
     ) -> AsyncGenerator[Alarm, None]:
         """Yield `limit` alarms in an order, after the first `skip`."""
         stages = page_stages(query, order, skip, limit)
-        async for one in read_rows(self._direct, stages):
-            yield from_document(one, Alarm)
+        async for row in read_rows(self._direct, stages):
+            yield from_document(row, Alarm)
 
     async def newest_unclaimed(self, tenant: str, devices: Sequence[int]) -> dict[int, Alarm]:
         """Return the newest open unclaimed alarm by device."""
@@ -42,7 +42,7 @@ class AlarmQueries:
             {"$group": {"_id": "$device", "newest": {"$last": "$$ROOT"}}},
         ]
         found = await self._alarms.aggregate(stages)
-        return {one["_id"]: from_document(one["newest"], Alarm) async for one in found}
+        return {entry["_id"]: from_document(entry["newest"], Alarm) async for entry in found}
 
     async def count(self, query: Document) -> list[tuple[str, bool, bool, int]]:
         """Return numbers of alarms by severity, open and claimed."""
@@ -60,4 +60,4 @@ class AlarmQueries:
     async def ids(self, query: Document, limit: int) -> list[int]:
         """Return ids of alarms, oldest first."""
         found = self._alarms.find(query, {"_id": 1}, sort=[("_id", 1)], limit=limit)
-        return [one["_id"] async for one in found]
+        return [entry["_id"] async for entry in found]

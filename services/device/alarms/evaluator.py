@@ -158,7 +158,7 @@ class Evaluator:
 
     async def _decide(self, device: DeviceEvaluations) -> list[Decision]:
         """Read history that the evaluations of a device need, and decide."""
-        sources = {history_field(one) for one in device.conditions()}
+        sources = {history_field(condition) for condition in device.conditions()}
         if not sources:
             return await self._decide_silences(device)
         stored, missing, complete = await self._read_history(device, sources)
@@ -210,14 +210,14 @@ class Evaluator:
     async def _update_devices(self, tenant: str, devices: set[int]) -> None:
         """Update rules and states of devices that are new, changed or deleted."""
         found = {
-            one.id: one.model for one in await self.devices.queries.list_by_ids(tenant, devices)
+            id_.id: id_.model for id_ in await self.devices.queries.list_by_ids(tenant, devices)
         }
         for gone in devices - found.keys():
             await self.rules.delete_for_device(tenant, gone)
             await self.alarms.delete_device(gone)
         rules = await self.rules.list_for_devices(tenant, found)
         for model in set(found.values()):
-            mine = [one for one in found if found[one] == model]
+            mine = [entry for entry in found if found[entry] == model]
             named = [rule for rule in rules if rule.product == model or rule.device in mine]
             kept = [rule.id for rule in named]
             await self.alarms.end(await self.alarms.list_for_other_rules(mine, kept))

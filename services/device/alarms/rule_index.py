@@ -214,15 +214,15 @@ class RuleIndex:
                 value = value_at(properties, property_rules.path)
                 if value is None or (normal and property_rules.is_inside(value)):
                     continue
-                for one in property_rules.rules:
+                for rule in property_rules.rules:
                     if normal:
-                        if one.check(value) is Verdict.BEYOND:
-                            yield RuleMatch(one, value)
-                    elif found := self._match(one, device, value, ts):
+                        if rule.check(value) is Verdict.BEYOND:
+                            yield RuleMatch(rule, value)
+                    elif found := self._match(rule, device, value, ts):
                         yield found
-            for one in plan.silences:
-                if self._known(one.rule, device).status == "RAISED":
-                    yield RuleMatch(one, None)
+            for silence in plan.silences:
+                if self._known(silence.rule, device).status == "RAISED":
+                    yield RuleMatch(silence, None)
 
     def match_event(self, about: Subject, event: str, ts: int) -> Iterator[RuleMatch]:
         """Yield the rules whose state an event at `ts` (ms) may change."""
@@ -256,8 +256,8 @@ class RuleIndex:
                 plan = self._plans.get(target)
                 if plan is None:
                     plan = self._plans[target] = TargetRules()
-                    for one in rules.values():
-                        plan.add(one)
+                    for rule in rules.values():
+                        plan.add(rule)
                 yield plan
 
 

@@ -176,7 +176,7 @@ def build_tsl(identifier: str, members: Sequence[Member]) -> TslDocument:
         case "PROPERTY" if root.value_type != "OBJECT" or children:
             raw["properties"] = [
                 _property(identifier, root),
-                *(_property(f"{identifier}.{one.path}", one) for one in children),
+                *(_property(f"{identifier}.{child.path}", child) for child in children),
             ]
         case "EVENT":
             outputs = list(_params(identifier, children))

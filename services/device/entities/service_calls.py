@@ -136,9 +136,9 @@ class EntityCaller:
         replies = ServiceReplies(self.bus, self.store, self.seconds)
         async with replies.subscribe(principal.tenant, ids):
             commands = await self.commands.issue(principal, drafts)
-            queued = [one for one in commands if one.is_queued]
+            queued = [command for command in commands if command.is_queued]
             answers = await asyncio.gather(
-                *(replies.outputs(one) for one in commands if not one.is_queued)
+                *(replies.outputs(command) for command in commands if not command.is_queued)
             )
         return CallResult(_merge_outputs(answers), queued)
 

@@ -87,10 +87,10 @@ def split_repeated(
     A stored frame of the same uplink is not a repetition: the uplink was delivered again.
     """
     known: dict[bytes, list[tuple[int, int, bytes]]] = {}
-    for one in stored:
-        (lap,) = _LAP.unpack(one.identity[_NAME.size :])
-        ts = KEY.unpack(one.key)[1]
-        known.setdefault(one.name, []).append((lap, ts, one.key))
+    for entry in stored:
+        (lap,) = _LAP.unpack(entry.identity[_NAME.size :])
+        ts = KEY.unpack(entry.key)[1]
+        known.setdefault(entry.name, []).append((lap, ts, entry.key))
     kept, repeated = list[KeptFrame](), list[Uplink]()
     for frame in frames:
         key, ts = frame.key, frame.ts

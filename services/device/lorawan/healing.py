@@ -148,9 +148,9 @@ class Healer:
                 last = ids[-1]
                 latest = await self.latest.find_report_times(ids)
                 heals = await self.store.find_all(ids)
-                for one in ids:
-                    state = heals.get(one, HealingState(id=one))
-                    await self._attempt(product, state, latest.get(one, 0))
+                for id_ in ids:
+                    state = heals.get(id_, HealingState(id=id_))
+                    await self._attempt(product, state, latest.get(id_, 0))
                 yield
 
     async def _attempt(self, product: HealingProduct, state: HealingState, latest: int) -> None:
@@ -274,7 +274,7 @@ class Healer:
     async def _send_request(self, state: HealingState, gap: TrackedGap, draft: Draft) -> None:
         """Count a request, then send it: a crash in between uses up the request."""
         now = now_ms()
-        state.asks = [*(one for one in state.asks if one > now - DAY_MS), now]
+        state.asks = [*(ask for ask in state.asks if ask > now - DAY_MS), now]
         state.gap, state.command, state.found, state.since = gap.key, None, gap.found or 0, now
         if not await self.store.put(state):
             return
@@ -309,5 +309,5 @@ def _platform(draft: Draft) -> Principal:
 def _has_budget(product: HealingProduct, state: HealingState) -> bool:
     """Return whether the budget allows one more request."""
     now, healing = now_ms(), product.healing
-    hour = sum(one > now - HOUR_MS for one in state.asks)
-    return hour < healing.hour and sum(one > now - DAY_MS for one in state.asks) < healing.day
+    hour = sum(ask > now - HOUR_MS for ask in state.asks)
+    return hour < healing.hour and sum(ask > now - DAY_MS for ask in state.asks) < healing.day

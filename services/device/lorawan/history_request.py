@@ -56,7 +56,7 @@ def check_requests(
         HistoryRequest(service=service, fault=_fault(codec, outcomes[at : at + len(RANGES)]))
         for at, service in zip(range(0, len(outcomes), len(RANGES)), services, strict=True)
     ]
-    return next((one for one in found if one.fault is None), found[0] if found else None)
+    return next((entry for entry in found if entry.fault is None), found[0] if found else None)
 
 
 def _fault(codec: Codec, outcomes: Sequence[Outcome]) -> str | None:

@@ -58,7 +58,7 @@ class IntegrationThings:
         self._applied.move_to_end(tenant)
         if len(self._applied) > CACHE_SIZE:
             self._applied.popitem(last=False)
-        manifests = [one.manifest for one in found.values() if one.alive]
+        manifests = [entry.manifest for entry in found.values() if entry.alive]
         new = [one for one in manifests if not one.hidden and applied.get(one.id) != one]
         await asyncio.gather(*(self._apply(tenant, manifest, applied) for manifest in new))
 

@@ -297,7 +297,7 @@ def parts_condition(thing_ids: Iterable[int]) -> Document:
     """Return the condition for all parts of things."""
     return {
         "$or": [
-            {"_id": {"$gte": PART.pack(one, 0, 0), "$lt": PART.pack(one + 1, 0, 0)}}
-            for one in thing_ids
+            {"_id": {"$gte": PART.pack(id_, 0, 0), "$lt": PART.pack(id_ + 1, 0, 0)}}
+            for id_ in thing_ids
         ]
     }

@@ -120,9 +120,9 @@ class Ledger:
             for seen in page["seen"]:
                 if seen["last"] >= min(wanted) and seen["first"] <= max(wanted):
                     found |= {
-                        one
-                        for one in wanted.keys() & _sequences(seen)
-                        if seen["from"] <= wanted[one] <= seen["to"]
+                        key
+                        for key in wanted.keys() & _sequences(seen)
+                        if seen["from"] <= wanted[key] <= seen["to"]
                     }
         return found
 

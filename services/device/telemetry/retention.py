@@ -200,7 +200,7 @@ class RetentionSweeper:
             await self.retention.find_tenant_days(tenant), self._fitting.get(tenant, self.days)
         )
         products = await self.products.list_history_days(tenant)
-        if days < self.days or any(one < self.days for one in products.values()):
+        if days < self.days or any(product < self.days for product in products.values()):
             async for _ in self._shorten(tenant, days, products):
                 yield
 

@@ -304,7 +304,7 @@ class DeviceSearch:
         if len(ngrams) == 1:
             return ngrams[0], MANY
         reached = await asyncio.gather(
-            *(self._position_of_last({**_has_ngram(one), **scope}) for one in ngrams)
+            *(self._position_of_last({**_has_ngram(ngram), **scope}) for ngram in ngrams)
         )
         return max(zip(reached, ngrams, strict=True))[1], MANY
 

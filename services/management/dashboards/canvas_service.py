@@ -64,7 +64,7 @@ class CanvasService:
             canvas,
             widgets=[widget.shown for widget in canvas.widgets],
             entity_ids=list(map(str, canvas.entity_ids)),
-            entities=[_shown_entity(one) for one in entities if grants.allows_entity(one)],
+            entities=[_shown_entity(entity) for entity in entities if grants.allows_entity(entity)],
             device_ids=list(map(str, canvas.device_ids)),
         )
 
@@ -171,7 +171,7 @@ class CanvasService:
         known = await self.devices.describe_devices(canvas.tenant, devices) if devices else []
         return Content(
             widgets=widgets,
-            entity_ids=tuple(one.id for one in entities),
+            entity_ids=tuple(entity.id for entity in entities),
             device_ids=tuple(one.id for one in known),
         )
 

@@ -275,7 +275,7 @@ class Subscriptions:
                 await self._devices.resolve(tenant, ids=ids[start : start + MAX_KEYS])
                 for start in range(0, len(ids), MAX_KEYS)
             ]
-            subscriber.granted_keys = frozenset(one.key for found in answers for one in found)
+            subscriber.granted_keys = frozenset(entry.key for found in answers for entry in found)
         elif keys:
             found = await self._devices.resolve(tenant, keys=keys[:MAX_KEYS])
             subscriber.granted_keys = frozenset(

@@ -146,7 +146,7 @@ class Connection:
         processed.
         """
         packets = b"".join(
-            encode_packet(_PUBACK, one.packet_id) for one in messages if one.packet_id
+            encode_packet(_PUBACK, message.packet_id) for message in messages if message.packet_id
         )
         if self._failure is not None:
             self._writer.write(packets)  # the broker may still receive them

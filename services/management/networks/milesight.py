@@ -59,7 +59,7 @@ class Milesight(NetworkServer):
         if not values[UPLINKS]:
             raise InvalidInput("is not set", field=UPLINKS, code=NOT_SET)
         subscribed = (values[key] for key in TOPICS if key != DOWNLINKS and values[key])
-        return [one.replace(DEV_EUI, "+") for one in dict.fromkeys(subscribed)]
+        return [fromkey.replace(DEV_EUI, "+") for fromkey in dict.fromkeys(subscribed)]
 
     def read(self, tenant: str, topic: str, payload: bytes) -> InboundMessage | None:
         """Return an uplink, or the state of a downlink."""

@@ -145,7 +145,7 @@ class NetworkServer(Dialect):
         try:
             await take_turns(name, LOOKS, self.store.tenants, self._steps, LOOK_EVERY)
         finally:
-            await asyncio.gather(*(one.stop() for one in self._connections.values()))
+            await asyncio.gather(*(connection.stop() for connection in self._connections.values()))
 
     async def _steps(self, tenant: str) -> Steps:
         await self._apply_settings(tenant)

@@ -79,7 +79,7 @@ async def certify(auth, serial: str, sn: str = "Ab12", *, lasts: int = 60_000) -
 async def serials(auth) -> list[str]:
     wanted = ListDeviceCertificates("Ab12")
     found = await auth.call("list_device_certificates", wanted, DeviceCertificates)
-    return [one.serial for one in found.certificates]
+    return [certificate.serial for certificate in found.certificates]
 
 
 async def test_the_gateway_proves_a_device_by_its_certificate(auth):

@@ -81,7 +81,7 @@ class Owners:
         return DescribedDevices(found[wanted.skip : wanted.skip + wanted.limit], len(found))
 
     async def groups(self, wanted: DescribeGroups) -> DescribedGroups:
-        return DescribedGroups([one for one in wanted.ids if one == 4])
+        return DescribedGroups([id_ for id_ in wanted.ids if id_ == 4])
 
     async def integrations(self, wanted: DescribeIntegrations) -> DescribedIntegrations:
         self._asked(wanted)

@@ -304,7 +304,8 @@ async def test_nothing_tells_whether_an_account_exists(auth):
     ]
 
     told = [
-        (one.status_code, one.json()["error_code"], one.json()["error_message"]) for one in answers
+        (answer.status_code, answer.json()["error_code"], answer.json()["error_message"])
+        for answer in answers
     ]
     assert set(told) == {(401, "authentication_failed", "invalid_request:Bad credentials")}
     for _ in range(ATTEMPTS):

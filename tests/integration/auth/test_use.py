@@ -49,7 +49,7 @@ async def test_an_application_sees_its_limits_and_what_is_used(auth):
     await ended(buses)
 
     data = found.json()["data"]
-    limits = {one["name"]: one for one in data["limits"]}
+    limits = {limit["name"]: limit for limit in data["limits"]}
     assert (found.status_code, data["tenant"]) == (200, "default")
     assert limits["requests"] == {"name": "requests", "limit": 1024, "used": 5}
     assert limits["polls"] == {"name": "polls", "limit": 9, "own": True}
@@ -72,7 +72,7 @@ async def test_every_service_may_tell_its_part(auth, user: str):
     buses = await reporting(auth, user, part, part, queue=user)
     data = await auth.done("GET", "/tenant/limits")
     await ended(buses)
-    assert [one["used"] for one in data["limits"] if one["name"] == "devices"] == [4]
+    assert [limit["used"] for limit in data["limits"] if limit["name"] == "devices"] == [4]
 
 
 async def test_without_answers_the_limits_are_told_all_the_same(auth):
@@ -80,7 +80,7 @@ async def test_without_answers_the_limits_are_told_all_the_same(auth):
     await auth.application(events=True)
     await auth.application(name="second")
     data = await auth.done("GET", "/tenant/limits")
-    used = {one["name"]: one["used"] for one in data["limits"] if "used" in one}
+    used = {limit["name"]: limit["used"] for limit in data["limits"] if "used" in limit}
     assert used == {"users": 0, "roles": 1, "applications": 2, "consumers": 1}
 
 

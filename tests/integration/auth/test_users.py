@@ -341,9 +341,9 @@ async def test_a_permission_comes_by_itself_or_by_what_it_belongs_to(auth):
 
     async def describe(wanted: DescribeDevices) -> DescribedDevices:
         devices = [
-            DescribedDevice(id=one, name="", integration="ping", created_at=0)
-            for one in wanted.ids or []
-            if one == 501
+            DescribedDevice(id=id_, name="", integration="ping", created_at=0)
+            for id_ in wanted.ids or []
+            if id_ == 501
         ]
         return DescribedDevices(devices=devices, total=len(devices))
 
@@ -359,7 +359,7 @@ async def test_a_permission_comes_by_itself_or_by_what_it_belongs_to(auth):
             1: entity(1, 501, "ping"), 2: entity(2, 7, "other"),
             3: entity(3, 8, "other"), 4: entity(4, 9, "system"),
         }  # fmt: skip
-        return ResolvedEntities([known[one] for one in wanted.ids if one in known])
+        return ResolvedEntities([known[id_] for id_ in wanted.ids if id_ in known])
 
     rpc.offer("describe_devices", DescribeDevices, describe)
     rpc.offer("resolve_entities", ResolveEntities, resolve)

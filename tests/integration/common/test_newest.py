@@ -24,7 +24,7 @@ async def stream(bus: Bus) -> AsyncIterator[Bus]:
 async def sequences(bus: Bus, most: int, before: int | None = None) -> list[int]:
     """Where the messages that are found stand."""
     found = await read_newest(bus, STREAM, ["newest.mine"], most, before)
-    return [one.sequence for one in found]
+    return [entry.sequence for entry in found]
 
 
 async def test_the_newest_come_first(stream: Bus) -> None:

@@ -326,7 +326,9 @@ async def test_a_start_waits_while_the_database_is_restored(
 async def test_ids_are_unique_across_allocators(mongo: Mongo):
     """Replicas that allocate at once never give an id twice."""
     allocators = [IdAllocator(mongo.database, "things", block=7) for _ in range(4)]
-    ids = await asyncio.gather(*(one.allocate() for one in allocators for _ in range(50)))
+    ids = await asyncio.gather(
+        *(allocator.allocate() for allocator in allocators for _ in range(50))
+    )
     assert len(set(ids)) == 200
     assert min(ids) >= 1_000_000
 

@@ -139,7 +139,7 @@ async def world(servers, database, mongo_of) -> AsyncIterator[World]:
 
 async def _consumers(bus: Bus) -> list[str]:
     found = await bus.js.consumers_info("EVENTS")
-    return [one.name for one in found if one.name.startswith("live-")]
+    return [entry.name for entry in found if entry.name.startswith("live-")]
 
 
 async def _play(bus: Bus, grants: Grants, gone: set[int], stack: contextlib.AsyncExitStack) -> None:

@@ -95,7 +95,7 @@ class PlayedDevice:
 
     def reports_of(self, identifier: str) -> list[dict[str, Any]]:
         """Reported properties, in order."""
-        return [one.properties for one in self.reports if one.identifier == identifier]
+        return [report.properties for report in self.reports if report.identifier == identifier]
 
     async def ask(self, operation: Any, request: Any, answer: type) -> Any:
         """Ask the integration, as soon as it is there."""
@@ -176,9 +176,9 @@ class PlayedDevice:
 
     def _find(self, who: str, tenant: str, identifier: str) -> DeviceRef:
         assert who == self.integration
-        for one in self.devices.values():
-            if (one.tenant, one.identifier) == (tenant, identifier):
-                return one
+        for device in self.devices.values():
+            if (device.tenant, device.identifier) == (tenant, identifier):
+                return device
         raise NotFound(f"{who} has no device {identifier}", field="identifier")
 
     async def _report(self, who: str, told: SendReport) -> Acknowledged:
@@ -206,8 +206,8 @@ class PlayedDevice:
     async def _list(self, who: str, asked: ListDevices) -> ListedDevices:
         if who != self.integration:
             return ListedDevices([])
-        ids = sorted(one for one in self.devices if one > asked.after)[: asked.limit]
-        return ListedDevices([self.devices[one] for one in ids])
+        ids = sorted(device for device in self.devices if device > asked.after)[: asked.limit]
+        return ListedDevices([self.devices[id_] for id_ in ids])
 
     async def _tsl(self, who: str, asked: GetTsl) -> DeviceTsl:
         self.tsls_asked += 1

@@ -172,7 +172,7 @@ async def test_auth_is_told_names(management: Management):
         found = await management.rpc(
             "describe_dashboards", DescribeDashboards("default", **wanted), DescribedDashboards
         )
-        return [one.name for one in found.dashboards]
+        return [dashboard.name for dashboard in found.dashboards]
 
     assert await names() == ["Attic", "Hall"]
     assert await names(keyword="hal") == ["Hall"]

@@ -105,7 +105,7 @@ async def test_what_is_announced_is_shown(management: Management, servers):
     assert await _ids(admin) == BUILT_IN
     async with _hosted(servers, Lamps()):
         found = await admin.done("POST", "/integration/search", {})
-    assert [one["id"] for one in found] == sorted([*BUILT_IN, "lamps"])
+    assert [entry["id"] for entry in found] == sorted([*BUILT_IN, "lamps"])
     direct = found[1]
     assert direct["name"] == "Direct connection"
     assert direct["icon"].startswith("/public/")
@@ -140,7 +140,7 @@ async def test_one_that_falls_silent_is_gone(management: Management, servers):
         404, "GET", "/integration/lamps", field="integration_id", code="data_no_found"
     )
     known = await management.rpc("get_integrations", {}, KnownIntegrations)
-    assert {one.manifest.id: one.alive for one in known.integrations} == {
+    assert {integration.manifest.id: integration.alive for integration in known.integrations} == {
         "lamps": False,
         "system": True,
         **dict.fromkeys(BUILT_IN, True),
@@ -220,7 +220,7 @@ async def test_auth_is_told_names(management: Management):
             DescribeIntegrations("default", **wanted),
             DescribedIntegrations,
         )
-        return [one.name for one in found.integrations]
+        return [integration.name for integration in found.integrations]
 
     assert await names() == [
         "ChirpStack",

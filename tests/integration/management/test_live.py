@@ -355,7 +355,7 @@ async def test_a_slow_follower_is_told_how_many_changes_it_missed(world: World):
         while True:
             told = (await _next(slow))["payload"]
             skipped += told["skipped"]
-            heard += sum(len(one["values"]) for one in told["changes"])
+            heard += sum(len(change["values"]) for change in told["changes"])
             if told["changes"][-1]["values"][KEY] == last:
                 break
         assert skipped > 0

@@ -95,7 +95,9 @@ class World:
 
     def told(self) -> list[tuple[str, int, Any]]:
         """Reports that were taken over."""
-        return sorted((one.identifier, one.ts, one.properties) for one in self.played.reports)
+        return sorted(
+            (report.identifier, report.ts, report.properties) for report in self.played.reports
+        )
 
 
 @pytest_asyncio.fixture
@@ -119,7 +121,7 @@ async def test_a_sync_brings_devices_with_tsl_and_history(world: World):
     assert (shown["sync_status"], shown["synced_devices"], shown["synced_reports"]) == (
         "done", 2, 27,
     )  # fmt: skip
-    devices = {one.identifier: one for one in world.played.devices.values()}
+    devices = {device.identifier: device for device in world.played.devices.values()}
     assert devices["A7"].name == "device A7"
     assert devices["A7"].model == "TANK-9"
     assert devices["A7"].additional == {"deviceId": "7", "baseUrl": world.remote.url}
@@ -163,7 +165,7 @@ async def test_a_sync_that_broke_off_is_resumed(world: World):
     await world.start()
     assert (await world.sync())["sync_status"] == "done"
     assert world.told() == [("A7", NOW - HOUR + n, {"level": n}) for n in range(25)]
-    told_as = [one.report_id for one in world.played.reports]
+    told_as = [report.report_id for report in world.played.reports]
     assert len(set(told_as)) == 25
 
 
@@ -381,7 +383,9 @@ async def test_a_copy_after_the_end_is_answered_and_not_sent(world: World):
         await asyncio.sleep(0.02)
     await world.played.command(device, command)
     await world.played.until(lambda: len(world.played.replies) == 2)
-    assert {(one.status, one.outputs["kilos"]) for one in world.played.replies} == {("SUCCESS", 3)}
+    assert {(reply.status, reply.outputs["kilos"]) for reply in world.played.replies} == {
+        ("SUCCESS", 3)
+    }
     assert len(world.remote.set) == 1
 
 
@@ -461,7 +465,7 @@ async def test_a_command_waits_for_a_platform_that_is_away(world: World):
     await world.remote.until(lambda: world.remote.tasks)
     world.remote.tasks["1"] = {"status": "SUCCESS"}
     await world.played.until(lambda: world.played.replies)
-    assert [one.status for one in world.played.replies] == ["SUCCESS"]
+    assert [reply.status for reply in world.played.replies] == ["SUCCESS"]
 
 
 async def test_an_unknown_device_gets_no_command(world: World):

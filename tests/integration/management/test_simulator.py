@@ -71,7 +71,7 @@ async def test_it_obeys_and_answers_once(played: PlayedDevice):
     command = {"commandId": 5, "kind": "SET_PROPERTIES", "properties": {"mode": "1"}}
     await played.command(device, command)
     await played.command(device, command)
-    assert [(one.command_id, one.status) for one in played.replies] == [(5, "SUCCESS")] * 2
+    assert [(reply.command_id, reply.status) for reply in played.replies] == [(5, "SUCCESS")] * 2
     assert played.reports_of(device.identifier) == [{"mode": "1"}]
 
     await played.command(device, {"commandId": 6, "kind": "CALL_SERVICE", "serviceId": "fly"})
@@ -166,5 +166,5 @@ async def test_a_thousand_devices_ask_little(played: PlayedDevice):
         )
         played.devices[number] = ref
     await played.tell(played.devices[1], "added")
-    await played.until(lambda: len({one.identifier for one in played.reports}) == 1000)
+    await played.until(lambda: len({report.identifier for report in played.reports}) == 1000)
     assert played.tsls_asked == 1000

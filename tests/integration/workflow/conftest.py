@@ -102,7 +102,7 @@ class PlayedDevice:
 
     async def _update(self, wanted: UpdateEntities) -> UpdatedEntities:
         self.asked.append(len(wanted.updates))
-        return UpdatedEntities([self._updated(one) for one in wanted.updates])
+        return UpdatedEntities([self._updated(update) for update in wanted.updates])
 
     def _updated(self, one: EntityUpdate) -> UpdateOutcome:
         if self.refuses:
@@ -130,9 +130,9 @@ class PlayedDevice:
 
     async def _describe(self, wanted: DescribeDevices) -> DescribedDevices:
         found = [
-            DescribedDevice(one, f"device {one}", "direct", 0, group=self.groups.get(one))
-            for one in wanted.ids or []
-            if one in range(5, 10)
+            DescribedDevice(id_, f"device {id_}", "direct", 0, group=self.groups.get(id_))
+            for id_ in wanted.ids or []
+            if id_ in range(5, 10)
         ]
         return DescribedDevices(found, 0)
 
@@ -200,7 +200,7 @@ async def _access(wanted: UserRef) -> Access:
 
 
 async def _describe_users(wanted: DescribeUsers) -> DescribedUsers:
-    return DescribedUsers({str(one): f"Nick {one}" for one in wanted.ids})
+    return DescribedUsers({str(id_): f"Nick {id_}" for id_ in wanted.ids})
 
 
 class SharedSandbox(Sandbox):

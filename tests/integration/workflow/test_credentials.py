@@ -28,7 +28,7 @@ async def test_a_default_is_made_once(workflow: Workflow):
     """Concurrent and later requests get the same credential."""
     found = await asyncio.gather(*(default(workflow, "MQTT") for _ in range(5)))
 
-    assert all(one == found[0] for one in found)
+    assert all(entry == found[0] for entry in found)
     made = found[0]
     assert made.pop("created_at") == made.pop("updated_at") > 0
     assert len(made.pop("access_secret")) == 32

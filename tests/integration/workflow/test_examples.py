@@ -43,7 +43,7 @@ async def run(workflow: Any, text: str, entered: Any) -> Run:
 async def test_warn_when_it_gets_hot(workflow, degrees, siren):
     """The siren follows the temperature."""
     await run(workflow, HOT, {ONE: degrees})
-    assert [one.exchange for one in workflow.device.updates] == [{SIREN: siren}]
+    assert [update.exchange for update in workflow.device.updates] == [{SIREN: siren}]
 
 
 async def test_the_mean_of_two_rooms(workflow):
@@ -51,7 +51,7 @@ async def test_the_mean_of_two_rooms(workflow):
     workflow.device.has(ONE, 20)
     workflow.device.has(TWO, 23)
     await run(workflow, MEAN, None)
-    assert [one.exchange for one in workflow.device.updates] == [{RESULT: 21.5}]
+    assert [update.exchange for update in workflow.device.updates] == [{RESULT: 21.5}]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ async def test_a_service_that_answers(workflow, guests, answer):
     workflow.device.has(ONE, 19.5)
     found = await run(workflow, SERVICE, {"guests": guests})
     assert found.output == answer
-    assert [one.node_id for one in found.traces].count("fits") == 1
+    assert [trace.node_id for trace in found.traces].count("fits") == 1
 
 
 async def test_the_page_names_every_node_type(workflow):

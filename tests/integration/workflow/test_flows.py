@@ -92,8 +92,8 @@ async def test_the_versions_that_are_kept_are_listed(workflow):
     await user.done("PUT", f"{FLOWS}/{flow}", {"name": "n", "remark": ""})
 
     found = await user.done("GET", f"{FLOWS}/{flow}/versions")
-    assert [one["version"] for one in found] == [3, 2, 1]
-    times = [one["saved_at"] for one in found]
+    assert [entry["version"] for entry in found] == [3, 2, 1]
+    times = [entry["saved_at"] for entry in found]
     assert sorted(times, reverse=True) == times
     (listed,) = await user.done("POST", f"{FLOWS}/search", {})
     assert listed["created_at"] == times[-1]
@@ -165,7 +165,7 @@ async def test_a_flow_is_enabled_and_disabled_as_often_as_one_likes(workflow):
     for what, enabled in (("enable", True), ("enable", True), ("disable", False)):
         await user.done("GET", f"{FLOWS}/{flow}/{what}")
         found = await user.done("POST", f"{FLOWS}/search", {"enabled": enabled})
-        assert [(flow, enabled)] == [(one["id"], one["enabled"]) for one in found]
+        assert [(flow, enabled)] == [(entry["id"], entry["enabled"]) for entry in found]
 
 
 async def test_changes_at_the_same_time_are_all_made(workflow):
@@ -250,7 +250,7 @@ async def test_lists_have_pages_names_and_an_order(workflow):
     page = await user.done("POST", f"{FLOWS}/search", body)
 
     assert (page["total"], page["page_size"], page["page_number"]) == (3, 2, 1)
-    assert [one["name"] for one in page["content"]] == ["Beta", "Gamma"]
+    assert [entry["name"] for entry in page["content"]] == ["Beta", "Gamma"]
     (first, _) = page["content"]
     assert first["user_nickname"] == "Nick 1"
     assert isinstance(first["created_at"], int)

@@ -166,7 +166,7 @@ async def test_a_flow_that_only_fails_is_disabled_and_says_so(workflow):
     assert shown["enabled"] is False
     assert shown["stopped"].startswith("it failed 3 times in a row; latest error: ")
     found = await workflow.admin().done("POST", f"{FLOWS}/search", {})
-    assert [one["stopped"] for one in found if one["id"] == shown["id"]] == [shown["stopped"]]
+    assert [entry["stopped"] for entry in found if entry["id"] == shown["id"]] == [shown["stopped"]]
     newest, *others = await logged(workflow, flow)
     assert len(others) == 6
     detail = await workflow.admin().done("GET", f"{FLOWS}/logs/{newest['id']}")
@@ -240,7 +240,7 @@ async def test_an_interrupted_run_begins_anew_when_that_does_no_harm(workflow):
 
     found = await ended(workflow, run.id)
     assert (found["status"], found["tries"]) == ("SUCCESS", 2)
-    assert [one.exchange for one in workflow.device.updates] == [{HOT: 99}]
+    assert [update.exchange for update in workflow.device.updates] == [{HOT: 99}]
 
 
 async def test_an_interrupted_run_that_must_not_begin_anew_is_logged_as_such(workflow):
@@ -265,7 +265,7 @@ async def test_what_must_not_be_done_twice_seals_the_run_first(workflow):
     assert found["sealed"] is True
     assert (
         run.output,
-        [one.exchange for one in workflow.device.calls],
+        [call.exchange for call in workflow.device.calls],
     ) == ({"answer": 5}, [{HOT: {}}])
 
 

@@ -58,11 +58,11 @@ async def test_code_that_cannot_be_read_is_refused(workflow):
         edge("start", "fork"),
     )
     found = (await validate(user, text))["detail"]
-    assert [(one["node_id"], one["field"]) for one in found] == [
+    assert [(entry["node_id"], entry["field"]) for entry in found] == [
         ("code", "parameters.expression.expression"),
         ("fork", "parameters.choice.when[0].conditions[0].expressionValue"),
     ]
-    assert all(one["reason"].startswith("SyntaxError") for one in found)
+    assert all(entry["reason"].startswith("SyntaxError") for entry in found)
     body = {"name": "F", "design_data": text}
     refusal = {**body, "enabled": True}
     await user.refused(400, "POST", f"{FLOWS}/design", refusal, field="design_data")
@@ -110,7 +110,7 @@ async def test_a_test_is_for_real(workflow, more):
     body = {"design_data": alarm(), "input": {"temperature": 42}, **more}
     await workflow.admin().done("POST", f"{FLOWS}/design/test", body)
 
-    assert [one.exchange for one in workflow.device.updates] == [{HOT: 42.0}]
+    assert [update.exchange for update in workflow.device.updates] == [{HOT: 42.0}]
 
 
 @pytest.mark.parametrize(
@@ -200,8 +200,8 @@ async def test_a_test_of_what_cannot_run_is_an_error_of_its_nodes(workflow):
     text = design([trigger(), odd, {**odd, "id": "_x"}], edge("start", "odd"), edge("odd", "gone"))
     tested = await user.done("POST", f"{FLOWS}/test", {"design_data": text})
     assert tested["status"] == "ERROR"
-    assert {one["status"] for one in tested["trace_infos"]} == {"ERROR"}
-    said = {one["node_id"]: one["error_message"] for one in tested["trace_infos"]}
+    assert {info["status"] for info in tested["trace_infos"]} == {"ERROR"}
+    said = {info["node_id"]: info["error_message"] for info in tested["trace_infos"]}
     assert set(said) == {"start", "odd", "_x"}
     assert said["start"] == "edges[1].target: node gone does not exist; remove the edge"
     assert "node type teleport does not exist" in said["odd"]
@@ -327,9 +327,9 @@ async def test_the_catalogue_has_the_schema_of_what_is_nested(workflow):
     user = workflow.user(7, Function.WORKFLOW_VIEW)
     found = _components(await user.done("GET", "/workflow/components"))
 
-    for one in found.values():
-        shape = one["schema"]["$defs"][one["schema"]["$ref"].rpartition("/")[2]]
-        assert set(shape["properties"]) == set(one["properties"]) | set(one["outputProperties"])
+    for entry in found.values():
+        shape = entry["schema"]["$defs"][entry["schema"]["$ref"].rpartition("/")[2]]
+        assert set(shape["properties"]) == set(entry["properties"]) | set(entry["outputProperties"])
     broker = found["mqttPublish"]["schema"]["$defs"]["MqttBroker"]
     assert broker["properties"]["port"]["maximum"] == 65535
 
@@ -356,4 +356,4 @@ async def test_choices_of_a_parameter_are_labels_by_value(workflow):
 
 def _components(groups):
     """`data` by name."""
-    return {one["name"]: json.loads(one["data"]) for rows in groups.values() for one in rows}
+    return {row["name"]: json.loads(row["data"]) for rows in groups.values() for row in rows}

@@ -27,7 +27,9 @@ def test_every_metric_on_a_page_is_measured(page: str):
         file.read_text() for root in ("services", "libs") for file in (ROOT / root).rglob("*.py")
     ]
     measured = set().union(*map(written, sources))
-    families = tuple(set().union(*(re.findall(r'f"(thingway_[a-z_]+)\{', one) for one in sources)))
+    families = tuple(
+        set().union(*(re.findall(r'f"(thingway_[a-z_]+)\{', source) for source in sources))
+    )
     named = written((ROOT / "docs" / page).read_text())
     assert {name for name in named - measured if not name.startswith(families)} == set()
 

@@ -111,14 +111,14 @@ async def test_a_change_is_encoded_once_for_all_sockets_with_the_same_keys(
 ) -> None:
     """One hundred sockets with 480 keys each cost one frame a report."""
     opened = [Socket(hub) for _ in range(100)]
-    for one in opened:
-        hub.subscribe(one.subscriber, frozenset(KEYS), {})
+    for entry in opened:
+        hub.subscribe(entry.subscriber, frozenset(KEYS), {})
     changes = Changes(hub)
     for number in range(3):
         await changes.report(**{f"k{name}": number for name in range(480)})
     assert encoded == [480] * 3
-    for one in opened:
-        assert [told["values"][KEY]["value"] for told in await one.read()] == [0, 1, 2]
+    for entry in opened:
+        assert [told["values"][KEY]["value"] for told in await entry.read()] == [0, 1, 2]
 
 
 async def test_sockets_with_other_grants_get_frames_of_their_own(
@@ -223,12 +223,12 @@ async def test_followers_of_one_pattern_share_a_change(
     original = EncodedChange.encode
     monkeypatch.setattr(EncodedChange, "encode", classmethod(encode))
     opened = [Socket(hub, grants) for grants in (ALL, ALL, NOTHING, NOTHING)]
-    for one in opened:
-        hub.follow(one.subscriber, Pattern(scope="TENANT"))
-        one.subscriber.granted_keys = frozenset((KEY,))
+    for entry in opened:
+        hub.follow(entry.subscriber, Pattern(scope="TENANT"))
+        entry.subscriber.granted_keys = frozenset((KEY,))
     await Changes(hub).report(k0=1, k1=2)
     assert sorted(made) == [1, 2]
-    told = [len((await one.read())[0]["changes"][0]["values"]) for one in opened]
+    told = [len((await entry.read())[0]["changes"][0]["values"]) for entry in opened]
     assert told == [2, 2, 1, 1]
 
 

@@ -18,7 +18,7 @@ class Store:
         self.writes.append(("save", manifest.id))
 
     async def renew(self, manifests: Sequence[Manifest]) -> list[None]:
-        self.writes.append(("renew", *(one.id for one in manifests)))
+        self.writes.append(("renew", *(manifest.id for manifest in manifests)))
         return [None] * len(manifests)
 
 

@@ -86,19 +86,21 @@ def constraints(
 ) -> Found:
     """The constraints of a schema and of all that is inside it."""
     found: Found = set()
-    for one in alternatives(schema, schemas):
-        text = json.dumps(one, sort_keys=True)
+    for alternative in alternatives(schema, schemas):
+        text = json.dumps(alternative, sort_keys=True)
         if text in above:
             continue
-        inside = {f"{place}.{name}": value for name, value in one.get("properties", {}).items()}
-        for key, suffix in (("items", "[]"), ("additionalProperties", "{}")):
-            if isinstance(one.get(key), dict):
-                inside[place + suffix] = one[key]
-        found |= {
-            (f"{place} {one.get('type')}", key, str(one[key]).removesuffix(".0"))
-            for key in CONSTRAINTS & one.keys()
+        inside = {
+            f"{place}.{name}": value for name, value in alternative.get("properties", {}).items()
         }
-        found |= {(place, "required", name) for name in one.get("required", ())}
+        for key, suffix in (("items", "[]"), ("additionalProperties", "{}")):
+            if isinstance(alternative.get(key), dict):
+                inside[place + suffix] = alternative[key]
+        found |= {
+            (f"{place} {alternative.get('type')}", key, str(alternative[key]).removesuffix(".0"))
+            for key in CONSTRAINTS & alternative.keys()
+        }
+        found |= {(place, "required", name) for name in alternative.get("required", ())}
         for inner, value in inside.items():
             found |= constraints(value, schemas, inner, (*above, text))
     return found

@@ -49,7 +49,7 @@ class TemplateInvalid(Exception):
     """The template has faults, each with its path."""
 
     def __init__(self, faults: list[Fault]) -> None:
-        super().__init__("; ".join(f"{one.path}: {one.reason}" for one in faults))
+        super().__init__("; ".join(f"{fault.path}: {fault.reason}" for fault in faults))
         self.faults = faults
 
 
@@ -138,7 +138,7 @@ def read_template(files: Mapping[str, bytes], path: str) -> Template:
     try:
         document = parse_document(_document(template.initial_entities))
     except TslInvalid as error:
-        faults += [Fault(f"{path}: {one.path}", one.reason) for one in error.faults]
+        faults += [Fault(f"{path}: {fault.path}", fault.reason) for fault in error.faults]
     try:
         codec = _codec(files, template)
     except TemplateInvalid as error:
@@ -234,7 +234,7 @@ def _renamed(template: _TemplateFile) -> dict[str, str]:
 
 def _typed(template: _TemplateFile) -> dict[str, Any]:
     """Return the script names of TSL values, and whether each is a number there."""
-    numbers = {path for one in template.initial_entities for path in _numbers(one)}
+    numbers = {path for entity in template.initial_entities for path in _numbers(entity)}
     names = {one.path: one.key for one in template.definition.output.properties}
     paths = numbers | {path for path, name in names.items() if _path(name) != path}
     return {
@@ -258,17 +258,17 @@ def _path(key: str) -> str:
 
 
 def _step(step: _Step) -> CodecStep:
-    args = [CodecArgument(one.id, payload=one.is_payload) for one in step.args]
+    args = [CodecArgument(argument.id, payload=argument.is_payload) for argument in step.args]
     return CodecStep(step.script, step.entry, args)
 
 
 def _document(entities: list[_Entity]) -> _Part:
-    services = [one for one in entities if one.type == "service"]
-    properties = [one for one in entities if one.type != "service"]
+    services = [entity for entity in entities if entity.type == "service"]
+    properties = [entity for entity in entities if entity.type != "service"]
     return {
         "version": "v1.0",
         "properties": _limit(_with_parents(part for one in properties for part in _members(one))),
-        "services": _limit(_service(one) for one in services),
+        "services": _limit(_service(service) for service in services),
     }
 
 

@@ -106,7 +106,7 @@ class OpenApiStore:
     async def list_tenants(self) -> dict[str, datetime | None]:
         """Return the tenants with a secret, and the times of their last syncs."""
         found = self._accounts.find({"secret": {"$exists": True}}, {"lastSync": 1})
-        return {one["_id"]: one.get("lastSync") async for one in found}
+        return {entry["_id"]: entry.get("lastSync") async for entry in found}
 
     async def find_link(self, tenant: str, identifier: str) -> Link | None:
         """Return the link of a device."""

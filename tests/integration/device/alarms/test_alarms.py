@@ -127,7 +127,7 @@ async def test_an_alarm_is_raised_once_and_clears_itself(world: World):
     (cleared,) = await found(admin, device_ids=[str(device)])
     assert (cleared["cleared_time"], cleared["cleared_by"]) == (first + 10, "RULE")
     events = await said(world, device)
-    assert [(one["change"], one["alarmId"]) for one in events] == [
+    assert [(event["change"], event["alarmId"]) for event in events] == [
         ("raised", int(alarm["id"])),
         ("cleared", int(alarm["id"])),
     ]
@@ -310,7 +310,7 @@ async def test_a_user_sees_alarms_of_granted_devices(world: World):
     await user.refused(404, "GET", f"/alarm-rules/{rule}")
     own = await add_rule(user, "A10 own", HOT, device_id=mine)
     page = await user.done("POST", "/alarm-rules/search", {})
-    assert [one["id"] for one in page["content"]] == [own]
+    assert [entry["id"] for entry in page["content"]] == [own]
     await admin.done("DELETE", f"/alarm-rules/{rule}")
 
 

@@ -40,7 +40,7 @@ async def test_a_flow_raises_and_clears_an_alarm_once(world: World):
     assert await change(world, over) == ChangedAlarm(raised.alarm_id, changed=True)
     assert await change(world, asking("F1", "1.a")) == raised
     events = await said(world, device)
-    assert [(one["change"], one["alarmId"]) for one in events] == [
+    assert [(event["change"], event["alarmId"]) for event in events] == [
         ("raised", raised.alarm_id),
         ("cleared", raised.alarm_id),
         ("raised", again.alarm_id),

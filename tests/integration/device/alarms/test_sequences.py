@@ -127,7 +127,7 @@ class Device:
         for reading in step:
             await self.store(reading)
         _clock.set(step[-1].arrival)
-        await self.evaluate_all([one for reading in step for one in self.requests(reading)])
+        await self.evaluate_all([request for reading in step for request in self.requests(reading)])
         await self.sweep(step[-1].arrival)
         await self.compare(step[-1].arrival)
 
@@ -233,21 +233,21 @@ async def add(platform: Platform, devices: list[Device]) -> None:
     now = datetime.now(UTC)
     await platform.world.database["devices"].insert_many(
         {
-            "_id": one.id,
-            "sn": f"SN{one.id}",
-            "snKey": f"SN{one.id}",
+            "_id": device.id,
+            "sn": f"SN{device.id}",
+            "snKey": f"SN{device.id}",
             "tenant": "default",
             "model": "m",
             "tslVersion": "v1.0",
-            "name": f"device {one.id}",
+            "name": f"device {device.id}",
             "application": None,
             "connectStatus": "DISCONNECT",
             "createdAt": now,
             "updatedAt": now,
         }
-        for one in devices
+        for device in devices
     )
-    rules = [to_document(one.rule) for one in devices]
+    rules = [to_document(device.rule) for device in devices]
     await platform.world.database["alarm_rules"].insert_many(rules)
 
 

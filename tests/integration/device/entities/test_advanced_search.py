@@ -53,7 +53,7 @@ async def seeded(started: tuple[World, Listening]) -> tuple[World, dict[str, int
     for group, (name, members) in enumerate((("Roof", "ab"), ("Cellar", "c")), 71):
         row = {"_id": group, "tenant": "default", "name": name, "createdAt": now}
         await database["device_groups"].insert_one(row)
-        some = {"_id": {"$in": [ids[one] for one in members]}}
+        some = {"_id": {"$in": [ids[member] for member in members]}}
         await database["devices"].update_many(some, {"$set": {"group": group}})
     for tag, name in ((91, "red"), (92, "blue"), (93, "green")):
         row = {"_id": tag, "name": name, "description": "", "color": "#fff"}
@@ -85,7 +85,7 @@ async def seen(seeded: tuple[World, dict[str, int]]) -> AllEntities:
     rows = await world.database["entity_tags"].find().to_list(None)
     names = {row["_id"]: row["name"] for row in rows}
     rows = await world.database["tagged_entities"].find().to_list(None)
-    tags = {row["_id"]: {names[one] for one in row["tags"]} for row in rows}
+    tags = {row["_id"]: {names[tag] for tag in row["tags"]} for row in rows}
     rows = await world.database["device_groups"].find().to_list(None)
     return AllEntities(await everything(world), tags, {row["_id"]: row["name"] for row in rows})
 

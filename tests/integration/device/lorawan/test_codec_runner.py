@@ -35,14 +35,14 @@ async def test_a_batch_is_decoded(workers: CodecWorkers) -> None:
     """Each payload has its outcome, in order, and the codec is sent once."""
     for _ in range(2):
         outcomes = await workers.run("a", codec(FIRST), frames(b"\x01", b"\x02"))
-        assert [one.value for one in outcomes] == [{"first": 1}, {"first": 2}]
+        assert [outcome.value for outcome in outcomes] == [{"first": 1}, {"first": 2}]
 
 
 async def test_a_fault_affects_one_call(workers: CodecWorkers) -> None:
     """Other calls of the batch have their values."""
     source = "function Decode(port, bytes) { if (bytes[0]) throw Error('odd'); return {} }"
     outcomes = await workers.run("a", codec(source), frames(b"\x00", b"\x01", b"\x00"))
-    assert [(one.value, one.fault) for one in outcomes] == [
+    assert [(outcome.value, outcome.fault) for outcome in outcomes] == [
         ({}, None),
         (None, "Error: odd"),
         ({}, None),
@@ -53,7 +53,7 @@ async def test_a_value_that_cannot_be_encoded_is_replaced(workers: CodecWorkers)
     """Invalid Unicode becomes null, an integer beyond 64 bits a float."""
     source = "function Decode(p, bytes) { return {a: [1, 1e20, '\\ud800'][bytes[0]]} }"
     outcomes = await workers.run("a", codec(source), frames(b"\x00", b"\x01", b"\x02"))
-    assert [(one.value, one.fault) for one in outcomes] == [
+    assert [(outcome.value, outcome.fault) for outcome in outcomes] == [
         ({"a": 1}, None),
         ({"a": 1e20}, None),
         ({"a": None}, None),
@@ -67,7 +67,7 @@ async def test_a_looping_codec_does_not_delay_another_tenant(workers: CodecWorke
     assert other.value == {"first": 7}
     assert not loop.done()
     outcomes = await loop
-    assert {one.fault for one in outcomes} == {
+    assert {outcome.fault for outcome in outcomes} == {
         "takes too long",
         "was ended several times in a row",
     }
@@ -103,7 +103,12 @@ async def test_the_call_that_ends_a_process_is_found() -> None:
     async with Ended() as workers:
         some = frames(*(b"\x03", b"\x04", b"end", b"\x05"))
         outcomes = await workers.run_each("a", codec(FIRST), some)
-    assert [one.value for one in outcomes] == [{"first": 3}, {"first": 4}, None, {"first": 5}]
+    assert [outcome.value for outcome in outcomes] == [
+        {"first": 3},
+        {"first": 4},
+        None,
+        {"first": 5},
+    ]
     assert outcomes[2] is LOST
 
 
@@ -119,7 +124,7 @@ async def test_a_call_that_cannot_be_interrupted_ends_its_process(
     async with asyncio.timeout(120), CodecWorkers() as found:
         assert await found.run("a", codec(STUCK), frames(b"\x01")) == [LOST]
         outcomes = await found.run("a", codec(FIRST), frames(b"\x01"))
-    assert [one.value for one in outcomes] == [{"first": 1}]
+    assert [outcome.value for outcome in outcomes] == [{"first": 1}]
 
 
 async def test_calls_that_kill_processes_are_given_up(
@@ -140,7 +145,7 @@ async def test_memory_of_earlier_calls_causes_no_fault(workers: CodecWorkers) ->
       return {a: 1};
     }"""
     outcomes = await workers.run("a", codec(source), frames(*[b"\x01"] * 40))
-    assert [one.value for one in outcomes] == [{"a": 1}] * 40
+    assert [outcome.value for outcome in outcomes] == [{"a": 1}] * 40
 
 
 async def test_scripts_are_read_in_a_process(workers: CodecWorkers) -> None:
@@ -176,7 +181,9 @@ async def test_scripts_change_built_in_objects_in_every_call(
     call = "([].one || Array.one)()"
     script = f"{source} function Decode(p, bytes) {{ return {{a: {call}, n: typeof Array.n}} }}"
     outcomes = await workers.run("a", codec(script), frames(*[b"\x01"] * 3))
-    assert [(one.value, one.fault) for one in outcomes] == [({"a": 1, "n": "undefined"}, None)] * 3
+    assert [(outcome.value, outcome.fault) for outcome in outcomes] == [
+        ({"a": 1, "n": "undefined"}, None)
+    ] * 3
 
 
 async def test_more_tenants_than_processes_get_their_answers() -> None:

@@ -39,7 +39,7 @@ async def carried(world: World, *entities: str) -> list[list[str]]:
     body = {"entity_ids": list(entities), "page_size": 100, "page_number": 1}
     page = await world.admin().done("POST", "/entity/search", body)
     rows = {row["entity_id"]: row.get("entity_tags", []) for row in page["content"]}
-    return [[tag["name"] for tag in rows[one]] for one in entities]
+    return [[tag["name"] for tag in rows[entity]] for entity in entities]
 
 
 async def tags(user: User, **asked: Any) -> list[dict[str, Any]]:
@@ -63,7 +63,7 @@ async def test_a_tag_is_created_changed_and_listed(world: World):
     }
     body = {"name": "T1-c", "color": "#ffffff"}
     await world.admin().done("PUT", f"/entity/tags/{first}", body)
-    assert [(one["id"], one["name"]) for one in await tags(world.user(7), keyword="t1-")] == [
+    assert [(tag["id"], tag["name"]) for tag in await tags(world.user(7), keyword="t1-")] == [
         (second, "T1-b"),
         (first, "T1-c"),
     ]
@@ -93,7 +93,7 @@ async def test_tags_of_entities_are_changed(world: World):
     await put(admin, "ADD", [on, level], added=[a])
     await put(admin, "ADD", [on], added=[b, a])
     assert await carried(world, on, level) == [["T2-a", "T2-b"], ["T2-a"]]
-    counts = {one["name"]: one["tagged_entities_count"] for one in await tags(admin, keyword="T2")}
+    counts = {tag["name"]: tag["tagged_entities_count"] for tag in await tags(admin, keyword="T2")}
     assert counts == {"T2-a": 2, "T2-b": 1, "T2-c": 0}
     await put(admin, "REPLACE", [on, level], added=[c], removed=[b])
     assert await carried(world, on, level) == [["T2-a", "T2-c"], ["T2-a"]]
@@ -137,7 +137,7 @@ async def test_a_deleted_tag_is_removed_from_entities(world: World):
     await put(world.admin(), "ADD", [on], added=[gone, kept])
     await world.admin().done("POST", "/entity/tags/delete", {"ids": [gone, theirs, "5"]})
     assert await carried(world, on) == [["T4-b"]]
-    assert [one["id"] for one in await tags(world.admin("other"), keyword="T4")] == [theirs]
+    assert [tag["id"] for tag in await tags(world.admin("other"), keyword="T4")] == [theirs]
     for wrong in (gone, theirs):
         body = {"operation": "ADD", "entity_ids": [on], "added_tag_ids": [wrong]}
         await world.admin().refused(

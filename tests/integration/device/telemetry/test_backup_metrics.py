@@ -14,7 +14,7 @@ async def test_a_restored_backup_is_recorded_beside_the_last_one(
     await metrics.record(FinishedBackup(2000, 9, verified=True))
     await metrics.record(FinishedBackup(1000, 0, restore_seconds=3.5))
     found = mongo.database["backups"].find({}, {"at": 1, "restore_seconds": 1})
-    assert {one["_id"]: (one["at"], one["restore_seconds"]) async for one in found} == {
+    assert {entry["_id"]: (entry["at"], entry["restore_seconds"]) async for entry in found} == {
         "last": (2000, 0.0),
         "verified": (2000, 0.0),
         "restored": (1000, 3.5),

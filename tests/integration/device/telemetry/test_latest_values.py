@@ -178,8 +178,8 @@ async def test_values_of_before_are_divided(world: World):
         for thing, values in enumerate((large, many, {"a": LONG[:5000], "b": 1}, {"a": "small"})):
             assert await world.latest_of(thing) == values
     documents = await world.database["latest"].find({}, {"v": 1, "p": 1, "a": 1}).to_list(None)
-    assert [set(one["v"]) for one in documents] == [{"a", "s"}, set(), {"b"}, {"a"}]
-    assert [(one.get("p"), one["a"]) for one in documents] == [
+    assert [set(document["v"]) for document in documents] == [{"a", "s"}, set(), {"b"}, {"a"}]
+    assert [(document.get("p"), document["a"]) for document in documents] == [
         (1, 12),
         (2, 12),
         (1, 12),

@@ -183,11 +183,11 @@ async def test_who_was_online_before_there_were_connections_is_looked_for(world:
     found = await PresenceStore(world.mongo, world.outbox, world.first.devices).list_known(
         "before", 0, None
     )
-    assert [one.name for one in found] == ["SN1"]
+    assert [entry.name for entry in found] == ["SN1"]
 
 
 async def things(world: World, *ids: int) -> list[Thing]:
-    found = await world.first.things.find_by_sn([await world.add(one) for one in ids])
+    found = await world.first.things.find_by_sn([await world.add(id_) for id_ in ids])
     return list(found.values())
 
 

@@ -354,7 +354,7 @@ async def test_large_values_are_written_and_not_shown(world: World):
     await begin(world, await put_codec(world, LARGE % 60_000), total=1)
     done = await through(world)
     assert (done.state, done.changed) == ("DONE", 150)
-    assert {one.reason for one in done.differences} == {"too large to be shown"}
+    assert {difference.reason for difference in done.differences} == {"too large to be shown"}
     assert {len(row["firmware_version"]) for row in (await rows(world)).values()} == {60_000}
 
 

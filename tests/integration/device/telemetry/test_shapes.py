@@ -21,7 +21,7 @@ async def shape_of(world: World, number: int) -> dict[str, tuple[int, str]]:
     members = (
         await ModelMembers(world.database, TslStore(world.database)).find("default", [model])
     )[model]
-    return {one.path: (one.number, one.value_type) for one in members.members}
+    return {member.path: (member.number, member.value_type) for member in members.members}
 
 
 async def report(world: World, *reports: tuple[str, dict[str, object]]) -> None:

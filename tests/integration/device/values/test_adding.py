@@ -209,7 +209,7 @@ async def test_the_form_for_a_device_of_ours_offers_the_products(world: World):
     asked = DescribeIntegrationEntities("default", "direct")
     rpc = RpcClient(world.outside)
     found = await rpc.call(INTEGRATION_ENTITIES, asked, ThingEntities)
-    inputs = {one.key.rpartition(".")[2]: one.value_attribute for one in found.entities}
+    inputs = {entity.key.rpartition(".")[2]: entity.value_attribute for entity in found.entities}
     first = next(iter(inputs["model"]["enum"].items()))
     assert first == ("generic", "Generic device (generic)")
     assert "LAMP-X" in inputs["model"]["enum"]

@@ -132,7 +132,7 @@ async def test_an_empty_secret_stays_as_it_is(world: World):
         assert [change.properties for change in vault.asked] == [{"url": "u"}, {"url": "uNone"}]
     asked = DescribeIntegrationEntities("default", "vault")
     found = await RpcClient(world.outside).call(INTEGRATION_ENTITIES, asked, ThingEntities)
-    attributes = {one.key: one.value_attribute for one in found.entities}
+    attributes = {entity.key: entity.value_attribute for entity in found.entities}
     assert attributes["vault.integration.token"] == {"optional": True}  # or the form insists
 
 

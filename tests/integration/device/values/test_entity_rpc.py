@@ -78,8 +78,8 @@ async def test_a_dry_run_only_checks(world: World):
         dry(**{f"{device}.on": True}),
         dry(**{f"{device}.level": 101}),
     )
-    assert [one.status for one in outcomes] == [0, 400, 0, 400]
-    assert [one.keys for one in outcomes[::2]] == [[key], [f"{device}.on"]]
+    assert [outcome.status for outcome in outcomes] == [0, 400, 0, 400]
+    assert [outcome.keys for outcome in outcomes[::2]] == [[key], [f"{device}.on"]]
     assert await read(world, key) == {key: None}
     asked = CallServices(tenant="default", exchange={f"{device}.dim.to": 5}, dry_run=True)
     assert (await world.rpc(CALL, asked, CalledServices)).outputs == {}

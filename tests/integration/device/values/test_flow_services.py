@@ -132,7 +132,7 @@ async def test_invalid_inputs_are_rejected_before_the_flow_runs(world: World, fl
     key = f"system.integration.{made.flow_id}"
     exchange = {f"{key}.heat": "warm"}
     refused = await world.admin().refused(400, "POST", CALL, {"exchange": exchange})
-    codes = {one["args"]["entity_key"]: one["error_code"] for one in refused["data"]}
+    codes = {entry["args"]["entity_key"]: entry["error_code"] for entry in refused["data"]}
     assert codes == {
         f"{key}.heat": "entity_value_not_match_type",
         f"{key}.room": "entity_value_null",

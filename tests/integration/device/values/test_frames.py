@@ -45,14 +45,14 @@ async def test_frames_are_published_and_listed(world: World, lamps: Lamps):
     device = (await world.device("F-1"))["_id"]
     path = f"/device/{device}/frames/search"
     page = await world.admin().done("POST", path, {"page_size": 2})
-    assert [(one["counter"], one["hex"], one.get("values")) for one in page["content"]] == [
+    assert [(entry["counter"], entry["hex"], entry.get("values")) for entry in page["content"]] == [
         (3, "0007", {"on": False, "level": 7}),
         (2, "02", None),
     ]
     assert page["content"][0]["gateways"] == [{"gateway": "g1", "rssi": -90.0, "snr": 5.0}]
     assert page["content"][1]["reason"] == "the codec Error: odd"
     rest = await world.admin().done("POST", path, {"next_key": page["next_key"]})
-    assert [one["values"] for one in rest["content"]] == [{"on": True, "level": 5}]
+    assert [entry["values"] for entry in rest["content"]] == [{"on": True, "level": 5}]
     assert "next_key" not in rest
 
 

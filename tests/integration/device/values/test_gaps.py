@@ -53,7 +53,7 @@ async def test_gaps_are_listed_the_newest_first(world: World, server: Server) ->
     assert [one["counter"] for one in (*first["content"], *second["content"])] == [7, 3]
     within = {"start_timestamp": begin + 90_000, "end_timestamp": begin + 100_000}
     assert [
-        one["counter"] for one in (await world.admin().done("POST", path, within))["content"]
+        entry["counter"] for entry in (await world.admin().done("POST", path, within))["content"]
     ] == [3]
     wrong = {"start_timestamp": 2, "end_timestamp": 1}
     assert (await world.admin().ask("POST", path, wrong)).status_code == 400
@@ -84,7 +84,7 @@ async def test_pages_cover_all_frames(
     for _ in range(10):
         body = {"next_key": key} if key else {}
         answer = await world.admin().done("POST", f"/device/{device}/gaps/search", body)
-        found += [one["counter"] for one in answer["content"]]
+        found += [entry["counter"] for entry in answer["content"]]
         key = answer.get("next_key")
         if key is None:
             break

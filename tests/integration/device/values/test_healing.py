@@ -184,7 +184,7 @@ async def test_readings_of_six_hours_are_healed(
     server = Server(world)
     async with world.hosting(server):
         euis = [f"{model}-{count}-{at}" for at in range(count)]
-        await lose_six_hours(world, [kind(server, one, await server.add(one)) for one in euis])
+        await lose_six_hours(world, [kind(server, eui, await server.add(eui)) for eui in euis])
     await world.admin().done("PUT", f"{codec}/healing", {"on": False})
 
 
@@ -222,7 +222,7 @@ async def lose_six_hours(world: World, sensors: list[Ts302]) -> None:
         (latest,) = (await world.foundation.values.find_entries([sensor.device])).values()
         assert latest[sensor.key]["t"] >= began - 1000 > times[-2] * 1000
     shown = await page(world, sensors[0].device)
-    assert [(one["state"], one["missing"], one["found"]) for one in shown] == [
+    assert [(entry["state"], entry["missing"], entry["found"]) for entry in shown] == [
         ("HEALED", 21, 21),
         ("HEALED", 14, 14),
     ]

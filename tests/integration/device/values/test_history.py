@@ -377,7 +377,7 @@ async def test_the_value_of_an_event_is_its_last_outputs(world: World):
     wanted = {"ENTITY_KEY": {"operator": "START_WITH", "values": [f"{key}."]}}
     body = {"entity_filter": wanted, "page_size": 50, "page_number": 1}
     rows = (await admin.done("POST", "/entity/advanced-search", body))["content"]
-    texts = {one["entity_key"]: one.get("entity_latest_value") for one in rows}
+    texts = {row["entity_key"]: row.get("entity_latest_value") for row in rows}
     assert (texts[f"{key}.pressed"], texts[f"{key}.pressed.times"]) == ('{"times":2}', "2")
     await world.database["device_events"].delete_many({"e": "rung"})
     assert await admin.done("GET", f"/entity/{asked[2]}/status") == {}
@@ -390,19 +390,19 @@ async def test_events_of_a_device_are_paged_from_the_newest(world: World):
     path, admin = f"/device/{thing}/events/search", world.admin()
 
     page = await admin.done("POST", path, {"page_size": 3})
-    assert [(one["event_id"], one["outputs"]) for one in page["content"]] == [
+    assert [(entry["event_id"], entry["outputs"]) for entry in page["content"]] == [
         ("rung", {}),
         ("pressed", {"times": 4}),
         ("pressed", {"times": 3}),
     ]
     rest = await admin.done("POST", path, {"page_size": 3, "next_key": page["next_key"]})
-    assert [one["outputs"]["times"] for one in rest["content"]] == [2, 1, 0]
+    assert [entry["outputs"]["times"] for entry in rest["content"]] == [2, 1, 0]
     assert "next_key" not in rest
-    assert len({one["id"] for one in page["content"] + rest["content"]}) == 6
+    assert len({entry["id"] for entry in page["content"] + rest["content"]}) == 6
 
     body = {"event_id": "pressed", "end_timestamp": rest["content"][0]["ts"]}
     found = await admin.done("POST", path, body)
-    assert [one["outputs"]["times"] for one in found["content"]] == [2, 1, 0]
+    assert [entry["outputs"]["times"] for entry in found["content"]] == [2, 1, 0]
     body["start_timestamp"] = body["end_timestamp"]
     (only,) = (await admin.done("POST", path, body))["content"]
     assert only["outputs"] == {"times": 2}
@@ -530,23 +530,23 @@ async def test_values_from_before_a_property_became_write_only_are_hidden(world:
     admin, ids = world.admin(), await world.ids(thing)
 
     texts = []
-    for one in ids.values():
+    for id_ in ids.values():
         times = {"start_timestamp": START, "end_timestamp": END}
         texts += [
-            await admin.ask("GET", f"/entity/{one}/status"),
-            await admin.ask("GET", f"/entity/export?ids={one}"),
-            await admin.ask("POST", "/entity/history/search", {"entity_ids": [one], **times}),
+            await admin.ask("GET", f"/entity/{id_}/status"),
+            await admin.ask("GET", f"/entity/export?ids={id_}"),
+            await admin.ask("POST", "/entity/history/search", {"entity_ids": [id_], **times}),
         ]
         texts += [
             await admin.ask(
                 "POST",
                 "/entity/history/aggregate",
-                {"entity_id": one, "aggregate_type": kind, **times},
+                {"entity_id": id_, "aggregate_type": kind, **times},
             )
             for kind in ("LAST", "MIN", "COUNT")
         ]
     wanted = {"entity_filter": {"DEVICE_ID": {"operator": "EQ", "values": [str(thing)]}}}
     texts.append(await admin.ask("POST", "/entity/advanced-search", wanted))
 
-    assert [(str(one.url), one.status_code) for one in texts if "s3cret" in one.text] == []
-    assert any("ann" in one.text for one in texts), texts[0].text
+    assert [(str(text.url), text.status_code) for text in texts if "s3cret" in text.text] == []
+    assert any("ann" in text.text for text in texts), texts[0].text

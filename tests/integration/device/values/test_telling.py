@@ -91,11 +91,11 @@ async def test_an_integration_learns_its_devices_and_their_tsl(world: World, lam
     """Of all tenants, with what it keeps of them."""
     for tenant, sn in (("default", "T-5"), ("other", "T-6")):
         await world.admin(tenant).done("POST", "/device", lamp(sn, channel=3))
-    found = {one.identifier: one async for one in things(world).list_devices()}
+    found = {device.identifier: device async for device in things(world).list_devices()}
     assert {found[sn].tenant for sn in ("T-5", "T-6")} == {"default", "other"}
     assert found["T-5"].additional == {"channel": 3}
     assert found["T-5"].model == "LAMP"
-    assert all(one.identifier != "T-3" for one in found.values())
+    assert all(entry.identifier != "T-3" for entry in found.values())
     tsl = await things(world).get_tsl("other", "T-6")
     assert [one["id"] for one in tsl["properties"]][:2] == ["on", "level"]
 
@@ -121,11 +121,11 @@ async def test_the_entities_of_an_integration_are_there_when_asked_for(world: Wo
     """Parents before their children, ids that stay; none of an integration nobody knows."""
     wanted = DescribeIntegrationEntities("fresh", "lamps")
     found = await world.rpc(INTEGRATION_ENTITIES, wanted, ThingEntities)
-    keys = [one.key.removeprefix("lamps.integration.") for one in found.entities]
+    keys = [entity.key.removeprefix("lamps.integration.") for entity in found.entities]
     at = keys.index("add_lamp")
     assert keys[at + 1 : at + 3] == ["add_lamp.serial", "add_lamp.channel"]
     again = await world.rpc(INTEGRATION_ENTITIES, wanted, ThingEntities)
-    assert [one.id for one in again.entities] == [one.id for one in found.entities]
+    assert [entity.id for entity in again.entities] == [entity.id for entity in found.entities]
     nobody = DescribeIntegrationEntities("fresh", "nobody")
     assert await world.rpc(INTEGRATION_ENTITIES, nobody, ThingEntities) == ThingEntities([])
 
@@ -144,8 +144,8 @@ async def test_a_new_version_of_an_integration_keeps_the_ids(world: World, lamps
     await world.announced.save(manifest)
     new = await world.rpc(INTEGRATION_ENTITIES, wanted, ThingEntities)
     await world.announced.save(kept)
-    ids = {one.key: one.id for one in old.entities}
-    found = {one.key: one.id for one in new.entities}
+    ids = {entity.key: entity.id for entity in old.entities}
+    found = {entity.key: entity.id for entity in new.entities}
     assert found["lamps.integration.period"] == ids["lamps.integration.period"]
     assert found["lamps.integration.fresh"] not in ids.values()
     assert "lamps.integration.state" not in found

@@ -299,7 +299,7 @@ async def own(world: World) -> dict[str, str]:
     """Return ids of entities of the integration, which this request creates."""
     wanted = DescribeIntegrationEntities("default", "lamps")
     found = await world.rpc(INTEGRATION_ENTITIES, wanted, ThingEntities)
-    return {one.key: one for one in found.entities}
+    return {entity.key: entity for entity in found.entities}
 
 
 async def test_properties_of_an_integration_apply_immediately(world: World, lamps: Lamps):

@@ -194,7 +194,10 @@ class _Announced:
         return [None] * len(manifests)
 
     async def list_all(self) -> Sequence[Integration]:
-        return [Integration(one, one.id not in self.silent) for one in self.manifests.values()]
+        return [
+            Integration(manifest, manifest.id not in self.silent)
+            for manifest in self.manifests.values()
+        ]
 
 
 @dataclass

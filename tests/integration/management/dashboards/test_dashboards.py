@@ -25,8 +25,8 @@ async def test_the_home_comes_first_then_the_newest(world: World):
         await anna.done("POST", f"/dashboard/{home}/home", {})
 
     found = await search(anna)
-    assert [one["dashboard_id"] for one in found] == [first, third, second]
-    assert [one["home"] for one in found] == [True, False, False]
+    assert [entry["dashboard_id"] for entry in found] == [first, third, second]
+    assert [entry["home"] for entry in found] == [True, False, False]
     assert await anna.done("GET", "/dashboard/main-canvas") == {
         "dashboard_id": first,
         "main_canvas_id": first,

@@ -33,14 +33,14 @@ async def test_chirpstack_is_heard_and_carries(broker, hosted):
         await server.publish(EVENT + "up", samples.CHIRPSTACK_UP, qos=1)
         await server.publish(EVENT + "join", samples.chirpstack(), qos=1)
         await played.until(lambda: played.links)
-        assert [one.frame.counter for one in played.frames] == [4]
+        assert [frame.frame.counter for frame in played.frames] == [4]
 
         await server.subscribe(COMMAND, qos=1)
         downlink = Downlink(id="17-0", port=85, data=b"\x01")
         await played.carry(device, downlink)
         await played.carry(device, downlink, Downlink(id="17-1", port=85, data=b"\x02"))
         commands = [await anext(server.messages) for _ in range(2)]
-        first, second = [msgspec.json.decode(one.payload) for one in commands]
+        first, second = [msgspec.json.decode(command.payload) for command in commands]
         assert (first["data"], second["data"]) == ("AQ==", "Ag==")
         sent = samples.chirpstack(queueItemId=second["id"])
         await server.publish(EVENT + "txack", samples.chirpstack(queueItemId="x"), qos=1)
@@ -85,7 +85,7 @@ async def test_a_milesight_gateway_is_heard_and_carries(broker, hosted):
             await server.publish("gw/ack", msgspec.json.encode(body), qos=1)
         await server.publish("gw/up", samples.MILESIGHT_UP, qos=1)
         await played.until(lambda: len(played.frames) > 1)
-        told = [(one.downlink, one.state) for one in played.downlinks]
+        told = [(downlink.downlink, downlink.state) for downlink in played.downlinks]
         assert told == [("a", "ACKNOWLEDGED"), ("b", "UNACKNOWLEDGED")]
         await played.update({"uplink_topic": ""})
         await played.until(lambda: _error(played) == "uplink_topic: is not set")

@@ -211,7 +211,7 @@ async def test_a_dry_run_supposes_that_others_answer(workflow, website):
     body = {"design_data": chain(trigger(), ask, known, deep), "dry_run": True}
     tested = await workflow.admin().done("POST", f"{FLOWS}/design/test", body)
     assert (tested["status"], website.asked) == ("SUCCESS", [])
-    assert [one["node_id"] for one in tested["trace_infos"]] == ["start", "ask", "known"]
+    assert [info["node_id"] for info in tested["trace_infos"]] == ["start", "ask", "known"]
     assert tested["trace_infos"][-1]["output"] == '{"s":200}'
 
 

@@ -88,7 +88,7 @@ async def test_a_server_without_logins_gets_the_letter(relay):
 
     await OutgoingMail(LOCAL).send(server, LETTER, 10)
 
-    assert [one.rcpt_tos for one in relay.letters] == [["one@example.com", "two@example.com"]]
+    assert [letter.rcpt_tos for letter in relay.letters] == [["one@example.com", "two@example.com"]]
     assert relay.logins == []
 
 

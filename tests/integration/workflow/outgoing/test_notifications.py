@@ -192,7 +192,7 @@ async def test_a_user_is_told_of_devices_seen_when_it_is_told(workflow: Workflow
     workflow.device.groups[6] = 3
     await all_due(workflow)
     (body,) = await receive_webhooks(website)
-    assert [one["content"] for one in body["alarms"]] == ["of 5", "of 6"]
+    assert [alarm["content"] for alarm in body["alarms"]] == ["of 5", "of 6"]
     await waiting(workflow, 0)
     assert website.heard.empty()
 

@@ -107,7 +107,7 @@ async def test_a_design_that_is_saved_as_it_was_shown_keeps_its_secret(workflow,
     config = json.dumps(json.loads(shown)["nodes"][1])
     body = {"node_config": config}
     await user.done("POST", f"{FLOWS}/node/test", body)
-    assert [one["X-Api-Key"] for one in website.headers] == [SECRET, SECRET]
+    assert [header["X-Api-Key"] for header in website.headers] == [SECRET, SECRET]
 
 
 async def test_the_same_secret_typed_again_makes_no_other_version(workflow):

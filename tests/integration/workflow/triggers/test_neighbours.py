@@ -39,7 +39,7 @@ async def hook(user, text: str = "return {}") -> tuple[int, str]:
 async def listens(user, key: str, *steps) -> int:
     """A flow that goes on to a step when a value comes."""
     nodes = [listener(f"{key}.t"), *steps]
-    return await enabled(user, design(nodes, *(edge("start", one["id"]) for one in steps)))
+    return await enabled(user, design(nodes, *(edge("start", step["id"]) for step in steps)))
 
 
 async def test_a_flood_of_code_that_spins_keeps_nobody_else_waiting(workflow: Workflow):
@@ -53,8 +53,8 @@ async def test_a_flood_of_code_that_spins_keeps_nobody_else_waiting(workflow: Wo
     hooked, address = await hook(other)
     listening = await listens(other, key, code())
     answers = await asyncio.gather(*(workflow.http.post(flooded) for _ in range(100)))
-    assert {one.status_code for one in answers} == {200, 429}
-    assert all("retry-after" in one.headers for one in answers if one.status_code == 429)
+    assert {answer.status_code for answer in answers} == {200, 429}
+    assert all("retry-after" in answer.headers for answer in answers if answer.status_code == 429)
     assert (
         core.engine.queue.use("loud")["waitingRuns"] <= 20 + 4
     )  # half, and those that are recorded

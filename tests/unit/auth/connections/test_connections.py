@@ -127,7 +127,7 @@ async def test_a_user_has_so_many_connections_and_no_more():
     world = World()
     world.admissions.age = REPORT_DELAY_MS + 1
     ids = [Connection("S", cid) for cid in range(4)]
-    assert [await world.admit(one) for one in ids[:3]] == [True, True, False]
+    assert [await world.admit(id_) for id_ in ids[:3]] == [True, True, False]
     world.live.open.discard(ids[0])
     assert await world.admit(ids[3])
 

@@ -76,7 +76,7 @@ async def test_of_many_wrong_ones_at_once_ten_are_made(throttle):
         return_exceptions=True,
     )
 
-    refused = [one for one in outcomes if isinstance(one, TooManyRequests)]
+    refused = [outcome for outcome in outcomes if isinstance(outcome, TooManyRequests)]
     assert len(refused) == 40 - ATTEMPTS
 
 
@@ -90,7 +90,7 @@ async def test_those_of_a_tenant_that_wait_are_bounded(throttle):
 
     outcomes = await waiting
 
-    refused = [one for one in outcomes if isinstance(one, LaneFull)]
+    refused = [outcome for outcome in outcomes if isinstance(outcome, LaneFull)]
     assert 5 <= len(refused) < 9
     await attempt(throttle, "a@b.de", "", right=True)
 

@@ -17,7 +17,7 @@ class FakeIntents:
 
     async def list_older(self, seconds, tenant):
         assert (seconds, tenant) == (SETTLE, "t")
-        return [one for one in self.written.items() if one[0] not in self.postponed]
+        return [item for item in self.written.items() if item[0] not in self.postponed]
 
     async def postpone(self, identity):
         self.postponed.add(identity)

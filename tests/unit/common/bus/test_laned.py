@@ -120,7 +120,7 @@ async def test_a_tenant_leaves_as_much_room_as_it_has_and_never_less_than_a_shar
     work = laned(client, handler)
     await work.put([message("a", number) for number in range(MAX_ITEMS)])
     await work.put([message("b", MAX_ITEMS + number) for number in range(MAX_ITEMS)])
-    waiting = Counter(event_tenant(one) for one in work._lanes)
+    waiting = Counter(event_tenant(lane) for lane in work._lanes)
     in_hand, waiting_of_a = 10, ALONE - 10
     assert waiting == {"a": waiting_of_a, "b": (MAX_ITEMS - waiting_of_a) // 2 - in_hand}
     for gate in handler.gates.values():

@@ -126,7 +126,8 @@ async def test_others_go_on_between_two_pieces():
 
     task = asyncio.ensure_future(others())
     sent = [
-        one async for one in join_pieces(streaming.encode_parts(Streamed([], rows(MANY)), b"[]"))
+        piece
+        async for piece in join_pieces(streaming.encode_parts(Streamed([], rows(MANY)), b"[]"))
     ]
     task.cancel()
     assert turns >= len(sent) - 1 > 1

@@ -11,9 +11,14 @@ async def test_sentinels_are_asked_for_the_primary_by_its_name():
     pool = redis.connection_pool
     assert isinstance(pool, SentinelConnectionPool)
     assert pool.service_name == "thingway"
-    options = [one.connection_pool.connection_kwargs for one in pool.sentinel_manager.sentinels]
-    assert [(one["host"], one["port"]) for one in options] == [("h1", 26400), ("h2", SENTINEL_PORT)]
-    assert {(one["username"], one["password"]) for one in options} == {("device", "a@b")}
+    options = [
+        sentinel.connection_pool.connection_kwargs for sentinel in pool.sentinel_manager.sentinels
+    ]
+    assert [(option["host"], option["port"]) for option in options] == [
+        ("h1", 26400),
+        ("h2", SENTINEL_PORT),
+    ]
+    assert {(option["username"], option["password"]) for option in options} == {("device", "a@b")}
     assert pool.connection_kwargs["password"] == "a@b"
 
 

@@ -78,7 +78,7 @@ def test_a_batch_has_a_trace_of_its_own_with_a_link_to_each(spans: InMemorySpanE
         pass
     (span,) = spans.get_finished_spans()
     assert span.parent is None
-    assert [f"{one.context.span_id:016x}" for one in span.links] == [
+    assert [f"{link.context.span_id:016x}" for link in span.links] == [
         "b7ad6b7169203331",
         "c7ad6b7169203331",
     ]

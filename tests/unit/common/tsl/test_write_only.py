@@ -81,7 +81,7 @@ def test_faults_of_what_holds_a_write_only_value_do_not_repeat_it():
         THING.check_write({"wifi": {"key": 97531}, "pin": "642", "vault": "97531"}, {})
 
     args = [fault.args for fault in (*faults, *refused.value.faults)]
-    assert {one["value"] for one in args if "value" in one} == {"******"}
+    assert {argument["value"] for argument in args if "value" in argument} == {"******"}
 
 
 def test_a_write_in_part_needs_no_write_only_member_and_gets_none():

@@ -173,7 +173,7 @@ def test_lint_reports_no_warning(name: str) -> None:
     """Helm's strict lint reports neither an error nor a warning."""
     report = helm_python.lint(CHART, load_values(name), strict=True)
     assert report["errors"] == []
-    assert [one for one in report["messages"] if one["severity"] > 1] == []
+    assert [message for message in report["messages"] if message["severity"] > 1] == []
 
 
 @pytest.mark.parametrize(
@@ -300,10 +300,10 @@ def test_each_part_mounts_its_own_secret_only(name: str) -> None:
             allowed = {"thingway-setup", "keys", "ca"}
         if "migrate" in pod:
             secrets = {one["name"]: one["secret"] for one in spec["volumes"] if "secret" in one}
-            allowed = {f"thingway-{one['name']}" for one in spec["containers"]}
-            for one in spec["containers"]:
-                [volume] = [at["name"] for at in one["volumeMounts"] if at["name"] in secrets]
-                assert secrets[volume]["secretName"] == f"thingway-{one['name']}"
+            allowed = {f"thingway-{container['name']}" for container in spec["containers"]}
+            for container in spec["containers"]:
+                [volume] = [at["name"] for at in container["volumeMounts"] if at["name"] in secrets]
+                assert secrets[volume]["secretName"] == f"thingway-{container['name']}"
         assert mounted <= allowed, pod
 
 
@@ -368,9 +368,9 @@ def test_services_reach_external_sentinels() -> None:
     external = {"redis": {"external": {"sentinelPort": 26379}}}
     policies = render(merge(load_values("production"), external))
     [auth] = [
-        one["spec"]["egress"]
-        for one in policies
-        if (one["kind"], one["metadata"]["name"]) == ("NetworkPolicy", "thingway-auth")
+        policy["spec"]["egress"]
+        for policy in policies
+        if (policy["kind"], policy["metadata"]["name"]) == ("NetworkPolicy", "thingway-auth")
     ]
     assert {"ports": [{"port": 6379}, {"port": 26379}]} in auth
 
@@ -379,7 +379,9 @@ def test_during_a_restore_no_service_runs() -> None:
     """Nothing writes to the stores before the restore, and no backup runs during it."""
     values = load_values("production") | {"restore": {"enabled": True, "file": "a/b.backup"}}
     for manifests in (rendered("restore"), render(values)):
-        objects = {(one["kind"], one["metadata"]["name"]): one for one in manifests}
+        objects = {
+            (manifest["kind"], manifest["metadata"]["name"]): manifest for manifest in manifests
+        }
         for service in SERVICES:
             assert objects["Deployment", f"thingway-{service.name}"]["spec"]["replicas"] == 0
         started = {name for kind, name in objects if kind == "Job" and "mongo-setup" not in name}
@@ -402,18 +404,23 @@ def test_backups_go_to_s3_with_credentials_of_a_secret() -> None:
     ]
     verify = found["CronJob thingway-verify"]
     assert verify["containers"][0]["args"] == ["s3://b/p", "--identity-file=/identity/identity"]
-    assert [one["restartPolicy"] for one in verify["initContainers"]] == ["Always", "Always"]
+    assert [initContainer["restartPolicy"] for initContainer in verify["initContainers"]] == [
+        "Always",
+        "Always",
+    ]
     for container in (backup, verify["containers"][0]):
         variables = {one["name"]: one for one in container["env"]}
         assert variables["AWS_ENDPOINT_URL_S3"]["value"] == "https://m"
         assert variables["AWS_SECRET_ACCESS_KEY"]["valueFrom"]["secretKeyRef"]["name"] == "s3"
         assert variables["AWS_CA_BUNDLE"]["value"] == "/s3/ca.crt"
-        mounts = {one["mountPath"] for one in container["volumeMounts"]}
+        mounts = {volumeMount["mountPath"] for volumeMount in container["volumeMounts"]}
         assert "/backups" not in mounts
         assert "/s3" in mounts
     for pod in (found["CronJob thingway-backup"], verify):
         assert pod["serviceAccountName"] == "cloud"
-        assert "ca" in {one["secret"]["secretName"] for one in pod["volumes"] if "secret" in one}
+        assert "ca" in {
+            volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume
+        }
     values = parse_set("restore.enabled=true,restore.file=s3://b/p/a.backup")
     [job] = [one for one in render(values) if one["metadata"]["name"] == "thingway-restore"]
     assert job["spec"]["template"]["spec"]["containers"][0]["args"][0] == "s3://b/p/a.backup"
@@ -434,7 +441,9 @@ def test_the_restore_reads_the_file_and_the_keys() -> None:
     values = load_values("production") | {"restore": {"enabled": True, "file": "b.backup"}}
     [job] = [one for one in render(values) if one["metadata"]["name"] == "thingway-restore"]
     spec = job["spec"]["template"]["spec"]
-    claims = [one["persistentVolumeClaim"] for one in spec["volumes"] if one["name"] == "backups"]
+    claims = [
+        volume["persistentVolumeClaim"] for volume in spec["volumes"] if volume["name"] == "backups"
+    ]
     assert claims == [{"claimName": "thingway-backup"}]
     variables = {one["name"]: one.get("valueFrom") for one in spec["containers"][0]["env"]}
     assert variables["THINGWAY_BACKUP_PASSPHRASE"]["secretKeyRef"]["name"] == "thingway-backup"
@@ -445,9 +454,9 @@ def test_with_tls_every_public_port_uses_the_certificate() -> None:
     """Only TLS ports are open, and only their servers get the key."""
     objects = {(one["kind"], one["metadata"]["name"]): one for one in rendered("tls")}
     ports = {
-        one["port"]
+        port["port"]
         for part in ("gateway", "nats")
-        for one in objects["Service", f"thingway-{part}"]["spec"]["ports"]
+        for port in objects["Service", f"thingway-{part}"]["spec"]["ports"]
     }
     assert ports == {443, 8883, 8884, 8084, 4222, 4223}
     holders = set()

@@ -140,9 +140,11 @@ def expected(
 def _in_time(readings: list[Reading]) -> list[Reading]:
     """Return readings that are at most 120 s older than an earlier arrival."""
     return [
-        one
-        for one in readings
-        if all(one.ts >= other.ts - LATE for other in readings if other.arrival < one.arrival)
+        reading
+        for reading in readings
+        if all(
+            reading.ts >= other.ts - LATE for other in readings if other.arrival < reading.arrival
+        )
     ]
 
 
@@ -151,20 +153,20 @@ def _beyond(condition: ValueCondition, readings: list[Reading], cleared: int, no
     run: list[Reading] = []
     """Those beyond the threshold since it was not."""
     raised_at: int | None = None
-    for one in readings:
-        verdict = _verdict(condition, one.value)
+    for reading in readings:
+        verdict = _verdict(condition, reading.value)
         if verdict is None:
             continue
-        if run and raised_at is None and one.ts >= run[0].ts + condition.seconds * 1000:
+        if run and raised_at is None and reading.ts >= run[0].ts + condition.seconds * 1000:
             raised_at = run[0].ts + condition.seconds * 1000
         if verdict == "beyond":
-            run.append(one)
+            run.append(reading)
             if condition.seconds == 0 and raised_at is None:
                 raised_at = run[0].ts
         elif raised_at is None:
             run = []
         elif verdict == "back":
-            alarms.append((raised_at, one.ts))
+            alarms.append((raised_at, reading.ts))
             run, raised_at = [], None
     heard = min((one.arrival for one in run), default=0)
     if run and raised_at is None and now >= max(run[0].ts, heard) + condition.seconds * 1000:
@@ -194,11 +196,11 @@ def _verdict(condition: ValueCondition, value: Any) -> str | None:
 def _happened(condition: EventCondition, events: list[Reading], cleared: int) -> Expected:
     alarms: list[tuple[int, int | None]] = []
     raised_at: int | None = None
-    for one in events:
-        if one.value == condition.event and one.arrival > cleared and raised_at is None:
-            raised_at = one.ts
-        elif one.value == condition.ended_by and raised_at is not None:
-            alarms.append((raised_at, one.ts))
+    for event in events:
+        if event.value == condition.event and event.arrival > cleared and raised_at is None:
+            raised_at = event.ts
+        elif event.value == condition.ended_by and raised_at is not None:
+            alarms.append((raised_at, event.ts))
             raised_at = None
     if raised_at is None:
         return Expected("NORMAL", False, alarms)
@@ -209,7 +211,7 @@ def _silent(
     condition: SilenceCondition, readings: list[Reading], cleared: int, now: int
 ) -> Expected:
     alarms: list[tuple[int, int | None]] = []
-    times = sorted(one.arrival for one in readings)
+    times = sorted(reading.arrival for reading in readings)
     for last, following in zip(times, [*times[1:], None], strict=True):
         silent_at = last + condition.seconds * 1000
         if silent_at <= (now if following is None else following):

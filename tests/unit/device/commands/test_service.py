@@ -49,7 +49,7 @@ class World:
     ) -> dict[int, dict[str, Any]]:
         """Return latest values of things."""
         self.looks.append(list(ids))
-        return {one: dict(self.latest) for one in ids}
+        return {id_: dict(self.latest) for id_ in ids}
 
     async def get_thing(self, principal: Principal, device_id: int) -> Thing:
         """Return the thing of an id."""
@@ -83,12 +83,12 @@ class World:
         return list(commands)
 
     async def find_task(self, command_id: int, tenant: str, application_id: int) -> Command | None:
-        return next((one for one in self.commands if one.id == command_id), None)
+        return next((command for command in self.commands if command.id == command_id), None)
 
     async def pending_settings(
         self, ids: Sequence[int], kind: str, session: Any = None
     ) -> dict[int, dict[str, Any]]:
-        found: dict[int, dict[str, Any]] = {one: {} for one in ids}
+        found: dict[int, dict[str, Any]] = {id_: {} for id_ in ids}
         for command in self.commands:
             if command.kind == kind and command.thing_id in found:
                 found[command.thing_id].update(command.settings())
@@ -373,7 +373,7 @@ async def test_the_first_rejected_device_is_named(
     """The error is the one of the first rejected device."""
     empty = compile_tsl(parse_document({**TSL, "properties": TSL["properties"][:1]}))
     world.others = [thing(id=9, tsl=empty)]
-    alone = [await _refusal(world, [one], config) for one in ids]
+    alone = [await _refusal(world, [id_], config) for id_ in ids]
     assert await _refusal(world, list(ids), config) == next(filter(None, alone))
 
 

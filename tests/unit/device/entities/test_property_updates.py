@@ -77,7 +77,7 @@ def test_values_are_grouped_by_thing():
         "direct.device.d3.a": 6,
     }
     found = collect_updates(keys, entities)
-    assert [(one.thing.id, one.values) for one in found] == [
+    assert [(entry.thing.id, entry.values) for entry in found] == [
         (1, {"a": 1, "s": {"x": 2, "y": {"z": 3}}}),
         (2, {"a": 5}),
     ]
@@ -103,7 +103,7 @@ def test_services_are_named_by_themselves_or_by_their_inputs():
     found = collect_calls(
         {f"{key}.go@service.to": "1", f"{key}.go@service": {"by": 2}, f"{key}.stop": {}}, entities
     )
-    assert [(one.service_id, one.inputs) for one in found] == [
+    assert [(entry.service_id, entry.inputs) for entry in found] == [
         ("go", {"to": 1, "by": 2}),
         ("stop", {}),
     ]

@@ -25,7 +25,10 @@ def test_the_alliances_entry_point_comes_first() -> None:
     (decoder,) = find_entry_point(found, DECODERS)
     assert (decoder.script, decoder.entry) == ("b.js", "decodeUplink")
     (encoder,) = find_entry_point(found, ENCODERS)
-    assert [(one.id, one.payload) for one in encoder.args] == [("obj", True), ("port", False)]
+    assert [(argument.id, argument.payload) for argument in encoder.args] == [
+        ("obj", True),
+        ("port", False),
+    ]
     assert find_entry_point({"a.js": []}, DECODERS) == []
 
 

@@ -49,7 +49,7 @@ def test_important_members():
             ]
         )
     )
-    assert [(one.path, one.attribute) for one in found] == [
+    assert [(entry.path, entry.attribute) for entry in found] == [
         ("z", {"unit": "m", "important": 1}),
         ("a", {"important": 2}),
         ("reboot", {"important": 3}),

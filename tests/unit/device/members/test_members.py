@@ -72,12 +72,12 @@ def test_there_are_two_levels():
             spec("s.list._item.x", "INT"),
         ]
     )
-    assert [(one.path, one.parent, one.value_type) for one in found.members] == [
+    assert [(member.path, member.parent, member.value_type) for member in found.members] == [
         ("s", None, "OBJECT"),
         ("s.in.leaf", "s", "LONG"),
         ("s.list", "s", "OBJECT"),
     ]
-    assert [one.path for one in found.families()] == ["s", "s.in.leaf", "s.list"]
+    assert [family.path for family in found.families()] == ["s", "s.in.leaf", "s.list"]
 
 
 def test_services_and_events_are_objects():
@@ -97,7 +97,9 @@ def test_services_and_events_are_objects():
             }
         ],
     )
-    assert [(one.path, one.type, one.access_mod, one.attribute) for one in found.members] == [
+    assert [
+        (member.path, member.type, member.access_mod, member.attribute) for member in found.members
+    ] == [
         ("e", "EVENT", "W", {}),
         ("e.level", "EVENT", "W", {}),
         ("go", "SERVICE", "W", {}),
@@ -114,7 +116,7 @@ def test_one_id_for_three_things():
         "services": [{"id": "door", "inputs": [spec("door.angle", "INT")]}],
     }
     found = members(**three)
-    assert {one.path: one.type for one in found.members} == {
+    assert {member.path: member.type for member in found.members} == {
         "door": "PROPERTY",
         "door@event": "EVENT",
         "door@event.angle": "EVENT",
@@ -122,8 +124,10 @@ def test_one_id_for_three_things():
         "door@service.angle": "SERVICE",
     }
     alone = members(events=three["events"])
-    assert [one.number_key for one in alone.members] == ["EVENT:door", "EVENT:door.angle"]
-    assert {one.number_key for one in alone.members} < {one.number_key for one in found.members}
+    assert [member.number_key for member in alone.members] == ["EVENT:door", "EVENT:door.angle"]
+    assert {member.number_key for member in alone.members} < {
+        member.number_key for member in found.members
+    }
 
 
 def test_a_member_without_a_number_is_left_out():
@@ -178,7 +182,7 @@ def test_what_is_in_a_write_only_struct_or_array_is_write_only():
         ]
     )
 
-    hidden = [one.path for one in found.members if one.write_only]
+    hidden = [member.path for member in found.members if member.write_only]
     assert hidden == ["codes", "vault", "vault.door.code", "wifi.key"]
 
 

@@ -64,8 +64,8 @@ def test_new_paths_follow_and_numbers_stay():
     """A number is a place in the list, from 1."""
     shape = extend_shape(of(m=1), reported_types({"z": 1, "a": 1, "m": 2.5}))
     members = shape_members(shape)
-    assert {one.path: one.number for one in members.members} == {"m": 1, "a": 2, "z": 3}
-    assert {one.access_mod for one in members.members} == {"RW"}
+    assert {member.path: member.number for member in members.members} == {"m": 1, "a": 2, "z": 3}
+    assert {member.access_mod for member in members.members} == {"RW"}
 
 
 def test_children_know_their_parents():

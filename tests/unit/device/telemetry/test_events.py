@@ -61,7 +61,7 @@ def test_nothing_that_is_said_of_a_report_has_a_write_only_value(report: bytes):
     found = said(report, thing(tsl=LOCK))
 
     assert found
-    assert not any(secret.encode() in one for one in found for secret in SECRETS)
+    assert not any(secret.encode() in entry for entry in found for secret in SECRETS)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_refused_event_is_kept_without_write_only_values(event: bytes):
     found = said(event, thing(tsl=LOCK), "event")
 
     assert found
-    assert not any(secret.encode() in one for one in found for secret in SECRETS)
+    assert not any(secret.encode() in entry for entry in found for secret in SECRETS)
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ class Locked:
         self.noted.append(device_id)
 
     async def record_contacts(self, ids: list[int], at: datetime, life: timedelta) -> None:
-        for one in ids:
-            await self.record_contact(one, at, life)
+        for id_ in ids:
+            await self.record_contact(id_, at, life)
 
 
 class Usual:

@@ -85,7 +85,7 @@ class _Slow:
     async def separate(
         self, uplinks: Any, things: Any, refused: Any, late: Any = ()
     ) -> list[Uplink]:
-        return [one for one in uplinks if things[one.sn].tenant not in late]
+        return [uplink for uplink in uplinks if things[uplink.sn].tenant not in late]
 
 
 @pytest.fixture

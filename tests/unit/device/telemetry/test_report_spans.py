@@ -24,14 +24,14 @@ def test_a_batch_joins_traces_and_keeps_them_apart(monkeypatch: pytest.MonkeyPat
     spans = ReportSpans([uplink(1), uplink(2), uplink(3, SENT)])
     with spans.batch_span():
         spans.refuse([spans.uplinks[1]])
-    (*reports,) = (one for one in kept.get_finished_spans() if one.name == "ingest message")
-    (joined,) = (one for one in kept.get_finished_spans() if one.name == "ingest batch")
+    (*reports,) = (span for span in kept.get_finished_spans() if span.name == "ingest message")
+    (joined,) = (span for span in kept.get_finished_spans() if span.name == "ingest batch")
     assert len({one.context.trace_id for one in (*reports, joined)}) == 4
-    links = {one.context.span_id for one in joined.links}
-    assert links == {one.context.span_id for one in reports}
-    assert all(one.links[0].context.span_id == joined.context.span_id for one in reports)
-    assert all(one.start_time == 1_700_000_000_000_000_000 for one in reports)
-    assert [one.attributes.get("error.type") for one in reports] == [None, "refused", None]
+    links = {link.context.span_id for link in joined.links}
+    assert links == {report.context.span_id for report in reports}
+    assert all(report.links[0].context.span_id == joined.context.span_id for report in reports)
+    assert all(report.start_time == 1_700_000_000_000_000_000 for report in reports)
+    assert [report.attributes.get("error.type") for report in reports] == [None, "refused", None]
     assert f"{reports[2].parent.span_id:016x}" == SENT.split("-")[2]
     assert all(one.trace for one in spans.uplinks)
 

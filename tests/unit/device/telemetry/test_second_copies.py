@@ -23,5 +23,5 @@ async def test_second_copies_are_only_acknowledged() -> None:
     await Ingest(**parts).handle(copies)
 
     frames = client._send_command.call_args.args[0]
-    assert frames == b"".join(b"PUB %s 0\r\n\r\n" % one.reply.encode() for one in copies)
+    assert frames == b"".join(b"PUB %s 0\r\n\r\n" % copy.reply.encode() for copy in copies)
     assert not any(part.mock_calls for name, part in parts.items() if name != "bus")

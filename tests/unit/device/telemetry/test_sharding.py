@@ -85,7 +85,7 @@ SHARDED = ("shardCollection", f"thingway_device.{NAME}", {"key": {"_id": 1}})
 def with_devices(*ids: int, shards: int = 3) -> FakeRouter:
     """Return a router of a cluster with devices."""
     router = FakeRouter(MONGOS, shards)
-    router["devices"].documents = [{"_id": one} for one in ids]
+    router["devices"].documents = [{"_id": id_} for id_ in ids]
     return router
 
 

@@ -133,8 +133,8 @@ async def test_use_is_told_of_the_tenant_and_of_the_principal() -> None:
     assert {name: number for name, number in used.items() if number} == {
         "requests": 2, "eachRequests": 1, "polls": 1
     }  # fmt: skip
-    for one in held:
-        one.release()
+    for entry in held:
+        entry.release()
     assert set((await hand.use(UsageRequest("t1", "device", "a"))).values()) == {0}
 
 

@@ -59,6 +59,6 @@ async def test_so_many_are_held_back_and_no_more(monkeypatch: pytest.MonkeyPatch
     await asyncio.sleep(0)
     async with asyncio.timeout(30):
         await tarpit.wait("a")
-    assert not any(one.done() for one in held)
-    for one in held:
-        one.cancel()
+    assert not any(entry.done() for entry in held)
+    for entry in held:
+        entry.cancel()

@@ -50,7 +50,10 @@ def test_radio_that_cannot_be_read_costs_no_uplink() -> None:
     given["rxInfo"] = [given["rxInfo"][0] | {"rssi": "none", "loRaSNR": "13.8"}, {"mac": 7}]
     given["txInfo"] |= {"frequency": 868.1}
     frame = read_message("t", msgspec.json.encode(given)).report.frame
-    assert [(one.rssi, one.snr) for one in frame.gateways] == [(None, 13.8), (None, None)]
+    assert [(gateway.rssi, gateway.snr) for gateway in frame.gateways] == [
+        (None, 13.8),
+        (None, None),
+    ]
     assert (frame.frequency, frame.data_rate, frame.counter) == (None, "SF7BW125", 128)
 
 

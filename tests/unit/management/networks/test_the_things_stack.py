@@ -50,7 +50,7 @@ def test_radio_that_cannot_be_read_costs_no_uplink():
     up["uplink_message"]["rx_metadata"][0]["snr"] = {}
     up["uplink_message"]["settings"]["data_rate"]["lora"] = []
     frame = read_message("t", msgspec.json.encode(up)).report.frame
-    assert [(one.rssi, one.snr) for one in frame.gateways] == [(-35, None)]
+    assert [(gateway.rssi, gateway.snr) for gateway in frame.gateways] == [(-35, None)]
     assert (frame.data_rate, frame.port) == ("", 15)
 
 

@@ -42,8 +42,8 @@ async def test_the_trace_tells_what_each_node_did():
         first.output,
         first.parent_trace_id,
     ) == ('{"x":1}', '{"a":true}', "1-begin")
-    assert [one.node_id for one in run.traces] == ["begin", "a", "b", "c"]
-    assert {"work", "begin"} == {one.node_label for one in run.traces}
+    assert [trace.node_id for trace in run.traces] == ["begin", "a", "b", "c"]
+    assert {"work", "begin"} == {trace.node_label for trace in run.traces}
 
 
 async def test_branches_run_at_the_same_time():
@@ -224,7 +224,7 @@ async def test_what_a_dry_run_cannot_know_ends_its_path():
     run = await flow.run()
 
     assert run.status == "SUCCESS"
-    assert {one.node_id for one in run.traces} == {"begin", "ask", "a", "c"}
+    assert {trace.node_id for trace in run.traces} == {"begin", "ask", "a", "c"}
     assert ("c", 200) in flow.work.ran
 
 
@@ -244,7 +244,7 @@ async def test_a_long_trace_leaves_out_what_comes_too_late():
         flow.work.does[name] = lambda *_, name=name: {"text": name * 8000}
     run = await flow.run()
 
-    texts = [one.output for one in run.traces]
+    texts = [trace.output for trace in run.traces]
     assert sum(map(len, texts)) < 1_200_000
     assert all(isinstance(msgspec.json.decode(text), dict) for text in texts)
     assert "the trace is full" in texts[-1]

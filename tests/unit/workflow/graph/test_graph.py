@@ -174,8 +174,8 @@ def test_a_bad_design_is_refused_with_its_reason(case):
     text, place = BAD[case]
     with pytest.raises(DesignInvalid) as caught:
         compiled(text)
-    assert place in [(one.node_id, one.field) for one in caught.value.reasons]
-    assert all(one.reason for one in caught.value.reasons)
+    assert place in [(reason.node_id, reason.field) for reason in caught.value.reasons]
+    assert all(reason.reason for reason in caught.value.reasons)
 
 
 def test_all_that_is_wrong_is_said_at_once():
@@ -185,7 +185,7 @@ def test_all_that_is_wrong_is_said_at_once():
     )
     with pytest.raises(DesignInvalid) as caught:
         compiled(text)
-    assert [one.node_id for one in caught.value.reasons] == ["a", "b"]
+    assert [reason.node_id for reason in caught.value.reasons] == ["a", "b"]
 
 
 def test_a_plan_has_what_the_engine_needs():
@@ -200,7 +200,7 @@ def test_a_plan_has_what_the_engine_needs():
     plan = compiled(text)
 
     assert plan.entry.id == "start"
-    followers = [(one.target, one.handle) for one in plan.nodes["fork"].followers]
+    followers = [(follower.target, follower.handle) for follower in plan.nodes["fork"].followers]
     assert followers == [("a", "yes"), ("b", "else")]
     assert plan.nodes["b"].incoming == 2
     assert plan.nodes["a"].parameters.entities == [HOT]

@@ -128,7 +128,7 @@ async def test_an_empty_comparison_is_named_before_any_run(condition, side):
     raw = {"choice": {"when": [branch("a", YES), branch("b", YES, condition)]}}
     found = await Choice(None).check_constants("t", msgspec.convert(raw, ChoiceParameters))
     where = "choice.when[1].conditions[1].expressionValue"
-    assert [one.field for one in found] == ([f"{where}.{side}"] if side else [])
+    assert [entry.field for entry in found] == ([f"{where}.{side}"] if side else [])
 
 
 async def test_a_condition_may_be_cel():

@@ -75,8 +75,8 @@ class Played:
     """Tenants whose runs have no room."""
 
     async def admit(self, starts):
-        refused = [one for one in starts if one.flow.tenant in self.full]
-        new = [one for one in starts if (one.flow.flow_id, one.cause.key) not in self.keys]
+        refused = [start for start in starts if start.flow.tenant in self.full]
+        new = [start for start in starts if (start.flow.flow_id, start.cause.key) not in self.keys]
         new = [one for one in new if one not in refused]
         self.keys += [(one.flow.flow_id, one.cause.key) for one in new]
         self.entered += [one.entered for one in new]
@@ -199,7 +199,7 @@ async def test_many_timers_are_claimed_a_few_at_a_time():
 def faults(**settings: Any) -> list[str]:
     """The fields at fault."""
     parameters = SimpleTimerParameters(timer_settings=TimerSettings(**settings))
-    return [one.field.removeprefix("timerSettings.") for one in parameters.faults()]
+    return [fault.field.removeprefix("timerSettings.") for fault in parameters.faults()]
 
 
 @pytest.mark.parametrize(

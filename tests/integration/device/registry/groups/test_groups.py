@@ -52,7 +52,7 @@ async def test_a_group_is_made_renamed_and_listed(world: World):
     ]
     await world.admin().done("PUT", f"/device-group/{first}", {"name": "G1 attic"})
     order = [{"property": "name", "direction": "ASC"}]
-    names = [one["name"] for one in await groups(world.admin(), name="G1", sorts=order)]
+    names = [group["name"] for group in await groups(world.admin(), name="G1", sorts=order)]
     assert names == ["G1 attic", "G1 cellar"]
     assert (await world.admin().done("GET", "/device-group/number"))["number"] == number + 2
     assert await groups(world.admin("other"), name="G1") == []

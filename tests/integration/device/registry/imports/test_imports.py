@@ -284,7 +284,7 @@ async def test_a_template_has_keys_lists_and_bounds(world: World):
     assert "generic" not in options
     chosen = form(sheet(["a", "I20-a", "Generic device (generic)", ""], ["b", "I20-b", "generic"]))
     parsed = await world.admin().done("POST", f"{BATCH}/parse", **chosen)
-    models = [one["param_entities"][MODEL] for one in parsed["create_device_requests"]]
+    models = [request["param_entities"][MODEL] for request in parsed["create_device_requests"]]
     assert models == ["generic", "generic"]
 
 
@@ -556,7 +556,7 @@ async def test_each_device_of_a_configuration_has_its_task(world: World):
     hidden = await world.add_direct("I16-c", "I16")
     plain = await world.add_direct("I16-d")
     ids = [lamp, other, hidden, plain, 5]
-    body = {"device_id_list": [str(one) for one in ids], "properties": {"level": 7}}
+    body = {"device_id_list": [str(id_) for id_ in ids], "properties": {"level": 7}}
     for kind in (lamp, other, plain):
         world.grants.give(7, ResourceType.DEVICE, kind)
     rows = (await world.user(7).done("POST", f"{BATCH}/configure", body))["results"]

@@ -88,7 +88,9 @@ def test_lost_uplinks_are_counted(server: NetworkServer) -> None:
     network, sensor = make_network(server, loss=0.5)
     messages = [each for _ in range(200) for each in network.uplink(sensor, AT)]
     counters = [
-        one.frame.counter for one in read_reports(server, messages) if isinstance(one, DeviceFrame)
+        report.frame.counter
+        for report in read_reports(server, messages)
+        if isinstance(report, DeviceFrame)
     ]
     counts = network.counts
     assert counts.uplinks + counts.lost == 200

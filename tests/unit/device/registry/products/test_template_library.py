@@ -25,7 +25,7 @@ VENDORS = "vendors: [" + "{id: a, work_dir: a, model_index: a}," * 101 + "]"
 
 
 def models(content: bytes) -> list[str]:
-    return [one.model for one in read_library(Archive(content), "alone").models]
+    return [model.model for model in read_library(Archive(content), "alone").models]
 
 
 def faults(content: bytes) -> dict[str, list[str]]:
@@ -40,7 +40,7 @@ def test_a_library_has_what_its_indexes_name() -> None:
     content = library(b1=small("b1"), a1=small("a1"), gone={})
     found = read_library(Archive(content), "x")
     assert found.version == "1.2"
-    assert [(one.model, one.name, one.vendor) for one in found.models] == [
+    assert [(model.model, model.name, model.vendor) for model in found.models] == [
         ("A1", "The a1", "Acme"),
         ("B1", "The b1", "Acme"),
         ("GONE", "The gone", "Acme"),

@@ -94,7 +94,7 @@ def test_what_is_nested_becomes_structs() -> None:
 
 def test_services_have_their_inputs() -> None:
     """What is asked of a device takes what stands below it."""
-    services = {one.id: one for one in read_template(FILES, PATH).document.services}
+    services = {service.id: service for service in read_template(FILES, PATH).document.services}
     assert services["reboot"].inputs == []
     assert [one.id for one in services["fetch"].inputs] == ["fetch.from"]
     assert [one.id for one in services["clock"].inputs] == ["clock.value"]
