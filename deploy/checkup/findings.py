@@ -31,7 +31,7 @@ Section = Literal[
     "thingwayversionsdiffer",
 ]
 """Headings in the runbook."""
-CHECK_SECONDS = 2.5
+CHECK_SECONDS = 3.5
 """Time for all checks, which run at the same time. `/readyz` needs up to 2 s."""
 MAX_ERROR_CHARACTERS = 300
 """MongoDB's driver writes long error messages."""
