@@ -1,46 +1,177 @@
-"""Migrations of the service's database."""
+"""Migrations of the service's database: its collections and indexes, and changes of stored data."""
 
+import hashlib
 import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
 
-from pymongo import ASCENDING, IndexModel
+import msgspec
+from pymongo import ASCENDING, DESCENDING, IndexModel, UpdateOne
 
-from libs.common.store.migrations import CLUSTERED, Migration, create_missing, drop_present
+from libs.common.store.migrations import (
+    CLUSTERED,
+    Migration,
+    create_collections,
+    create_missing,
+    drop_present,
+    index,
+)
 from libs.common.store.mongo import Database, Document
+from libs.common.things import DIRECT, SYSTEM
+from libs.common.tsl import ParamSpec, TslDocument, iterate_entries, keys_from_ids
 from services.device.commands.model import OPEN
 from services.device.commands.schedule import DUE_INDEX
 from services.device.commands.write_only import WIPE_INDEX
 from services.device.lorawan.frame_store import FRAMES
 from services.device.lorawan.gaps import GAPS
 from services.device.lorawan.redecode_service import JOB_DAYS, REDECODES
-from services.device.members.migrations import MIGRATIONS as ENTITIES
+from services.device.members.entity import tsl_fields
 from services.device.telemetry.batch_store import SEEN
 from services.device.telemetry.device_events import EVENTS
 from services.device.telemetry.folded_values import LARGE, MAX_BYTES
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.value_reader import PARTS
 from services.device.things.deleted_things import REMOVED
-from services.device.things.migrations import DEVICE_MIGRATIONS as DEVICES
-from services.device.things.migrations import PRODUCT_MIGRATIONS as PRODUCTS
+from services.device.things.device_search import INDEX, extract_ngrams
+from services.device.things.product_store import HAS_PREFIXES
 
 log = logging.getLogger(__name__)
 
-SEEN_FOR = 86_400
+DAY = 86_400
+SEEN_FOR = DAY
 """Seconds that an uplink without any other document is recorded."""
 TURNS_KEPT = 3600
 """Seconds after which a turn is released."""
+IMPORTS_KEPT = 7 * DAY
+"""Seconds that imports are kept."""
+BATCH = 2_000
+"""Devices that a migration changes at a time."""
+
+OF_APPLICATION = ("tenant", "application.applicationId")
+MODEL = ("tenant", "model", "tslVersion", "shape")
+
+NAMED = {"name": {"$type": "string"}}
+"""The filter of groups that are not being deleted."""
+PLACED = {"location.latitude": {"$exists": True}}
+OPEN_AND_KEYED = {"open": True, "key": {"$exists": True}}
+UNINDEXED = (
+    *("product_usage", "template_libraries", "serials", "members", "ledger", "latest", "profiles"),
+    *(PARTS, "presence_turn", "alarm_steps"),
+)
+
+COLLECTIONS = {
+    "products": [
+        index("_id.tenant", "_id.model", name="tenant_model"),
+        index("_id.tenant", "snPrefixes", name="tenant_prefix", unique=True, where=HAS_PREFIXES),
+        index("locationProperty", name="place", where={"locationProperty": {"$type": "string"}}),
+        index("healing.on", name="healing", sparse=True),
+    ],
+    "tsls": [
+        index("_id.tenant", "_id.model", "_id.version", name="tenant_model_version"),
+        index("conceals"),
+    ],
+    "codecs": [index("_id.tenant", "_id.model", name="tenant_model")],
+    "rps": [index("tenant", "applicationId", "_id", name="application")],
+    "devices": [
+        index("snKey", name="sn", unique=True),
+        index("devEUI", name="dev_eui", sparse=True),
+        index("imei", name="imei", sparse=True),
+        index("integration", "_id", name="integration"),
+        index("shape", name="shape", sparse=True),
+        index("httpUntil", name="silent", sparse=True),
+        # searches of applications
+        index(*OF_APPLICATION, "_id", name="application"),
+        index(*OF_APPLICATION, "name", "_id", name="application_name"),
+        index(*OF_APPLICATION, "snKey", "_id", name="application_sn"),
+        index(*OF_APPLICATION, "connectStatus", "_id", name="application_connect_status"),
+        index("grams", *OF_APPLICATION, "_id", name=INDEX),
+        # orders and filters of consoles
+        index("tenant", "_id", "integration", name="console_id"),
+        index("tenant", "integration", "identifier", "_id", name="console_key"),
+        index("tenant", "name", "_id", name="console_name"),
+        index("tenant", "createdAt", "_id", name="console_created"),
+        index("tenant", "connectStatus", "_id", name="fleet_status"),
+        index("tenant", "model", "_id", name="fleet_model"),
+        index("tenant", "tag", "_id", name="fleet_tag"),
+        index("tenant", "updatedAt", "_id", name="fleet_updated"),
+        index("tenant", "identifier", "_id", name="fleet_identifier"),
+        index("tenant", "location.latitude", "location.longitude", name="place", where=PLACED),
+        # answers who may see the devices of a group, and how many it has
+        index("tenant", "group", "_id", "integration", name="group"),
+        # counts by model and keyword searches read only this index
+        index(*MODEL, "entityNames", "integration", "snKey", "name", name="members"),
+    ],
+    "device_groups": [index("tenant", "name", name="name", unique=True, where=NAMED)],
+    "shapes": [index("parent", name="parent", sparse=True)],
+    "things": [index("tenant", "integration", "identifier", name="thing", unique=True)],
+    "entity_tags": [index("tenant", "name", name="name", unique=True)],
+    "tagged_entities": [index("tenant", "tags", name="tag")],
+    EVENTS: [index("e", "_id", name="kind")],  # finds an event without the device's other kinds
+    SEEN: [index("at", expireAfterSeconds=SEEN_FOR)],
+    "outbox": [index("at")],
+    "connections": [index("user", name="user")],
+    REMOVED: [index("at")],
+    FRAMES: [index("i", name="identity", unique=True), index("at", expireAfterSeconds=0)],
+    GAPS: [index("at", expireAfterSeconds=0)],
+    REDECODES: [
+        index("at", expireAfterSeconds=JOB_DAYS * DAY),
+        index("_id.tenant", "turn", name="running", where={"state": "RUNNING"}),
+    ],
+    "commands": [
+        index("thingId", "status", "_id"),
+        index("thingId", "createdAt", "_id"),
+        index("awaited", sparse=True),
+        index("tenant", "status", "nextSendAt", name=DUE_INDEX, where={"status": {"$in": OPEN}}),
+        index("tenant", "wipeAt", name=WIPE_INDEX, where={"wipeAt": {"$exists": True}}),
+    ],
+    "command_turns": [index("at", expireAfterSeconds=TURNS_KEPT)],
+    "alarm_rules": [
+        index("tenant", "device", "_id", name="device"),
+        index("tenant", "product", "_id", name="product"),
+        index("todo", name="todo", sparse=True),
+        index("changed", name="changed"),
+    ],
+    "alarm_states": [
+        index("changed", name="changed"),
+        index("rule", "generation", name="rule"),
+        index("device", name="device"),
+        index("tenant", "due", name="tenant_due", where={"due": {"$exists": True}}),
+    ],
+    "alarms": [
+        index("tenant", "raisedAt", "_id", name="time"),
+        index("tenant", "device", "raisedAt", "_id", name="device"),
+        index("tenant", "rule", "raisedAt", "_id", name="rule"),
+        index("tenant", "open", "raisedAt", "_id", name="open"),
+        index("device", name="gone"),
+        index("tenant", "device", "key", name="key", unique=True, where=OPEN_AND_KEYED),
+    ],
+    "imports": [
+        index("createdAt", name="age", expireAfterSeconds=IMPORTS_KEPT),
+        index("state", "_id", name="state"),
+        IndexModel([("tenant", ASCENDING), ("_id", DESCENDING)], name="tenant"),
+    ],
+    "import_rows": [
+        index("createdAt", name="age", expireAfterSeconds=IMPORTS_KEPT),
+        index("import", "row", name="row", unique=True),
+        index("import", "outcome", "row", name="outcome"),
+    ],
+    **dict.fromkeys(UNINDEXED, ()),
+}
+"""The indexes of each collection. Transactions write most of them, and cannot create them."""
 
 
-async def _reports(database: Database) -> None:
-    """Create the collections that transactions write, which cannot create them."""
-    await create_missing(database, EVENTS, **CLUSTERED)
-    for name in ("outbox", "ledger", "latest", "commands", "profiles", SEEN):
-        await create_missing(database, name)
-    await database[SEEN].create_index([("at", ASCENDING)], expireAfterSeconds=SEEN_FOR)
-    await database["outbox"].create_index([("at", ASCENDING)])
+async def _create_collections(database: Database) -> None:
+    for name in (EVENTS, FRAMES, GAPS):
+        await create_missing(database, name, **CLUSTERED)
+    await create_collections(database, COLLECTIONS)
 
 
-async def _presence(database: Database) -> None:
-    await database["devices"].create_index([("connectStatus", ASCENDING), ("httpUntil", ASCENDING)])
+def _dropping(collection: str, *indexes: str) -> Callable[[Database], Awaitable[None]]:
+    async def drop_indexes(database: Database) -> None:
+        for name in indexes:
+            await drop_present(database[collection], name)
+
+    return drop_indexes
 
 
 async def _connections(database: Database) -> None:
@@ -48,10 +179,6 @@ async def _connections(database: Database) -> None:
 
     The presence watch then ends them like those of other silent servers.
     """
-    for name in ("connections", "presence_turn"):
-        await create_missing(database, name)
-    await database["connections"].create_index([("user", ASCENDING)], name="user")
-    await database["devices"].create_index([("httpUntil", ASCENDING)], name="silent", sparse=True)
     online: list[Document] = [
         {"$match": {"connectStatus": "ONLINE"}},
         {"$project": {"_id": {"server": "before", "cid": "$_id"}, "user": "$snKey"}},
@@ -60,22 +187,10 @@ async def _connections(database: Database) -> None:
     await (await database["devices"].aggregate(online)).to_list(None)
 
 
-async def _drop_presence(database: Database) -> None:
-    """Drop the index that version 0.1 uses to find silent devices."""
-    await drop_present(database["devices"], "connectStatus_1_httpUntil_1")
-
-
-async def _add_expiry(database: Database) -> None:
-    await create_missing(database, REMOVED)
-    await database[REMOVED].create_index("at")
+async def _delete_orphans(database: Database) -> None:
+    """Delete turns without a time, and profiles of deleted devices."""
     turns = database["command_turns"]
     await turns.delete_many({"at": {"$exists": False}})  # running transactions are retried
-    await turns.create_index("at", expireAfterSeconds=TURNS_KEPT)
-    await _delete_orphaned_profiles(database)
-
-
-async def _delete_orphaned_profiles(database: Database) -> None:
-    """Delete profiles of devices that were deleted before this version."""
     of = {"from": "devices", "localField": "_id", "foreignField": "_id", "as": "device"}
     left = await database["profiles"].aggregate(
         [{"$lookup": of}, {"$match": {"device": []}}, {"$project": {"_id": 1}}]
@@ -84,38 +199,97 @@ async def _delete_orphaned_profiles(database: Database) -> None:
         await database["profiles"].delete_one(row)
 
 
-async def _frames(database: Database) -> None:
-    await create_missing(database, FRAMES, **CLUSTERED)
-    await database[FRAMES].create_index("i", name="identity", unique=True)
-    await database[FRAMES].create_index("at", expireAfterSeconds=0)
-    await create_missing(database, REDECODES)
+async def _store_ngrams(database: Database) -> None:
+    """Store ngrams for devices from before text search, in the order of ids."""
+    devices, after = database["devices"], -1
+    while True:
+        without = {"_id": {"$gt": after}, "grams": None}
+        found = await devices.find(
+            without, {"name": 1, "snKey": 1}, sort=[("_id", 1)], limit=BATCH
+        ).to_list()
+        if not found:
+            break
+        await devices.bulk_write(
+            [
+                UpdateOne(
+                    {"_id": device["_id"], "name": device["name"]},
+                    {"$set": {"grams": extract_ngrams(device["name"], device["snKey"])}},
+                )
+                for device in found
+            ],
+            ordered=False,
+        )
+        after = found[-1]["_id"]
 
 
-async def _redecodes_end(database: Database) -> None:
-    await database[REDECODES].create_index("at", expireAfterSeconds=JOB_DAYS * 86_400)
+async def _release_serials(database: Database) -> None:
+    """Mark the SNs of devices that were removed from their applications before."""
+    nobodys = {"application": None, "userId": None, "integration": DIRECT}
+    found = database["devices"].find(nobodys, {"snKey": 1, "tenant": 1}, batch_size=BATCH)
+    async for device in found:
+        change = {"$set": {"holder": "nobody", "behind": device["tenant"]}}
+        await database["serials"].update_one({"_id": device["snKey"], "holder": "device"}, change)
 
 
-async def _redecodes_by_tenant(database: Database) -> None:
-    """Index the tenants with running re-decode jobs, and their turns."""
-    await database[REDECODES].create_index(
-        [("_id.tenant", ASCENDING), ("turn", ASCENDING)],
-        name="running",
-        partialFilterExpression={"state": "RUNNING"},
-    )
+async def _complete(database: Database) -> None:
+    """Complete devices that processes of version 0.1 added or removed meanwhile."""
+    await _store_ngrams(database)
+    await _release_serials(database)
 
 
-async def _gaps(database: Database) -> None:
-    await create_missing(database, GAPS, **CLUSTERED)
-    await database[GAPS].create_index("at", expireAfterSeconds=0)
+async def _keep_decimal_places(database: Database) -> None:
+    """Add `fractionDigits` to the TSLs of custom entities, whose entities had it."""
+    query = {"integration": SYSTEM, "members.attribute.fraction_digits": {"$exists": True}}
+    async for thing in database["things"].find(query):
+        document = msgspec.json.decode(thing["tsl"], type=TslDocument)
+        digits = {
+            ".".join(filter(None, (thing["identifier"], member["path"]))): member["attribute"]
+            for member in thing["members"]
+        }
+        params = [output for event in document.events for output in event.outputs]
+        params += [given for service in document.services for given in service.inputs]
+        for entry in [*document.properties, *params]:
+            attribute = digits.get(entry.id, {})
+            entry.data_spec.fraction_digits = attribute.get("fraction_digits")
+        change = {"$set": tsl_fields(document)}
+        await database["things"].update_one({"_id": thing["_id"], "hash": thing["hash"]}, change)
 
 
-async def _events_by_kind(database: Database) -> None:
-    """Index the newest event of a kind, without its device's other events."""
-    await database[EVENTS].create_index([("e", ASCENDING), ("_id", ASCENDING)], name="kind")
+async def _ignored_keys(database: Database) -> None:
+    """Replace property keys that were ignored on import by ids.
+
+    Devices keep using ids until the product is imported again. `ref` is stored in both places.
+    """
+    async for stored in database["tsls"].find({}):
+        document = msgspec.json.decode(stored["document"], type=TslDocument)
+        plain = keys_from_ids(document)
+        content = msgspec.json.encode(_with_refs(plain))
+        if content == stored["document"]:
+            continue
+        change: Document = {"document": content, "hash": hashlib.sha256(content).hexdigest()}
+        if plain is not document:
+            change["keysIgnored"] = True
+        same = {"_id": stored["_id"], "hash": stored["hash"]}
+        await database["tsls"].update_one(same, {"$set": change})
+    async for thing in database["things"].find({"tsl": {"$exists": True}}):
+        document = msgspec.json.decode(thing["tsl"], type=TslDocument)
+        plain = keys_from_ids(document)
+        if plain is not document:
+            same = {"_id": thing["_id"], "hash": thing["hash"]}
+            await database["things"].update_one(same, {"$set": tsl_fields(plain)})
 
 
-async def _make_parts(database: Database) -> None:
-    await create_missing(database, PARTS)
+def _with_refs(document: TslDocument) -> TslDocument:
+    for entry in iterate_entries(document):
+        if isinstance(entry, ParamSpec) and entry.ref:
+            entry.data_spec.ref = entry.ref
+    return document
+
+
+async def _erase_again(database: Database) -> None:
+    """Process all things again, as old processes stored write-only values meanwhile."""
+    for name in ("devices", "things"):
+        await database[name].update_many({"erased": {"$exists": True}}, {"$unset": {"erased": ""}})
 
 
 async def divide_values(database: Database) -> None:
@@ -131,199 +305,29 @@ async def divide_values(database: Database) -> None:
             log.warning(text, one["_id"], size, MAX_BYTES)
 
 
-REPORT_MIGRATIONS = [
-    Migration(1, "collections of reports and the outbox", _reports),
-    Migration(3, "index of connection states", _presence),
-    Migration(5, "connections, and who has fallen silent over HTTP", _connections),
-    Migration(600, "an end for turns, profiles and things that are gone", _add_expiry),
-    Migration(601, "the index of version 0.1 for presence", _drop_presence, contract=True),
-    Migration(602, "frames", _frames),
-    Migration(610, "an end for redecodings", _redecodes_end),
-    Migration(3207, "turns of redecodings by tenant", _redecodes_by_tenant),
-    Migration(1801, "gaps between frames", _gaps),
-    Migration(3161, "index of events by their kind", _events_by_kind),
-    Migration(3201, "parts of latest values", _make_parts),
-    Migration(3202, "large latest values in documents of their own", divide_values, contract=True),
-]
+contracting = partial(Migration, contract=True)
 
-
-async def _commands(database: Database) -> None:
-    await database["commands"].create_indexes(
-        [
-            IndexModel([("status", ASCENDING), ("nextSendAt", ASCENDING)]),
-            IndexModel([("thingId", ASCENDING), ("status", ASCENDING), ("_id", ASCENDING)]),
-        ]
-    )
-
-
-async def _turns(database: Database) -> None:
-    await create_missing(database, "command_turns")
-
-
-async def _newest(database: Database) -> None:
-    """Index the commands of a device in the order of the API."""
-    order = [("thingId", ASCENDING), ("createdAt", ASCENDING), ("_id", ASCENDING)]
-    await database["commands"].create_indexes([IndexModel(order)])
-
-
-async def _awaited(database: Database) -> None:
-    """Index open commands that network servers deliver, by device."""
-    await database["commands"].create_indexes([IndexModel([("awaited", ASCENDING)], sparse=True)])
-
-
-async def _write_only(database: Database) -> None:
-    """Index commands and TSLs with write-only values."""
-    await database["commands"].create_indexes([IndexModel([("wipeAt", ASCENDING)], sparse=True)])
-    await database["tsls"].create_indexes([IndexModel([("conceals", ASCENDING)])])
-
-
-async def _erase_again(database: Database) -> None:
-    """Process all things again, as old processes stored write-only values meanwhile."""
-    for name in ("devices", "things"):
-        await database[name].update_many({"erased": {"$exists": True}}, {"$unset": {"erased": ""}})
-
-
-async def _by_tenant(database: Database) -> None:
-    """Index the tenants with due commands, and the due commands of a tenant."""
-    keys = [("tenant", ASCENDING), ("status", ASCENDING), ("nextSendAt", ASCENDING)]
-    is_open, to_wipe = {"status": {"$in": OPEN}}, {"wipeAt": {"$exists": True}}
-    await database["commands"].create_indexes(
-        [
-            IndexModel(keys, name=DUE_INDEX, partialFilterExpression=is_open),
-            IndexModel(
-                [("tenant", ASCENDING), ("wipeAt", ASCENDING)],
-                name=WIPE_INDEX,
-                partialFilterExpression=to_wipe,
-            ),
-        ]
-    )
-
-
-async def _drop_tenantless(database: Database) -> None:
-    """Drop the indexes that version 0.1 uses for due commands of all tenants."""
-    for name in ("status_1_nextSendAt_1", "wipeAt_1"):
-        await drop_present(database["commands"], name)
-
-
-COMMAND_MIGRATIONS = [
-    Migration(2, "indexes of commands", _commands),
-    Migration(4, "turns of commands", _turns),
-    Migration(1701, "commands that network servers carry", _awaited),
-    Migration(3101, "commands and TSLs with write-only values", _write_only),
-    Migration(
-        3102, "write-only values of the version before are erased", _erase_again, contract=True
+MIGRATIONS = [
+    Migration(4000, "collections and indexes", _create_collections),
+    Migration(5, "connections of ONLINE devices", _connections),
+    Migration(202, "grams of names and SNs", _store_ngrams),
+    Migration(203, "SNs of devices that are nobody's", _release_serials),
+    Migration(412, "decimal places of custom entities", _keep_decimal_places),
+    Migration(600, "turns and profiles that are gone", _delete_orphans),
+    Migration(3104, "property keys that were ignored", _ignored_keys),
+    contracting(204, "grams and SNs from version 0.1", _complete),
+    contracting(
+        601,
+        "the index of version 0.1 for presence",
+        _dropping("devices", "connectStatus_1_httpUntil_1"),
     ),
-    Migration(3208, "indexes of due commands by tenant", _by_tenant),
-    Migration(3209, "indexes of due commands of all tenants", _drop_tenantless, contract=True),
-    Migration(911, "commands of a device in their order", _newest),
+    contracting(712, "the index that counted devices by model", _dropping("devices", "model")),
+    contracting(3102, "write-only values of the version before are erased", _erase_again),
+    contracting(3202, "large latest values in documents of their own", divide_values),
+    contracting(
+        3209,
+        "indexes of due commands of all tenants",
+        _dropping("commands", "status_1_nextSendAt_1", "wipeAt_1"),
+    ),
 ]
-
-
-COLLECTIONS = ("alarm_rules", "alarm_states", "alarms")
-INDEXES = {
-    "alarm_rules": {
-        "device": ("tenant", "device", "_id"),
-        "product": ("tenant", "product", "_id"),
-        "todo": ("todo",),
-        "changed": ("changed",),
-    },
-    "alarm_states": {
-        "changed": ("changed",),
-        "due": ("due",),
-        "rule": ("rule", "generation"),
-        "device": ("device",),
-    },
-    "alarms": {
-        "time": ("tenant", "raisedAt", "_id"),
-        "device": ("tenant", "device", "raisedAt", "_id"),
-        "rule": ("tenant", "rule", "raisedAt", "_id"),
-        "open": ("tenant", "open", "raisedAt", "_id"),
-        "gone": ("device",),
-    },
-}
-SPARSE = {"todo", "due"}
-
-
-async def _make_alarms(database: Database) -> None:
-    for name in COLLECTIONS:
-        await create_missing(database, name)
-        for index, fields in INDEXES[name].items():
-            keys = [(field, 1) for field in fields]
-            await database[name].create_index(keys, name=index, sparse=index in SPARSE)
-
-
-async def _let_flows_raise(database: Database) -> None:
-    await create_missing(database, "alarm_steps")
-    open_and_keyed = {"open": True, "key": {"$exists": True}}
-    await database["alarms"].create_index(
-        [("tenant", 1), ("device", 1), ("key", 1)],
-        name="key",
-        unique=True,
-        partialFilterExpression=open_and_keyed,
-    )
-
-
-async def _find_due_by_tenant(database: Database) -> None:
-    await drop_present(database["alarm_states"], "due")
-    await database["alarm_states"].create_index(
-        [("tenant", 1), ("due", 1)],
-        name="tenant_due",
-        partialFilterExpression={"due": {"$exists": True}},
-    )
-
-
-ALARM_MIGRATIONS = [
-    Migration(800, "alarms, their rules and states", _make_alarms),
-    Migration(801, "alarms that flows raise", _let_flows_raise),
-    Migration(3211, "states that are due, by tenant", _find_due_by_tenant),
-]
-
-
-BY_GROUP = ("tenant", "group", "_id", "integration")
-"""An index that answers who may see the devices of a group, and how many it has."""
-
-
-async def _make_groups(database: Database) -> None:
-    await create_missing(database, "device_groups")
-    named = {"name": {"$type": "string"}}  # one that is being deleted has none
-    await database["device_groups"].create_index(
-        [("tenant", 1), ("name", 1)], name="name", unique=True, partialFilterExpression=named
-    )
-    await database["devices"].create_index([(field, 1) for field in BY_GROUP], name="group")
-
-
-GROUP_MIGRATIONS = [Migration(700, "groups of devices", _make_groups)]
-
-
-SECONDS = 7 * 24 * 3600
-"""Seconds that imports are kept."""
-
-
-async def _make_imports(database: Database) -> None:
-    for name in ("imports", "import_rows"):
-        await create_missing(database, name)
-        await database[name].create_index("createdAt", name="age", expireAfterSeconds=SECONDS)
-    await database["imports"].create_index([("state", 1), ("_id", 1)], name="state")
-    await database["imports"].create_index([("tenant", 1), ("_id", -1)], name="tenant")
-    await database["import_rows"].create_index([("import", 1), ("row", 1)], name="row", unique=True)
-    await database["import_rows"].create_index(
-        [("import", 1), ("outcome", 1), ("row", 1)], name="outcome"
-    )
-
-
-IMPORT_MIGRATIONS = [Migration(900, "imports of devices", _make_imports)]
-
-
-MIGRATIONS = sorted(
-    [
-        *PRODUCTS,
-        *DEVICES,
-        *GROUP_MIGRATIONS,
-        *ENTITIES,
-        *REPORT_MIGRATIONS,
-        *COMMAND_MIGRATIONS,
-        *IMPORT_MIGRATIONS,
-        *ALARM_MIGRATIONS,
-    ],
-    key=lambda migration: migration.number,
-)
+"""The number of the first one is increased when `COLLECTIONS` changes, so that it runs again."""

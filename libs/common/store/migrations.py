@@ -14,7 +14,7 @@ The functions after `migrate` create and drop collections and indexes, repeatabl
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,10 +22,11 @@ from typing import Any
 
 from bson.max_key import MaxKey
 from bson.min_key import MinKey
+from pymongo import ASCENDING, IndexModel
 from pymongo.errors import CollectionInvalid, OperationFailure
 
 from libs.common.store.lease import Lease
-from libs.common.store.mongo import Collection, Database, StoreError
+from libs.common.store.mongo import Collection, Database, Document, StoreError
 from libs.common.version import VERSION
 
 log = logging.getLogger(__name__)
@@ -155,6 +156,23 @@ async def create_missing(database: Database, name: str, **options: Any) -> None:
     except OperationFailure as error:
         if error.code != NAMESPACE_EXISTS:
             raise
+
+
+def index(*fields: str, where: Document | None = None, **options: Any) -> IndexModel:
+    """Return an ascending index of `fields`, of the documents that match `where`."""
+    if where is not None:
+        options["partialFilterExpression"] = where
+    return IndexModel([(field, ASCENDING) for field in fields], **options)
+
+
+async def create_collections(
+    database: Database, collections: Mapping[str, Sequence[IndexModel]]
+) -> None:
+    """Create the missing collections and their missing indexes."""
+    for name, indexes in collections.items():
+        await create_missing(database, name)
+        if indexes:
+            await database[name].create_indexes(indexes)
 
 
 async def shard_empty(

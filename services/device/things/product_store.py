@@ -32,7 +32,6 @@ from services.device.things.errors import (
     too_many_versions_error,
     version_in_use_error,
 )
-from services.device.things.migrations import HAS_PREFIXES
 from services.device.things.product_model import Product, ProductCodec, PutGapHealing
 from services.device.things.specifications import (
     MemberRegistry,
@@ -77,6 +76,8 @@ def product_id(tenant: str, model: str) -> Document:
 MAX_VERSIONS = 500
 """TSL versions of one product."""
 _ATTEMPTS = 3
+HAS_PREFIXES = {"snPrefixes.0": {"$exists": True}}
+"""The filter of the partial index of prefixes; queries repeat it to use the index."""
 HEALING = {"healing.on": True, "historyService": {"$type": "string"}}
 """The condition of products whose devices are asked for missing readings."""
 

@@ -14,7 +14,7 @@ from libs.common.contracts.limits import GetLimits, Limits, TenantLimits
 from libs.common.identity import Kind, Principal
 from libs.common.limits.tenants import LimitsCache
 from libs.common.store.migrations import DAY, set_retention
-from services.device.migrations import REPORT_MIGRATIONS
+from services.device.migrations import MIGRATIONS
 from services.device.telemetry import retention as sweeps
 from services.device.telemetry.history import HistoryService, HistoryStore
 from services.device.telemetry.ledger import PAST, Totals
@@ -240,7 +240,7 @@ async def test_what_was_left_before_there_was_an_end_goes(world: World):
     for device in (5, 6):
         await world.database["profiles"].insert_one({"_id": device})
         await world.database["command_turns"].insert_one({"_id": device, "taken": 1})
-    (ends,) = (one for one in REPORT_MIGRATIONS if one.number == 600)
+    (ends,) = (one for one in MIGRATIONS if one.number == 600)
     await ends.run(world.database)
     assert await world.database["profiles"].distinct("_id") == [5]
     assert await world.database["command_turns"].count_documents({}) == 0

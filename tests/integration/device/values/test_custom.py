@@ -10,7 +10,7 @@ from libs.common.contracts.access import ResourceType
 from libs.common.identity.functions import Function
 from libs.common.tsl import TslDocument
 from services.device.members.entity import tsl_fields
-from services.device.members.migrations import _keep_decimal_places
+from services.device.migrations import _keep_decimal_places
 from tests.integration.device.values.world import World
 
 PROPERTY = {

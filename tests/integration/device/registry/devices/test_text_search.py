@@ -7,12 +7,13 @@ import pytest_asyncio
 
 from libs.common.bus import Outbox
 from libs.common.store.mongo import contains_text, literal_pattern
+from services.device import migrations
 from services.device.registry.devices.schemas import SearchDevices
 from services.device.registry.devices.search import build_query
 from services.device.registry.devices.service import new_device
 from services.device.registry.products.service import generic_product
 from services.device.telemetry.latest_values import LatestValues
-from services.device.things import device_search, migrations
+from services.device.things import device_search
 from services.device.things.device_search import extract_ngrams
 from services.device.things.device_store import DeviceStore
 from services.device.things.model import ApplicationRef, device_document

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.device.members.migrations import _ignored_keys
+from services.device.migrations import _ignored_keys
 from services.device.things.specifications import TslStore
 from tests.integration.device.registry.devices.platform import Platform, together, tsl
 
