@@ -8,6 +8,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Hashable
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -29,12 +30,10 @@ CACHE_SIZE = 100_000
 """Buckets in memory. The least recently used one is dropped, and is full when it is used again."""
 
 
+@dataclass(slots=True)
 class _Bucket:
-    __slots__ = ("at", "permits")
-
-    def __init__(self, permits: float, at: float) -> None:
-        self.permits = permits
-        self.at = at
+    permits: float
+    at: float
 
 
 class Meter:

@@ -1,14 +1,11 @@
-"""Cache of codecs, and the encoder of commands."""
+"""Cache of codecs."""
 
 import time
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from libs.common.lru_cache import LruCache
-from services.device.lorawan.codec_calls import Call, Outcome
-from services.device.lorawan.codec_runner import CodecWorkers
-from services.device.lorawan.codec_scripts import EncodedDownlink, read_encoded
-from services.device.things.codec_model import Codec, CodecFailed
+from services.device.things.codec_model import Codec
 from services.device.things.product_model import codec_scripts
 from services.device.things.product_store import ProductKey, ProductStore
 
@@ -64,39 +61,3 @@ class CodecCache:
         if stored is None:
             return CachedCodec(None)
         return CachedCodec(codec_scripts(stored), stored.version)
-
-
-class CommandEncoder:
-    """Encodes commands; one per process."""
-
-    def __init__(self, codecs: CodecCache, workers: CodecWorkers) -> None:
-        self._codecs = codecs
-        self._workers = workers
-
-    async def codec(self, tenant: str, model: str) -> Codec:
-        """Return the codec of a product; raise `CodecFailed` if it cannot encode."""
-        known = (await self._codecs.find_all([(tenant, model)]))[tenant, model]
-        if known.codec is None:
-            raise CodecFailed(f"of product {model} is missing")
-        if not known.codec.encoder:
-            raise CodecFailed(f"of product {model} has no encoder")
-        return known.codec
-
-    async def encode(
-        self, tenant: str, model: str, values: Sequence[dict[str, Any]], port: int, at: int
-    ) -> list[EncodedDownlink | CodecFailed]:
-        """Encode each of `values` at a time (ms); raise `CodecFailed` as `codec` does.
-
-        `port` applies unless the codec returns another one.
-        """
-        codec = await self.codec(tenant, model)
-        calls = [Call("encode", one, port, at) for one in values]
-        outcomes = await self._workers.run(tenant, codec, calls)
-        return [_result(codec, one, port) for one in outcomes]
-
-
-def _result(codec: Codec, outcome: Outcome, port: int) -> EncodedDownlink | CodecFailed:
-    try:
-        return read_encoded(codec.encoder, outcome.result(), port)
-    except CodecFailed as error:
-        return error

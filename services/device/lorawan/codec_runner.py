@@ -9,6 +9,7 @@ import logging
 import time
 from asyncio.subprocess import Process
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Self
 
 import msgspec
@@ -40,12 +41,10 @@ SECONDS_PER_FRAME = 0.0001
 MAX_ACCOUNTS = 10_000
 
 
+@dataclass(slots=True)
 class _Account:
-    __slots__ = ("at", "left")
-
-    def __init__(self, left: float, at: float) -> None:
-        self.left = left
-        self.at = at
+    left: float
+    at: float
 
 
 class Budget:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from libs.common.clock import now_ms
+from libs.common.decoding import copy_fields
 from libs.common.errors import Conflict, InvalidInput, TooManyRequests
 from libs.common.identity import Principal
 from libs.common.things import GENERIC
@@ -110,14 +111,7 @@ class CodecService:
             codec = await self._read_codec(tenant, body)
             await self._check_examples(tenant, codec, body.examples)
             history = await self._history_request(tenant, codec, document)
-        stored = ProductCodec(
-            version=codec.version,
-            scripts=codec.scripts,
-            decoder=codec.decoder,
-            encoder=codec.encoder,
-            examples=body.examples,
-            history=history,
-        )
+        stored = copy_fields(ProductCodec, codec, examples=body.examples, history=history)
         if len(msgspec.json.encode(stored)) > MAX_CODEC_BYTES:
             raise InvalidInput(f"must be at most {MAX_CODEC_BYTES} bytes in all", field="scripts")
         return stored

@@ -24,11 +24,13 @@ from services.device.commands.model import (
     read_downlink_id,
 )
 from services.device.commands.store import CommandStore
-from services.device.lorawan.codec_cache import CommandEncoder
-from services.device.lorawan.codec_scripts import EncodedDownlink
+from services.device.lorawan.codec_cache import CodecCache
+from services.device.lorawan.codec_calls import Call, Outcome
+from services.device.lorawan.codec_runner import CodecWorkers
+from services.device.lorawan.codec_scripts import EncodedDownlink, read_encoded
 from services.device.lorawan.frame_store import FrameStore
 from services.device.telemetry.reporter import Reporter
-from services.device.things.codec_model import CodecFailed
+from services.device.things.codec_model import Codec, CodecFailed
 from services.device.things.device_store import DeviceStore
 from services.device.things.directory import ThingDirectory
 
@@ -61,29 +63,43 @@ DEFAULT_PORT = 85
 class CodecDownlinkEncoder(DownlinkEncoder):
     """Encodes commands by the codecs of their products."""
 
-    encoder: CommandEncoder
+    codecs: CodecCache
+    workers: CodecWorkers
     frames: FrameStore
 
     async def check(self, tenant: str, model: str) -> None:
         """Raise `CodecFailed` for a product without a codec that encodes."""
-        await self.encoder.codec(tenant, model)
+        await self._codec(tenant, model)
 
     async def encode(self, command: Command, model: str) -> list[SentDownlink]:
         """Return the bytes of a command for its device; raise `CodecFailed`."""
+        codec = await self._codec(command.tenant, model)
         values = command.encoder_input()
         parts = [{key: value} for key, value in values.items()] if len(values) > 1 else []
         last = await self.frames.newest(command.thing_id)
         largest = (
             largest_payload(last.data_rate, last.frequency) if last else largest_payload("", None)
         )
-        whole, *alone = await self.encoder.encode(
-            command.tenant,
-            model,
-            [values, *parts],
-            last.port if last else DEFAULT_PORT,
-            to_ms(command.created_at),
-        )
+        port, at = last.port if last else DEFAULT_PORT, to_ms(command.created_at)
+        calls = [Call("encode", one, port, at) for one in (values, *parts)]
+        outcomes = await self.workers.run(command.tenant, codec, calls)
+        whole, *alone = [_result(codec, one, port) for one in outcomes]
         return split_downlinks(whole, dict(zip(values, alone or [whole], strict=True)), largest)
+
+    async def _codec(self, tenant: str, model: str) -> Codec:
+        known = (await self.codecs.find_all([(tenant, model)]))[tenant, model]
+        if known.codec is None:
+            raise CodecFailed(f"of product {model} is missing")
+        if not known.codec.encoder:
+            raise CodecFailed(f"of product {model} has no encoder")
+        return known.codec
+
+
+def _result(codec: Codec, outcome: Outcome, port: int) -> EncodedDownlink | CodecFailed:
+    try:
+        return read_encoded(codec.encoder, outcome.result(), port)
+    except CodecFailed as error:
+        return error
 
 
 def split_downlinks(

@@ -142,7 +142,7 @@ async def list_device_frames(
 ) -> FramePage:
     """List uplinks of a device, newest first, with their decoded values."""
     key_range = await key_ranges.resolve_for_application(
-        principal, device_id, start_time, end_time, page_key
+        principal, device_id, (start_time, end_time, page_key)
     )
     records, next_key = await frames.page(key_range, page_size)
     return FramePage(list=records, page_size=page_size, next_page_key=next_key)
@@ -161,7 +161,7 @@ async def list_device_gaps(
 ) -> GapPage:
     """List gaps in the frame counters of a device, newest first."""
     key_range = await key_ranges.resolve_for_application(
-        principal, device_id, start_time, end_time, page_key
+        principal, device_id, (start_time, end_time, page_key)
     )
     records, next_key = await gaps.page(key_range, page_size)
     return GapPage(list=records, page_size=page_size, next_page_key=next_key)

@@ -6,7 +6,7 @@ import msgspec
 
 from libs.common.contracts.frames import Reception
 from libs.common.http.ids import Id
-from services.device.telemetry.history import Moment
+from services.device.telemetry.history import Bounds, Moment
 from services.device.things.codec_model import MAX_SCRIPTS, Chain, Name, Script
 from services.device.things.product_model import MAX_EXAMPLES, CodecExample, CodecFrame
 
@@ -148,7 +148,7 @@ class FindFrames(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     next_key: Annotated[str, msgspec.Meta(max_length=64)] | None = None
 
     @property
-    def bounds(self) -> tuple[int | None, int | None, str | None]:
+    def bounds(self) -> Bounds:
         """Return start and end in ms, and the key of the page."""
         return self.start_timestamp, self.end_timestamp, self.next_key
 

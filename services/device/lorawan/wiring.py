@@ -9,7 +9,7 @@ from services.device.clients import Clients
 from services.device.commands.model import DownlinkEncoder
 from services.device.commands.wiring import CommandsPackage
 from services.device.lorawan import console, open_api
-from services.device.lorawan.codec_cache import CodecCache, CommandEncoder
+from services.device.lorawan.codec_cache import CodecCache
 from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.lorawan.codec_service import CodecService
 from services.device.lorawan.downlinks import CodecDownlinkEncoder, DownlinkStateRpc
@@ -54,7 +54,7 @@ def wire_codecs(clients: Clients, *, things: ThingsPackage) -> CodecsPackage:
         cache=cache,
         service=CodecService(things.products, things.specifications, workers),
         frames=frames,
-        encoder=CodecDownlinkEncoder(encoder=CommandEncoder(cache, workers), frames=frames),
+        encoder=CodecDownlinkEncoder(codecs=cache, workers=workers, frames=frames),
         parts=PackageParts(resources=[workers]),
     )
 

@@ -14,9 +14,9 @@ from litestar.params import JSONBody
 from nats.errors import Error as NatsError
 from nats.js.errors import APIError
 
-from libs.common.bus import DEAD, UPLINK, Bus
+from libs.common.bus import DEAD, Bus
 from libs.common.bus.retained_messages import read_newest_events
-from libs.common.bus.streams import PARTITIONS
+from libs.common.bus.streams import uplink_streams
 from libs.common.bus.subjects import device_event
 from libs.common.clock import now_ms, to_ms
 from libs.common.contracts.events import Connect, DeviceConnection
@@ -129,7 +129,7 @@ class Streams:
 
     def __init__(self, bus: Bus, partitions: int) -> None:
         self._bus = bus
-        self._uplinks: Sequence[str] = [UPLINK, *_partitions(partitions)]
+        self._uplinks = uplink_streams(partitions)
 
     async def read(self) -> list[StreamState]:
         """Return the state of each stream; raise `Unavailable` if the bus does not answer."""
@@ -139,10 +139,6 @@ class Streams:
             return [_state(name, await read_stream(self._bus, name)) for name in names]
         except (NatsError, APIError, TimeoutError) as error:
             raise Unavailable(f"NATS does not report its streams: {error!r}") from error
-
-
-def _partitions(number: int) -> Sequence[str]:
-    return list(PARTITIONS)[:number] if number > 1 else []
 
 
 def _state(name: str, reading: StreamReading) -> StreamState:

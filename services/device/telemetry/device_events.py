@@ -91,9 +91,8 @@ class EventService:
 
     async def find(self, principal: Principal, device_id: int, request: FindEvents) -> FoundEvents:
         """Return a page; raise like `KeyRangeResolver`."""
-        key_range = await self.key_ranges.resolve_for_user(
-            principal, device_id, request.start_timestamp, request.end_timestamp, request.next_key
-        )
+        bounds = (request.start_timestamp, request.end_timestamp, request.next_key)
+        key_range = await self.key_ranges.resolve_for_user(principal, device_id, bounds)
         size = request.page_size
         rows = self.store.read_before(key_range.first, key_range.last, size + 1, request.event_id)
         shown, last = await cut_page(rows, size, _record)

@@ -289,6 +289,10 @@ class KeyRange(NamedTuple):
     """Whether a previous page exists."""
 
 
+Bounds = tuple[int | None, int | None, str | None]
+"""Start and end in ms, and the key of the page, as requested."""
+
+
 @dataclass(frozen=True)
 class KeyRangeResolver:
     """Resolves requested times (ms) and cursors to key ranges of a device.
@@ -301,34 +305,23 @@ class KeyRangeResolver:
     granted: GrantedDevices
 
     async def resolve_for_application(
-        self,
-        principal: Principal,
-        device_id: int,
-        start: int | None,
-        end: int | None,
-        key: str | None,
+        self, principal: Principal, device_id: int, bounds: Bounds
     ) -> KeyRange:
         """Return the key range of a request of an application."""
         device = await self.things.get_device(principal, device_id)
-        return _key_range(device, start, end, key, ("endTime", "pageKey"))
+        return _key_range(device, bounds, ("endTime", "pageKey"))
 
     async def resolve_for_user(
-        self,
-        principal: Principal,
-        device_id: int,
-        start: int | None,
-        end: int | None,
-        key: str | None,
+        self, principal: Principal, device_id: int, bounds: Bounds
     ) -> KeyRange:
         """Return the key range of a user's request; raise `Forbidden` without any grant."""
         device = await self.granted.find(principal, device_id)
-        return _key_range(device, start, end, key, ("end_timestamp", "next_key"))
+        return _key_range(device, bounds, ("end_timestamp", "next_key"))
 
 
-def _key_range(
-    device: Device, start: int | None, end: int | None, key: str | None, fields: tuple[str, str]
-) -> KeyRange:
+def _key_range(device: Device, bounds: Bounds, fields: tuple[str, str]) -> KeyRange:
     """Return the key range; `fields` are the names of the end and of the cursor."""
+    start, end, key = bounds
     if start is not None and end is not None and start > end:
         raise InvalidInput("must not be before the start", field=fields[0])
     first = history_key(device.id, max(start or 0, device.owned_since), 0)

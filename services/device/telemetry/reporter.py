@@ -11,7 +11,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
@@ -83,12 +82,7 @@ class StoredWaiter:
         self._subscription = await self._bus.client.subscribe(self.subject, cb=self._on_message)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Unsubscribe."""
         if not self._bus.client.is_closed:
             await self._subscription.unsubscribe()
