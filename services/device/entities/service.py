@@ -239,12 +239,7 @@ class EntityService:
         entities = await self.directory.find_by_ids(principal.tenant, [entity_id])
         seen = await self._filter_visible(principal, entities)
         found = LatestValue() if not seen else (await self._latest(principal.tenant, seen))[0]
-        return EntityStatus(
-            value=found.value,
-            timestamp=found.timestamp,
-            updated_at=found.timestamp,
-            value_type=found.value_type,
-        )
+        return copy_fields(EntityStatus, found, updated_at=found.timestamp)
 
     async def statuses(
         self, principal: Principal, ids: Sequence[int]

@@ -26,64 +26,53 @@ AsyncStep = Callable[[], Awaitable[object]]
 
 
 class DeviceCredentialsClient:
-    """Calls `auth` for the credentials of devices."""
+    """Calls `auth` for the credentials of devices.
+
+    `check_exists` raises if the device was deleted meanwhile; then its new key is revoked.
+    """
 
     def __init__(self, rpc: RpcClient) -> None:
         self._rpc = rpc
 
-    async def issue(self, sn: str, device_id: int, tenant: str) -> DeviceCredentials:
+    async def issue(self, device: Device, check_exists: AsyncStep) -> DeviceCredentials:
         """Issue a new key; the previous one stops working."""
-        device = DeviceRef(sn, device_id, tenant)
-        return await self._rpc.call("rpc.auth.issue_device_credentials", device, DeviceCredentials)
+        subject = "rpc.auth.issue_device_credentials"
+        issued = await self._rpc.call(subject, _ref(device), DeviceCredentials)
+        await self._revoke_if_deleted(device, check_exists)
+        return issued
 
     async def issue_first(
-        self, sn: str, device_id: int, tenant: str, *, repeatable: bool = False
+        self, device: Device, check_exists: AsyncStep, *, repeatable: bool = False
     ) -> str | None:
         """Issue a key for a device without one; None when it has one.
 
         A repeatable key is returned again for 10 minutes, until the device logs in.
         """
-        device = IssueFirstKey(sn, device_id, tenant, repeatable)
         subject = "rpc.auth.issue_first_device_credentials"
-        return (await self._rpc.call(subject, device, FirstDeviceKey)).key
+        request = IssueFirstKey(device.sn, device.id, device.tenant, repeatable)
+        key = (await self._rpc.call(subject, request, FirstDeviceKey)).key
+        if key is not None:
+            await self._revoke_if_deleted(device, check_exists)
+        return key
 
-    async def find_last_refused_login(
-        self, sn: str, device_id: int, tenant: str
-    ) -> LastRefusedLogin:
+    async def find_last_refused_login(self, device: Device) -> LastRefusedLogin:
         """Return the last login of the device that was refused."""
-        device = DeviceRef(sn, device_id, tenant)
-        return await self._rpc.call("rpc.auth.last_refused_login", device, LastRefusedLogin)
+        return await self._rpc.call("rpc.auth.last_refused_login", _ref(device), LastRefusedLogin)
 
-    async def revoke(self, sn: str, device_id: int, tenant: str) -> None:
+    async def revoke(self, device: Device) -> None:
         """Revoke the key of a device."""
-        device = DeviceRef(sn, device_id, tenant)
-        await self._rpc.call("rpc.auth.revoke_device_credentials", device, Done)
+        await self._rpc.call("rpc.auth.revoke_device_credentials", _ref(device), Done)
+
+    async def _revoke_if_deleted(self, device: Device, check_exists: AsyncStep) -> None:
+        try:
+            await check_exists()
+        except ThingwayError:
+            await self.revoke(device)
+            raise
 
 
-async def issue_key(
-    keys: DeviceCredentialsClient, device: Device, check_exists: AsyncStep
-) -> DeviceCredentials:
-    """Issue a new key for a device; the previous one stops working.
-
-    `check_exists` raises if the device was deleted meanwhile; then the new key is revoked.
-    """
-    issued = await keys.issue(device.sn, device.id, device.tenant)
-    await _revoke_if_deleted(keys, device, check_exists)
-    return issued
-
-
-async def issue_first_key(
-    keys: DeviceCredentialsClient,
-    device: Device,
-    check_exists: AsyncStep,
-    *,
-    repeatable: bool = False,
-) -> str | None:
-    """Issue a key like `DeviceCredentialsClient.issue_first`; see `issue_key`."""
-    key = await keys.issue_first(device.sn, device.id, device.tenant, repeatable=repeatable)
-    if key is not None:
-        await _revoke_if_deleted(keys, device, check_exists)
-    return key
+def _ref(device: Device) -> DeviceRef:
+    return DeviceRef(device.sn, device.id, device.tenant)
 
 
 class FirstKeyReader:
@@ -99,7 +88,7 @@ class FirstKeyReader:
         if not (has_added and device.integration == DIRECT and user.may(Function.DEVICE_ADD)):
             return None
         check_exists = partial(self._granted.find, user, device.id)
-        return await issue_first_key(self._keys, device, check_exists, repeatable=True)
+        return await self._keys.issue_first(device, check_exists, repeatable=True)
 
     async def find(self, user: Principal, device_id: int) -> tuple[Device, str] | None:
         """Return a device with its key; None when the user may not see the key."""
@@ -109,13 +98,3 @@ class FirstKeyReader:
         except (Forbidden, NotFound, Unavailable):
             return None
         return None if key is None else (device, key)
-
-
-async def _revoke_if_deleted(
-    keys: DeviceCredentialsClient, device: Device, check_exists: AsyncStep
-) -> None:
-    try:
-        await check_exists()
-    except ThingwayError:
-        await keys.revoke(device.sn, device.id, device.tenant)
-        raise

@@ -24,7 +24,6 @@ from services.device.members.device_keys import (
     KEY_NAME,
     DeviceCredentialsClient,
     FirstKeyReader,
-    issue_key,
 )
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import COMMON_MEMBERS, Entity, EntityThing, important_members
@@ -171,14 +170,14 @@ class UserDevices:
         """Issue a new key for a device; the previous one stops working."""
         device = await self.granted.find(principal, device_id)
         check_exists = partial(self.granted.find, principal, device_id)
-        return await issue_key(self.credentials, device, check_exists)
+        return await self.credentials.issue(device, check_exists)
 
     async def find_last_refused_login(
         self, principal: Principal, device_id: int
     ) -> LastRefusedLogin:
         """Return the last login with a wrong key or certificate."""
         device = await self.granted.find(principal, device_id)
-        return await self.credentials.find_last_refused_login(device.sn, device.id, device.tenant)
+        return await self.credentials.find_last_refused_login(device)
 
     async def delete(self, principal: Principal, body: DeleteDevices) -> None:
         """Delete the devices that the user may see; ignore unknown ids.

@@ -36,7 +36,7 @@ PERIOD = 60.0
 
 @dataclass(frozen=True)
 class Groups:
-    """Creates, lists and deletes groups."""
+    """Lists and deletes groups."""
 
     store: GroupStore
     devices: DeviceStore
@@ -69,18 +69,6 @@ class Groups:
             )
         )
         return {group: number for part in counts for group, number in part.items()}
-
-    async def count(self, principal: Principal) -> int:
-        """Return the number of groups."""
-        return await self.store.count(principal.tenant)
-
-    async def create(self, principal: Principal, name: str) -> int:
-        """Create a group; raise `InvalidInput` when the name is taken or at the limit."""
-        return await self.store.add(principal.tenant, name.strip())
-
-    async def rename(self, principal: Principal, group_id: int, name: str) -> None:
-        """Rename a group; raise `NotFound` or `InvalidInput` (name taken)."""
-        await self.store.rename(principal.tenant, group_id, name.strip())
 
     async def delete(self, principal: Principal, group_id: int) -> None:
         """Delete a group and its grants; its devices stay; raise `NotFound`.
@@ -136,7 +124,7 @@ async def count_device_groups(
     principal: RequestPrincipal, groups: NamedDependency[Groups]
 ) -> GroupCount:
     """Return the number of groups; at most 1000."""
-    return GroupCount(await groups.count(principal))
+    return GroupCount(await groups.store.count(principal.tenant))
 
 
 @post("/", guards=[MANAGERS], example={"name": "Roof"})
@@ -144,7 +132,7 @@ async def create_device_group(
     principal: RequestPrincipal, groups: NamedDependency[Groups], data: JSONBody[SaveGroup]
 ) -> GroupRef:
     """Create a group without devices."""
-    group_id = await groups.create(principal, data.name)
+    group_id = await groups.store.add(principal.tenant, data.name.strip())
     return GroupRef(str(group_id))
 
 
@@ -156,7 +144,7 @@ async def rename_device_group(
     data: JSONBody[SaveGroup],
 ) -> None:
     """Rename a group."""
-    await groups.rename(principal, group_id, data.name)
+    await groups.store.rename(principal.tenant, group_id, data.name.strip())
 
 
 @delete("/{group_id:str}", guards=[MANAGERS])

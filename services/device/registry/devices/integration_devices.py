@@ -6,6 +6,7 @@ from typing import Any
 
 from libs.common.bus import NoResponders
 from libs.common.contracts.integrations import AddDevice, DeviceRef, Manifest, NewDevice
+from libs.common.decoding import copy_fields
 from libs.common.errors import Conflict, Forbidden, InvalidInput, NotFound, UpstreamFailed
 from libs.common.identity import Kind, Principal
 from libs.common.identity.grants import GrantReader
@@ -158,14 +159,7 @@ class DeviceProvisioner:
 
 def integration_ref(device: Device) -> DeviceRef:
     """Return the reference by which integrations know a device."""
-    return DeviceRef(
-        tenant=device.tenant,
-        device_id=device.id,
-        identifier=device.identifier,
-        name=device.name,
-        model=device.model,
-        additional=device.additional or {},
-    )
+    return copy_fields(DeviceRef, device, device_id=device.id, additional=device.additional or {})
 
 
 PARAMETERS_FIELD = "param_entities"

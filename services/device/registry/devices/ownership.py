@@ -47,10 +47,10 @@ class DeviceRemover:
         for a key that was issued meanwhile. Raises the errors of the first revocation and of
         `step`.
         """
-        await self._keys.revoke(device.sn, device.id, device.tenant)
+        await self._keys.revoke(device)
         await step()
         try:
-            await self._keys.revoke(device.sn, device.id, device.tenant)
+            await self._keys.revoke(device)
         except ThingwayError as error:
             log.warning("device %d: the second revocation of its key failed: %s", device.id, error)
         await self._end(device, reason)

@@ -18,7 +18,7 @@ from libs.common.things import DIRECT
 from libs.common.tsl import TslDocument
 from services.device.commands.model import DELETED, REMOVED
 from services.device.commands.service import CommandService
-from services.device.members.device_keys import DeviceCredentialsClient, issue_key
+from services.device.members.device_keys import DeviceCredentialsClient
 from services.device.registry.devices.ownership import DeviceRemover, OrphanCleaner
 from services.device.registry.devices.schemas import (
     AddDevice,
@@ -300,7 +300,7 @@ class DeviceService:
         device = await self._find(principal, device_id)
         _check_direct(device)
         check_exists = partial(self._find, principal, device_id)
-        return await issue_key(self.credentials, device, check_exists)
+        return await self.credentials.issue(device, check_exists)
 
     async def _find(self, principal: Principal, device_id: int) -> Device:
         found = await self.store.find(principal.tenant, device_id, principal.application_id)

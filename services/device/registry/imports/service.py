@@ -22,7 +22,7 @@ from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader
 from libs.common.jobs import gather_limited
 from libs.common.things import DIRECT
-from services.device.members.device_keys import DeviceCredentialsClient, issue_first_key
+from services.device.members.device_keys import DeviceCredentialsClient
 from services.device.members.values import ValueFault
 from services.device.registry.devices.integration_devices import AddDeviceForm
 from services.device.registry.devices.schemas import CreateDevice, LocationInput
@@ -246,7 +246,7 @@ class ImportService:
 
         async def first(device: Device) -> InitialDeviceKey:
             check_exists = partial(self._there, device)
-            key = await issue_first_key(self.credentials, device, check_exists)
+            key = await self.credentials.issue_first(device, check_exists)
             return InitialDeviceKey(device_id=str(device.id), sn=device.sn, key=key)
 
         own = (partial(first, one) for one in devices if one.tenant == known.tenant)

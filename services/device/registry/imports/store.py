@@ -15,13 +15,18 @@ import msgspec
 from pymongo import InsertOne, UpdateOne
 
 from libs.common.bus import Wakeups
-from libs.common.clock import to_ms
 from libs.common.errors import NotFound
 from libs.common.identity import Kind, Principal
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Document, Mongo, Session
 from services.device.registry.imports.columns import CellFault
-from services.device.registry.imports.schemas import ImportProgress, Outcome, RowFaults, WaitingFor
+from services.device.registry.imports.schemas import (
+    ImportProgress,
+    Outcome,
+    RowFaults,
+    State,
+    WaitingFor,
+)
 
 KEPT_IMPORTS = 20
 IMPORTS = "imports"
@@ -29,8 +34,8 @@ IMPORTS = "imports"
 COUNTED: Mapping[Outcome, str] = {"CREATED": "created", "UPDATED": "updated", "FAILED": "failed"}
 
 
-class Import(msgspec.Struct, rename="camel", kw_only=True):
-    """A running import."""
+class Import(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """An import, running or ended."""
 
     id: int = msgspec.field(name="_id")
     tenant: str
@@ -39,7 +44,13 @@ class Import(msgspec.Struct, rename="camel", kw_only=True):
     access: int
     integration: str
     columns: list[str]
+    state: State
+    total: int
+    created: int
+    updated: int
+    failed: int
     created_at: datetime
+    ended_at: datetime | None = None
     waiting: bool = False
     """Whether its integration is not running."""
 
@@ -94,25 +105,23 @@ class ImportStore:
             ],
             ordered=False,
         )
-        failed = sum(row.outcome == "FAILED" for row in rows)
-        document = {
-            "_id": import_id,
-            "tenant": principal.tenant,
-            "userId": principal.user_id,
-            "superAdmin": principal.super_admin,
-            "access": principal.access,
-            "integration": integration,
-            "columns": list(columns),
-            "state": "REFUSED" if refused else "RUNNING",
-            "total": len(rows),
-            "created": 0,
-            "updated": 0,
-            "failed": failed,
-            "createdAt": now,
-        }
-        if refused:
-            document["endedAt"] = now
-        await self._imports.insert_one(document)
+        job = Import(
+            id=import_id,
+            tenant=principal.tenant,
+            user_id=principal.user_id,
+            super_admin=principal.super_admin,
+            access=principal.access,
+            integration=integration,
+            columns=list(columns),
+            state="REFUSED" if refused else "RUNNING",
+            total=len(rows),
+            created=0,
+            updated=0,
+            failed=sum(row.outcome == "FAILED" for row in rows),
+            created_at=now,
+            ended_at=now if refused else None,
+        )
+        await self._imports.insert_one(msgspec.to_builtins(job, builtin_types=(datetime,)))
         self.wakeups.notify(IMPORTS)
         return import_id
 
@@ -136,8 +145,8 @@ class ImportStore:
 
     async def find_status(self, tenant: str, import_id: int) -> ImportProgress:
         """Return the progress of an import; raise `NotFound`."""
-        found = await self._find(tenant, import_id)
-        return _shown(found, await self._find_active(tenant))
+        job = await self.find(tenant, import_id)
+        return _shown(job, await self._find_active(tenant))
 
     async def list_newest(
         self, tenant: str, integrations: Iterable[str] | None
@@ -148,7 +157,7 @@ class ImportStore:
             query["integration"] = {"$in": list(integrations)}
         found = self._imports.find(query, sort=[("_id", -1)], limit=2 * KEPT_IMPORTS)
         going = await self._find_active(tenant)
-        return [_shown(document, going) async for document in found]
+        return [_shown(msgspec.convert(one, Import), going) async for one in found]
 
     async def _find_active(self, tenant: str) -> int | None:
         """Return the import of a tenant that progresses: the oldest that does not wait."""
@@ -156,13 +165,10 @@ class ImportStore:
 
     async def find(self, tenant: str, import_id: int) -> Import:
         """Return an import, running or ended; raise `NotFound`."""
-        return msgspec.convert(await self._find(tenant, import_id), Import)
-
-    async def _find(self, tenant: str, import_id: int) -> Document:
         found = await self._imports.find_one({"_id": import_id, "tenant": tenant})
         if found is None:
             raise NotFound(f"there is no import {import_id}", field="import_id")
-        return dict(found)
+        return msgspec.convert(found, Import)
 
     async def is_running(self, import_id: int) -> bool:
         """Return whether it has neither ended nor been cancelled."""
@@ -241,21 +247,8 @@ class ImportStore:
             yield msgspec.convert(document, Row)
 
 
-def _shown(document: Document, going: int | None) -> ImportProgress:
-    ended = document.get("endedAt")
+def _shown(job: Import, going: int | None) -> ImportProgress:
     waiting_for: WaitingFor | None = None
-    if document["state"] == "RUNNING" and document["_id"] != going:
-        waiting_for = "INTEGRATION" if document.get("waiting") else "EARLIER_IMPORT"
-    return ImportProgress(
-        import_id=str(document["_id"]),
-        integration=document["integration"],
-        user_id=str(document["userId"]),
-        state=document["state"],
-        waiting_for=waiting_for,
-        total=document["total"],
-        created=document["created"],
-        updated=document["updated"],
-        failed=document["failed"],
-        created_at=to_ms(document["createdAt"]),
-        ended_at=None if ended is None else to_ms(ended),
-    )
+    if job.state == "RUNNING" and job.id != going:
+        waiting_for = "INTEGRATION" if job.waiting else "EARLIER_IMPORT"
+    return ImportProgress.from_fields(job, import_id=str(job.id), waiting_for=waiting_for)

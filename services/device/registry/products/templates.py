@@ -16,6 +16,7 @@ from libs.common.bus import RpcClient
 from libs.common.clock import now_ms
 from libs.common.contracts.limits import LARGEST_LIBRARY
 from libs.common.contracts.names import READ_RESOURCE, ReadResource, ResourcePart
+from libs.common.decoding import copy_fields
 from libs.common.errors import Conflict, InvalidInput, NotFound, TooLarge, TooManyRequests
 from libs.common.http.console import PageRequest, ResponseModel
 from libs.common.identity import Principal
@@ -284,12 +285,8 @@ class Templates:
         page = found[start : start + request.size]
         there = await self.products.filter_existing_models(tenant, [one.ref.model for one in page])
         rows = [
-            LibraryTemplate(
-                model=one.ref.model,
-                name=one.ref.name,
-                vendor=one.ref.vendor,
-                imported=one.ref.model in there,
-                faults=one.faults,
+            copy_fields(
+                LibraryTemplate, one.ref, imported=one.ref.model in there, faults=one.faults
             )
             for one in page
         ]

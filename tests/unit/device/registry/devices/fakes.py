@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from libs.common.contracts.auth import DeviceCredentials
+from libs.common.contracts.auth import DeviceCredentials, DeviceRef, Done
 from libs.common.errors import Unavailable
 from libs.common.identity import Kind, Principal
 from libs.common.tsl import TslDocument
@@ -125,7 +125,7 @@ class FakeEnding:
         self.log.append(("end tasks", device.id))
 
 
-class FakeCredentials:
+class FakeAuth:
     """Issues the same key always; `down_from` is the revocation that fails first."""
 
     def __init__(self, log: Log) -> None:
@@ -133,15 +133,15 @@ class FakeCredentials:
         self.down_from: int | None = None
         self.revocations = 0
 
-    async def issue(self, sn: str, device_id: int, tenant: str) -> DeviceCredentials:
-        self.log.append(("issue", device_id))
-        return DeviceCredentials(sn, "key")
-
-    async def revoke(self, sn: str, device_id: int, tenant: str) -> None:
+    async def call(self, subject: str, device: DeviceRef, _: type) -> DeviceCredentials | Done:
+        if subject == "rpc.auth.issue_device_credentials":
+            self.log.append(("issue", device.device_id))
+            return DeviceCredentials(device.sn, "key")
         self.revocations += 1
         if self.down_from is not None and self.revocations >= self.down_from:
             raise Unavailable("auth does not answer")
-        self.log.append(("revoke", device_id))
+        self.log.append(("revoke", device.device_id))
+        return Done()
 
 
 class NoOrphans:

@@ -5,14 +5,15 @@ from dataclasses import dataclass
 import pytest
 
 from libs.common.errors import Conflict, InvalidInput, NotFound, Unavailable
+from services.device.members.device_keys import DeviceCredentialsClient
 from services.device.registry.devices.ownership import DeviceRemover
 from services.device.registry.devices.schemas import AddDevice
 from services.device.registry.devices.service import DeviceService
 from services.device.things.serial_numbers import Holder
 from tests.unit.device.registry.devices.fakes import (
     MINE,
+    FakeAuth,
     FakeCatalogue,
-    FakeCredentials,
     FakeEnding,
     FakeIds,
     FakeProvisioner,
@@ -30,7 +31,7 @@ class Bench:
     log: Log
     store: FakeStore
     provisioner: FakeProvisioner
-    credentials: FakeCredentials
+    auth: FakeAuth
     service: DeviceService
 
 
@@ -38,7 +39,8 @@ class Bench:
 def bench() -> Bench:
     log: Log = []
     store, provisioner = FakeStore(log), FakeProvisioner(log)
-    credentials = FakeCredentials(log)
+    auth = FakeAuth(log)
+    credentials = DeviceCredentialsClient(auth)
 
     service = DeviceService(
         store,
@@ -50,7 +52,7 @@ def bench() -> Bench:
         DeviceRemover(credentials, FakeEnding(log)),
         NoOrphans(),
     )
-    return Bench(log, store, provisioner, credentials, service)
+    return Bench(log, store, provisioner, auth, service)
 
 
 def body(**more: object) -> AddDevice:
@@ -101,7 +103,7 @@ async def test_a_key_ends_before_and_after_its_device(bench: Bench) -> None:
 async def test_a_device_stays_while_its_key_cannot_be_ended(bench: Bench) -> None:
     """503, and the client tries again."""
     await bench.service.add(MINE, body())
-    bench.credentials.down_from = 1
+    bench.auth.down_from = 1
     with pytest.raises(Unavailable):
         await bench.service.delete(MINE, 1)
     assert 1 in bench.store.devices
@@ -112,7 +114,7 @@ async def test_a_deleted_device_is_answered_though_the_second_revocation_fails(
 ) -> None:
     """The first one did what matters."""
     await bench.service.add(MINE, body())
-    bench.credentials.down_from = 2
+    bench.auth.down_from = 2
     assert await bench.service.delete(MINE, 1) == "SN1"
 
 

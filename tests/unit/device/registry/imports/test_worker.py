@@ -16,6 +16,11 @@ def job(number: int, tenant: str) -> Import:
         access=0,
         integration="lamps",
         columns=[],
+        state="RUNNING",
+        total=0,
+        created=0,
+        updated=0,
+        failed=0,
         created_at=datetime.now(UTC),
     )
 
