@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
+from functools import partial
 
 import msgspec
 from nats.errors import Error as NatsError
@@ -175,23 +176,20 @@ class StreamMetrics:
             recreated.set(stored["recreated"], {"stream": name})
 
 
-class EventLagMetrics:
-    """Measures the backlog of each service that reads events, also while it does not run."""
+async def measure_event_readers(bus: Bus) -> None:
+    """Measure for ever the backlog of each service that reads events, even if it is stopped."""
+    read = partial(read_backlogs, bus)
+    await repeat(read, PERIOD, "metrics of the consumers of events")
 
-    def __init__(self, bus: Bus) -> None:
-        self._bus = bus
 
-    async def run(self) -> None:
-        """Measure for ever."""
-        await repeat(self._read, PERIOD, "metrics of the consumers of events")
-
-    async def _read(self) -> None:
-        for stream in (await self._bus.read_partitions(PERIOD)).streams:
-            for name in EVENT_READERS:
-                try:
-                    await measure_backlog(self._bus, stream, name)
-                except NotFoundError:
-                    continue  # its service has not started, or has not seen the partition
+async def read_backlogs(bus: Bus) -> None:
+    """Measure the backlog of each service that reads events."""
+    for stream in (await bus.read_partitions(PERIOD)).streams:
+        for name in EVENT_READERS:
+            try:
+                await measure_backlog(bus, stream, name)
+            except NotFoundError:
+                continue  # its service has not started, or has not seen the partition
 
 
 DISK_PERIOD = 30.0
@@ -232,33 +230,30 @@ _storage_size = _gauge(
 )
 
 
-class JetStreamMetrics:
-    """Measures the storage of each nats-server, as user of the system account."""
+async def measure_jetstream(system: Bus, volume: StorageSize = "") -> None:
+    """Measure for ever the storage of each nats-server, as user of the system account.
 
-    def __init__(self, system: Bus, volume: StorageSize = "") -> None:
-        """`volume` is the size of a server's volume, if it is known."""
-        self._system = system
-        self._most = storage_bytes(volume)
+    `volume` is the size of a server's volume, if it is known.
+    """
+    read = partial(_read_jetstream, system, storage_bytes(volume))
+    await repeat(read, DISK_PERIOD, "metrics of JetStream's storage")
 
-    async def run(self) -> None:
-        """Measure for ever."""
-        await repeat(self._read, DISK_PERIOD, "metrics of JetStream's storage")
 
-    async def _read(self) -> None:
-        client = self._system.client
-        inbox = client.new_inbox()
-        answers = await client.subscribe(inbox)
-        try:
-            await client.publish("$SYS.REQ.SERVER.PING.JSZ", b"", inbox)
-            while True:
-                answer = _jetstream_answer((await answers.next_msg(timeout=TIMEOUT)).data)
-                server = {"server": answer.server.name}
-                _storage_used.set(answer.data.storage, server)
-                _storage_size.set(min(answer.data.config.max_storage, self._most), server)
-        except NatsTimeout:
-            return  # every server has answered
-        finally:
-            await answers.unsubscribe()
+async def _read_jetstream(system: Bus, largest: float) -> None:
+    client = system.client
+    inbox = client.new_inbox()
+    answers = await client.subscribe(inbox)
+    try:
+        await client.publish("$SYS.REQ.SERVER.PING.JSZ", b"", inbox)
+        while True:
+            answer = _jetstream_answer((await answers.next_msg(timeout=TIMEOUT)).data)
+            server = {"server": answer.server.name}
+            _storage_used.set(answer.data.storage, server)
+            _storage_size.set(min(answer.data.config.max_storage, largest), server)
+    except NatsTimeout:
+        return  # every server has answered
+    finally:
+        await answers.unsubscribe()
 
 
 _used = _gauge("thingway_mongo_disk_used_bytes", description="Used bytes of MongoDB's volume")
@@ -271,37 +266,27 @@ async def read_disk(database: Database) -> tuple[float, float]:
     return float(found.get("fsUsedSize", 0)), float(found.get("fsTotalSize", 0))
 
 
-class DiskMetrics:
-    """Measures MongoDB's disk in the background, in one process of the platform."""
+async def measure_disk(database: Database) -> None:
+    """Measure MongoDB's disk for ever, in one process of the platform."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def run(self) -> None:
-        """Measure for ever."""
-        await repeat(self._read, DISK_PERIOD, "metrics of MongoDB's disk")
-
-    async def _read(self) -> None:
-        used, size = await read_disk(self._database)
+    async def read() -> None:
+        used, size = await read_disk(database)
         _used.set(used)
         _size.set(size)
+
+    await repeat(read, DISK_PERIOD, "metrics of MongoDB's disk")
 
 
 _memory_used = _gauge("thingway_redis_memory_used_bytes", description="Bytes that Redis uses")
 _memory_size = _gauge("thingway_redis_memory_limit_bytes", description="Bytes that Redis may use")
 
 
-class RedisMetrics:
-    """Measures Redis' memory in the background."""
+async def measure_redis(redis: Redis) -> None:
+    """Measure Redis' memory for ever."""
 
-    def __init__(self, redis: Redis) -> None:
-        self._redis = redis
-
-    async def run(self) -> None:
-        """Measure for ever."""
-        await repeat(self._read, DISK_PERIOD, "metrics of Redis' memory")
-
-    async def _read(self) -> None:
-        found = await self._redis.info("memory")
+    async def read() -> None:
+        found = await redis.info("memory")
         _memory_used.set(found["used_memory"])
         _memory_size.set(found["maxmemory"] or found["total_system_memory"])
+
+    await repeat(read, DISK_PERIOD, "metrics of Redis' memory")

@@ -17,7 +17,7 @@ from libs.common.store.lease import Job, Leader
 from libs.common.store.migrations import set_retention
 from libs.common.store.mongo import Mongo
 from libs.common.store.redis import Redis, check_redis, connect_redis
-from libs.common.store_metrics import RedisMetrics
+from libs.common.store_metrics import measure_redis
 from libs.common.telemetry import Telemetry
 from services.auth import live, menus
 from services.auth.applications import console as applications
@@ -109,7 +109,7 @@ def build_app(
             core.refused.run(),
             callout.refused_devices.run(),
             granting.deletions.run(),
-            RedisMetrics(redis).run(),
+            measure_redis(redis),
         ):
             await rpc.start()
             await callout.callout.start()

@@ -1,6 +1,6 @@
 """HTTP services: applications, the server, requests and answers."""
 
-from libs.common.http.app import Check, Service, create_app
+from libs.common.http.app import Service, create_app
 from libs.common.http.open_api import REFUSALS
 from libs.common.http.operations import provide
 from libs.common.http.request import (
@@ -8,21 +8,18 @@ from libs.common.http.request import (
     RequestCaller,
     RequestPrincipal,
     get_principal,
-    get_request_id,
     ok,
 )
 from libs.common.http.server import run_service, serve
 
 __all__ = [
     "REFUSALS",
-    "Check",
     "HttpRequest",
     "RequestCaller",
     "RequestPrincipal",
     "Service",
     "create_app",
     "get_principal",
-    "get_request_id",
     "ok",
     "provide",
     "run_service",

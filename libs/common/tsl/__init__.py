@@ -1,19 +1,16 @@
 """The thing specification language (TSL): the model of a thing, and checks of its values."""
 
 from libs.common.tsl._check import keep_given
-from libs.common.tsl._decoders import Event, Report, Values
+from libs.common.tsl._decoders import Event, Report
 from libs.common.tsl._write_only import MASK, hidden_texts, mask_text, readable_values
 from libs.common.tsl.compiled import CompiledTsl, compile_tsl
 from libs.common.tsl.document import (
     DataSpec,
-    EventSpec,
-    MappingItem,
     MemberSpec,
     ParamSpec,
     PropertySpec,
     ServiceSpec,
     TslDocument,
-    Validator,
     ids_from_keys,
     iterate_entries,
     keys_from_ids,
@@ -36,11 +33,9 @@ __all__ = [
     "CompiledTsl",
     "DataSpec",
     "Event",
-    "EventSpec",
     "Fault",
     "InvalidValues",
     "MalformedReport",
-    "MappingItem",
     "MemberSpec",
     "ParamSpec",
     "PropertySpec",
@@ -51,8 +46,6 @@ __all__ = [
     "TslDocument",
     "TslInvalid",
     "UnknownService",
-    "Validator",
-    "Values",
     "compile_tsl",
     "generic_tsl",
     "hidden_texts",

@@ -10,10 +10,10 @@ from libs.common.limits.meter import MessageMeter
 from libs.common.process import PackageParts, create_routers, start_and_stop
 from libs.common.scheduling.turns import IDLE_PERIOD
 from libs.common.store_metrics import (
-    DiskMetrics,
-    EventLagMetrics,
-    JetStreamMetrics,
     StreamMetrics,
+    measure_disk,
+    measure_event_readers,
+    measure_jetstream,
 )
 from services.device.clients import Clients
 from services.device.members.shapes import ShapeStore, ShapeUpdater
@@ -185,9 +185,9 @@ def wire_telemetry(
             tasks=[
                 backups.run,
                 StreamMetrics(bus, measured, mongo.database).run,
-                DiskMetrics(mongo.database).run,
-                JetStreamMetrics(system, settings.nats_storage).run,
-                EventLagMetrics(bus).run,
+                partial(measure_disk, mongo.database),
+                partial(measure_jetstream, system, settings.nats_storage),
+                partial(measure_event_readers, bus),
             ],
             jobs={"presence": watch.run},
         ),
@@ -271,7 +271,7 @@ def wire_ingest(
                 clients.wakeups.publish,
                 metrics.run,
                 StreamMetrics(bus, {*STREAMS, *streams}, database).run,
-                DiskMetrics(database).run,
+                partial(measure_disk, database),
             ],
             jobs={"retention": sweeps.run, "shapes": partial(shapes.sweep, things.devices)},
         ),
