@@ -102,7 +102,7 @@ def validate_url(text: str, field: str, allowed: tuple[str, ...]) -> str:
 def describe_blocked_host(host: object) -> str:
     """Return why a host may not be called, and who can change that."""
     return (
-        f"{host} is not a public address, and the operator has not allowed it "
+        f"{host} is not a public address, or the operator has not allowed it "
         "(THINGWAY_OUTGOING_NETWORKS)"
     )
 

@@ -187,7 +187,7 @@ async def test_an_address_inside_fails_the_node(workflow):
     ask = node("ask", "httpRequest", url="http://169.254.169.254/latest/meta-data")
     found = await run(workflow, ask)
     assert found.traces[-1].error_message == (
-        "169.254.169.254 is not a public address, and the operator has not allowed it "
+        "169.254.169.254 is not a public address, or the operator has not allowed it "
         "(THINGWAY_OUTGOING_NETWORKS)"
     )
 

@@ -77,7 +77,7 @@ async def test_a_name_is_judged_by_what_it_resolves_to(website, monkeypatch):
     ]
     reason = await refused(f"http://rebinding.example:{port}/", allowed=())
     assert reason == (
-        "rebinding.example is not a public address, and the operator has not allowed it "
+        "rebinding.example is not a public address, or the operator has not allowed it "
         "(THINGWAY_OUTGOING_NETWORKS)"
     )
     assert website.asked == []
@@ -124,7 +124,7 @@ async def test_every_hop_is_judged(website):
     """A public server cannot lead inside."""
     url = f"{website.url}/to/302?url=http://127.0.0.2:1/"
     reason = await refused(url, allowed=("127.0.0.1/32",), redirects=3)
-    assert reason.startswith("127.0.0.2 is not a public address, and the operator has not")
+    assert reason.startswith("127.0.0.2 is not a public address, or the operator has not")
     reason = await refused(f"{website.url}/to/302?url=file:///etc/passwd", redirects=3)
     assert "must start with http" in reason
     reason = await refused(f"{website.url}/to/302?url=http://[x", redirects=3)
