@@ -34,7 +34,7 @@ class AuthSettings(StoreSettings):
     """Client id of consoles that serve all tenants. Empty: only clients of single tenants are
     valid."""
     console_client_secret: str = ""
-    """Secret of this client."""
+    """Secret of the client `THINGWAY_CONSOLE_CLIENT_ID`."""
     console: Literal["on", "off"] = "on"
     """Whether users may log in at the built-in console of the gateway."""
     tenant_limits: str = ""

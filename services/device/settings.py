@@ -19,7 +19,7 @@ class DeviceSettings(StoreSettings):
     sys_nats_user: str = ""
     """User of NATS's system account, which reports connections (`device` only)."""
     sys_nats_password: str = ""
-    """Its password."""
+    """Password of `THINGWAY_SYS_NATS_USER`."""
     retention_days: Days = 30
     """Retention of history in days. Older reports are rejected."""
     frame_retention_days: KeptDays = 30

@@ -48,11 +48,11 @@ class GatewaySettings(ServiceSettings):
     principal_rate: Rate = 1000.0
     """Requests per second of one application, device or user."""
     principal_burst: Count = 2000
-    """Requests that it may send in a burst."""
+    """Requests that one application, device or user may send in a burst."""
     address_rate: Rate = 2000.0
     """Requests per second from one address."""
     address_burst: Count = 4000
-    """Requests that it may send in a burst."""
+    """Requests that one address may send in a burst."""
     token_rate: Rate = 50.0
     """Sign-in requests per second of users and applications from one address."""
     token_burst: Count = 200
@@ -98,7 +98,7 @@ class RelaySettings(ServiceSettings):
     """User of the NATS account `OUTSIDE`, who receives messages of devices, applications and
     integrations."""
     outside_nats_password: str = ""
-    """Password of this user."""
+    """Password of `THINGWAY_OUTSIDE_NATS_USER`."""
 
 
 def parse_upstreams(text: str, variable: str = "THINGWAY_UPSTREAMS") -> Mapping[str, URL]:

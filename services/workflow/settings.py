@@ -34,6 +34,6 @@ class WorkflowSettings(StoreSettings):
     """Processes per replica and language that run code of users; one tenant may use half of
     them."""
     outgoing_networks: str = ""
-    """Private networks that flows and notifications may call, separated by commas
+    """Non-public networks that flows and notifications may call, separated by commas
     (`10.1.0.0/16,127.0.0.1`). With the entry `only`, public addresses outside of these networks are
     blocked (`only,203.0.113.0/24`)."""

@@ -20,7 +20,7 @@ PAGE = ROOT / "docs/reference/configuration.md"
 BEGIN, END = "<!-- settings: begin -->\n", "<!-- settings: end -->\n"
 KINDS: dict[str, type] = {
     "Every service": settings.ServiceSettings,
-    "Services with a database: all but the gateway": settings.StoreSettings,
+    "Services with a database: all but `gateway` and `gateway-bus`": settings.StoreSettings,
     "`auth`": AuthSettings,
     "`device` and `device-ingest`": DeviceSettings,
     "`gateway`": GatewaySettings,
