@@ -215,8 +215,8 @@ async def _restore_whole(options: Namespace, secrets: Secrets, archive: Verified
         await restore_stores(stores, archive, log, options.replicas, compare=options.verify)
         log_content(archive)
     else:
-        async with run_servers(options.data, state) as stores:
-            await restore_stores(stores, archive, log, options.replicas, compare=options.verify)
+        async with run_servers(options.data, state) as stores:  # one server of each kind
+            await restore_stores(stores, archive, log, replicas=1, compare=options.verify)
         log_content(archive)
 
 

@@ -1,14 +1,19 @@
 """`thingway backup` and `restore`, without stores."""
 
 import hashlib
+from argparse import Namespace
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import cast
 
+import msgspec
 import pyrage
 import pytest
 
-from deploy.backup.archive import ArchiveBroken
+from deploy.backup.archive import ArchiveBroken, VerifiedArchive
 from deploy.backup.archive_key import Key
-from deploy.backup.records import Head, Moment, StreamPosition
+from deploy.backup.records import Head, Moment, Secrets, StreamPosition
 from deploy.backup.storage import FolderStorage
 from deploy.backup.stores import Stores
 from deploy.local import backups
@@ -83,3 +88,27 @@ def test_one_sentence_says_what_a_backup_holds() -> None:
     assert backups.describe_content(Head("1.2.3", 1, "acme"), moment, [2]).startswith(
         "the backup of the tenant acme holds 1 collections with 2 documents, has"
     )
+
+
+async def test_a_restore_into_a_directory_stores_each_stream_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The backup may be of a cluster, but the directory gets one nats-server."""
+    given: list[int | None] = []
+
+    @asynccontextmanager
+    async def run_servers(*_: object) -> AsyncIterator[Stores]:
+        yield NEW
+
+    async def restore_stores(*_: object, replicas: int | None, **__: object) -> None:
+        given.append(replicas)
+
+    monkeypatch.setattr(backups, "run_servers", run_servers)
+    monkeypatch.setattr(backups, "restore_stores", restore_stores)
+    monkeypatch.setattr(backups, "log_content", lambda _: None)
+    options = Namespace(
+        data=tmp_path, only_secrets=False, mongo_url=None, replicas=None, verify=False
+    )
+    secrets = Secrets(state=msgspec.json.encode(State()))
+    await backups._restore_whole(options, secrets, cast("VerifiedArchive", None))
+    assert given == [1]
