@@ -36,7 +36,7 @@ _PRODUCT_FIELDS = ("name", "snPrefixes", "deviceType", "historyDays", "tsl")
 
 
 def open_platform(directory: Path) -> OpenApi:
-    """Return a client of the platform with data in `directory`, as its first application."""
+    """Return a client of a data directory's platform, as its first application."""
     state, addresses = states.load_addressed(directory)
     if state.application is None:
         raise CommandError(f"the first start with data in {directory} is not complete")
@@ -54,7 +54,7 @@ async def import_file(options: Namespace) -> None:
 
 
 def open_target(options: Namespace) -> OpenApi:
-    """Return a client of the platform that the options name, or that of the data directory."""
+    """Return a client of the platform that the options or the data directory name."""
     remote = (options.url, options.client_id, options.client_secret)
     if not any(remote):
         return open_platform(options.data)
