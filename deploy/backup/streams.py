@@ -89,10 +89,11 @@ async def snapshot(client: Client, name: str) -> AsyncIterator[StreamHead | byte
     inbox = client.new_inbox()
     subscription = await client.subscribe(inbox)
     try:
+        # A cluster does not answer a request for the snapshot of a missing stream.
+        if (await call_jetstream(client, f"STREAM.INFO.{name}")).is_missing:
+            return
         body = {"deliver_subject": inbox, "chunk_size": _CHUNK, "no_consumers": name == UPLINK}
         answer = await call_jetstream(client, f"STREAM.SNAPSHOT.{name}", body)
-        if answer.is_missing:
-            return
         _checked(answer, f"a snapshot of {name}")
         yield StreamHead(name, answer.config, answer.state)
         while chunk := await _next(subscription, name):
