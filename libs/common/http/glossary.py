@@ -23,7 +23,8 @@ color: CSS color, for example `#1f77b4`.
 condition: Condition that raises the alarm, for example
     `{"type": "VALUE", "property": "temperature", "comparison": "GT", "threshold": 30}`.
 config: Settings for the device.
-connect_status: Whether the device is connected: `ONLINE` or `OFFLINE`.
+connect_status: `ONLINE`, `OFFLINE` (the device has connected before) or `DISCONNECT` (it has never
+    connected).
 content: Entries of this page.
 counter: LoRaWAN frame counter (FCnt) of the uplink.
 cover_data: Picture of the dashboard: the path of a preset cover, for example
@@ -76,7 +77,7 @@ examples: Frames with the expected values, with which the codec is tested before
 expires_at: Expiry in milliseconds since 1970-01-01 UTC.
 expires_in: Remaining lifetime of the access token in seconds.
 faults: All faults. Empty without faults.
-field: Path of the invalid value, for example `tsl.properties[0].dataSpec.validator.min`.
+field: Path of the invalid value, for example `properties.temperature`.
 file: Spreadsheet, XLSX or CSV (UTF-8).
 finished_at: Time of the result in milliseconds since 1970-01-01 UTC. Absent until then.
 firmware_version: Firmware version that the device reported, for example `v1.3`.
@@ -94,7 +95,7 @@ identifier: Identifier of the device in its integration, for example its SN or E
 imei: International mobile equipment identity: 15 digits.
 import_id: Id of the import.
 inputs: Inputs of the service by short name, for example `{"duration": 30}`.
-integration: Id of the integration, for example `mqtt`.
+integration: Id of the integration, for example `direct`.
 integration_id: Id of the integration.
 integration_name: Name of the integration.
 keyword: Part of the name, ignoring case.
@@ -122,7 +123,7 @@ product: Model of the product.
 profile_url: URL of the file with the settings of the device.
 project: Project that the device belongs to, as free text.
 properties: Values by property key, for example `{"temperature": 21.5}`.
-property_key: Key of the property in reports: the last part of its id.
+property_key: Name of the value in messages, for example `config.interval`. Default: its id.
 reason: Reason in English, and how to correct the fault.
 refresh_token: Token that is exchanged for new tokens once.
 refresh_token_expires_in: Remaining lifetime of the refresh token in seconds.
@@ -132,7 +133,7 @@ resource_type: Type of the resource.
 request_id: Id of the request: 32 hexadecimal digits, also in the header `X-Request-Id`.
 role_id: Id of the role.
 rps_status: State of the remote provisioning service (RPS): `DISABLE` without provisioning,
-    `WAITING` until the device fetches its profile, then `SUCCESS`.
+    `WAITING` until the device confirms its first configuration, then `SUCCESS`.
 rule_id: Id of the alarm rule.
 scripts: JavaScript sources by name.
 severity: Severity of the alarm.

@@ -85,7 +85,7 @@ class DataSpec(Wire):
     element_data_type: DataType | None = None
     """Type of the elements of an `ARRAY`."""
     parent_id: str | None = None
-    """Id of the `STRUCT` that contains the value."""
+    """Id of the `STRUCT`, event or service that contains the value."""
     default_value: str | None = None
     """Default value as text."""
     unit_name: str | None = None
@@ -119,7 +119,7 @@ class MemberSpec(Wire):
 
 
 class PropertySpec(MemberSpec):
-    """A property or a member of one; `access_mode` is R, W or RW."""
+    """A property or a member of one."""
 
     access_mode: AccessMode = ""
     """`R` (read only), `W` (write only) or `RW`."""

@@ -56,7 +56,7 @@ class EventPurge(msgspec.Struct):
     share: int
     """Maximum bytes of the tenant's events at that time."""
     events: int
-    """Number of events purged before they expired, in all purges."""
+    """Total number of events that all purges deleted before they expired."""
 
 
 class TenantUsage(msgspec.Struct, omit_defaults=True):
@@ -65,7 +65,7 @@ class TenantUsage(msgspec.Struct, omit_defaults=True):
     tenant: str
     """Id of the tenant."""
     limits: list[LimitUsage]
-    """Limits by name."""
+    """Every limit with its usage."""
     event_purge: EventPurge | None = None
     """Absent if no events were purged."""
 

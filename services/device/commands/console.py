@@ -246,7 +246,7 @@ async def set_device_properties(
     device_id: PathId,
     data: JSONBody[SetProperties],
 ) -> CommandResponse:
-    """Update properties of a device; they apply when the command is a SUCCESS.
+    """Update properties of a device; values change when it confirms the command.
 
     Errors name the value, such as `properties.interval`.
     """

@@ -279,9 +279,9 @@ class Config(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     """A configuration: type `TSL` has `properties`, type `PROFILE` has `values`."""
 
     version: Text | None = None
-    """Version of the configuration. The device receives it unchanged."""
+    """TSL version of the device; another version is rejected. The device does not receive it."""
     type: Text | None = None
-    """TSL version that the properties follow."""
+    """Type of the task, `TSL` or `PROFILE`. A task of type `TSL` also accepts the TSL version."""
     properties: dict[str, Any] | None = None
     values: list[ProfileValue] | None = None
     """Settings of a profile."""
@@ -312,7 +312,7 @@ class DeviceTask(msgspec.Struct, rename="camel"):
 
 
 class CreatedTasks(msgspec.Struct, rename="camel"):
-    """Answer of `POST /tasks` (Task_Create_Result)."""
+    """Answer of `POST /tasks`."""
 
     device_task_relations: list[DeviceTask]
     """One task for each device."""
@@ -324,7 +324,7 @@ class Task(msgspec.Struct, rename="camel", omit_defaults=True):
     task_id: int
     device_id: int
     type: TaskType
-    """`CONFIG` for settings, `SERVICE` for a service call."""
+    """`CONFIG` for properties and profiles, `SERVICE` for a service call."""
     kind: Kind
     """Whether the task sets properties or a profile, or calls a service."""
     status: TaskStatus

@@ -111,7 +111,7 @@ async def get_entity_statuses(
 ) -> Streamed[dict[str, LatestValue]]:
     """Return latest values by id of entities that the caller may see.
 
-    The value of an entity without one is empty.
+    An entity without a value has an empty status.
     """
     ids = distinct_ids(data.entity_ids)
     return await entities.statuses(principal, ids)
@@ -186,7 +186,7 @@ async def export_entity_history(
 ) -> Stream:
     """Export history of entities as CSV, newest values of each entity first.
 
-    Times are in the time zone, which has three parameter names, or in UTC.
+    Times are in UTC, or in the time zone of `timezone`, `time_zone` or `timeZone`.
     """
     lines = await entity_export.rows(
         get_principal(request),
@@ -205,10 +205,11 @@ async def update_entity_properties(
     entity_writer: NamedDependency[EntityWriter],
     data: JSONBody[UpdateEntities],
 ) -> None:
-    """Set values by entity key; a device applies them when it answers.
+    """Set values by entity key; values of a device change when it confirms the command.
 
-    Requires `entity_data.edit`, `device.edit`, `dashboard.edit` or `workflow.edit`. Functions to
-    view suffice while the tenant's setting `viewers_may_command` is on.
+    Requires `entity_data.edit`, `device.edit`, `dashboard.edit` or `workflow.edit`. If the
+    tenant's setting `viewers_may_command` is on, `device.view`, `dashboard.view`,
+    `integration.view` or `workflow.add` also suffices.
     """
     await entity_writer.update(principal, data)
 
@@ -222,7 +223,7 @@ async def call_entity_services(
     """Call services with inputs by entity key, and return their outputs.
 
     Requires the same functions as `POST /entity/property/update`. An offline device receives the
-    call when it connects; `detail` says until when.
+    call when it connects before `expires_at`, which `detail` contains.
     """
     called = await entity_caller.call(get_principal(request), data)
     queued = [

@@ -35,7 +35,7 @@ class GapHealingSettings(msgspec.Struct, omit_defaults=True, kw_only=True):
     day: int
     """Maximum requests to one device within 24 hours."""
     service: str | None = None
-    """Service that requests them; None when the codec has none."""
+    """Service that requests the readings. Absent if the codec has none."""
     fault: str | None = None
     """Why the service cannot be used."""
 
@@ -77,7 +77,7 @@ class PastReading(msgspec.Struct):
 
 
 class CodecTestResult(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """Result of a codec test; `fault` when it failed."""
+    """Result of a codec test, with `fault` if the codec failed."""
 
     fault: str | None = None
     """Reason of the failure. Absent after success."""
@@ -108,7 +108,7 @@ class FrameRecord(msgspec.Struct, omit_defaults=True, kw_only=True):
     """An uplink with its decoded values."""
 
     ts: int
-    """When the network server received it, ms."""
+    """Time at which the network server received the uplink, in ms."""
     port: int
     hex: str
     """Payload bytes."""
@@ -120,9 +120,9 @@ class FrameRecord(msgspec.Struct, omit_defaults=True, kw_only=True):
     rate: str = ""
     """Data rate, such as `SF7BW125`."""
     frequency: int | None = None
-    """Hz."""
+    """Frequency in Hz."""
     gateways: list[Reception] = []
-    """Receiving gateways with dBm and dB."""
+    """Gateways that received the frame, with RSSI in dBm and SNR in dB."""
     values: dict[str, Any] | None = None
     """Decoded values, as they are stored."""
     reason: str | None = None
@@ -173,9 +173,10 @@ class GapRecord(msgspec.Struct, omit_defaults=True, kw_only=True):
     counter: int
     """The first missing counter."""
     missing: int
-    """Number of missing counters; some may be frames for the network alone."""
+    """Number of missing counters, including those of frames for the network itself (port 0)."""
     state: GapState
-    """OPEN until the device is asked; HEALED when history has as many readings."""
+    """`OPEN`: no request is running. `ASKED`: a request is running. `HEALED`: history has at least
+    as many readings as counters are missing. `GIVEN_UP`: there will be no further request."""
     asks: int = 0
     """Number of requests to the device."""
     asked: int | None = None

@@ -36,10 +36,10 @@ MAX_ENTRIES = 1000
 
 
 class RejectedItem(msgspec.Struct, omit_defaults=True):
-    """A rejected message of the request, or a rejected value. `index` is its position, or -1."""
+    """A rejected message of the request, or a rejected value of a message."""
 
     index: int
-    """Position of the message in the request, from 0. -1: the request has a single message."""
+    """Position of the message in the request, from 0. -1: it was rejected while it was stored."""
     field: str
     reason: str
 

@@ -16,11 +16,12 @@ Script = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_SCRIPT)]
 
 
 class CodecArgument(msgspec.Struct, frozen=True):
-    """An argument of a step: the result of the step before, or a value with this name."""
+    """An argument of a step: its input, or a named value such as `port`."""
 
     id: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
     payload: bool = False
-    """Whether the argument is the result of the step before."""
+    """Whether the argument is the input of the step: the result of the previous step, or for the
+    first step the bytes or values of the request."""
 
 
 class CodecStep(msgspec.Struct, frozen=True):

@@ -40,10 +40,7 @@ class PutProduct(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_
 
 
 class Product(msgspec.Struct, rename="camel", kw_only=True):
-    """A product without its documents. Times are ms.
-
-    New devices get `current_version`.
-    """
+    """A product without its thing specification (TSL)."""
 
     model: str
     name: str
@@ -56,13 +53,12 @@ class Product(msgspec.Struct, rename="camel", kw_only=True):
     device_offline_timeout: int | msgspec.UnsetType = msgspec.UNSET
     location_property: str | msgspec.UnsetType = msgspec.UNSET
     codec_version: str | msgspec.UnsetType = msgspec.UNSET
-    """The version of its codec, if it has one."""
     created_at: int | msgspec.UnsetType = msgspec.UNSET
     updated_at: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class ProductWithTsl(Product, kw_only=True):
-    """A product with the document of its current version."""
+    """A product with the TSL of its current version."""
 
     tsl: TslDocument
 
@@ -119,7 +115,7 @@ class HistoryRequest(msgspec.Struct, omit_defaults=True, kw_only=True):
     service: str
     """Id of the service."""
     fault: str | None = None
-    """The fault of the bytes that the codec encodes; then devices are not asked."""
+    """Why the codec cannot encode the request; devices are then not asked."""
 
 
 class ProductCodec(msgspec.Struct, omit_defaults=True, kw_only=True):

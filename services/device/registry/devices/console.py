@@ -91,7 +91,7 @@ async def get_device_detail(
     """Return a device with its entities.
 
     The user who added a directly connected device also gets its first key, as the `key` of an
-    additional entity. It is shown for 10 minutes, until the device logs in. `POST
+    additional entity. It is shown for 10 minutes, or until the device logs in. `POST
     /device/{device_id}/credentials` issues another one.
     """
     return await user_devices.get(get_principal(request), device_id, seen=needs_body(request))

@@ -38,8 +38,9 @@ async def search_devices(
 ) -> DevicePage:
     """List devices of the application, filtered, sorted and paged.
 
-    All filters must match, regardless of case. `sn`, `devEUI` and `imei` must be equal; `keyword`,
-    `name`, `model` and versions may be a part. A list matches with any of its values.
+    All filters must match. Case is ignored. `sn`, `devEUI` and `imei` must equal the whole value;
+    `keyword`, `name`, `model` and versions match values that contain them. A filter with a list
+    matches if one of its values matches.
     """
     return await device_service.search(principal, data)
 
@@ -56,9 +57,9 @@ async def get_device(
 async def update_device(
     principal: RequestPrincipal, device_service: Devices, data: JSONBody[UpdateDevice]
 ) -> DeviceRef:
-    """Change the description of a device, or the TSL version that it follows.
+    """Change the name and other details of a device, or the TSL version that it follows.
 
-    Absent and null fields stay unchanged.
+    `name` is required. Other absent and null fields stay unchanged.
     """
     return await device_service.update(principal, data)
 

@@ -36,14 +36,15 @@ Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
 class AddDevice(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
     """Body of `POST /devices`.
 
-    `profile`, an object or JSON text, is the older name of `config`. `sn` and `devEUI` are rejected
-    with a hint, as some clients send them in place of `snDevEUI`.
+    `profile`, an object or JSON text, is the older name of `config`.
     """
 
     sn_dev_eui: str = msgspec.field(name="snDevEUI")
     """Serial number (SN), or EUI of a LoRaWAN device."""
     sn: str | None = None
+    """Rejected with a hint, because some clients send it in place of `snDevEUI`."""
     dev_eui: str | None = msgspec.field(default=None, name="devEUI")
+    """Rejected with a hint, because some clients send it in place of `snDevEUI`."""
     name: Name
     description: Text | None = None
     project: Line | None = None
@@ -72,9 +73,10 @@ class UpdateDevice(msgspec.Struct, rename="camel", forbid_unknown_fields=True, k
 class SearchDevices(Search, rename="camel", kw_only=True):
     """Body of `POST /devices/search`; all filters must match, blank ones are ignored.
 
-    `sn`, `devEUI` and `imei` match as a whole; `keyword`, `name`, `model` and versions match in
-    part; all without regard to case. Of a list one value must match. Bounds of `electricity` (%)
-    are inclusive. `autopStatus` is the older name of `rpsStatus`.
+    `sn`, `devEUI` and `imei` must equal the whole value. `keyword`, `name`, `model` and versions
+    match values that contain them. Case is ignored. A filter with a list matches if one of its
+    values matches. Bounds of `electricity` (%) are inclusive. `autopStatus` is the older name of
+    `rpsStatus`.
     """
 
     keyword: Line | None = None
@@ -109,7 +111,7 @@ class DeviceRef(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class DeviceRecord(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """The whole record; `lastUpdateTime` is the time of the newest report in ms."""
+    """The record of a device."""
 
     sn: str
     device_id: int
