@@ -1,7 +1,7 @@
 """The events of `event.{tenant}.…`: a public contract, published as AsyncAPI.
 
 Each event has its own id (`eventId`; readers drop duplicates), the time of its creation
-(`createdAt`, ms) and a device. `docs/reference/nats.md` is generated from these structs.
+(`createdAt`, ms) and a device. `docs/reference/asyncapi.json` is generated from these structs.
 """
 
 from typing import Any, Literal

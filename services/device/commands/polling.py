@@ -104,7 +104,12 @@ async def fetch_commands(
     principal: RequestPrincipal,
     command_polls: NamedDependency[CommandPolls],
     sn: FromPath[str],
-    wait: Annotated[int, QueryParameter(ge=0, le=LONGEST_POLL)] = 0,
+    wait: Annotated[
+        int,
+        QueryParameter(
+            description="Seconds to wait for a command if none is open", ge=0, le=LONGEST_POLL
+        ),
+    ] = 0,
 ) -> Commands:
     """Return the open commands of the device, after at most `wait` seconds.
 

@@ -243,9 +243,32 @@ def decode_key(text: str, device_id: int, field: str = "pageKey") -> bytes:
 Moment = Annotated[int, msgspec.Meta(ge=0, le=LATEST_TIME)]
 
 
-StartTime = Annotated[int | None, QueryParameter(name="startTime", ge=0, le=LATEST_TIME)]
-EndTime = Annotated[int | None, QueryParameter(name="endTime", ge=0, le=LATEST_TIME)]
-PageKey = Annotated[str | None, QueryParameter(name="pageKey", max_length=64)]
+StartTime = Annotated[
+    int | None,
+    QueryParameter(
+        name="startTime",
+        description="Start in milliseconds since 1970-01-01 UTC, inclusive",
+        ge=0,
+        le=LATEST_TIME,
+    ),
+]
+EndTime = Annotated[
+    int | None,
+    QueryParameter(
+        name="endTime",
+        description="End in milliseconds since 1970-01-01 UTC, inclusive",
+        ge=0,
+        le=LATEST_TIME,
+    ),
+]
+PageKey = Annotated[
+    str | None,
+    QueryParameter(
+        name="pageKey",
+        description="`nextPageKey` of the previous page. Absent: the first page",
+        max_length=64,
+    ),
+]
 
 
 @get("/device/openapi/v1/devices/{device_id:str}/properties/history", tags=["Devices"])
@@ -258,10 +281,18 @@ async def get_property_history(
     page_size: Annotated[int | None, QueryParameter(name="pageSize", ge=1)] = None,
     page_key: PageKey = None,
     order: Annotated[
-        str | None, QueryParameter(max_length=8, schema_extra={"enum": ["asc", "desc"]})
+        str | None,
+        QueryParameter(
+            description="`desc` (newest first, the default) or `asc`",
+            max_length=8,
+            schema_extra={"enum": ["asc", "desc"]},
+        ),
     ] = None,
 ) -> HistoryPage:
-    """List reported properties, newest first; none for devices without data storage."""
+    """List reported properties; none for devices without data storage.
+
+    Without `startTime` and `endTime` the answer covers the last 24 hours.
+    """
     return await history.page(
         principal,
         device_id,
