@@ -23,7 +23,7 @@ from libs.common.telemetry import Telemetry
 from services.device.app import wire_packages
 from services.device.clients import Clients
 from services.device.commands.completion import CommandCanceller
-from services.device.members.device_keys import DeviceCredentialsClient
+from services.device.members.device_keys import AsyncStep, DeviceCredentialsClient
 from services.device.migrations import MIGRATIONS
 from services.device.process import wire_foundation
 from services.device.registry.devices.ownership import (
@@ -37,6 +37,7 @@ from services.device.registry.products.rps import RpsStore
 from services.device.registry.products.service import ProductService
 from services.device.settings import DeviceSettings
 from services.device.telemetry.latest_values import LatestValues
+from services.device.things.model import Device
 from services.device.things.product_model import PutProduct
 from tests.console import AskedByUsers, Grants
 from tests.databases import empty_documents
@@ -167,10 +168,10 @@ class _NoProvisioning:
 
 
 class _NoKeys:
-    async def issue(self, sn: str, device_id: int, tenant: str) -> Any:
+    async def issue(self, device: Device, check_exists: AsyncStep) -> Any:
         raise AssertionError
 
-    async def revoke(self, sn: str, device_id: int, tenant: str) -> None:
+    async def revoke(self, device: Device) -> None:
         return None
 
 

@@ -13,7 +13,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 
 from libs.common.bus import Outbox, OutgoingMessage
 from libs.common.contracts.auth import DeviceCredentials
-from libs.common.errors import InvalidInput
+from libs.common.errors import InvalidInput, ThingwayError
 from libs.common.http import Service, create_app, provide
 from libs.common.identity import (
     PRINCIPAL_HEADER,
@@ -28,6 +28,7 @@ from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
 from services.device.commands.model import FailureReason
+from services.device.members.device_keys import AsyncStep
 from services.device.migrations import MIGRATIONS
 from services.device.registry.devices.open_api import ROUTER as DEVICE_ROUTES
 from services.device.registry.devices.ownership import DeviceAssigner, DeviceRemover, OrphanCleaner
@@ -77,12 +78,17 @@ class Keys:
 
     issued: dict[str, str] = field(default_factory=dict)
 
-    async def issue(self, sn: str, device_id: int, tenant: str) -> DeviceCredentials:
-        self.issued[sn] = f"key-{device_id}-{len(self.issued)}"
-        return DeviceCredentials(sn, self.issued[sn])
+    async def issue(self, device: Device, check_exists: AsyncStep) -> DeviceCredentials:
+        self.issued[device.sn] = f"key-{device.id}-{len(self.issued)}"
+        try:
+            await check_exists()
+        except ThingwayError:
+            await self.revoke(device)
+            raise
+        return DeviceCredentials(device.sn, self.issued[device.sn])
 
-    async def revoke(self, sn: str, device_id: int, tenant: str) -> None:
-        self.issued.pop(sn, None)
+    async def revoke(self, device: Device) -> None:
+        self.issued.pop(device.sn, None)
 
 
 @dataclass
