@@ -157,7 +157,7 @@ COLLECTIONS = {
     ],
     **dict.fromkeys(UNINDEXED, ()),
 }
-"""The indexes of each collection. Transactions write most of them, and cannot create them."""
+"""The indexes of each collection. Transactions cannot create the collections that they write."""
 
 
 async def _create_collections(database: Database) -> None:

@@ -68,7 +68,7 @@ def _probe_all(
 def test_every_operation_is_as_documented(
     name: str, platform: Platform, target: Target, subtests: pytest.Subtests
 ) -> None:
-    """No 5xx, no status, content type or body that the document does not tell.
+    """No 5xx, and no status, content type or body beyond the document.
 
     No operation answers without the gateway's signature, or for the wrong kind of caller.
     """

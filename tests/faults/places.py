@@ -68,7 +68,7 @@ class Places:
         """Create the namespaces, and one for their bridge; remove them afterwards."""
         with contextlib.ExitStack() as stack:
             switch, net = self._bridge, ("ip", "-n", self._bridge)
-            _run("ip", "netns", "add", switch)  # the machine's firewall may drop what it forwards
+            _run("ip", "netns", "add", switch)  # a firewall may drop bridged packets
             stack.callback(_run, "ip", "netns", "del", switch)
             _run(*net, "link", "add", switch, "type", "bridge")
             _run(*net, "link", "set", switch, "up")

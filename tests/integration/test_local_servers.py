@@ -195,7 +195,7 @@ async def test_nats_takes_the_service_users(platform: Running) -> None:
 
 
 async def test_streams_that_are_always_empty_move_into_memory(platform: Running) -> None:
-    """An earlier version had them on the disk, where nats-server syncs each of them."""
+    """An earlier version had these streams on the disk, where nats-server syncs each stream."""
     client = await platform.nats("admin")
     try:
         js = client.jetstream()

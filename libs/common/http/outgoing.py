@@ -35,7 +35,7 @@ _RESERVED = (
 _V4_BITS = 0xFFFFFFFF
 LONGEST_URL = 1024
 ONLY = "only"
-"""Entry of the allowed networks: public addresses outside of them are blocked, too."""
+"""Entry of the allowed networks that blocks public addresses outside of the networks."""
 
 
 class AddressRefused(OSError):

@@ -38,7 +38,7 @@ def _check(port: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize(("status", "code"), [(200, 0), (503, 1)])
 def test_a_container_is_as_healthy_as_its_service_is_ready(status: int, code: int) -> None:
-    """The engine shows what the service says."""
+    """The check prints the answer of the service, which the engine shows."""
     with _served(status) as port:
         done = _check(port)
     assert (done.returncode, done.stdout) == (code, "MongoDB does not answer\n")
