@@ -31,7 +31,8 @@ from libs.common.store.migrations import MIGRATIONS, RESTORING, create_missing
 COMMANDS, OUTBOX = "thingway_device.commands", "thingway_device.outbox"
 OPENAPI_COMMANDS = "thingway_management.openapi_commands"
 STREAM_RECORDS = ("thingway_device", "streams")
-"""When each stream was created; a restore creates the streams again."""
+"""Collection with the creation time of each stream. It is not backed up, because a restore creates
+the streams again."""
 WITH_SECRETS = frozenset({COMMANDS, OUTBOX, OPENAPI_COMMANDS})
 
 
@@ -62,7 +63,10 @@ def _command_without_values(raw: bytes) -> bytes:
 
 
 def _outbox_without_values(raw: bytes) -> bytes:
-    """Withdraw commands with write-only values; builds before 0064 stored them."""
+    """Withdraw commands with write-only values.
+
+    Only versions before decision 0064 stored them.
+    """
     document: dict[str, Any] = bson.decode(raw)
     for entry in document.get("entries", []):
         if entry.get("key"):

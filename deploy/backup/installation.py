@@ -154,7 +154,7 @@ async def require_empty(stores: Stores) -> None:
 async def restore(
     stores: Stores, archive: VerifiedArchive, log: Log, replicas: int | None, *, compare: bool
 ) -> None:
-    """Write the records after the secrets of an archive into empty stores.
+    """Write an archive, whose secrets have been read already, into empty stores.
 
     `replicas` sets the replicas of each stream; None keeps the number in the archive. With
     `compare`, the restored data are read and compared with the archive. On `CommandError` the

@@ -72,7 +72,7 @@ class Relocation:
     flows: tuple[Seal, Seal]
     """Seals of flow secrets: at the source, at the target."""
     contexts: dict[str, str] = field(default_factory=dict)
-    """Seal context of each flow secret by its mark, as found in the designs."""
+    """Seal context of each flow secret by its mark, which replaces the secret in designs."""
 
     def shifted(self, sequence: str, old: int) -> int:
         """Return the id at the target."""

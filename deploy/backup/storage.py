@@ -124,8 +124,8 @@ def open_storage(folder: str) -> Storage:
 def find_backup(source: str) -> tuple[Storage, str]:
     """Return a storage and the name of a backup in it.
 
-    `source` is a backup, or a folder or prefix: then the newest backup of all tenants. Raises
-    `CommandError` if it has none.
+    `source` is a backup, a folder, or a prefix of a bucket. In a folder or prefix, the newest
+    backup of the whole installation is chosen. Raises `CommandError` if it has none.
     """
     path = Path(source)
     if source.startswith(S3) and source.endswith(_SUFFIX):

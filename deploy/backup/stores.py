@@ -20,7 +20,7 @@ from libs.common.store.redis import connect_redis
 
 DATABASES = tuple(dict.fromkeys(s.database for s in SERVICES if s.database is not None))
 _REDIS_USER = "auth"
-"""May read every key."""
+"""The Redis user that may read every key."""
 
 
 @dataclass(frozen=True, kw_only=True)

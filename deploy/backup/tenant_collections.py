@@ -35,9 +35,9 @@ class Row:
     ids: Mapping[str, str] = field(default_factory=dict)
     """Id sequence of each field that holds ids."""
     rewrite: Callable[[Document, Relocation], None] | None = None
-    """Rewrites a document further than a shift of `ids`."""
+    """Rewrites further fields of a document after `ids` were shifted."""
     shared: bool = False
-    """Whether documents that the target already has are equal."""
+    """Whether the target may have the same documents already; they are then skipped."""
 
     @property
     def pattern(self) -> re.Pattern[str]:

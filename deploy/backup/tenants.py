@@ -225,7 +225,9 @@ async def restore_tenant(
     *,
     compare: bool,
 ) -> None:
-    """Restore a tenant from the records after the secrets; undo everything on failure.
+    """Restore a tenant; undo everything on failure.
+
+    The secrets of `archive` have been read already; its other records follow.
 
     Raises `CommandError`, in particular if the tenant or one of its SNs already exists.
     """
@@ -386,7 +388,7 @@ class _TenantWriter:
         await self.delete_marker()
 
     async def notify_flow_replicas(self) -> None:
-        """Notify the replicas that run flows of the new flows."""
+        """Store the new flows as changes, so that the replicas of `workflow` load them."""
         query, now = {"tenant": self._tenant}, datetime.now(UTC)
         found = self._at("workflow.deployments").find(query, {"_id": 1})
         changes = [{"flow": entry["_id"], "at": now} async for entry in found]

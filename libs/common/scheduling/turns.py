@@ -85,7 +85,7 @@ async def repeat(
 ) -> None:
     """Run `work` for ever with pauses; `late` begins the log line of a failure.
 
-    `wake` ends a pause. With `upcoming`, `work` runs only while there is any.
+    `wake` ends a pause. With `upcoming`, `work` runs only while `upcoming` returns something.
     """
     pace = _Pace(seconds, wake, upcoming)
     while True:
@@ -109,8 +109,8 @@ async def take_turns(
     """Run the steps of tenants for ever; each step occupies one of `workers` in fair turns.
 
     `tenants` lists the tenants with steps to run, every `period` seconds and whenever `wake` is
-    set; with `upcoming`, only while there is any. At most one step of a tenant runs at a time. A
-    tenant whose step fails is retried with the next list.
+    set; with `upcoming`, only while `upcoming` returns something. At most one step of a tenant runs
+    at a time. A tenant whose step fails is retried with the next list.
     """
     scheduler, working = FairScheduler(name, workers), NamedTasks()
     again, pace = set[str](), _Pace(period, wake, upcoming)

@@ -97,8 +97,9 @@ class AdmissionRegistry:
     ) -> AdmissionResult | None:
         """Register an admission; return None if another device has `client_id`.
 
-        A new id is reserved before it is compared with all SNs, and an SN is released after its
-        device got a key. So one of two concurrent operations sees the other.
+        A new id is reserved first and then compared with all SNs. A new device gets its key first,
+        and then a reservation of its SN by another device is deleted. So if both happen
+        concurrently, one sees the other.
         """
         user, key = admission.name, admission.name.upper()
         entry = msgspec.json.encode(

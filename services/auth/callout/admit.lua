@@ -1,5 +1,6 @@
 -- Admits a NATS user in one round trip, unless it is blocked or logs in too often. An MQTT client id
--- that differs from the SN is reserved for its device. Follows libs/common/limits/token_bucket.lua.
+-- that differs from the SN is reserved for its device. Runs after the text of
+-- libs/common/limits/token_bucket.lua, which defines `take`.
 -- KEYS: bucket of the user's logins, its admissions, its tenant, its block. With a client id: owner
 -- of the id, ids of the device by last use.
 -- ARGV: logins per second, burst, admission, maximum admissions, seconds to store admissions,

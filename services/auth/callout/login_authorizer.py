@@ -66,11 +66,11 @@ class LoginAuthorizer:
     ) -> Admission | None:
         """Return the admission of a valid login, else None.
 
-        A device logs in with its SN and key, or with the gateway's pass for its certificate. An
-        application uses its client id and secret, and an integration uses `integration.` with its
-        id, and its secret. An MQTT client of a tenant uses an access key and secret. A user name in
-        the form of a UUID belongs to an application if that application exists; any other name is
-        an SN.
+        A device logs in with its SN and key. If it has a certificate, the gateway checks it and
+        logs in with the SN and a signed pass in place of the key. An application uses its client id
+        and secret, and an integration uses `integration.` with its id, and its secret. An MQTT
+        client of a tenant uses an access key and secret. A user name in the form of a UUID belongs
+        to an application if that application exists; any other name is an SN.
 
         The spelling of an SN must be exact. Topics and subjects are case-sensitive, so a device
         with another spelling could neither send nor receive anything.
@@ -79,8 +79,8 @@ class LoginAuthorizer:
         tenants may connect over MQTT, and each client id has one owner. An application needs an
         `address` of its allow-list.
 
-        Raises `TooManyRequests` beyond `LOG_IN_RATE`, because each login costs nats-server and the
-        connection watch time, and beyond the tenant's limit of connections.
+        Raises `TooManyRequests` beyond the tenant's limit of connections and beyond `LOG_IN_RATE`,
+        because each login takes processor time of nats-server and of the connection watch.
         """
         if not user or not password:
             return None

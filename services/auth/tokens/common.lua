@@ -4,7 +4,7 @@
 -- Two sorted sets, scored by expiry in ms, list the token keys: `tw:families:{subject}` contains
 -- family ids, `tw:family:{id}` the keys of a family's tokens. `tw:pages:{id}`, scored by time of
 -- creation, contains the credentials of pages with live updates; they expire with the family. For
--- users, `tw:login:{id}` stores where a session began.
+-- users, `tw:login:{id}` stores when a session began, and time and origin of its latest renewal.
 
 local function now_ms()
   local time = redis.call('TIME')

@@ -18,7 +18,8 @@ FOLLOWS: Mapping[DownlinkState, tuple[DownlinkState | None, ...]] = {
 }
 """The states that may precede each downlink state."""
 MAX_AWAITED_DEVICES = 2_000
-"""Above this number of devices with open coded commands, the query names devices instead."""
+"""Maximum things that the query for open coded commands of all things returns. If it returns as
+many, its result is not used."""
 OLDEST_FIRST = [("createdAt", 1), ("_id", 1)]
 """Sorts by time: ids alone do not, because each replica allocates them in blocks."""
 

@@ -41,11 +41,12 @@ log = logging.getLogger(__name__)
 
 LONGEST_ERROR = 1000
 UNMARKED_MS = 2_000
-"""Age of an unmarked command from which on its process must have ended before it published it."""
+"""Age of a command that is still `unpublished` although its process marks published ones every half
+second: the process has ended, perhaps before it published the event."""
 
 
 class _Answer(NamedTuple):
-    """A reply that is read."""
+    """A decoded reply with its device."""
 
     uplink: Uplink
     thing: Thing
@@ -57,7 +58,7 @@ class _Answer(NamedTuple):
 
 
 class _ReplyRefusedError(Exception):
-    """The device may not answer its command like this."""
+    """The values of a reply are invalid; `reason` says why."""
 
     def __init__(self, answer: _Answer, reason: str) -> None:
         super().__init__(reason)
@@ -66,7 +67,7 @@ class _ReplyRefusedError(Exception):
 
 @dataclass(slots=True)
 class _Outcome:
-    """What became of the replies of a transaction."""
+    """The results of the replies of a transaction."""
 
     closed: list[tuple[_Answer, Command]] = field(default_factory=list)
     """Replies and the commands that they have closed, now or at an earlier delivery."""
@@ -78,7 +79,7 @@ class _Outcome:
             each.clear()
 
     def add_closed_before(self, answer: _Answer, command: Command | None) -> None:
-        """Add a reply whose command is not open; None if it does not exist."""
+        """Add a reply to a command that is not open; `command` is None if it does not exist."""
         command_id = answer.command_id
         if command is None:
             self.refused.append(answer.refuse(f"the device has no command {command_id}"))

@@ -64,7 +64,7 @@ class CommandCarrier:
     )
 
     async def carries(self, integration: str) -> Carries:
-        """Return in which form the integration receives commands, if it does."""
+        """Return the form in which the integration receives commands, or an empty value."""
         return await self.integrations.get_transport(integration)
 
     async def check_encoders(self, products: Iterable[tuple[str, str]]) -> None:
@@ -113,7 +113,10 @@ class CommandCarrier:
             log.warning("command %d will be repeated: %s", command.id, error)
 
     async def _carry_downlinks(self, command: Command, carrier: str, device: DeviceRef) -> None:
-        """Send downlinks without a reported state; raise `CodecFailed` or the error."""
+        """Send the downlinks without a reported state.
+
+        Raises `CodecFailed` and the errors of the integration.
+        """
         if command.downlinks is None:
             made = await self.encoder.encode(command, device.model)
             command.downlinks = await self.commands.coded.store_downlinks(command, made)
@@ -132,7 +135,10 @@ class CommandCarrier:
             await self.client.queue_downlinks(carrier, device, waiting)
 
     async def _ref(self, command: Command, additional: dict[str, Any] | None) -> DeviceRef:
-        """Return the device as its integration knows it; read it for a repetition."""
+        """Return the device in the form that integrations receive.
+
+        A repetition has no `additional` data, so the device is read.
+        """
         name, model = command.profile.name, command.profile.model
         if additional is None:
             device = await self.devices.find_by_id(command.thing_id)

@@ -55,8 +55,8 @@ def check_layout(kind: str, config: Config) -> None:
 def draft_config(thing: Thing, kind: str, config: Config, current: dict[str, Any]) -> Draft:
     """Return the draft of a configuration whose layout is valid.
 
-    `current` has the thing's values and pending settings. `version` and, in type TSL, `type` may
-    name the TSL version of the thing.
+    `current` has the thing's values and pending settings. `config.version` must be the TSL version
+    of the thing. `config.type` must equal `kind`; for TSL it may also be the TSL version.
     """
     kind, follows = kind.upper(), thing.tsl_version
     if config.version is not None and config.version != follows:

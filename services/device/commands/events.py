@@ -83,8 +83,8 @@ def stored_subject(sn: str) -> str:
 def command_messages(command: Command, encoded: bytes | None = None) -> list[OutboxEntry]:
     """Return the messages to the device, for MQTT subscriptions of QoS 1 and QoS 0.
 
-    nats-server delivers only messages of its MQTT stream with QoS 1, also after a reconnect, and
-    only plain messages to all others (docs/decisions/0003).
+    nats-server delivers messages of its MQTT stream to subscriptions of QoS 1, also after a
+    reconnect. All other subscriptions receive plain messages only (docs/decisions/0003).
     """
     subject = down_command(command.sn)
     payload = msgspec.json.encode(command.to_wire()) if encoded is None else _wire(command, encoded)

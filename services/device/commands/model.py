@@ -111,7 +111,7 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
     """The key of the reply that closed it."""
     attempts: int = 0
     provisions: bool = True
-    """Whether the device may have waited for a configuration when it was created."""
+    """Whether the device may have waited for a configuration when the command was created."""
     unpublished: bool = False
     """Whether the process that stored it has not marked its first event as published."""
 
@@ -219,7 +219,7 @@ class Draft:
     write_only: Sequence[str] = ()
     """Settings whose values `payload` lacks."""
     given: dict[str, Any] | None = None
-    """The requested properties when they include a partial STRUCT."""
+    """The requested properties if they include a STRUCT, which may be partial."""
 
 
 def downlink_id(command_id: int, number: int) -> str:

@@ -75,7 +75,7 @@ class CommandPolls:
         return Commands([])
 
     async def _is_owned_as(self, thing: Thing) -> bool:
-        """Return whether the device has the same owner: only then is the key still valid."""
+        """Return whether the device still has the same owner; otherwise its key is invalid."""
         known = (await self._things.find_by_sn([thing.sn])).get(thing.sn)
         ours = (thing.id, thing.application_id)
         return known is not None and (known.id, known.application_id) == ours

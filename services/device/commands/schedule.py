@@ -1,4 +1,4 @@
-"""The times at which open commands are sent again: when they are due, and to whom."""
+"""Due times of open commands, and their retrieval when they are due or their device polls."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -22,7 +22,7 @@ state for each downlink."""
 POLL_AGAIN = timedelta(seconds=30)
 """Time after which an unanswered command is returned to a polling device again."""
 FIRST_ATTEMPT = 2
-"""Index in `RESEND` of the first pause of a command that was just sent."""
+"""Index in `RESEND` of the first pause of a new command; after a reconnect, the index is 0."""
 DELIVERY = "delivery"
 """Topic of `Wakeups`: commands are due, or will be."""
 DUE_INDEX = "due"

@@ -1,8 +1,8 @@
 """Commands in MongoDB: collections `commands`, `profiles` and `command_turns`.
 
 The event of a new command and its messages are published after it is stored. If the process ends
-in between, delivery publishes them when it sends the command again. Events of other ends are
-stored in the outbox by the same transaction and relayed afterwards.
+in between, delivery publishes them when it sends the command again. If a command ends without a
+reply, the transaction that ends it stores its events in the outbox.
 """
 
 import asyncio
@@ -218,7 +218,7 @@ class CommandStore(ThingDataStore):
     async def page(
         self, device: Device, statuses: Sequence[TaskStatus], skip: int, limit: int
     ) -> tuple[AsyncGenerator[Command, None], int]:
-        """Return commands of a device of its current owner, newest first, and the number."""
+        """Return a page of the commands of a device's owner, newest first, and the total."""
         since = datetime.fromtimestamp(device.owned_since / 1000, UTC)
         query: Document = {
             "thingId": device.id,

@@ -57,7 +57,7 @@ class RequestBody:
         return part
 
     async def skip(self) -> int:
-        """Discard the next part, and return its bytes."""
+        """Discard the next part, and return its size in bytes."""
         before = self._read
         try:
             _, more = await self._part(limited=False)

@@ -4,8 +4,8 @@ The body of a rejected request may still be in transit. Closing a connection wit
 resets it, and the reset may discard the answer before the client has read it (RFC 9112, 9.6). The
 rest is therefore read and discarded first, within limits.
 
-A single timer serves all limits of a request and fires first after 50 ms. Most requests have ended
-by then, and need only this timer and no task. Header fields are forwarded by RFC 9110 §7.6.1.
+A single timer serves all limits of a request. It fires first after 50 ms, when most requests have
+ended, so they need no task. Header fields are forwarded by RFC 9110 §7.6.1.
 """
 
 import asyncio
@@ -116,7 +116,7 @@ UNBIDDEN = 0.1
 MAX_SKIPPED_BYTES = 64 * 1024 * 1024
 """Maximum bytes of a rejected body; then the connection is reset."""
 SMALL = 64 * 1024
-"""Maximum bytes of a rejected body after which the connection stays open."""
+"""Maximum bytes of a rejected body; a larger body closes the connection."""
 
 _CHALLENGES = {
     Credential.TOKEN: b'Bearer realm="thingway", error="invalid_token"',

@@ -70,7 +70,7 @@ class UserAccess:
     async def read(self, principal: Principal, version: int) -> tuple[Principal, Grants] | None:
         """Return a user with permissions, and grants, at `version` or later; None if deleted.
 
-        Raises other errors of `auth`.
+        Raises the errors of `auth`, except `Unauthenticated`.
         """
         try:
             known = await self._access.add_access(replace(principal, access=version))

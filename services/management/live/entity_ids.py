@@ -1,8 +1,8 @@
 """Ids of changed entities: events have paths, but consoles with MQTT need ids.
 
-`device` returns the number of a path, which is equal for all devices of a product, or valid for a
-single thing. It is requested again after a minute, because a product may be deleted and created
-again.
+`device` returns the number of a path. All devices of a product have the same number for a path;
+other things have their own numbers. Numbers are requested again after a minute, because a product
+may be deleted and created again.
 """
 
 import logging

@@ -1,8 +1,8 @@
 """Publishing the ids of changed entities to pages over MQTT, without values.
 
-Changes of a tenant are collected for a moment, once per thing, and then sent to all its pages. To
-apply a user's grants, the changes are filtered rather than the grants listed, because there may be
-far more grants.
+Changes of a tenant are collected for a moment, once per thing, and then sent to all its pages. The
+collected changes are filtered by the grants of each user. A list of all granted entities would be
+far longer.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from services.management.live.sockets import TRY_AGAIN, LiveSocket, Turns
 from services.management.live.subscriber import Listener
 
 PAUSE = 0.01
-"""Minimum seconds for which changes are collected; pages poll only every 10 s otherwise."""
+"""Minimum seconds for which changes are collected."""
 COLLECT_RATIO = 3
 """Changes are collected for at least this multiple of the time that the last message took."""
 MAX_COLLECT_SECONDS = 0.5
@@ -137,7 +137,7 @@ class Exchange:
         for change, ids in zip(changes, await self._entity_ids.ids(changes), strict=True):
             collected.add(change, ids)
         messages: dict[int, tuple[Grants, set[int], list[bytes]]] = {}
-        """Includes the grants, so that their ids are not reused meanwhile."""
+        """By the `id()` of the granted resources, with the grants, so that Python keeps the id."""
         for listener in list(self._listeners.get(tenant, ())):
             grants = listener.grants
             seen = id(grants.resources)  # super-admins share grants, and so do the pages of a user

@@ -25,8 +25,8 @@ LONGEST_REASON = 120
 WRITABLE = "writable"
 """Key in the state of a connection: the event that is set while its client reads."""
 STEPS = 16
-"""Steps of all sockets (a frame that is received or sent) per iteration of the event loop, after
-their time slice is used up; a single tenant gets half of them."""
+"""Maximum steps of all sockets per iteration of the event loop once the time slice is used up. A
+step is a frame that is received or sent. A single tenant gets half of the steps."""
 MAX_STEPS = 100_000
 """Waiting steps of a tenant; each socket has at most two."""
 SLICE = 0.005

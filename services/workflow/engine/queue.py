@@ -120,7 +120,8 @@ class RunQueue:
     ) -> None:
         """Wait for the turn of a run, and then execute `job`.
 
-        The run waits again afterwards, to be recorded. A `quick` run waits only for stores.
+        After `job`, the run occupies its places again until its result is recorded and the caller
+        calls `leave`. A `quick` run waits only for stores.
         """
         tenant, flow_id = place.owner
         slots = self._quick if quick else self._slots

@@ -1,10 +1,10 @@
 """Recovery of recorded runs that no replica executes.
 
 `Recovery` takes over runs of stopped replicas. It restarts them if that is harmless, else records
-them as interrupted. `PendingRunRecovery` starts recorded runs of this replica that it never
-started: if the store fails while it records runs, the caller does not know which of them were
-recorded. Their causes start no second run, and `Recovery` ignores replicas that are alive. Each
-replica therefore looks for its own pending runs.
+them as interrupted. `PendingRunRecovery` starts runs that this replica recorded but never executed:
+if the store fails during a write, the replica does not know which runs were recorded. A repeated
+event does not start them, because its cause already has a run. `Recovery` does not start them
+either, because their replica is alive.
 
 `replicas`: `{_id: replica, until}`. Each replica renews its entry; time is that of the database.
 """

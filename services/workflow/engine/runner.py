@@ -63,7 +63,10 @@ class Start:
     """The output of the entry."""
     cause: Cause
     is_held: bool = False
-    """Whether the cause is new, and is repeated until the caller confirms it after the run."""
+    """Whether the event is certainly new and stays unacknowledged until the run ends.
+
+    A quick run of such an event is recorded only at its end.
+    """
 
     @property
     def identity(self) -> Identity:

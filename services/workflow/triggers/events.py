@@ -49,9 +49,10 @@ SKEW = 5_000
 MAX_NEW_AGE = 60_000
 """Maximum ms from a report to its event; JetStream drops copies of an event for 120 s."""
 HOLD = 2.0
-"""Seconds for which an event is held until its runs end; then their starts are recorded."""
+"""Seconds for which an event stays unacknowledged while its quick runs execute. Then the starts of
+the remaining runs are recorded and the event is acknowledged."""
 SHORT_REPLY = 9
-"""Tokens of the short form of a message's reply subject; the long form begins with two more."""
+"""Number of tokens in the short form of a reply subject; the long form begins with two more."""
 Event = tuple[Msg, list[Start]]
 """A message, and the runs that it starts."""
 

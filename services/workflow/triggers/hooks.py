@@ -2,8 +2,9 @@
 
 `hooks` has one document per deployed flow that starts with a request: `{_id: flow id, tenant,
 token, method, shape, flow}`. `token` is the SHA-256 of the token in the open address, unique across
-all tenants, or random bytes without one. `method` and `shape` belong to the address with a login,
-if any. `flow` is the JSON of `Deployed` without the token.
+all tenants, or random bytes without one. Only a flow with an address that needs a login has
+`method` and `shape`; the shape is the path with `{}` for each variable. `flow` is the JSON of
+`Deployed` without the token.
 """
 
 import asyncio
@@ -250,7 +251,7 @@ class HookDeployments(DeploymentObserver):
     async def apply(
         self, tenant: str, flow_id: int, deployed: Deployed | None, session: Session
     ) -> None:
-        """Store the hook of a deployed flow, or delete that of another flow."""
+        """Store the hook of a flow that starts with `httpIn`; delete it for other flows."""
         if deployed is None or deployed.component != HttpIn.name:
             await self._hooks.remove(tenant, flow_id, session)
             return

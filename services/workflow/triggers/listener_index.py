@@ -13,6 +13,7 @@ from services.workflow.engine.runner import Start
 from services.workflow.runs.model import Cause, Deployed
 
 Ends = tuple[str, str]
+"""The text of a pattern before its first and after its last `*`."""
 
 
 class Patterns:

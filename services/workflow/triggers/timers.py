@@ -5,8 +5,8 @@ between, the next replica that claims the timer continues. If no replica was run
 up for all missed times. A run without room waits with its claimed timer and does not block other
 timers.
 
-A time of day that a clock change skips is due as long after the change as it would have been after
-the hour before it (02:30 becomes 03:30). A repeated time is due the first time only.
+If a clock change skips the due time, the timer is due later by the length of the change (02:30
+becomes 03:30). If a clock change repeats the due time, the timer is due only the first time.
 
 `timers` in MongoDB has one document per deployed flow that starts with a timer: `{_id: flow id,
 tenant, flow, settings, anchor, due, claim}`. `flow` is the JSON of `Deployed`, `settings` that of
@@ -170,9 +170,9 @@ _AROUND = range(-1, 9)
 log = logging.getLogger(__name__)
 
 PERIOD = 1.0
-"""Seconds between two looks while timers are claimed, or the store is unavailable."""
+"""Seconds between two queries while timers are claimed, or the store is unavailable."""
 MIN_PAUSE = 0.02
-"""Minimum seconds between two looks."""
+"""Minimum seconds between two queries."""
 AT_ONCE = 50
 """Maximum timers that a replica claims at a time."""
 
@@ -273,7 +273,7 @@ class TimerRunner:
         return len(timers)
 
     async def _pause(self) -> float:
-        """Return the seconds until the next look; at most 0 if a timer is due."""
+        """Return the seconds until the next query; at most 0 if a timer is due."""
         due = await self._store.next_due(self._now())
         return IDLE_PERIOD if due is None else min((due - self._now()) / 1000, IDLE_PERIOD)
 

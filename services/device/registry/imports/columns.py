@@ -31,7 +31,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     """A column and its accepted values."""
 
     key: str
-    """One of the keys above, or the key of an input's entity."""
+    """`NAME`, `GROUP`, `LATITUDE`, `LONGITUDE`, `ADDRESS`, or the key of an input's entity."""
     title: str
     kind: ValueType = "STRING"
     required: bool = False

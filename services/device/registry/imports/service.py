@@ -93,7 +93,7 @@ def cell_faults(error: ThingwayError) -> list[CellFault]:
 MAX_RUNNING = 3
 """Imports of a tenant that may be running; they are processed one after the other."""
 Requests = list[tuple[Row, CreateDevice]]
-"""Rows with the request bodies that they stand for."""
+"""Rows with the request bodies that were built from them."""
 CHUNK, KEYS_ABREAST = 100, 16
 """Rows that are checked before other tasks run, and keys that are requested concurrently."""
 

@@ -1,9 +1,9 @@
 """Reads an uploaded sheet, in a confined process with limited memory and time.
 
 Standard input is the titles of columns and the maximum number of rows, as a line of JSON, followed
-by the file. Standard output is a `Sheet` or an `UnreadableFile` as JSON. Further rows are only
-counted, so that they are never decoded here. A file that kills the process (archives that unpack
-without end, a cell in the last row and column) is unreadable.
+by the file. Standard output is a `Sheet` or an `UnreadableFile` as JSON. Rows beyond the maximum
+are counted but not returned, so the service need not decode them. A file that kills the process
+(archives that unpack without end, a cell in the last row and column) is unreadable.
 """
 
 import asyncio
@@ -84,8 +84,8 @@ class Unreadable(Exception):
 async def read_sheet(data: bytes, titles: Collection[str], maximum: int) -> Sheet:
     """Return the sheet in a file, with its first `maximum` rows; raise `Unreadable`.
 
-    Of a workbook it is the sheet `DEVICES_LIST` of the template, otherwise the first one whose
-    first row has one of `titles` (without regard to case).
+    In a workbook, this is the sheet `DEVICES_LIST` of the template, or else the first sheet whose
+    first row contains one of `titles` (ignoring case).
     """
     given = msgspec.json.encode((list(titles), maximum)) + b"\n" + data
     reader = await start_worker(__name__, largest=MAX_SHEET_BYTES)
@@ -112,7 +112,7 @@ def parse(data: bytes, titles: Collection[str], maximum: int = sys.maxsize) -> S
     head, rows, about = read(data, titles)
     columns = [cell.strip() for cell in head]
     kept = [at for at, column in enumerate(columns) if column not in ("", ERROR)]
-    del kept[len(titles) + 1 :]  # the first of the others is unknown, or there twice
+    del kept[len(titles) + 1 :]  # if more columns follow, one of the kept is unknown or duplicate
     sheet = Sheet([columns[at] for at in kept], [], **about)
     for number, row in enumerate(rows):
         cells = [_cell(row[at]) if at < len(row) else None for at in kept]

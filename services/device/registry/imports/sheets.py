@@ -30,11 +30,11 @@ from services.device.things.groups import GroupStore
 from services.device.things.model import Device
 
 MAX_PARSED, MAX_IMPORTED, MAX_EXPORTED = 500, 10_000, 100_000
-"""Rows."""
+"""Maximum rows of a sheet that is parsed, imported or exported."""
 MAX_FILE_BYTES = 5 * 1024 * 1024
 """Bytes of a file."""
 READERS, EXPORTS = 2, 2
-"""Concurrent files in a process, one per tenant while others wait: each is in memory."""
+"""Files that a process reads, and writes, at the same time, because each is in memory."""
 WAITING = 32 * 1024 * 1024
 """Bytes of a tenant's files that wait to be read."""
 MAX_MODELS = 1000

@@ -3,8 +3,8 @@
 `imports`: `{_id, tenant, userId, superAdmin, access, integration, columns: [key], state, total,
 created, updated, failed, waiting?, createdAt, endedAt?}`; `waiting` is set while its integration is
 not running. `import_rows`: `{import, row, cells, createdAt, outcome?, identifier?, faults?}`; the
-cells are removed when the row succeeds. Imports are kept for seven days, and the newest
-`KEPT_IMPORTS` ended ones of each tenant.
+cells are removed when the row succeeds. Imports are deleted after seven days. Ended ones are
+deleted earlier when the tenant has more than `KEPT_IMPORTS`.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence

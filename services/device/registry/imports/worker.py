@@ -239,9 +239,9 @@ class ImportWorker:
             fail_row(row, conflict)
 
     async def _change(self, job: Import, draft: DeviceDraft) -> Outcome | None:
-        """Update an existing device from its row; None when it is not the integration's.
+        """Update an existing device from its row, and return the outcome.
 
-        Blank cells change nothing.
+        Returns None if the device belongs to another integration. Blank cells change nothing.
         """
         tenant = job.tenant
         identifier = draft.new.identifier
