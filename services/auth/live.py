@@ -40,7 +40,7 @@ class BrokerInfo(ResponseModel, kw_only=True):
     ws_path: str
     """Path of MQTT over WebSocket on the gateway, for example `/mqtt`."""
     mqtt_port: int | None = None
-    """Public MQTT port for devices and other clients; None if not configured."""
+    """Public MQTT port for devices and other clients; absent if not configured."""
     mqtts_port: int | None = None
     """Public MQTT port with TLS."""
 

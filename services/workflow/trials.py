@@ -308,7 +308,7 @@ async def test_design(
 async def test_node(
     principal: RequestPrincipal, trials: Trials, data: JSONBody[TestNode]
 ) -> TraceItem:
-    """Run one node with `input` as the output of the node before and of references."""
+    """Run one node: `input` is its input, and its references refer to `input`."""
     return await trials.test_node(principal, data)
 
 

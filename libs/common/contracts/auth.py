@@ -85,7 +85,7 @@ LoginFault = Literal["KEY", "CERTIFICATE", "SN"]
 
 
 class LastRefusedLogin(msgspec.Struct, omit_defaults=True):
-    """Answer of `last_refused_login`; empty without a recent rejected login."""
+    """The last rejected login of a device; empty without one in the last 7 days."""
 
     at: int | None = None
     """ms; recorded up to 5 s late."""

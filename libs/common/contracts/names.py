@@ -148,7 +148,7 @@ class GetDeviceCanvas(msgspec.Struct, rename="camel"):
 
 
 class DeviceCanvas(msgspec.Struct):
-    """Answer of `canvas_of_device`, and of `GET /device/{device_id}/canvas`."""
+    """Answer of `GET /device/{device_id}/canvas`."""
 
     canvas_id: str
     name: str

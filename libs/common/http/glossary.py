@@ -36,7 +36,7 @@ current_version: TSL version that new devices get, for example `v1.0`.
 customized: Whether a user defined the entity. Entities of devices follow from the TSL.
 dashboard_id: Id of the dashboard.
 data_spec: Type, unit and bounds of the value.
-data_storage: Whether the platform stores history for the device. Default: true.
+data_storage: Whether the platform stores history for the device; true for a new device unless set.
 decoder: Steps that decode an uplink, in their order. Empty: the entry points of the script.
 dev_eui: Extended unique identifier (EUI) of a LoRaWAN device: 16 hexadecimal digits.
 device_group: Group of the device.
@@ -78,7 +78,7 @@ expires_at: Expiry in milliseconds since 1970-01-01 UTC.
 expires_in: Remaining lifetime of the access token in seconds.
 faults: All faults. Empty without faults.
 field: Path of the invalid value, for example `properties.temperature`.
-file: Spreadsheet, XLSX or CSV (UTF-8).
+file: Spreadsheet, XLSX or CSV. A CSV file is in UTF-8, UTF-16 or Windows-1252.
 finished_at: Time of the result in milliseconds since 1970-01-01 UTC. Absent until then.
 firmware_version: Firmware version that the device reported, for example `v1.3`.
 flow_id: Id of the flow.
@@ -94,7 +94,7 @@ icon: URL of the icon.
 identifier: Identifier of the device in its integration, for example its SN or EUI.
 imei: International mobile equipment identity: 15 digits.
 import_id: Id of the import.
-inputs: Inputs of the service by short name, for example `{"duration": 30}`.
+inputs: Inputs by name, without the id of the service, for example `{"duration": 30}`.
 integration: Id of the integration, for example `direct`.
 integration_id: Id of the integration.
 integration_name: Name of the integration.
@@ -115,7 +115,8 @@ next_key: Position of the next page, to be sent with the next request. Absent in
     is the last page. Absent in a request: the first page.
 next_page_key: Position of the next page, to be sent as `pageKey`. Absent on the last page.
 nickname: Name that other users see.
-outputs: Output values by short name, for example `{"level": 2}`.
+outputs: Output values by name, without the id of the service or event, for example
+    `{"level": 2}`.
 page_number: Number of the page. The first page is 1.
 page_size: Maximum number of entries of a page.
 port: LoRaWAN port (FPort) of the frame.

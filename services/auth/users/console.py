@@ -182,7 +182,10 @@ async def list_user_menus(
 async def ask_user_permission(
     request: HttpRequest, directory: Directory, user_id: PathId, data: JSONBody[CheckPermission]
 ) -> PermissionAnswer:
-    """Get whether a user may read a resource, directly or by its owner."""
+    """Get whether a user may read a resource.
+
+    A grant of its device, group or integration is sufficient, too.
+    """
     held = await directory.has_permission(get_principal(request).tenant, user_id, data)
     return PermissionAnswer(
         data=Permission(held), request_id=get_request_id(request), has_permission=held

@@ -67,9 +67,10 @@ class UserDirectory:
         return await self._open_menus(caller, user, await self._roles_of(caller.tenant, [user]))
 
     async def has_permission(self, tenant: str, user_id: int, request: CheckPermission) -> bool:
-        """Return whether a user may read a resource, directly or by its owner.
+        """Return whether a user may read a resource.
 
-        Raises `NotFound`, and `Unavailable` if `device` does not respond.
+        A grant of its device, group or integration is sufficient, too. Raises `NotFound`, and
+        `Unavailable` if `device` does not respond.
         """
         user = await self._get_user(tenant, user_id)
         kind, sent = request.resource_type, request.resource_id

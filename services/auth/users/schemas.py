@@ -126,7 +126,7 @@ class UserSession(ResponseModel, kw_only=True):
     current: bool
     """Whether the request uses this session."""
     started_at: str | None = None
-    """Absent for sessions older than this field."""
+    """Absent for a session that an older version of the platform started."""
     renewed_at: str | None = None
     """Time of the latest login or refresh."""
     ends_at: str

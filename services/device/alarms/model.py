@@ -39,7 +39,7 @@ Text = Annotated[str, msgspec.Meta(max_length=512)]
 class ValueCondition(msgspec.Struct, tag_field="type", tag="VALUE", omit_defaults=True):
     """A property is beyond a threshold, optionally for a minimum time.
 
-    The alarm clears when the value is back by more than `hysteresis`, which needs a number.
+    The alarm clears when the value is back by at least `hysteresis`, which needs a number.
     """
 
     property: Path

@@ -186,6 +186,7 @@ class CommandResponse(ResponseModel, kw_only=True):
     error: str | None = None
     """Reason of the failure."""
     error_code: str | None = None
+    """Why a command failed, for example `device_refused` or `device_did_not_answer`."""
     attempts: int
     """How often it was sent."""
     carrier: str | None = None
@@ -224,7 +225,7 @@ class SetProperties(msgspec.Struct, kw_only=True):
 
 
 class CallDeviceService(msgspec.Struct, kw_only=True):
-    """Body of `POST /device/{device_id}/services/call`; `inputs` by short member name."""
+    """Body of `POST /device/{device_id}/services/call`."""
 
     service_id: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
     """Id of the service in the TSL, for example `reboot`."""

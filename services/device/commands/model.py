@@ -259,7 +259,7 @@ class UpdatedProperties(msgspec.Struct):
 
 
 class CallService(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """Body of `POST …/services/call`; the keys of `inputs` are short member names."""
+    """Body of `POST …/services/call`."""
 
     service_id: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
     """Id of the service in the TSL, for example `reboot`."""
@@ -332,6 +332,7 @@ class Task(msgspec.Struct, rename="camel", omit_defaults=True):
     created_at: int
     expires_at: int
     err_code: str = ""
+    """Why a task failed, for example `device_refused` or `device_did_not_answer`."""
     err_msg: str | None = None
     finished_at: int | None = None
     service_id: str | None = None

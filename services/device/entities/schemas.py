@@ -305,14 +305,14 @@ class UpdateEntities(msgspec.Struct):
     """Body of `POST /entity/property/update`: values by entity key."""
 
     exchange: dict[str, Any]
-    """New values, for example `{"mqtt.device.SN1.siren": true}`."""
+    """New values, for example `{"direct.device.SN1.siren": true}`."""
 
 
 class CallEntityServices(msgspec.Struct):
-    """Body of `POST /entity/service/call`: inputs or services by entity key."""
+    """Body of `POST /entity/service/call`: inputs of services by entity key."""
 
     exchange: dict[str, Any]
-    """Inputs by entity key, for example `{"mqtt.device.SN1.reboot": {"delay": 5}}`."""
+    """Inputs by entity key, for example `{"direct.device.SN1.reboot": {"delay": 5}}`."""
     entity_id: Id | None = None
     """Ignored; some consoles send it."""
 
@@ -339,6 +339,7 @@ class CreateEntity(msgspec.Struct, kw_only=True):
     """Body of `POST /entity`; a child names the identifier of its parent, an OBJECT."""
 
     identifier: Identifier
+    """Identifier of the entity, the end of its key."""
     name: Name
     type: EntityType
     """`PROPERTY`, `SERVICE` or `EVENT`."""
@@ -349,6 +350,7 @@ class CreateEntity(msgspec.Struct, kw_only=True):
     visible: bool | None = None
     """False hides the entity."""
     parent_identifier: Identifier | None = None
+    """Identifier of the parent."""
     description: Annotated[str, msgspec.Meta(max_length=1024)] | None = None
 
 

@@ -195,7 +195,7 @@ class LedgerReader:
 async def get_ledger(
     principal: RequestPrincipal, ledger_reader: NamedDependency[LedgerReader]
 ) -> LedgerReading | None:
-    """Count the messages of devices: accepted, stored, refused and waiting.
+    """Count the messages of devices: accepted, stored, rejected and waiting.
 
     Every message is counted once; two readings give the rate. Only the tenant of the operator gets
     the counts, because they cover all tenants.

@@ -72,7 +72,7 @@ class EventRecord(msgspec.Struct, kw_only=True):
     event_id: str
     """Its id in the TSL."""
     outputs: dict[str, Any]
-    """By short member name."""
+    """Output values by name, without the id of the event."""
 
 
 class FoundEvents(msgspec.Struct, omit_defaults=True, kw_only=True):

@@ -38,11 +38,11 @@ class FindRejectedMessages(msgspec.Struct, kw_only=True):
     page_size: Annotated[int, msgspec.Meta(ge=1, le=LARGEST_PAGE)] = 20
     next_key: Key | None = None
     reason: Annotated[str, msgspec.Meta(max_length=200)] | None = None
-    """A part of the reason, in any case, or of the path of a refused value."""
+    """A part of the reason, in any case, or of the path of a rejected value."""
 
 
 class RejectedMessage(ResponseModel, kw_only=True):
-    """One message that was refused as a whole or in part."""
+    """One message that was rejected as a whole or in part."""
 
     id: str
     received_at: int
@@ -50,7 +50,7 @@ class RejectedMessage(ResponseModel, kw_only=True):
     channel: str
     """`report`, `event` or `reply`."""
     whole: bool
-    """Whether the whole message was refused; otherwise only the values in `faults`."""
+    """Whether the whole message was rejected; otherwise only the values in `faults`."""
     reason: str
     faults: list[Fault]
     payload: str | None = None
@@ -182,9 +182,9 @@ async def find_device_refusals(
     device_id: PathId,
     data: JSONBody[FindRejectedMessages | None] = None,
 ) -> RejectedMessagePage:
-    """List refused messages and values of the device with reasons, newest first.
+    """List rejected messages and values of the device with reasons, newest first.
 
-    Messages that were refused as a whole are kept for 30 days, refused values of others for 7.
+    A message that was rejected as a whole is kept for 30 days, a rejected value for 7.
     """
     return await refusals.page(principal, device_id, data or FindRejectedMessages())
 

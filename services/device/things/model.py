@@ -72,7 +72,7 @@ class NetworkStatus(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     at: int
     """ms"""
     battery: float | None = None
-    """Percent; None if unknown, or with external power."""
+    """Percent; null if unknown, or with external power."""
     external: bool = False
     """Whether it has external power."""
     margin: float | None = None

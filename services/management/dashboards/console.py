@@ -144,7 +144,11 @@ async def end_home_dashboard(
 async def get_canvas(
     principal: RequestPrincipal, canvases: Canvases, canvas_id: PathId
 ) -> CanvasResponse:
-    """Return a canvas of a dashboard (`dashboard.view`) or a device (either function)."""
+    """Return a canvas of a dashboard or a device.
+
+    The canvas of a dashboard requires `dashboard.view`, that of a device `device.view` or
+    `dashboard.view`.
+    """
     return await canvases.get(principal, canvas_id)
 
 

@@ -164,7 +164,7 @@ async def get_product_version(
 ) -> TslDocument:
     """Return the TSL of one version.
 
-    Devices keep the version with which they were added.
+    A device keeps its version until `tslVersion` of the device is changed.
     """
     return await product_service.version(principal, model, version)
 
@@ -176,7 +176,10 @@ async def save_product(
     model: FromPath[str],
     data: JSONBody[SaveProduct],
 ) -> ProductResponse:
-    """Create or update a product; its TSL becomes the current version."""
+    """Create or replace a product; its TSL becomes the current version.
+
+    Absent optional fields are removed. The codec stays.
+    """
     try:
         saved = await product_service.put(principal, model, _put(data))
     except InvalidInput as error:

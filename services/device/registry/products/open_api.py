@@ -82,7 +82,10 @@ async def put_product(
     model: FromPath[str],
     data: JSONBody[PutProduct],
 ) -> Product:
-    """Create or update a product; its TSL becomes the current version."""
+    """Create or replace a product; its TSL becomes the current version.
+
+    Absent optional fields are removed. The codec stays.
+    """
     return await product_service.put(principal, model, data)
 
 
