@@ -1,5 +1,7 @@
 """The process of a service: its connections, and the parts that its packages add."""
 
+import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -9,6 +11,7 @@ from litestar import Router
 from litestar.types import ControllerRouterHandler
 
 from libs.common.bus import Bus, Outbox, RpcClient
+from libs.common.bus.connection import START_SECONDS
 from libs.common.http import provide
 from libs.common.http.guards import applications
 from libs.common.identity.grants import GrantReader
@@ -17,11 +20,15 @@ from libs.common.limits.tenants import LimitsCache
 from libs.common.settings import StoreSettings, load
 from libs.common.store.lease import Job, Leader
 from libs.common.store.migrations import Migration, migrate
-from libs.common.store.mongo import Database, Mongo
+from libs.common.store.mongo import Database, Mongo, StoreError
 from libs.common.telemetry import Telemetry, start_telemetry
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+log = logging.getLogger(__name__)
+_MONGO_PAUSE = 0.5
+"""Seconds between two attempts to reach MongoDB."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +132,7 @@ async def connect_process(
 ) -> AsyncIterator[ProcessConnections[S]]:
     """Connect a process of `service`, migrate its database, and close all at the end."""
     settings, process = load(kind), process or service
+    deadline = asyncio.get_running_loop().time() + START_SECONDS
     async with AsyncExitStack() as stack:
         telemetry = start_telemetry(process, settings.replicas)
         stack.callback(telemetry.shutdown)
@@ -139,5 +147,23 @@ async def connect_process(
             streams=settings.stream_replicas,
         )
         stack.push_async_callback(bus.drain)
+        await wait_for_mongo(mongo.ping, deadline)
         await migrate(mongo.database, migrations)
         yield ProcessConnections(settings, telemetry, mongo, bus)
+
+
+async def wait_for_mongo(ping: Callable[[], Awaitable[None]], deadline: float) -> None:
+    """Wait until `ping` succeeds; raise its error at `deadline`, by the event loop's clock.
+
+    A new MongoDB has no primary and no users until a job has created them.
+    """
+    while True:
+        try:
+            await ping()
+        except StoreError as error:
+            if asyncio.get_running_loop().time() > deadline:
+                raise
+            log.info("waiting for MongoDB: %s", str(error).partition(", Topology")[0])
+            await asyncio.sleep(_MONGO_PAUSE)
+        else:
+            return

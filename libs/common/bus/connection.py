@@ -45,6 +45,9 @@ log = logging.getLogger(__name__)
 _TLS_WARNING = "returning true from eof_received() has no effect when using ssl"
 """Harmless warning of asyncio at the end of every TLS connection of nats-py."""
 logging.getLogger("asyncio").addFilter(lambda record: record.msg != _TLS_WARNING)
+START_SECONDS = 150.0
+"""Seconds that a starting process waits for its stores. On a new cluster, images are pulled and
+volumes are created meanwhile. Longer than the chart's startup probe (180 s) would be useless."""
 PING = 3
 """Seconds between two pings. At the third ping without an answer to the previous two, the client
 connects to another server."""
@@ -72,7 +75,7 @@ class Bus:
         password: str = "",
         name: str,
         ca_file: str = "",
-        wait: float = 30.0,
+        wait: float = START_SECONDS,
         streams: int = 0,
         drops: Callable[[bytes], bool] | None = None,
     ) -> "Bus":

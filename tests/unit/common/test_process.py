@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from litestar import Router, get
 from litestar.di import NamedDependency, Provide
-from pymongo.errors import WriteConcernError
+from pymongo.errors import OperationFailure, WriteConcernError
 
+import libs.common.process
 from libs.common.http import run_service
 from libs.common.http.guards import applications
 from libs.common.process import (
@@ -19,6 +20,7 @@ from libs.common.process import (
     create_routers,
     run_packages,
     start_and_stop,
+    wait_for_mongo,
 )
 from libs.common.store.lease import Lease
 
@@ -152,3 +154,21 @@ async def test_an_object_is_stopped_when_its_block_fails() -> None:
         async with start_and_stop(start, stop), start_and_stop(stop=stop), start_and_stop(start):
             raise KeyError
     assert log == ["start", "start", "stop", "stop"]
+
+
+async def test_a_process_waits_for_the_users_of_mongodb(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job creates them; the process does not end before its deadline."""
+    monkeypatch.setattr(libs.common.process, "_MONGO_PAUSE", 0)
+    missing = OperationFailure("Authentication failed.", 18)
+    answers: list[OperationFailure | None] = [missing, missing, None]
+
+    async def ping() -> None:
+        if error := answers.pop(0):
+            raise error
+
+    now = asyncio.get_running_loop().time()
+    await wait_for_mongo(ping, now + 60)
+    assert answers == []
+    answers.append(missing)
+    with pytest.raises(OperationFailure):
+        await wait_for_mongo(ping, now - 1)
