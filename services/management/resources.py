@@ -343,7 +343,12 @@ _SAFE = {
 }
 
 
-@post("/upload-config", guards=[users], example={"file_name": "roof.png"})
+@post(
+    "/upload-config",
+    guards=[users],
+    example={"file_name": "roof.png"},
+    summary="Get URL for upload",
+)
 async def announce_upload(
     principal: RequestPrincipal, resources: Resources, data: JSONBody[UploadRequest]
 ) -> UploadTarget:

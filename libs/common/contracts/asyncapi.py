@@ -24,6 +24,7 @@ from libs.common.bus.subjects import (
     workflow_event,
 )
 from libs.common.contracts import events
+from libs.common.glossary import add_descriptions
 
 VERSION = "1.0.0"
 """Version of the contract; the first number rises with each incompatible change."""
@@ -136,6 +137,7 @@ def document() -> dict[str, Any]:
     """Return the complete document."""
     bodies = list(dict.fromkeys(channel.body for channel in CHANNELS))
     _, schemas = msgspec.json.schema_components(bodies, ref_template="#/components/schemas/{name}")
+    add_descriptions(schemas, vars(events).values())
     return {
         "asyncapi": "3.0.0",
         "info": {

@@ -5,17 +5,13 @@ handler decodes itself, and `example=`, a valid request body.
 Litestar documents the constraints of fields, but not those of their items, values and alternatives
 (`ConstraintSchemas`); it also omits bounds of 0.
 The docstring of a struct, and those under its fields, describe its schema (`StructDescriptions`);
-`glossary` describes the fields that are common to many structs.
+`glossary` describes the fields and parameters that are common to many operations.
 """
 
-import ast
 import inspect
 import re
-import sys
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from functools import cache
-from itertools import pairwise, takewhile
+from itertools import takewhile
 from typing import Any, get_args
 
 import msgspec
@@ -28,7 +24,7 @@ from litestar.plugins import OpenAPISchemaPlugin
 from litestar.routes import HTTPRoute
 from litestar.typing import FieldDefinition
 
-from libs.common.http.glossary import DESCRIPTIONS
+from libs.common.glossary import add_descriptions, describe_fields, find_description
 from libs.common.http.guards import Guard, list_guarded
 from libs.common.http.ids import describe_id
 
@@ -91,40 +87,10 @@ class StructDescriptions(OpenAPISchemaPlugin):
         kind = field_definition.origin or field_definition.annotation
         schema = plugin.to_openapi_schema(field_definition, schema_creator)
         schema.description = inspect.getdoc(kind)
-        for name, text in _describe_fields(kind).items():
+        for name, text in describe_fields(kind).items():
             field = schema.properties[name]
             field.description = " ".join(filter(None, (text, field.description)))
         return schema
-
-
-def _describe_fields(kind: type[msgspec.Struct]) -> dict[str, str]:
-    """Return the descriptions of a struct's fields by their names in JSON."""
-    texts: dict[str, str] = {}
-    for base in reversed(kind.__mro__[: kind.__mro__.index(msgspec.Struct)]):
-        texts |= _read_field_docstrings(base.__module__)[base.__name__]
-    names = ((field.encode_name, field.name) for field in msgspec.structs.fields(kind))
-    found = {name: texts.get(field) or DESCRIPTIONS.get(_snake(name)) for name, field in names}
-    return {name: text for name, text in found.items() if text}
-
-
-def _snake(name: str) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
-
-
-@cache
-def _read_field_docstrings(module: str) -> defaultdict[str, dict[str, str]]:
-    """Return the docstrings under the attributes of a module's classes, by class."""
-    texts: defaultdict[str, dict[str, str]] = defaultdict(dict)
-    body = ast.parse(inspect.getsource(sys.modules[module])).body
-    for node in (statement for statement in body if isinstance(statement, ast.ClassDef)):
-        for pair in pairwise(node.body):
-            match pair:
-                case (
-                    ast.AnnAssign(target=ast.Name(id=name)),
-                    ast.Expr(value=ast.Constant(value=str(text))),
-                ):
-                    texts[node.name][name] = inspect.cleandoc(text)
-    return texts
 
 
 def add_zero_bounds(parameters: Iterable[dict[str, Any]], handler: HTTPRouteHandler) -> None:
@@ -183,7 +149,9 @@ def finish(document: dict[str, Any], app: Litestar) -> None:
             operation["requestBody"]["required"] = False
         if EXAMPLE in handler.opt:
             operation["requestBody"]["content"][_JSON]["example"] = handler.opt[EXAMPLE]
-        add_zero_bounds(operation.get("parameters", ()), handler)
+        parameters = operation.get("parameters", ())
+        _describe_parameters(parameters)
+        add_zero_bounds(parameters, handler)
         _name_forms(document, operation)
     _settle(document)
     _name_schemas(document)
@@ -199,6 +167,13 @@ def _documented(app: Litestar) -> Iterator[tuple[str, str, HTTPRouteHandler]]:
                         yield route.path_format, method.lower(), handler
 
 
+def _describe_parameters(parameters: Iterable[dict[str, Any]]) -> None:
+    """Describe the parameters without a description by the glossary."""
+    for parameter in parameters:
+        if text := find_description(parameter["name"]):
+            parameter.setdefault("description", text)
+
+
 def _may_lack_body(handler: HTTPRouteHandler) -> bool:
     """Return whether a body is optional; Litestar documents every body as required."""
     data = handler.parsed_fn_signature.parameters.get("data")
@@ -209,10 +184,7 @@ def _add_body(document: dict[str, Any], operation: dict[str, Any], body: Any) ->
     (schema,), components = msgspec.json.schema_components(
         [body], schema_hook=describe_id, ref_template=_SCHEMAS + "{name}"
     )
-    for kind in get_args(body):
-        if kind.__name__ in components:
-            for name, text in _describe_fields(kind).items():
-                components[kind.__name__]["properties"][name]["description"] = text
+    add_descriptions(components, get_args(body))
     document["components"]["schemas"].update(components)
     operation["requestBody"] = {"required": True, "content": {_JSON: {"schema": schema}}}
 

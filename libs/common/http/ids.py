@@ -121,7 +121,7 @@ else:
     NamedId = _NamedId
     """An id in a body that is a number or a name, depending on the type of resource."""
 
-PathId = Annotated[Id, PathParameter(description="A decimal id")]
+PathId = Annotated[Id, PathParameter()]
 """An id in a path declared as `{name:str}`, so that an invalid id is a 400, not a 404."""
 
 

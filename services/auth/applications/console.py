@@ -102,7 +102,7 @@ async def set_allowed_addresses(
     return AllowedAddresses(allowed_addresses=list(changed.allowed_addresses))
 
 
-@put("/{application_id:str}/devices/{device_id:str}")
+@put("/{application_id:str}/devices/{device_id:str}", summary="Assign device to application")
 async def give_device(
     caller: RequestCaller, applications: Applications, application_id: PathId, device_id: PathId
 ) -> None:
@@ -113,7 +113,7 @@ async def give_device(
     await applications.assign_device(caller, application_id, device_id)
 
 
-@delete("/{application_id:str}/devices/{device_id:str}")
+@delete("/{application_id:str}/devices/{device_id:str}", summary="Remove device from application")
 async def take_device(
     caller: RequestCaller, applications: Applications, application_id: PathId, device_id: PathId
 ) -> None:

@@ -75,7 +75,7 @@ async def search_roles(
     return await _search(caller, roles, data or KeywordSearch())
 
 
-@get("/search")
+@get("/search", summary="Search roles by query parameters")
 async def search_roles_by_get(
     caller: RequestCaller,
     roles: Roles,
@@ -116,7 +116,7 @@ async def list_role_members(
     return await _members(caller, roles, role_id, data or KeywordSearch())
 
 
-@get("/{role_id:str}/members")
+@get("/{role_id:str}/members", summary="List role members by query parameters")
 async def list_role_members_by_get(
     caller: RequestCaller,
     roles: Roles,

@@ -178,7 +178,7 @@ async def list_user_menus(
     return flatten_menus(await directory.list_menus(principal, user_id))
 
 
-@post("/members/{user_id:str}/permission")
+@post("/members/{user_id:str}/permission", summary="Check user permission")
 async def ask_user_permission(
     request: HttpRequest, directory: Directory, user_id: PathId, data: JSONBody[CheckPermission]
 ) -> PermissionAnswer:

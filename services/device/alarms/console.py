@@ -45,7 +45,7 @@ RULE = {
         "seconds": 60,
     },
 }
-Time = Annotated[int | None, QueryParameter(ge=0, le=MAX_TS, description="ms since 1970")]
+Time = Annotated[int | None, QueryParameter(ge=0, le=MAX_TS)]
 MAX_NAMED_DEVICES = 1000
 """Maximum devices in a query string."""
 
@@ -62,7 +62,7 @@ async def search_alarms(
 ) -> Streamed[Page[AlarmResponse]]:
     """Search alarms of the devices that the caller may see, newest first.
 
-    The response is always a page.
+    The response is a page even if the request has no page size.
     """
     return await alarms.search(principal, data or SearchAlarms())
 
@@ -97,21 +97,29 @@ async def clear_alarms(
 async def export_alarms(
     request: HttpRequest,
     alarms: NamedDependency[AlarmService],
-    keyword: Annotated[str | None, QueryParameter(max_length=512)] = None,
+    keyword: Annotated[
+        str | None,
+        QueryParameter(
+            max_length=512,
+            description="Part of the content or of the device's name, ignoring case.",
+        ),
+    ] = None,
     device_ids: Annotated[
         list[Id] | None,
         QueryParameter(
-            max_items=MAX_NAMED_DEVICES, description="Repeat the parameter for each device"
+            max_items=MAX_NAMED_DEVICES,
+            description="Ids of devices. Repeat the parameter for each device.",
         ),
     ] = None,
     start_timestamp: Time = None,
     end_timestamp: Time = None,
     alarm_status: Annotated[
-        list[bool] | None, QueryParameter(max_items=2, description="True for unclaimed alarms")
+        list[bool] | None,
+        QueryParameter(max_items=2, description="True for unclaimed, false for claimed alarms."),
     ] = None,
     timezone: Annotated[
         str,
-        QueryParameter(max_length=64, description="IANA name of the time zone of exported times"),
+        QueryParameter(max_length=64, description="IANA name of the time zone of exported times."),
     ] = "UTC",
 ) -> Stream:
     """Export the alarms of a search as CSV, newest first; at most 100,000."""

@@ -29,7 +29,7 @@ class SearchAlarms(PageRequest, kw_only=True):
     largest: ClassVar[int] = MAX_AT_ONCE
 
     keyword: Keyword | None = None
-    """Part of the content or the device's name, in any case."""
+    """Part of the content or the device's name, ignoring case."""
     device_ids: Ids | None = None
     """Absent or empty means any device."""
     start_timestamp: Timestamp | None = None
@@ -124,7 +124,7 @@ class PutRule(msgspec.Struct, kw_only=True):
 
 
 class SearchRules(PageRequest, kw_only=True):
-    """Body of `POST /alarm-rules/search`; `keyword` is part of the name, in any case."""
+    """Body of `POST /alarm-rules/search`; `keyword` is part of the name, ignoring case."""
 
     largest: ClassVar[int] = MAX_AT_ONCE
 

@@ -232,7 +232,11 @@ class CallDeviceService(msgspec.Struct, kw_only=True):
     inputs: dict[str, Any] | None = None
 
 
-@get("/device/{device_id:str}/tsl", guards=[allow_holders(Function.DEVICE_VIEW)])
+@get(
+    "/device/{device_id:str}/tsl",
+    guards=[allow_holders(Function.DEVICE_VIEW)],
+    summary="Get TSL of device",
+)
 async def get_device_tsl(
     principal: RequestPrincipal, device_commands: Commands, device_id: PathId
 ) -> TslDocument:

@@ -1,15 +1,13 @@
 """Device API operations on properties, configuration, service calls and tasks."""
 
-from typing import Annotated
-
 from litestar import Response
 from litestar.datastructures import ResponseHeader
 from litestar.di import NamedDependency
-from litestar.params import JSONBody, PathParameter
+from litestar.params import JSONBody
 
 from libs.common.envelope import Success
 from libs.common.http import HttpRequest, RequestPrincipal, ok
-from libs.common.http.ids import Id
+from libs.common.http.ids import PathId
 from libs.common.http.open_api import get, patch, post
 from libs.common.http.operations import route_operations
 from libs.common.tsl import keep_given
@@ -23,11 +21,9 @@ from services.device.commands.model import (
     UpdateProperties,
 )
 from services.device.commands.service import CommandService
-from services.device.things.schemas import DeviceId
 
 TASKS = "/device/openapi/v1/tasks"
 
-TaskId = Annotated[Id, PathParameter(description="Id of the task")]
 Commands = NamedDependency[CommandService]
 
 
@@ -56,7 +52,7 @@ async def update_device_properties(
     request: HttpRequest,
     principal: RequestPrincipal,
     commands: Commands,
-    device_id: DeviceId,
+    device_id: PathId,
     data: JSONBody[UpdateProperties],
 ) -> Response[Success[UpdatedProperties]]:
     """Update properties of a device; `Location` names the task."""
@@ -68,7 +64,7 @@ async def update_device_properties(
 
 @get("/devices/{device_id:str}/config", tags=["Devices"])
 async def get_device_config(
-    principal: RequestPrincipal, commands: Commands, device_id: DeviceId
+    principal: RequestPrincipal, commands: Commands, device_id: PathId
 ) -> Config:
     """Return the configuration of a device in the shape that a task accepts."""
     return await commands.config(principal, device_id)
@@ -84,7 +80,7 @@ async def call_device_service(
     request: HttpRequest,
     principal: RequestPrincipal,
     commands: Commands,
-    device_id: DeviceId,
+    device_id: PathId,
     data: JSONBody[CallService],
 ) -> Response[Success[None]]:
     """Call a service of a device; `Location` names the task."""
@@ -111,7 +107,7 @@ async def create_tasks(
 
 
 @get("/tasks/{task_id:str}", tags=["Tasks"])
-async def get_task(principal: RequestPrincipal, commands: Commands, task_id: TaskId) -> Task:
+async def get_task(principal: RequestPrincipal, commands: Commands, task_id: PathId) -> Task:
     """Return the state of a configuration task or service call."""
     return await commands.task(principal, task_id)
 

@@ -107,7 +107,7 @@ async def fetch_commands(
     wait: Annotated[
         int,
         QueryParameter(
-            description="Seconds to wait for a command if none is open", ge=0, le=LONGEST_POLL
+            description="Seconds to wait for a command if none is open.", ge=0, le=LONGEST_POLL
         ),
     ] = 0,
 ) -> Commands:

@@ -55,8 +55,8 @@ from services.device.entities.tags import EntityTags
 Custom = NamedDependency[CustomEntities]
 Entities = NamedDependency[EntityService]
 
-Time = Annotated[int | None, QueryParameter(ge=0, le=MAX_TS, description="ms since 1970")]
-Zone = Annotated[str | None, QueryParameter(max_length=64, description="IANA time zone")]
+Time = Annotated[int | None, QueryParameter(ge=0, le=MAX_TS)]
+Zone = Annotated[str | None, QueryParameter(max_length=64)]
 READERS = (
     Function.DASHBOARD_EDIT,
     Function.DASHBOARD_VIEW,
@@ -100,7 +100,8 @@ async def search_entities_by_columns(
 ) -> Streamed[Page[EntityResponse]]:
     """Search entities by column filters, with their latest values.
 
-    The response is always a page, of at most 10,000 entities.
+    The response is a page even if the request has no page size. A page has at most
+    10,000 entities.
     """
     return await entity_search.search_advanced(principal, data)
 
@@ -174,7 +175,8 @@ async def export_entity_history(
     request: HttpRequest,
     entity_export: NamedDependency[EntityExport],
     ids: Annotated[
-        list[Id] | None, QueryParameter(description="Entity ids; repeat the parameter for each")
+        list[Id] | None,
+        QueryParameter(description="Ids of entities. Repeat the parameter for each entity."),
     ] = None,
     start_timestamp: Time = None,
     end_timestamp: Time = None,

@@ -36,7 +36,12 @@ _READERS = [allow_holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE)]
 _MANAGERS = [allow_holders(Function.PRODUCT_MANAGE)]
 
 
-@post("/{model:str}/codec/redecode", guards=_MANAGERS, example={"dry": True})
+@post(
+    "/{model:str}/codec/redecode",
+    guards=_MANAGERS,
+    example={"dry": True},
+    summary="Start decoding stored frames again",
+)
 async def redecode_frames_of_product(
     principal: RequestPrincipal,
     redecodes: Redecodes,
@@ -50,7 +55,7 @@ async def redecode_frames_of_product(
     return await redecodes.begin(principal, model, data)
 
 
-@get("/{model:str}/codec/redecode", guards=_READERS)
+@get("/{model:str}/codec/redecode", guards=_READERS, summary="Get progress of decoding again")
 async def get_redecode_of_product(
     principal: RequestPrincipal, redecodes: Redecodes, model: FromPath[str]
 ) -> RedecodeProgress | None:
@@ -58,7 +63,7 @@ async def get_redecode_of_product(
     return await redecodes.last(principal, model)
 
 
-@delete("/{model:str}/codec/redecode", guards=_MANAGERS)
+@delete("/{model:str}/codec/redecode", guards=_MANAGERS, summary="Stop decoding frames again")
 async def stop_redecode_of_product(
     principal: RequestPrincipal, redecodes: Redecodes, model: FromPath[str]
 ) -> RedecodeProgress:
@@ -99,7 +104,13 @@ async def remove_codec_of_product(
     await codec_service.delete(principal, model)
 
 
-@post("/{model:str}/codec/test", guards=_MANAGERS, example=TRIAL, waits=True)
+@post(
+    "/{model:str}/codec/test",
+    guards=_MANAGERS,
+    example=TRIAL,
+    waits=True,
+    summary="Test codec of product",
+)
 async def try_codec_of_product(
     principal: RequestPrincipal,
     codec_service: Codecs,
@@ -110,7 +121,11 @@ async def try_codec_of_product(
     return await codec_service.test_codec(principal, model, data)
 
 
-@get("/{model:str}/codec/healing", guards=_READERS)
+@get(
+    "/{model:str}/codec/healing",
+    guards=_READERS,
+    summary="Get settings for requesting missing readings",
+)
 async def get_healing_of_product(
     principal: RequestPrincipal, codec_service: Codecs, model: FromPath[str]
 ) -> GapHealingSettings:
@@ -118,7 +133,12 @@ async def get_healing_of_product(
     return await codec_service.get_healing(principal, model)
 
 
-@put("/{model:str}/codec/healing", guards=_MANAGERS, example=HEALING)
+@put(
+    "/{model:str}/codec/healing",
+    guards=_MANAGERS,
+    example=HEALING,
+    summary="Replace settings for requesting missing readings",
+)
 async def save_healing_of_product(
     principal: RequestPrincipal,
     codec_service: Codecs,

@@ -6,6 +6,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from libs.common.http import RequestPrincipal
+from libs.common.http.ids import PathId
 from libs.common.http.open_api import delete, get, post, put
 from libs.common.http.operations import route_operations
 from services.device.lorawan.codec_service import CodecService
@@ -28,7 +29,6 @@ from services.device.lorawan.schemas import (
 )
 from services.device.telemetry.history import EndTime, KeyRangeResolver, PageKey, StartTime
 from services.device.things.product_model import ProductCodec, PutGapHealing
-from services.device.things.schemas import DeviceId
 
 Codecs = NamedDependency[CodecService]
 
@@ -41,7 +41,7 @@ async def get_product_codec(
     return await codec_service.get(principal, model)
 
 
-@put("/{model:str}/codec", example=EXAMPLE, waits=True)
+@put("/{model:str}/codec", example=EXAMPLE, waits=True, summary="Replace codec of product")
 async def put_product_codec(
     principal: RequestPrincipal,
     codec_service: Codecs,
@@ -63,7 +63,7 @@ async def delete_product_codec(
     return await codec_service.delete(principal, model)
 
 
-@post("/{model:str}/codec/test", example=TRIAL, waits=True)
+@post("/{model:str}/codec/test", example=TRIAL, waits=True, summary="Test codec of product")
 async def try_product_codec(
     principal: RequestPrincipal,
     codec_service: Codecs,
@@ -74,7 +74,7 @@ async def try_product_codec(
     return await codec_service.test_codec(principal, model, data)
 
 
-@get("/{model:str}/codec/healing")
+@get("/{model:str}/codec/healing", summary="Get settings for requesting missing readings")
 async def get_product_healing(
     principal: RequestPrincipal, codec_service: Codecs, model: FromPath[str]
 ) -> GapHealingSettings:
@@ -82,7 +82,11 @@ async def get_product_healing(
     return await codec_service.get_healing(principal, model)
 
 
-@put("/{model:str}/codec/healing", example=HEALING)
+@put(
+    "/{model:str}/codec/healing",
+    example=HEALING,
+    summary="Replace settings for requesting missing readings",
+)
 async def put_product_healing(
     principal: RequestPrincipal,
     codec_service: Codecs,
@@ -96,7 +100,11 @@ async def put_product_healing(
 Redecodes = NamedDependency[RedecodeService]
 
 
-@post("/{model:str}/codec/redecode", example={"dry": True})
+@post(
+    "/{model:str}/codec/redecode",
+    example={"dry": True},
+    summary="Start decoding stored frames again",
+)
 async def redecode_product_frames(
     principal: RequestPrincipal,
     redecodes: Redecodes,
@@ -110,7 +118,7 @@ async def redecode_product_frames(
     return await redecodes.begin(principal, model, data)
 
 
-@get("/{model:str}/codec/redecode")
+@get("/{model:str}/codec/redecode", summary="Get progress of decoding again")
 async def get_product_redecode(
     principal: RequestPrincipal, redecodes: Redecodes, model: FromPath[str]
 ) -> RedecodeProgress:
@@ -118,7 +126,7 @@ async def get_product_redecode(
     return await redecodes.get(principal, model)
 
 
-@delete("/{model:str}/codec/redecode")
+@delete("/{model:str}/codec/redecode", summary="Stop decoding frames again")
 async def stop_product_redecode(
     principal: RequestPrincipal, redecodes: Redecodes, model: FromPath[str]
 ) -> RedecodeProgress:
@@ -134,7 +142,7 @@ async def list_device_frames(
     principal: RequestPrincipal,
     frames: NamedDependency[FrameService],
     key_ranges: NamedDependency[KeyRangeResolver],
-    device_id: DeviceId,
+    device_id: PathId,
     start_time: StartTime = None,
     end_time: EndTime = None,
     page_size: Annotated[int, QueryParameter(name="pageSize", ge=1, le=MAX_PAGE)] = 20,
@@ -153,7 +161,7 @@ async def list_device_gaps(
     principal: RequestPrincipal,
     gaps: NamedDependency[GapService],
     key_ranges: NamedDependency[KeyRangeResolver],
-    device_id: DeviceId,
+    device_id: PathId,
     start_time: StartTime = None,
     end_time: EndTime = None,
     page_size: Annotated[int, QueryParameter(name="pageSize", ge=1, le=MAX_PAGE)] = 20,

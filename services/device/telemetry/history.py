@@ -18,6 +18,7 @@ from libs.common.errors import InvalidInput
 from libs.common.http import RequestPrincipal
 from libs.common.http.console import post
 from libs.common.http.guards import allow_holders
+from libs.common.http.ids import PathId
 from libs.common.http.open_api import get
 from libs.common.http.streaming import chain_rows, cut_page, iterate_rows
 from libs.common.identity import Principal
@@ -40,7 +41,7 @@ from services.device.things.device_store import DeviceStore
 from services.device.things.directory import GrantedDevices, ThingDirectory
 from services.device.things.errors import device_not_found
 from services.device.things.model import Device
-from services.device.things.schemas import DeviceId, require_application
+from services.device.things.schemas import require_application
 from services.device.things.specifications import TslStore
 
 SIZE_CACHE_SIZE = 10_000
@@ -247,7 +248,7 @@ StartTime = Annotated[
     int | None,
     QueryParameter(
         name="startTime",
-        description="Start in milliseconds since 1970-01-01 UTC, inclusive",
+        description="Start of the period in milliseconds since 1970-01-01 UTC, inclusive.",
         ge=0,
         le=LATEST_TIME,
     ),
@@ -256,7 +257,7 @@ EndTime = Annotated[
     int | None,
     QueryParameter(
         name="endTime",
-        description="End in milliseconds since 1970-01-01 UTC, inclusive",
+        description="End of the period in milliseconds since 1970-01-01 UTC, inclusive.",
         ge=0,
         le=LATEST_TIME,
     ),
@@ -265,7 +266,7 @@ PageKey = Annotated[
     str | None,
     QueryParameter(
         name="pageKey",
-        description="`nextPageKey` of the previous page. Absent: the first page",
+        description="`nextPageKey` of the previous page. Absent: the first page.",
         max_length=64,
     ),
 ]
@@ -275,7 +276,7 @@ PageKey = Annotated[
 async def get_property_history(
     principal: RequestPrincipal,
     history: NamedDependency[HistoryService],
-    device_id: DeviceId,
+    device_id: PathId,
     start_time: StartTime = None,
     end_time: EndTime = None,
     page_size: Annotated[int | None, QueryParameter(name="pageSize", ge=1)] = None,
@@ -283,7 +284,7 @@ async def get_property_history(
     order: Annotated[
         str | None,
         QueryParameter(
-            description="`desc` (newest first, the default) or `asc`",
+            description="`desc` (newest first, the default) or `asc`.",
             max_length=8,
             schema_extra={"enum": ["asc", "desc"]},
         ),

@@ -198,7 +198,7 @@ class ReplyMessage(msgspec.Struct, rename="camel"):
 Edge = NamedDependency[EdgeService]
 Wait = Annotated[
     Literal["stored"] | None,
-    QueryParameter(description="`stored`: answer after storage in MongoDB"),
+    QueryParameter(description="`stored`: the answer follows when the data is in MongoDB. Default: in NATS."),
 ]
 
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 import msgspec
-from litestar.params import PathParameter
 
 from libs.common.errors import Forbidden, InvalidInput
 from libs.common.http import console
@@ -101,9 +100,6 @@ class DeviceResult(console.ResponseModel, kw_only=True):
     status: Literal["SUCCESS", "FAILED"]
     error_code: str | None = None
     error_message: str | None = None
-
-
-DeviceId = Annotated[Id, PathParameter(description="Id from the answer that added the device")]
 
 
 def require_application(principal: Principal) -> int:

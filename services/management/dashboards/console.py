@@ -130,7 +130,7 @@ async def set_home_dashboard(
     await dashboards.set_home(principal, dashboard_id)
 
 
-@post("/dashboard/{dashboard_id:str}/cancel-home", guards=[users])
+@post("/dashboard/{dashboard_id:str}/cancel-home", guards=[users], summary="Unset home dashboard")
 async def end_home_dashboard(
     principal: RequestPrincipal, dashboards: Dashboards, dashboard_id: PathId
 ) -> None:

@@ -8,14 +8,14 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509 import load_pem_x509_certificates
 from litestar import Router
 from litestar.di import NamedDependency
-from litestar.params import FromPath
+from litestar.params import PathParameter
 
 from libs.common.bus import RawRequest, RpcClient
 from libs.common.contracts.frames import LARGEST_HOOK
@@ -199,9 +199,12 @@ class WebhookForwarder:
     request_max_body_size=LARGEST_HOOK,
     tags=["Integrations"],
     waits=True,
+    summary="Receive webhook of integration",
 )
 async def take_hook(
-    request: HttpRequest, network_hooks: NamedDependency[WebhookForwarder], token: FromPath[str]
+    request: HttpRequest,
+    network_hooks: NamedDependency[WebhookForwarder],
+    token: Annotated[str, PathParameter(description="Token of the integration.")],
 ) -> None:
     """Receive an uplink, a join or the state of a downlink; it is stored before the answer.
 

@@ -11,12 +11,12 @@ supports. Nodes after the start may have any type.
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from litestar import Router
 from litestar.di import NamedDependency
-from litestar.params import FromPath
+from litestar.params import PathParameter
 from msgspec import inspect
 
 from libs.common.bus import RpcClient
@@ -208,7 +208,10 @@ async def list_components(
 
 
 @get("/{name:str}", guards=[allow_holders(*FUNCTIONS)])
-async def get_component(registry: NamedDependency[Registry], name: FromPath[str]) -> str:
+async def get_component(
+    registry: NamedDependency[Registry],
+    name: Annotated[str, PathParameter(description="Name of the node type, for example `code`.")],
+) -> str:
     """Get a node type, its parameters and its outputs as JSON text."""
     node = registry.find(name)
     if node is None:

@@ -31,7 +31,9 @@ Flows = NamedDependency[FlowService]
 MAX_DIGITS = 9
 """Maximum digits of a version."""
 
-Version = Annotated[str | None, QueryParameter(description="Default: the latest version")]
+Version = Annotated[
+    str | None, QueryParameter(description="Version of the flow. Default: the latest version.")
+]
 
 
 @post("/search", guards=[allow_holders(Function.WORKFLOW_VIEW)])

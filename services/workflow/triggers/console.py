@@ -4,7 +4,7 @@ The first needs the token of the hook, the second the tenant's HTTP credential.
 """
 
 import base64
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import unquote
 
 import msgspec
@@ -12,7 +12,7 @@ from litestar import Router
 from litestar.datastructures import UploadFile
 from litestar.di import NamedDependency
 from litestar.exceptions import ClientException
-from litestar.params import FromPath
+from litestar.params import PathParameter
 
 from libs.common.bus.hops import HOPS, read_hops
 from libs.common.decoding import INVALID_JSON, decode_json, decode_text, is_json
@@ -37,9 +37,17 @@ class StartedRun(msgspec.Struct):
     """Id of the run."""
 
 
-@post("/hooks/{token:str}", body=Any, example={"door": "open"}, waits=True)
+@post(
+    "/hooks/{token:str}",
+    body=Any,
+    example={"door": "open"},
+    waits=True,
+    summary="Start flow by webhook",
+)
 async def begin_flow(
-    request: HttpRequest, hooks: NamedDependency[HookCaller], token: FromPath[str]
+    request: HttpRequest,
+    hooks: NamedDependency[HookCaller],
+    token: Annotated[str, PathParameter(description="Token of the flow's webhook node.")],
 ) -> StartedRun:
     """Start the flow and return when its run is recorded.
 

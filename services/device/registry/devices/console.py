@@ -43,7 +43,10 @@ Devices = NamedDependency[UserDevices]
 async def find_devices(
     principal: RequestPrincipal, user_devices: Devices, data: JSONBody[FindDevices | None] = None
 ) -> Streamed[Page[DeviceResponse]]:
-    """List the devices that the caller may see, the newest first; always a page."""
+    """List the devices that the caller may see, the newest first.
+
+    The response is a page even if the request has no page size.
+    """
     return await user_devices.search(principal, data or FindDevices())
 
 

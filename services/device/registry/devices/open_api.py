@@ -5,6 +5,7 @@ from litestar.params import JSONBody
 
 from libs.common.contracts.auth import DeviceCredentials
 from libs.common.http import RequestPrincipal
+from libs.common.http.ids import PathId
 from libs.common.http.open_api import delete, get, post, put
 from libs.common.http.operations import route_operations
 from libs.common.tsl import TslDocument
@@ -17,7 +18,6 @@ from services.device.registry.devices.schemas import (
     UpdateDevice,
 )
 from services.device.registry.devices.service import DeviceService
-from services.device.things.schemas import DeviceId
 
 Devices = NamedDependency[DeviceService]
 
@@ -47,7 +47,7 @@ async def search_devices(
 
 @get("/{device_id:str}")
 async def get_device(
-    principal: RequestPrincipal, device_service: Devices, device_id: DeviceId
+    principal: RequestPrincipal, device_service: Devices, device_id: PathId
 ) -> DeviceRecord:
     """Return the whole record of a device."""
     return await device_service.get(principal, device_id)
@@ -66,7 +66,7 @@ async def update_device(
 
 @delete("/{device_id:str}")
 async def delete_device(
-    principal: RequestPrincipal, device_service: Devices, device_id: DeviceId
+    principal: RequestPrincipal, device_service: Devices, device_id: PathId
 ) -> str:
     """Delete a device, even after its removal from the application; return its SN."""
     return await device_service.delete(principal, device_id)
@@ -74,7 +74,7 @@ async def delete_device(
 
 @put("/remove/{device_id:str}")
 async def remove_device(
-    principal: RequestPrincipal, device_service: Devices, device_id: DeviceId
+    principal: RequestPrincipal, device_service: Devices, device_id: PathId
 ) -> None:
     """Remove a device from the application.
 
@@ -85,7 +85,7 @@ async def remove_device(
 
 @get("/{device_id:str}/thing-specification")
 async def get_thing_specification(
-    principal: RequestPrincipal, device_service: Devices, device_id: DeviceId
+    principal: RequestPrincipal, device_service: Devices, device_id: PathId
 ) -> TslDocument:
     """Return the thing specification (TSL) of a device."""
     return await device_service.thing_specification(principal, device_id)
@@ -93,7 +93,7 @@ async def get_thing_specification(
 
 @post("/{device_id:str}/credentials")
 async def issue_credentials(
-    principal: RequestPrincipal, device_service: Devices, device_id: DeviceId
+    principal: RequestPrincipal, device_service: Devices, device_id: PathId
 ) -> DeviceCredentials:
     """Issue a new key for a device, shown only here.
 

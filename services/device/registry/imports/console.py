@@ -41,7 +41,7 @@ Given = NamedDependency[SheetService]
 Jobs = NamedDependency[ImportService]
 
 
-@post("/template", guards=[ADDERS], media_type=MEDIA)
+@post("/template", guards=[ADDERS], media_type=MEDIA, summary="Get empty sheet for import")
 async def make_device_sheet(
     request: HttpRequest, sheets: Given, data: JSONBody[SheetTemplateRequest]
 ) -> Response[bytes]:

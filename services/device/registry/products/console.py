@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar.di import NamedDependency
-from litestar.params import FromPath, JSONBody
+from litestar.params import FromPath, JSONBody, PathParameter
 
 from libs.common.errors import InvalidInput
 from libs.common.http import RequestPrincipal
@@ -135,7 +135,10 @@ async def find_products(
     product_service: Products,
     data: JSONBody[FindProducts | None] = None,
 ) -> Page[ProductResponse]:
-    """List the products of the tenant, without their TSL; always a page."""
+    """List the products of the tenant, without their TSL.
+
+    The response is a page even if the request has no page size.
+    """
     wanted = data or FindProducts()
     page = await product_service.page(principal, wanted.number, wanted.size)
     return Page(
@@ -160,7 +163,7 @@ async def get_product_version(
     principal: RequestPrincipal,
     product_service: Products,
     model: FromPath[str],
-    version: FromPath[str],
+    version: Annotated[str, PathParameter(description="Version of the TSL, for example `v1.0`.")],
 ) -> TslDocument:
     """Return the TSL of one version.
 
@@ -255,11 +258,15 @@ class RpsRecordResponse(msgspec.Struct):
     "/search",
     guards=[allow_holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE)],
     example={"sn": "ROOF", "page_size": 50},
+    summary="Search RPS records",
 )
 async def find_rps_records(
     principal: RequestPrincipal, rps_service: Rps, data: JSONBody[FindRpsRecords | None] = None
 ) -> Page[RpsRecordResponse]:
-    """List the RPS records of all applications of the tenant, by SN; always a page."""
+    """List the RPS records of all applications of the tenant, by SN.
+
+    The response is a page even if the request has no page size.
+    """
     wanted = data or FindRpsRecords()
     found, total = await rps_service.list_for_tenant(
         principal, wanted.sn, wanted.number, wanted.size
@@ -272,7 +279,7 @@ async def find_rps_records(
     )
 
 
-@delete("/{sn:str}", guards=[allow_holders(Function.PRODUCT_MANAGE)])
+@delete("/{sn:str}", guards=[allow_holders(Function.PRODUCT_MANAGE)], summary="Delete RPS record")
 async def remove_rps_record(
     principal: RequestPrincipal, rps_service: Rps, sn: FromPath[str]
 ) -> None:
@@ -332,7 +339,10 @@ TEMPLATE_SOURCE_ROUTER = route_operations(
 async def find_product_templates(
     principal: RequestPrincipal, templates: Library, data: JSONBody[FindTemplates | None] = None
 ) -> Page[LibraryTemplate]:
-    """List the templates of the library with their faults; always a page."""
+    """List the templates of the library with their faults.
+
+    The response is a page even if the request has no page size.
+    """
     wanted = data or FindTemplates()
     rows, total = await templates.find(principal.tenant, wanted)
     return Page(page_size=wanted.size, page_number=wanted.number, total=total, content=rows)

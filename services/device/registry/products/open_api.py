@@ -75,7 +75,11 @@ async def get_product(
     return await product_service.get(principal, model)
 
 
-@put("/{model:str}", example={"name": "Roof sensor", "snPrefixes": ["ROOF"], "tsl": _TSL})
+@put(
+    "/{model:str}",
+    example={"name": "Roof sensor", "snPrefixes": ["ROOF"], "tsl": _TSL},
+    summary="Create or update product",
+)
 async def put_product(
     principal: RequestPrincipal,
     product_service: Products,
@@ -104,7 +108,9 @@ Rps = NamedDependency[RpsService]
 
 
 @post(
-    "/profile", example={"sn": "ROOF0002", "profileUrl": "https://example.com/profiles/roof.json"}
+    "/profile",
+    example={"sn": "ROOF0002", "profileUrl": "https://example.com/profiles/roof.json"},
+    summary="Set RPS profile",
 )
 async def set_rps_profile(
     principal: RequestPrincipal, rps_service: Rps, data: JSONBody[SetProfile]
@@ -120,6 +126,7 @@ async def set_rps_profile(
         "pageNumber": 1,
         "sorts": [{"property": "sn", "direction": "asc"}],
     },
+    summary="Search RPS profiles",
 )
 async def search_rps_profiles(
     principal: RequestPrincipal, rps_service: Rps, data: JSONBody[SearchProfiles]
@@ -128,7 +135,7 @@ async def search_rps_profiles(
     return await rps_service.search(principal, data)
 
 
-@delete("/{sn:str}")
+@delete("/{sn:str}", summary="Delete RPS profile")
 async def delete_rps_profile(
     principal: RequestPrincipal, rps_service: Rps, sn: FromPath[str]
 ) -> str:

@@ -29,9 +29,22 @@ CLEAR = {"data", "description", "grant_type", "id", "name", "status", "type"}
 """Names of fields that the description of their schema explains."""
 UNDESCRIBED = {"Assist", "GatewayConsoleError", "GatewayError"}
 """Hints that the specification names only, and the errors that `Failure` describes."""
+DOCUMENTS = ["clients/python/openapi.json", "console/openapi.json"]
 
 
-@pytest.mark.parametrize("path", ["clients/python/openapi.json", "console/openapi.json"])
+@pytest.mark.parametrize("path", DOCUMENTS)
+def test_every_parameter_has_a_description(path: str) -> None:
+    """An integrator learns the meaning of a parameter from the document alone."""
+    assert {
+        (parameter["name"], operation["operationId"])
+        for item in json.loads((ROOT / path).read_text())["paths"].values()
+        for operation in item.values()
+        for parameter in operation.get("parameters", ())
+        if not parameter.get("description")
+    } == set()
+
+
+@pytest.mark.parametrize("path", [*DOCUMENTS, "docs/reference/asyncapi.json"])
 def test_every_schema_and_field_has_a_description(path: str) -> None:
     """An integrator learns the purpose of schemas and fields from the document alone."""
     schemas = json.loads((ROOT / path).read_text())["components"]["schemas"]

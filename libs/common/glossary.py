@@ -1,8 +1,9 @@
-r"""Fields of requests and responses that mean the same in every schema.
+r"""Fields and parameters that mean the same in every operation.
 
-The OpenAPI documents describe a field by the docstring under it or, without one, by this list. A
-name in camelCase is listed in snake_case. Fields named `id`, `name`, `description` and `data` need
-no text, because the docstring of their struct is enough.
+The API documents describe a field by the docstring under it or, without one, by this list, and
+a parameter by its own description or this list. A name in camelCase is listed in snake_case. Fields
+named `id`, `name`, `description` and `data` need no text, because the docstring of their struct is
+enough.
 
 access_key: Login name that belongs to the credential, for example `mqtt@default`.
 access_mod: Access to a property: `R` (read), `W` (write) or `RW`. Absent for services and events.
@@ -15,6 +16,7 @@ allowed_addresses: IP addresses and networks that may request tokens, for exampl
 application: Application that the device belongs to.
 application_id: Id of the application.
 application_name: Name of the application.
+auto_generate_password: Whether a new credential gets a generated secret.
 autop_status: Older name of `rpsStatus`.
 base64: Payload bytes in Base64, for example `A2cA1w==`.
 canvas_id: Id of the canvas.
@@ -33,6 +35,7 @@ cover_type: `DEFAULT_IMAGE` for a preset cover, `RESOURCE` for an uploaded file.
 created_at: Time of creation in milliseconds since 1970-01-01 UTC.
 credentials_type: Purpose of the credential: `SMTP`, `MQTT` or `HTTP`.
 current_version: TSL version that new devices get, for example `v1.0`.
+credential_id: Id of the credential.
 customized: Whether a user defined the entity. Entities of devices follow from the TSL.
 dashboard_id: Id of the dashboard.
 data_spec: Type, unit and bounds of the value.
@@ -106,6 +109,7 @@ list: Entries of this page.
 location: Location of the device.
 location_property: Property of type `STRUCT` that holds the location, with the members `latitude`
     and `longitude`.
+log_id: Id of the run.
 longitude: Degrees east of Greenwich (WGS 84), -180 to 180.
 mac: MAC address of the Ethernet port that the device reported.
 main_canvas_id: Id of the canvas that opens first.
@@ -137,6 +141,7 @@ rps_status: State of the remote provisioning service (RPS): `DISABLE` without pr
     `WAITING` until the device confirms its first configuration, then `SUCCESS`.
 rule_id: Id of the alarm rule.
 scripts: JavaScript sources by name.
+session_id: Id of the session.
 severity: Severity of the alarm.
 sn: Serial number (SN) of the device, for example `6445D0123456`.
 sn_prefixes: Beginnings of serial numbers, for example `["6445"]`. A new device whose SN has one of
@@ -145,10 +150,14 @@ sorts: Sort criteria. The first one has precedence.
 start_time: Start in milliseconds since 1970-01-01 UTC.
 start_timestamp: Start of the period in milliseconds since 1970-01-01 UTC, inclusive.
 tag: Tags of the device, for example `["roof", "north"]`.
+tag_id: Id of the tag.
 tags: Tags of the device, for example `["roof", "north"]`.
 task_id: Id of the task.
+tenant: Id of the tenant, for example `default`.
 tenant_id: Id of the tenant.
 time_cost: Duration in milliseconds.
+time_zone: IANA name of the time zone, for example `Europe/Berlin`.
+timezone: IANA name of the time zone, for example `Europe/Berlin`.
 timestamp: Time of the value in milliseconds since 1970-01-01 UTC.
 token_type: Always `Bearer`.
 total: Number of entries on all pages.
@@ -167,10 +176,59 @@ widgets: Widgets of the canvas.
 wlan_mac: MAC address of the wireless interface that the device reported.
 """
 
+import ast
+import inspect
 import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import cache
+from itertools import pairwise
+from typing import Any
 
-DESCRIPTIONS = {
+import msgspec
+
+_DESCRIPTIONS = {
     name: " ".join(text.split())
     for name, text in re.findall(r"^(\w+): (.+(?:\n    .+)*)", __doc__ or "", re.MULTILINE)
 }
-"""Descriptions of fields by name in snake_case."""
+"""Descriptions of fields and parameters by name in snake_case."""
+
+
+def describe_fields(kind: type[msgspec.Struct]) -> dict[str, str]:
+    """Return the descriptions of a struct's fields by their names in JSON."""
+    texts: dict[str, str] = {}
+    for base in reversed(kind.__mro__[: kind.__mro__.index(msgspec.Struct)]):
+        texts |= _read_field_docstrings(base.__module__)[base.__name__]
+    names = ((field.encode_name, field.name) for field in msgspec.structs.fields(kind))
+    found = {name: texts.get(field) or find_description(name) for name, field in names}
+    return {name: text for name, text in found.items() if text}
+
+
+def add_descriptions(schemas: dict[str, Any], kinds: Iterable[Any]) -> None:
+    """Add descriptions of fields to those schemas, by name, whose structs are among `kinds`."""
+    for kind in kinds:
+        if isinstance(kind, type) and kind.__name__ in schemas:
+            for name, text in describe_fields(kind).items():
+                schemas[kind.__name__]["properties"][name]["description"] = text
+
+
+def find_description(name: str) -> str | None:
+    """Return what this list says about a field or parameter, by its name in JSON."""
+    return _DESCRIPTIONS.get(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
+
+
+@cache
+def _read_field_docstrings(module: str) -> defaultdict[str, dict[str, str]]:
+    """Return the docstrings under the attributes of a module's classes, by class."""
+    texts: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    body = ast.parse(inspect.getsource(sys.modules[module])).body
+    for node in (statement for statement in body if isinstance(statement, ast.ClassDef)):
+        for pair in pairwise(node.body):
+            match pair:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str(text))),
+                ):
+                    texts[node.name][name] = inspect.cleandoc(text)
+    return texts
