@@ -83,7 +83,9 @@ def test_python_client(generated: Generated, platform: Platform, api: Api, admin
 
     anonymous = clients.Client(base_url=url)
     credentials = {"client_id": api.client_id, "client_secret": api.client_secret}
-    grant = models.CredentialsGrant.from_dict({"grant_type": "client_credentials"} | credentials)
+    grant = models.ClientCredentialsGrant.from_dict(
+        {"grant_type": "client_credentials"} | credentials
+    )
     token = call(anonymous, "device_api_authentication", "issue_token", body=grant)
     app = clients.AuthenticatedClient(base_url=url, token=token.parsed.data.access_token)
     devices = "device_api_devices"

@@ -198,7 +198,9 @@ class ReplyMessage(msgspec.Struct, rename="camel"):
 Edge = NamedDependency[EdgeService]
 Wait = Annotated[
     Literal["stored"] | None,
-    QueryParameter(description="`stored`: the answer follows when the data is in MongoDB. Default: in NATS."),
+    QueryParameter(
+        description="`stored`: the answer follows when the data is in MongoDB. Default: in NATS."
+    ),
 ]
 
 
