@@ -1,8 +1,8 @@
 """An example integration with imaginary lamps, which runs as a separate process.
 
-    thingway integration create lamps          # prints NATS user and secret, once
-    NATS_URL=nats://localhost:4222 NATS_USER=integration.lamps NATS_SECRET=… \\
-        python examples/integrations/lamps.py
+    .venv/bin/thingway integration create lamps      # prints the NATS user and secret once
+    export NATS_URL=nats://localhost:4222 NATS_USER=integration.lamps NATS_SECRET=…
+    .venv/bin/python examples/integrations/lamps.py
 
 A real integration would call hardware or a vendor's cloud in `Lamps.switch`. Every other part is
 needed by each integration.

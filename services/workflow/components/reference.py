@@ -20,9 +20,9 @@ Schema = dict[str, Any]
 
 _BEGIN = """# Flow nodes
 
-The contents of `data.parameters` of a node. [Flows](flows.md) explains how nodes work together.
-`GET /workflow/components/{name}` returns the same for editors. Texts may contain references:
-`#{properties.<node id>['<key>']}`.
+This page lists the fields of `data.parameters` of each node type. [Flows](flows.md) explains how
+nodes work together. `GET /workflow/components/{name}` returns the same for editors. Texts may
+contain references: `#{properties.<node id>['<key>']}`.
 """
 
 

@@ -67,10 +67,19 @@ class Condition(msgspec.Struct, rename="camel"):
 class Branch(msgspec.Struct, rename="camel"):
     """A branch with its conditions."""
 
-    id: str
+    id: Annotated[str, msgspec.Meta(description="`sourceHandle` of the edges of this branch")]
     conditions: Annotated[list[Condition], msgspec.Meta(min_length=1, max_length=MAX_CONDITIONS)]
-    logic_operator: Literal["AND", "OR"] = "AND"
-    expression_type: ExpressionType = "condition"
+    logic_operator: Annotated[
+        Literal["AND", "OR"],
+        msgspec.Meta(description="Whether all conditions must be true, or one of them"),
+    ] = "AND"
+    expression_type: Annotated[
+        ExpressionType,
+        msgspec.Meta(
+            description="`condition`, or the language of the conditions. `mvel` is read as `cel`; "
+            "`groovy` is rejected"
+        ),
+    ] = "condition"
 
     def __post_init__(self) -> None:
         """Treat MVEL, the default of an existing editor, as CEL: same operators."""
@@ -79,9 +88,9 @@ class Branch(msgspec.Struct, rename="camel"):
 
 
 class ElseBranch(msgspec.Struct):
-    """The branch to follow if no conditions are true."""
+    """The branch to follow if no branch is true."""
 
-    id: str
+    id: Annotated[str, msgspec.Meta(description="`sourceHandle` of the edges of this branch")]
 
 
 class Branches(msgspec.Struct):

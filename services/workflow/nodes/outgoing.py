@@ -187,8 +187,9 @@ class EmailConfig(msgspec.Struct, rename="camel"):
 
     smtp_config: SmtpConfig | None = None
     provider: Literal["SMTP"] | None = "SMTP"
-    use_system_settings: bool = False
-    """Whether to use the mail server in the tenant's settings at the time of the run."""
+    use_system_settings: Annotated[
+        bool, msgspec.Meta(description="Whether to use the tenant's mail server")
+    ] = False
 
 
 class EmailParameters(Parameters):

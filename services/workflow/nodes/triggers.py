@@ -108,20 +108,24 @@ class TimerSettings(msgspec.Struct, rename="camel", kw_only=True):
         Annotated[str, msgspec.Meta(max_length=64)] | None,
         msgspec.Meta(description="IANA name of the time zone. Default: UTC"),
     ] = None
-    execution_epoch_second: Annotated[Second | None, msgspec.Meta(description="ONCE: the time")] = (
-        None
-    )
+    execution_epoch_second: Annotated[
+        Second | None,
+        msgspec.Meta(description="ONCE: time of the run, seconds since 1970 (UTC)"),
+    ] = None
     interval_time_unit: Annotated[
         Literal["MINUTES", "HOURS", "DAYS"] | None,
         msgspec.Meta(description="INTERVAL: the unit; a day has 24 hours"),
     ] = None
-    interval_time: Annotated[int, msgspec.Meta(ge=1, le=MAX_INTERVAL)] | None = None
+    interval_time: Annotated[
+        Annotated[int, msgspec.Meta(ge=1, le=MAX_INTERVAL)] | None,
+        msgspec.Meta(description="INTERVAL: number of units between two runs"),
+    ] = None
     rules: Annotated[
         Annotated[list[TimerRule], msgspec.Meta(max_length=MAX_RULES)] | None,
         msgspec.Meta(description="SCHEDULE: times of day"),
     ] = None
     expiration_epoch_second: Annotated[
-        Second | None, msgspec.Meta(description="The timer ends at this time")
+        Second | None, msgspec.Meta(description="End of the timer, seconds since 1970 (UTC)")
     ] = None
 
 
