@@ -110,7 +110,7 @@ CHANNELS = (
     Channel(
         _service("replied"), events.ServiceReplied, "The device answered, or the call timed out"
     ),
-    Channel(_task("created"), events.TaskCreated, "A device was sent settings or values"),
+    Channel(_task("created"), events.TaskCreated, "A property update or a configuration started"),
     Channel(
         _task("finished"), events.TaskFinished, "A task ended; lists the result of each setting"
     ),
@@ -127,7 +127,7 @@ CHANNELS = (
     Channel(
         auth_event("{tenant}", "{object}.{action}"),
         events.AccountChanged,
-        "A user, role, menu, application or session was changed",
+        "A user, role, menu, application, tenant or session was changed",
     ),
     Channel(dead_uplink("{sn}"), events.Dead, "A message of a device was rejected; for operators"),
 )
