@@ -45,7 +45,10 @@ class CellFault(msgspec.Struct, omit_defaults=True, kw_only=True):
     """A fault of a row, in one of its columns or as a whole."""
 
     column: str | None = None
-    """Heading of the column. Absent if the whole row is at fault."""
+    """`name`, `device-group`, `location-latitude`, ..., or the entity key of an input.
+
+    Absent if the whole row is at fault.
+    """
     error_code: str
     error_message: str
     args: dict[str, Any] = {}
