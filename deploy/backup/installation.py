@@ -84,13 +84,14 @@ async def _delete_secrets(stores: Stores, client: Client) -> bool:
 async def _write_snapshots(
     bus: Bus, write: WriteRecord, delete_secrets: Callable[[], Awaitable[bool]]
 ) -> tuple[dict[str, StreamHead], int]:
-    """Write snapshots of all streams; return their heads, and the start of the last.
+    """Write snapshots of all streams; return their heads, and the start of `UPLINK`.
 
-    The start is in epoch ms.
+    The start is in epoch ms. Only partitions of `UPLINK` follow it.
     """
-    heads = {}
+    heads, at = {}, 0
     for name in streams.COPIED:
-        at = now_ms()
+        if name == UPLINK:
+            at = now_ms()
         pieces = streams.snapshot(bus.client, name)
         if name == MQTT:
             pieces = streams.snapshot_without_secrets(bus.client, delete_secrets)
@@ -106,13 +107,19 @@ async def _write_snapshots(
 
 
 async def _positions(bus: Bus, snapshots: dict[str, StreamHead]) -> dict[str, StreamPosition]:
-    """Return the stream positions after MongoDB's snapshot time was chosen."""
-    found = {
-        name: await streams.read_position(bus, name)
-        for name, head in snapshots.items()
-        if not streams.is_copy(head)
-    }
-    return {name: at for name, at in found.items() if at is not None}
+    """Return the stream positions after MongoDB's snapshot time was chosen.
+
+    Raises `CommandError` if a stream is newer than its turn: MongoDB may have its messages.
+    """
+    found = {}
+    for name in streams.COPIED:
+        if (at := await streams.read_position(bus, name)) is None:
+            continue
+        if name not in snapshots:
+            raise CommandError(f"{name} was created during the backup: start the backup again")
+        if not streams.is_copy(snapshots[name]):
+            found[name] = at
+    return found
 
 
 async def _write_later_messages(
@@ -231,9 +238,9 @@ class _Target:
                     f"with {wanted.count}"
                 )
             log(f"{database}.{name}: {found.count} documents equal the archive")
-        for name in streams.COMPLETED:
-            if name in archive.moment.streams:
-                await streams.compare(self._bus, name, archive.moment.streams[name])
+        for name, at in archive.moment.streams.items():
+            if name in streams.FILLERS:
+                await streams.compare(self._bus, name, at)
 
     async def finish(self) -> None:
         """Create indexes, then remove the marks so that services start."""

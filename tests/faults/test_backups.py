@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import itertools
+import os
+import signal
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
@@ -175,9 +177,13 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 async def test_a_backup_in_s3_is_verified_and_restored(
-    start: Start, tmp_path: Path, bucket: str
+    start: Start, tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Own and given servers verify it, a metric shows this, and one backup is kept."""
+    """Own and given servers verify it, a metric shows this, and one backup is kept.
+
+    A report that waits in a partition of `UPLINK` is stored after the restore.
+    """
+    monkeypatch.setenv("THINGWAY_UPLINK_PARTITIONS", "2")
     source = start("source")
     application = source.application()
     await application.data("PUT", f"/products/{MODEL}", PRODUCT)
@@ -185,7 +191,12 @@ async def test_a_backup_in_s3_is_verified_and_restored(
     await device.http("POST", "report", {"properties": {"counter": 1}}, wait="stored")
     data = ("--data", source.directory)
     first = await thingway("backup", bucket, *data)
+    ingest = source.ready.pids["device-ingest"]
+    os.kill(ingest, signal.SIGSTOP)
+    async with device.mqtt() as connection:
+        await connection.report({"counter": 2})
     last = await thingway("backup", bucket, *data, "--keep", "1")
+    os.kill(ingest, signal.SIGCONT)
     assert first != last
     assert (await thingway("backup", "list", bucket)).split()[0] == last.rpartition("/")[2]
 
@@ -211,8 +222,14 @@ async def test_a_backup_in_s3_is_verified_and_restored(
     await thingway("restore", bucket, "--data", tmp_path / "copy", "--verify")
     copy = start("copy")
     application = copy.application()
-    history = await replace(device, application=application).history()
-    assert [one["properties"]["counter"] for one in history] == [1]
+    device = replace(device, application=application)
+    await device.stored({"counter": 2})
+    await device.http("POST", "report", {"properties": {"counter": 3}}, wait="stored")
+    async with device.mqtt() as connection:
+        await connection.report({"counter": 4})
+    await device.stored({"counter": 4})
+    history = await device.history()
+    assert [one["properties"]["counter"] for one in history] == [1, 2, 3, 4]
     await application.close()
 
 

@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from deploy.backup.records import StreamHead, StreamPosition
+from deploy.backup.streams import StreamRestore, advance, compare, snapshot
 from libs.common.bus import Bus, OutgoingMessage, publish_all
 from libs.common.bus.streams import PARTITIONS, UPLINK, ensure_uplinks
 from libs.common.bus.subjects import up
@@ -88,6 +90,32 @@ async def test_a_device_reaches_no_partition_as_another(server):
         assert (await heard.next_msg(WAIT)).data == b"own"
         assert heard.pending_msgs == 0
     assert await taken(server, "D2") == {}
+
+
+async def test_a_backup_restores_what_waits_in_each_stream(server):
+    """It is read again, and new messages get sequences that the history does not know."""
+    async with server.service("admin") as client, server.service("backup") as reader:
+        bus = Bus(client, client.jetstream())
+        before = await bus.js.publish(up("D1", "report"), b"1")
+        await bus.js.publish(f"{up('D1', 'report')}.old", b"0")
+        for name in (UPLINK, *TWO):
+            last = (await bus.js.stream_info(name)).state.last_seq
+            head, *chunks = [piece async for piece in snapshot(reader, name)]
+            assert isinstance(head, StreamHead)
+            await bus.js.delete_stream(name)
+            restore = StreamRestore(client, head, None)
+            await restore.start()
+            for chunk in chunks:
+                await restore.chunk(chunk)
+            await restore.end()
+            await advance(bus, name, last + 3)
+            await compare(bus, name, StreamPosition(last + 3, 1, 0))
+        after = await bus.js.publish(up("D1", "report"), b"2")
+        waiting = (await bus.js.stream_info(UPLINK)).state.messages
+
+    assert (after.stream, after.seq, waiting) == (before.stream, before.seq + 4, 1)
+    reports = [("D1", "report", text) for text in (b"1", b"2")]
+    assert (await taken(server, "D1"))[before.stream] == reports
 
 
 async def test_what_lies_in_partitions_of_before_is_found(server):
