@@ -1,8 +1,11 @@
 """Composes the process `device` from its packages."""
 
+from collections.abc import Sequence
+
 from litestar.types import ASGIApp
 
-from libs.common.bus import Bus, RpcServer
+from libs.common.bus import UPLINK, Bus, RpcServer
+from libs.common.bus.streams import find_uplinks
 from libs.common.http import Service, create_app, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.process import PackageParts, collect_routers, run_packages, start_and_stop
@@ -20,20 +23,36 @@ from services.device.telemetry.wiring import TelemetryPackage, wire_telemetry
 
 
 def wire_packages(
-    foundation: Foundation, *, rpc: RpcServer, system: Bus
+    foundation: Foundation, *, rpc: RpcServer, system: Bus, uplinks: Sequence[str] = (UPLINK,)
 ) -> tuple[list[PackageParts], TelemetryPackage]:
-    """Construct the packages; `system` is the connection to NATS's system account."""
+    """Construct the packages.
+
+    `system` is the connection to NATS's system account, `uplinks` are `UPLINK` and its partitions.
+    """
     clients, things, values = foundation.clients, foundation.things, foundation.values
     store = foundation.commands
     members = wire_members(clients, things=things)
     codecs = wire_codecs(clients, things=things)
     telemetry = wire_telemetry(
-        clients, rpc=rpc, things=things, values=values, system=system, reconnects=store.schedule
+        clients,
+        rpc=rpc,
+        things=things,
+        values=values,
+        system=system,
+        uplinks=uplinks,
+        reconnects=store.schedule,
     )
     commands = wire_commands(
         clients, things=things, telemetry=telemetry, store=store, encoder=codecs.encoder
     )
-    alarms = wire_alarms(clients, rpc=rpc, things=things, values=values, entities=members.directory)
+    alarms = wire_alarms(
+        clients,
+        rpc=rpc,
+        things=things,
+        values=values,
+        entities=members.directory,
+        uplinks=uplinks,
+    )
     lorawan = wire_lorawan(
         clients, rpc=rpc, things=things, telemetry=telemetry, commands=commands, codecs=codecs
     )
@@ -61,11 +80,11 @@ def wire_packages(
     return [registry, *(package.parts for package in packages), entities], telemetry
 
 
-def build_app(foundation: Foundation, system: Bus) -> ASGIApp:
-    """Compose the application; `system` is the connection to NATS's system account."""
+def build_app(foundation: Foundation, system: Bus, uplinks: Sequence[str] = (UPLINK,)) -> ASGIApp:
+    """Compose the application; see `wire_packages`."""
     clients, mongo = foundation.clients, foundation.clients.mongo
     rpc = RpcServer(clients.bus, "device")
-    packages, telemetry = wire_packages(foundation, rpc=rpc, system=system)
+    packages, telemetry = wire_packages(foundation, rpc=rpc, system=system, uplinks=uplinks)
     verifier = HeaderVerifier(clients.settings.internal_public_key)
     parts = [
         *packages,
@@ -108,8 +127,9 @@ async def main() -> None:
         await set_retention(database, "commands", "finishedAt", days)
         await set_retention(database, "alarms", "endedAt", settings.alarm_retention_days)
         await set_retention(database, "alarm_steps", "at", 1)
+        uplinks = await find_uplinks(foundation.clients.bus.js, settings.uplink_partitions)
         system = await connect_system(settings)
         try:
-            await serve(build_app(foundation, system), settings)
+            await serve(build_app(foundation, system, uplinks), settings)
         finally:
             await system.drain()

@@ -86,7 +86,7 @@ async def test_what_a_device_said_is_found_while_it_is_not_stored(server):
     """By `device`, the oldest first, over MQTT too; what is stored and not acknowledged, not."""
     async with server.service("admin") as admin, server.service("device") as service:
         await admin.jetstream().purge_stream("UPLINK")
-        reader = UplinkReader(SimpleNamespace(client=service), 1)
+        reader = UplinkReader(SimpleNamespace(client=service), ["UPLINK"])
         assert await reader.first("D1", 0, [], ()) is None
         async with server.mqtt("D1", KEYS["D1"]) as device:
             await device.publish("thing/D1/up/event", b"{}", qos=1, timeout=WAIT)

@@ -7,7 +7,7 @@ import pytest
 from deploy.backup.records import StreamHead, StreamPosition
 from deploy.backup.streams import StreamRestore, advance, compare, snapshot
 from libs.common.bus import Bus, OutgoingMessage, publish_all
-from libs.common.bus.streams import PARTITIONS, UPLINK, ensure_uplinks
+from libs.common.bus.streams import PARTITIONS, UPLINK, ensure_uplinks, find_uplinks
 from libs.common.bus.subjects import up
 from services.device.telemetry.uplink import PARTITION_BITS, is_second_copy, read_uplink
 from tests.integration.nats_door import KEYS, WAIT, Server, nats_door
@@ -119,6 +119,7 @@ async def test_a_backup_restores_what_waits_in_each_stream(server):
 
 
 async def test_what_lies_in_partitions_of_before_is_found(server):
-    """Also when fewer are asked for."""
-    async with server.service("device-ingest") as ingest:
+    """Also when fewer are asked for; `device` lists those that will exist too."""
+    async with server.service("device-ingest") as ingest, server.service("device") as device:
         assert await ensure_uplinks(ingest.jetstream(), 1, 1) == [UPLINK, *TWO]
+        assert await find_uplinks(device.jetstream(), 3) == [UPLINK, *TWO, "UPLINK_2"]

@@ -268,9 +268,10 @@ async def ensure_uplinks(js: JetStreamContext, replicas: int, partitions: int) -
     return await find_uplinks(js)
 
 
-async def find_uplinks(js: JetStreamContext) -> list[str]:
-    """Return the existing streams of device messages: `UPLINK` and its partitions."""
-    return [name for name in UPLINKS if await _is_there(js, name)]
+async def find_uplinks(js: JetStreamContext, partitions: int = 1) -> list[str]:
+    """Return the streams of `partitions`, and those of former partitions that exist."""
+    used = uplink_streams(partitions)
+    return [name for name in UPLINKS if name in used or await _is_there(js, name)]
 
 
 async def _is_there(js: JetStreamContext, name: str) -> bool:

@@ -15,7 +15,7 @@ import msgspec
 from nats.errors import Error as NatsError
 
 from libs.common.bus import Bus
-from libs.common.bus.streams import UPLINK, UPLINKS, uplink_streams
+from libs.common.bus.streams import UPLINK, UPLINKS
 from libs.common.bus.subjects import partitioned, up
 from libs.common.clock import now_ms, to_ms
 from libs.common.errors import Unavailable
@@ -177,9 +177,9 @@ _read = msgspec.json.Decoder(_Answer).decode
 class UplinkReader:
     """Reads `UPLINK` and its partitions; one per process."""
 
-    def __init__(self, bus: Bus, partitions: int) -> None:
+    def __init__(self, bus: Bus, streams: Collection[str]) -> None:
         self._bus = bus
-        self._streams = uplink_streams(partitions)
+        self._streams = streams
 
     async def first(
         self, sn: str, after: int, near: Iterable[int], stored: Container[int]

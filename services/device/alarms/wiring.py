@@ -1,5 +1,6 @@
 """Wiring of the alarms package."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from libs.common.bus import RpcServer
@@ -43,6 +44,7 @@ def wire_alarms(
     things: ThingsPackage,
     values: LatestValues,
     entities: EntityDirectory,
+    uplinks: Sequence[str],
 ) -> AlarmsPackage:
     """Construct rules, their evaluation, alarms, and their handlers."""
     settings, mongo, bus, grants = clients.settings, clients.mongo, clients.bus, clients.grants
@@ -50,7 +52,7 @@ def wire_alarms(
     rules = RuleStore(mongo.database, clients.limits, clients.wakeups)
     store = AlarmStore(mongo, clients.outbox, devices, clients.wakeups)
     history = History(mongo, settings.retention_days)
-    uplink = UplinkReader(bus, settings.uplink_partitions)
+    uplink = UplinkReader(bus, uplinks)
     evaluator = Evaluator(rules, store, history, devices, values, uplink)
     flow_store = FlowAlarmStore(mongo, clients.outbox, devices, store.collection)
     FlowAlarms(flow_store, entities).offer(rpc)

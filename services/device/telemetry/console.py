@@ -16,7 +16,6 @@ from nats.js.errors import APIError
 
 from libs.common.bus import DEAD, Bus
 from libs.common.bus.retained_messages import read_newest_events
-from libs.common.bus.streams import uplink_streams
 from libs.common.bus.subjects import device_event
 from libs.common.clock import now_ms, to_ms
 from libs.common.contracts.events import Connect, DeviceConnection
@@ -125,11 +124,11 @@ STATE_LIFE = 10.0
 
 
 class Streams:
-    """Reads the states of streams; `UPLINK` may have several `partitions`."""
+    """Reads the states of streams; `uplinks` are `UPLINK` and its partitions."""
 
-    def __init__(self, bus: Bus, partitions: int) -> None:
+    def __init__(self, bus: Bus, uplinks: Sequence[str]) -> None:
         self._bus = bus
-        self._uplinks = uplink_streams(partitions)
+        self._uplinks = uplinks
 
     async def read(self) -> list[StreamState]:
         """Return the state of each stream; raise `Unavailable` if the bus does not answer."""

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from libs.common.bus import STREAMS, BatchConsumer, Bus, RpcServer
-from libs.common.bus.streams import uplink_streams
 from libs.common.limits.meter import MessageMeter
 from libs.common.process import PackageParts, create_routers, start_and_stop
 from libs.common.scheduling.turns import IDLE_PERIOD
@@ -124,9 +123,13 @@ def wire_telemetry(
     things: ThingsPackage,
     values: LatestValues,
     system: Bus,
+    uplinks: Sequence[str],
     reconnects: ReconnectListener,
 ) -> TelemetryPackage:
-    """Construct telemetry; `system` is the connection to NATS's system account."""
+    """Construct telemetry.
+
+    `system` is the connection to NATS's system account, `uplinks` are `UPLINK` and its partitions.
+    """
     settings, mongo, bus = clients.settings, clients.mongo, clients.bus
     granted = things.granted_devices
     stores, direct_partitions = wire_stores(clients, things=things), Partitions(mongo.direct)
@@ -161,10 +164,9 @@ def wire_telemetry(
         device_events=EventService(events, key_ranges),
         refusals=RefusalReader(bus, granted),
         connections=Connections(bus, granted),
-        streams=Streams(bus, settings.uplink_partitions),
-        ledger_reader=LedgerReader(bus, uplink_streams(settings.uplink_partitions), stores.ledger),
+        streams=Streams(bus, uplinks),
+        ledger_reader=LedgerReader(bus, uplinks, stores.ledger),
     )
-    measured = {*STREAMS, *uplink_streams(settings.uplink_partitions)}
     return TelemetryPackage(
         values=values,
         partitions=stores.partitions,
@@ -184,7 +186,7 @@ def wire_telemetry(
             resources=[start_and_stop(stop=presence.stop)],
             tasks=[
                 backups.run,
-                StreamMetrics(bus, measured, mongo.database).run,
+                StreamMetrics(bus, {*STREAMS, *uplinks}, mongo.database).run,
                 partial(measure_disk, mongo.database),
                 partial(measure_jetstream, system, settings.nats_storage),
                 partial(measure_event_readers, bus),

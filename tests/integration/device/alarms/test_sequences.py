@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from libs.common.bus import RpcClient
+from libs.common.bus import UPLINK, RpcClient
 from libs.common.limits.tenants import LimitsCache
 from services.device.alarms import evaluator as evaluating
 from services.device.alarms import row_sources, store
@@ -76,7 +76,7 @@ def platform_of(world: World) -> Platform:
     devices, limits = world.first.devices, LimitsCache(RpcClient(world.bus))
     rules = RuleStore(world.mongo.database, limits, world.commands.wakeups)
     alarms = AlarmStore(world.mongo, world.outbox, devices, world.commands.wakeups)
-    history, uplink = History(world.mongo, RETENTION_DAYS), UplinkReader(world.bus, 0)
+    history, uplink = History(world.mongo, RETENTION_DAYS), UplinkReader(world.bus, [UPLINK])
     evaluator = Evaluator(rules, alarms, history, devices, world.latest, uplink)
     return Platform(world, alarms, evaluator, Partitions(world.mongo.database))
 

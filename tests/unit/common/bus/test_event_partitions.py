@@ -1,4 +1,4 @@
-"""Where events are stored: the partition of a subject, and what a publisher does."""
+"""Where events are stored: the partition of a subject, and its publishers. Streams of reports."""
 
 import re
 from pathlib import Path
@@ -13,8 +13,11 @@ from libs.common.bus import Bus, OutgoingMessage
 from libs.common.bus.streams import (
     EVENT_READERS,
     EVENTS,
+    PARTITIONS,
+    UPLINK,
     EventPartitions,
     event_partition,
+    find_uplinks,
     set_event_partitions,
 )
 from libs.common.bus.subjects import partition_of_event, partition_prefix, partitioned_event
@@ -109,6 +112,14 @@ async def test_partitions_are_read_again_only_when_they_are_old() -> None:
 
     assert await bus.read_partitions(10) is first
     assert first.streams == [EVENTS, "EVENTS_0", "EVENTS_1", "EVENTS_2", "EVENTS_3"]
+
+
+@pytest.mark.parametrize(("partitions", "more"), [(1, []), (2, ["UPLINK_0", "UPLINK_1"])])
+async def test_reports_may_wait_in_former_partitions(partitions: int, more: list[str]) -> None:
+    """They are listed with those that are in use, which may not exist yet."""
+    js: Any = FakeStreams(PARTITIONS["UPLINK_5"])
+
+    assert await find_uplinks(js, partitions) == [UPLINK, *more, "UPLINK_5"]
 
 
 def test_every_durable_reader_of_events_is_measured() -> None:
