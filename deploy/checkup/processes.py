@@ -21,7 +21,7 @@ from libs.common.settings import SettingsInvalid
 from libs.common.tls import client_context
 
 _RESOLVE_SECONDS = 1.0
-_OK = 200
+_OK, _NOT_FOUND = 200, 404
 MAX_OUTBOX_WAIT = 60.0
 """Seconds that an outbox entry may wait."""
 MAX_OPEN_SHARE = 0.8
@@ -64,6 +64,7 @@ class Process(NamedTuple):
     """State of each dependency."""
     metrics: dict[str, float]
     version: str
+    """Empty if the process shows its metrics at another port (`THINGWAY_OPERATIONS_PORT`)."""
 
 
 async def check_processes(
@@ -119,11 +120,11 @@ async def _read_states(
 async def _read_state(session: aiohttp.ClientSession, name: str, base: str) -> Process | Finding:
     verified = urlsplit(base).hostname != LOOPBACK
     try:
-        (status, body), (_, text) = await asyncio.gather(
+        (status, body), (shown, text) = await asyncio.gather(
             *(_get(session, f"{base}/{page}", ssl=verified) for page in ("readyz", "metrics"))
         )
         states = {} if status == _OK else msgspec.json.decode(body, type=dict[str, str])
-        metrics, version = read_metrics(text)
+        metrics, version = read_metrics("" if shown == _NOT_FOUND else text)
     except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError, ValueError) as error:
         return check_failed(f"service {name}", error, "thingwayservicemissing")
     return Process(name, states, metrics, version)
@@ -151,7 +152,8 @@ def assess_process(process: Process) -> Iterator[Finding]:
     subject = f"service {process.name}"
     unready = {name: why for name, why in process.states.items() if not why.startswith("ok")}
     wrong = "; ".join(f"{name} {why}" for name, why in unready.items())
-    yield assess(subject, wrong, f"ready, {process.version}", "thingwaydependencydown")
+    text = f"ready, {process.version or 'metrics are at another port'}"
+    yield assess(subject, wrong, text, "thingwaydependencydown")
     opened, limit = (process.metrics.get(f"process_{kind}_fds", 0) for kind in ("open", "max"))
     if opened > MAX_OPEN_SHARE * limit:
         text = f"{opened:.0f} of {limit:.0f}"
@@ -185,7 +187,7 @@ def _assess_backup(finished: float | None) -> Iterator[Finding]:
 
 def compare_versions(processes: list[Process]) -> Iterator[Finding]:
     """Yield a finding about processes of different versions."""
-    names = sorted({process.version for process in processes})
+    names = sorted({process.version for process in processes} - {""})
     if names:
         wrong = f"{', '.join(names)} run side by side" if len(names) > 1 else ""
         yield assess("versions", wrong, names[0], "thingwayversionsdiffer", minor=True)

@@ -7,6 +7,7 @@ import sys
 
 import httpx
 
+from deploy.checkup.processes import check_processes
 from deploy.local.process import PROJECT_ROOT
 from deploy.platform import ports
 from libs.common.identity import HeaderVerifier, generate_keys
@@ -58,6 +59,9 @@ async def test_process_serves_and_finishes_what_is_in_flight(
         metrics = (await http.get(f"http://127.0.0.1:{operations}/metrics")).text
         ready = (await http.get(f"http://127.0.0.1:{operations}/readyz")).json()
         assert ready["redis"] == "ok"
+        until = asyncio.get_running_loop().time() + 10
+        found = await check_processes({"gateway": f"http://127.0.0.1:{port}"}, "", until)
+        assert [(one.subject, one.good) for one in found] == [("service gateway", True)]
         device.respond = slowly
         request = asyncio.ensure_future(http.get(f"{DEVICES}/5", headers=headers))
         await asyncio.wait_for(entered.wait(), 5)

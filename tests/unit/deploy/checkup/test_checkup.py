@@ -110,8 +110,8 @@ def test_a_stream_that_was_created_again_is_reported_for_a_week() -> None:
 
 
 def test_versions_that_differ_are_a_warning() -> None:
-    """They differ during a rollout."""
-    (same,) = processes.compare_versions([READY, READY])
+    """They differ during a rollout. A process with its metrics at another port shows none."""
+    (same,) = processes.compare_versions([READY, READY, READY._replace(version="")])
     (differ,) = processes.compare_versions([READY, READY._replace(version="1.1")])
     assert (same.good, differ.good, differ.minor) == (True, False, True)
     assert "1.0, 1.1" in differ.text
