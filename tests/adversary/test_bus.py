@@ -78,8 +78,8 @@ async def test_the_answer_to_a_batch_goes_nowhere_else(oracle: Oracle) -> None:
     await attack(oracle, "device", *(Publication(subject, to, BATCH, REPORT) for to in FOREIGN))
 
 
-async def test_the_answer_to_a_report_goes_nowhere_else(oracle: Oracle) -> None:
-    """Nor does what acknowledges a report."""
+async def test_acknowledgements_of_reports_reach_only_their_device(oracle: Oracle) -> None:
+    """An acknowledgement cannot be redirected to another subject."""
     subject = "thing.<my_sn>.up.report"
     await attack(oracle, "device", *(Publication(subject, to, (), REPORT) for to in FOREIGN))
 

@@ -305,8 +305,8 @@ async def test_ids_of_another_application_do_not_exist(foreign: Api, thing: Thin
         await foreign.fails(404, method, place, _with_id(body, thing.id), code="device_not_found")
 
 
-async def test_of_adds_at_once_one_wins(api: Api, foreign: Api) -> None:
-    """The others are told 409, whoever they are."""
+async def test_one_of_simultaneous_adds_succeeds(api: Api, foreign: Api) -> None:
+    """The other requests get 409, from any application."""
     body = {"snDevEUI": new_sn(), "name": "n"}
     answers = await asyncio.gather(
         *(caller.ask("POST", "/devices", body) for caller in (api, foreign) * 5)
@@ -318,7 +318,7 @@ async def test_of_adds_at_once_one_wins(api: Api, foreign: Api) -> None:
 
 
 async def test_an_oversized_body_is_413(api: Api) -> None:
-    """Whether its length is told or not."""
+    """The result is the same with and without a declared length."""
     body = b'{"name":"' + b"x" * (9 * 1024 * 1024) + b'"}'
     refused(await api.ask("POST", "/devices", body), 413, code="data_too_large")
 

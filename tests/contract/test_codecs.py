@@ -54,8 +54,8 @@ async def test_a_codec_is_put_read_and_deleted(api: Api, path: str) -> None:
     await api.fails(404, "GET", path, code="codec_not_found")
 
 
-async def test_bytes_and_values_are_tried(api: Api, path: str) -> None:
-    """What is decoded comes with what the TSL says of it, what is encoded with its port."""
+async def test_a_codec_test_decodes_bytes_and_encodes_values(api: Api, path: str) -> None:
+    """Decoded values come with their TSL properties, encoded bytes with their port."""
     await api.done("PUT", path, {"script": TS013})
     tried = await api.done("POST", f"{path}/test", {"port": 1, "hex": "D7"})
     assert tried["properties"] == {"temperature": 21.5, "unheard_of": 1}
@@ -154,8 +154,8 @@ async def test_a_wrong_trial_is_refused(api: Api, path: str, body: Any, name: st
     await api.fails(400, "POST", f"{path}/test", body, names=[name])
 
 
-async def test_codecs_are_of_products_that_can_be_changed(api: Api) -> None:
-    """Neither the built-in product nor one that is not there has one."""
+async def test_only_changeable_products_have_codecs(api: Api) -> None:
+    """The built-in product and an unknown product have none."""
     body = {"script": TS013}
     await api.fails(409, "PUT", "/products/generic/codec", body, code="product_built_in")
     await api.fails(404, "PUT", "/products/NOBODY/codec", body, code="product_not_found")

@@ -57,7 +57,10 @@ async def travel(platform: Platform, name: str, **given: Any) -> dict[str, Any]:
 async def test_a_role_shows_one_device_and_sessions_end(
     platform: Platform, admin: Console, hall: Hall
 ) -> None:
-    """Who has the role sees that device and its pages only; a session ended elsewhere says so."""
+    """A user with the role sees only that device and its pages.
+
+    A session that ended elsewhere says so.
+    """
     name = new_name("seen")
     await add_device(admin, name)
     await add_device(admin, new_name("unseen"))

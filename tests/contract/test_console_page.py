@@ -155,10 +155,10 @@ LORA_TSL = {
 
 
 @pytest.mark.slow
-async def test_a_sensor_is_added_by_its_label_and_its_codec_is_mended(
+async def test_a_sensor_is_added_by_its_label_and_its_codec_is_corrected(
     platform: Platform, admin: Console, api: Api, tmp_path: Path
 ) -> None:
-    """What it sends stands beside its values; what a mended codec would change is seen first."""
+    """The page shows frames next to their values, and a preview of a changed codec."""
     eui, more = (uuid4().hex[:16].upper() for _ in range(2))
     product = {"name": "Journey's sensor", "snPrefixes": [], "tsl": LORA_TSL}
     await api.done("PUT", f"/products/{LORA}", product)

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.xdist_group("contract")
 TASK = {"taskId", "deviceId", "type", "kind", "status", "createdAt", "expiresAt", "subcommand"}
 
 
-async def test_an_update_echoes_what_was_accepted(api: Api, thing: Thing) -> None:
+async def test_an_update_returns_the_accepted_values(api: Api, thing: Thing) -> None:
     """Structs stay nested; the device gets the command and its answer ends the task."""
     given = {"reporting_interval": {"time": 30}, "led": True}
     answer = await api.ask("PATCH", f"/devices/{thing.id}/properties", {"properties": given})
@@ -55,7 +55,10 @@ async def test_every_fault_of_an_update_is_named_and_nothing_is_sent(
 
 
 async def test_a_partial_struct_is_merged(api: Api, thing: Thing) -> None:
-    """What the device reported last is completed into the command; the echo stays partial."""
+    """The command contains missing members from the last report.
+
+    The response contains only the given ones.
+    """
     await api.report(
         thing.sn, thing.key, {"properties": {"reporting_interval": {"time": 10, "unit": "0"}}}
     )
@@ -73,8 +76,8 @@ async def test_an_enum_may_be_a_number(api: Api, thing: Thing) -> None:
     assert command["properties"] == {"lorawan_class": "2"}
 
 
-async def test_the_configuration_is_a_task_configuration(api: Api, thing: Thing) -> None:
-    """What GET answers is taken by POST /tasks as it is, and then edited."""
+async def test_a_read_configuration_is_valid_for_a_task(api: Api, thing: Thing) -> None:
+    """`POST /tasks` accepts the configuration that `GET` returned, unchanged and edited."""
     path = f"/devices/{thing.id}/config"
     assert await api.done("GET", path) == {"version": "v1.0", "type": "TSL", "properties": {}}
     properties = {"temperature": 1.5, "led": True, "reporting_interval": {"time": 5, "unit": "0"}}
@@ -211,6 +214,6 @@ async def test_another_application_does_not_see_a_task(
     await foreign.fails(404, "GET", f"/tasks/{relation['taskId']}", code="task_not_found")
 
 
-async def test_the_product_is_the_one_of_the_tests(api: Api, thing: Thing) -> None:
-    """What the tests above rely on."""
+async def test_the_product_has_the_expected_tsl(api: Api, thing: Thing) -> None:
+    """The tests above rely on it."""
     assert (await api.done("GET", f"/devices/{thing.id}"))["model"] == MODEL

@@ -77,10 +77,10 @@ async def test_the_java_client_adds_and_reads_the_tsl(api: Api) -> None:
     assert page["content"][0]["deviceId"] == added["deviceId"]
 
 
-async def test_update_answers_the_short_record_and_keeps_what_is_absent(
+async def test_an_update_returns_the_short_record_and_keeps_absent_fields(
     api: Api, thing: Thing
 ) -> None:
-    """`tag` replaces, `project` is one; the id may be text."""
+    """`tag` replaces all tags; the id may be a text."""
     full = {"deviceId": thing.id, "name": "one", "project": "p", "tag": ["a", "b"]}
     assert await api.done("PUT", "/devices", full) == {"sn": thing.sn, "deviceId": thing.id}
     await api.done("PUT", "/devices", {"deviceId": str(thing.id), "name": "two", "tag": ["c"]})
@@ -88,8 +88,8 @@ async def test_update_answers_the_short_record_and_keeps_what_is_absent(
     assert (record["name"], record["project"], record["tag"]) == ("two", "p", ["c"])
 
 
-async def test_delete_answers_the_sn(api: Api, thing: Thing) -> None:
-    """And the device is gone: 404, also for the second delete."""
+async def test_a_deletion_returns_the_sn(api: Api, thing: Thing) -> None:
+    """Later requests for the device get 404, as does a second deletion."""
     assert await api.done("DELETE", f"/devices/{thing.id}") == thing.sn
     for method in ("GET", "DELETE"):
         await api.fails(
@@ -222,8 +222,8 @@ async def test_search_pages_as_clients_walk_them(alone: Api) -> None:
     assert (beyond["content"], beyond["total"]) == ([], 5)
 
 
-async def test_every_filter_finds_what_it_names(alone: Api) -> None:
-    """Whole: sn, devEUI; in part: name, model, keyword; any of a list; each also misses."""
+async def test_every_filter_matches(alone: Api) -> None:
+    """`sn` and `devEUI` match completely, `name`, `model` and `keyword` in part."""
     eui = new_sn("")[:12] + "CAFE"
     wanted = await alone.add(
         eui, name="Cold room (1)", model=MODEL, project="north", tag=["t1", "t2"]

@@ -45,8 +45,8 @@ async def test_a_token_is_got_by_client_credentials(api: Api, content_type: str)
 
 
 @pytest.mark.parametrize("content_type", FORMS)
-async def test_a_refresh_needs_the_token_alone(api: Api, content_type: str) -> None:
-    """Neither id nor secret; both tokens are new, and the old access token goes on."""
+async def test_a_refresh_needs_only_the_refresh_token(api: Api, content_type: str) -> None:
+    """It needs neither id nor secret. Both tokens are new, and the old access token stays valid."""
     first = await api.tokens()
     answer = await api.http.post(
         "/oauth/token",
@@ -117,10 +117,10 @@ async def test_the_old_version_segment_is_an_alias(api: Api) -> None:
     assert old == await api.done("GET", f"/devices/{identity}")
 
 
-async def test_an_unauthorised_client_gets_a_new_token_and_tries_again(
+async def test_a_client_with_an_invalid_token_gets_a_new_one_and_tries_again(
     platform: Platform, alone: Api
 ) -> None:
-    """What three known clients do on 401, with a lower-case scheme and a header of their own."""
+    """Three known clients do this after 401, with a lower-case scheme and their own header."""
     await platform.rotate_secret(alone.id)
     alone.client_secret = (await platform.rotate_secret(alone.id))["clientSecret"]
 

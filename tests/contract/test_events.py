@@ -118,8 +118,8 @@ async def test_a_device_is_online_and_offline(
     assert event.connect_status == "OFFLINE"
 
 
-async def test_an_event_of_the_tsl_is_told(api: Api, thing: Thing, heard: Heard) -> None:
-    """With its id and type of the TSL."""
+async def test_an_event_of_the_tsl_is_published(api: Api, thing: Thing, heard: Heard) -> None:
+    """It has its id and type of the TSL."""
     body = {"eventId": "historical_data", "outputs": {"timestamp": 1_700_000_000, "temperature": 2}}
     answer = await api.http.post(
         f"/ingest/v1/{thing.sn}/event", json=body, auth=(thing.sn, thing.key)
@@ -130,8 +130,8 @@ async def test_an_event_of_the_tsl_is_told(api: Api, thing: Thing, heard: Heard)
     assert event.outputs == body["outputs"]
 
 
-async def test_a_call_is_told_and_answered(api: Api, thing: Thing, heard: Heard) -> None:
-    """Called with its inputs, replied with its outputs, under one task."""
+async def test_a_call_and_its_reply_are_published(api: Api, thing: Thing, heard: Heard) -> None:
+    """One task has an event with the inputs and an event with the outputs."""
     answer = await api.ask(
         "POST",
         f"/devices/{thing.id}/services/call",

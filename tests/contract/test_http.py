@@ -150,8 +150,8 @@ async def test_page_sizes_of_a_query(admin: Console) -> None:
 
 
 @pytest.mark.parametrize("path", ["/oauth/token", "/oauth2/token", "/user/status", "/user"])
-def test_a_slash_at_the_end_means_nothing(platform: Platform, path: str) -> None:
-    """Whether credentials are asked for, tried, or not needed."""
+def test_a_trailing_slash_changes_nothing(platform: Platform, path: str) -> None:
+    """This holds with valid, invalid and without credentials."""
     plain, slashed = (
         httpx.request("GET" if "user" in path else "POST", f"{platform.base_url}{one}")
         for one in (path, path + "/")

@@ -132,7 +132,7 @@ async def test_login_does_not_tell_whether_an_account_exists(admin: Console) -> 
 async def test_token_refusals(
     admin: Console, fields: dict[str, str], text: str, field: str
 ) -> None:
-    """What is wrong with a grant is a 401 `{OAuth code}:{text}` that names the field."""
+    """An invalid grant gets 401 with the message `{OAuth code}:{text}`, which names the field."""
     answer = await admin.grant(**fields)
     body = console_refused(answer, 401, "authentication_failed", field)
     assert body["error_message"].startswith(text), body
@@ -373,8 +373,8 @@ async def test_delete_user(admin: Console) -> None:
     await person.close()
 
 
-async def test_nobody_deletes_oneself(admin: Console) -> None:
-    """A super-admin stays, whatever list it stands in."""
+async def test_a_super_admin_cannot_delete_the_own_user(admin: Console) -> None:
+    """Their id in a list of users is ignored."""
     for method, path, body in (
         ("DELETE", f"/user/members/{admin.id}", None),
         ("POST", "/user/batch-delete", {"user_id_list": [admin.id]}),

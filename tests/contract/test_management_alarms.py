@@ -48,8 +48,8 @@ def common_ids(device: Device) -> dict[str, str]:
     return {entity.key.rpartition("@")[2]: entity.id for entity in device.common_entities}
 
 
-async def test_what_widgets_know_of_devices(admin: Console, api: Api) -> None:
-    """Its first entities in order, and its status, place and newest unclaimed alarm with values."""
+async def test_widgets_get_the_state_of_devices(admin: Console, api: Api) -> None:
+    """They get its first entities, status, location and newest unclaimed alarm."""
     hall, name = await make_hall(admin, api, reports=False), new_name("hot")
     place = {"latitude": 1.5, "longitude": 2.5, "address": "Road"}
     search = {"id_list": [hall.device], "page_size": 100, "page_number": 1}
@@ -135,8 +135,8 @@ async def test_the_alarm_widget(admin: Console, api: Api) -> None:
     await person.close()
 
 
-async def test_what_is_not_there_cannot_be_claimed(admin: Console) -> None:
-    """An unknown device is named; unknown alarms are passed over."""
+async def test_alarms_of_unknown_devices_cannot_be_claimed(admin: Console) -> None:
+    """The error names an unknown device; unknown alarms are ignored."""
     body = {"device_id": UNKNOWN}
     await admin.fails(404, "data_no_found", "POST", "/alarms/claim", body, "device_id")
     await does(admin, "POST", "/alarms/claim", {"alarm_ids": [UNKNOWN]})

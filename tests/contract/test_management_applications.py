@@ -75,7 +75,7 @@ async def test_an_allow_list_is_held_at_the_gateway(platform: Platform, admin: C
 
 
 async def test_every_change_is_in_the_audit_log(admin: Console) -> None:
-    """Who, what, on what, from where, by which request, before and after; never a secret."""
+    """An entry has user, action, object, address, request, old and new values, but no secret."""
     name, other = new_name(), new_name()
     answer = await admin.ask("POST", "/application", {"name": name})
     made, request_id = answer.json()["data"], answer.json()["request_id"]
@@ -103,8 +103,8 @@ async def test_forged_addresses_do_not_reach_the_audit_log(admin: Console) -> No
     assert [entry["address"] for entry in entries] == ["127.0.0.1"]
 
 
-async def test_changes_are_told_on_the_bus(platform: Platform, admin: Console) -> None:
-    """An application that may read events hears of every change of accounts."""
+async def test_changes_are_published_on_the_bus(platform: Platform, admin: Console) -> None:
+    """An application that may read events receives every change of accounts."""
     async with listening(platform, platform.application()) as events:
         email = (await admin.done("GET", "/user"))["email"]
         role = (await admin.done("POST", "/user/roles", {"name": new_name()}))["role_id"]

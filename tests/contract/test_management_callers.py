@@ -71,7 +71,7 @@ async def client(admin: Console, found: dict[str, Any], **more: Any) -> aiomqtt.
 
 
 async def test_a_message_runs_the_flows_that_listen(hall: Hall, other_admin: Console) -> None:
-    """Of QoS 0 and 1, both acknowledged as MQTT has it; only below the tenant's own prefix."""
+    """QoS 0 and 1 are acknowledged as MQTT requires. Topics must begin with the tenant's prefix."""
     admin = hall.admin
     name = new_name("topic").replace(" ", "-")
     listens = await flow(admin, _node("start", "simpleMqtt", subscriptionTopic=f"{name}/+"))
@@ -89,8 +89,8 @@ async def test_a_message_runs_the_flows_that_listen(hall: Hall, other_admin: Con
     assert len(await ran(admin, listens, 2)) == 2
 
 
-async def test_a_new_secret_closes_who_came_in_with_the_old_one(hall: Hall) -> None:
-    """And lets nobody in with it any more."""
+async def test_a_new_secret_closes_connections_with_the_old_one(hall: Hall) -> None:
+    """The old secret is rejected afterwards."""
     admin = hall.admin
     body = {"credentials_type": "MQTT", "access_key": f"{new_name('c').replace(' ', '-')}@default"}
     await void(admin, "POST", "/credentials", body | {"access_secret": "first-one"})

@@ -40,7 +40,7 @@ async def test_refresh(browser: Browser, admin: Console) -> None:
 
 
 async def test_a_lost_token_leads_to_the_login_page(browser: Browser) -> None:
-    """What it reads of a refusal: `authentication_failed`, whatever else is asked."""
+    """The console needs the code `authentication_failed` from every operation."""
     browser.http.headers["Authorization"] = "Bearer gone"
     for path in ("/user", "/user/menus"):
         body = (await browser.http.get(path)).json()

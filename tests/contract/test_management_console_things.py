@@ -94,8 +94,8 @@ async def _dashboard(browser: Browser, one: str) -> Any:
     return next(each for each in listed if each["dashboard_id"] == one)
 
 
-async def test_widgets(browser: Browser, hall: Hall) -> None:
-    """What cards, charts and gauges ask for, each twice as it does."""
+async def test_the_requests_of_widgets(browser: Browser, hall: Hall) -> None:
+    """Cards, charts and gauges send each of these requests twice."""
     led, temperature = hall.entities["led"], hall.entities["temperature"]
     span = {"start_timestamp": 0, "end_timestamp": 4102444800000}
     for _ in range(2):

@@ -120,8 +120,8 @@ async def test_bad_name(admin: Console, body: Any, code: str, field: str) -> Non
         ([{"data": {"icon": "x" * 2**21}}] * 3, 413, ""),
     ],
 )
-async def test_bad_widgets(admin: Console, widgets: Any, status: int, field: str) -> None:
-    """What is no list of widgets is refused, and the dashboard is as before."""
+async def test_invalid_widgets(admin: Console, widgets: Any, status: int, field: str) -> None:
+    """Anything but a list of widgets is rejected, and the dashboard is unchanged."""
     path = f"/dashboard/{(one := await make(admin))}"
     answer = await admin.ask("PUT", path, {"name": new_name(), "widgets": widgets})
     assert answer.status_code == status, answer.text
@@ -142,8 +142,8 @@ async def test_ids_that_are_none(admin: Console) -> None:
         await admin.fails(404, "data_no_found", method, path, given, "dashboard_id")
 
 
-async def test_a_creator_sees_it_through_their_roles(hall: Hall) -> None:
-    """Who makes one may see, change and delete it, whatever else is granted."""
+async def test_a_creator_is_granted_the_dashboard(hall: Hall) -> None:
+    """The creator may see, change and delete it without other grants."""
     person = await hall.person(*EVERYTHING)
     one = await make(person)
     assert list(await seen(person)) == [one]

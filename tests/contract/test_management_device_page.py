@@ -125,10 +125,10 @@ async def test_refusals_come_in_pages_and_by_reason(refused: Ask) -> None:
     assert [entry["id"] for entry in found["content"]] == everything[2:]
 
 
-async def test_refusals_stay_with_those_who_see_the_device(
+async def test_only_users_who_see_the_device_see_its_rejected_messages(
     admin: Console, other_admin: Console, thing: Thing
 ) -> None:
-    """Another tenant finds no such device; a key that no answer gave is a 400."""
+    """Another tenant gets 404; an invalid page key gets 400."""
     path = f"/device/{thing.id}/refusals/search"
     console_refused(await other_admin.ask("POST", path, {}), 404, "data_no_found", "device_id")
     console_refused(
@@ -218,8 +218,10 @@ async def test_a_product_on_the_console(admin: Console, other_admin: Console) ->
     assert model not in [entry["model"] for entry in page["content"]]
 
 
-async def test_the_ledger_adds_up(admin: Console, other_admin: Console, api: Api) -> None:
-    """What was accepted is stored, refused or waits; other tenants are told nothing."""
+async def test_the_ledger_counts_every_message(
+    admin: Console, other_admin: Console, api: Api
+) -> None:
+    """Accepted messages are stored, rejected or waiting. Other tenants see no counts."""
     ledger = await admin.done("GET", "/system/ledger")
     assert ledger["accepted"] == ledger["stored"] + ledger["rejected"] + ledger["waiting"]
     assert "data" not in (await other_admin.ask("GET", "/system/ledger")).json()

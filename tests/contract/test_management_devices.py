@@ -31,7 +31,7 @@ async def found_by(console: Console, **body: Any) -> Page[Device]:
 
 
 async def test_add_and_show(admin: Console) -> None:
-    """What is added is on the list and in detail, with the entities of its product."""
+    """An added device is in the list and in its detail, with the entities of its product."""
     name = new_name("Étage")
     device, sn = await add_device(admin, name)
     page = await found_by(admin, name=name.upper())
@@ -148,8 +148,13 @@ KEY = f"param_entities.{ADD_DEVICE}"
         ),
     ],
 )
-async def test_bad_addition(admin: Console, body: Any, status: int, code: str, field: str) -> None:
-    """What is missing, unknown or outside the TSL of the add service is named; nothing is added."""
+async def test_an_invalid_addition(
+    admin: Console, body: Any, status: int, code: str, field: str
+) -> None:
+    """The error names the missing, unknown or invalid input of the add service.
+
+    Nothing is added.
+    """
     before = (await found_by(admin)).total
     await admin.fails(status, code, "POST", "/device", body, field)
     assert (await found_by(admin)).total == before
@@ -220,8 +225,8 @@ async def test_batch_delete(admin: Console, hall: Hall) -> None:
 
 
 @pytest.mark.parametrize("listed", [None, "1", {}, ["x"], [0], [[1]], [2**53], [-1]])
-async def test_bad_batch_delete(admin: Console, listed: Any) -> None:
-    """What is no list of ids is a 400 that names it."""
+async def test_an_invalid_batch_deletion(admin: Console, listed: Any) -> None:
+    """A body without a list of ids gets 400 with the field."""
     body = {} if listed is None else {"device_id_list": listed}
     answer = await admin.ask("POST", "/device/batch-delete", body)
     told = console_refused(answer, 400, BAD)
@@ -286,8 +291,8 @@ async def test_without_grants(hall: Hall) -> None:
     await _refused(hall, person, 403, "forbidden_permission")
 
 
-async def test_with_a_grant_of_something_else(hall: Hall) -> None:
-    """Who is granted an entity sees no device: an empty page, and 404."""
+async def test_a_grant_of_an_entity_shows_no_device(hall: Hall) -> None:
+    """The user gets an empty page of devices, and 404 for the device."""
     person = await hall.person(*EVERYTHING, grants=(("ENTITY", hall.entities["led"]),))
     assert (await found_by(person)).total == 0
     await _refused(hall, person, 404, "data_no_found")
@@ -311,8 +316,8 @@ async def _refused(hall: Hall, person: Console, status: int, code: str) -> None:
     await hall.report(counter=2)
 
 
-async def test_a_deletion_takes_the_grants_along(hall: Hall) -> None:
-    """Of a device, a custom entity and a dashboard: no role is left with what is gone."""
+async def test_a_deletion_deletes_the_grants(hall: Hall) -> None:
+    """Roles lose the grants of a deleted device, custom entity and dashboard."""
     admin, role = hall.admin, await hall.admin.add_role()
     device, _ = await add_device(admin)
     entity = (await add_custom(admin))["id"]

@@ -166,8 +166,8 @@ async def test_children(hall: Hall) -> None:
     assert times["entity_access_mod"] == "W"  # or consoles show no field for it
 
 
-async def test_meta(hall: Hall) -> None:
-    """What is known of an entity besides its value, and whose it is."""
+async def test_the_metadata_of_an_entity(hall: Hall) -> None:
+    """The response has its definition and its device, but no value."""
     device = await hall.admin.done("GET", f"/device/{hall.device}")
     for path, value_type in (("label", "STRING"), ("reporting_interval", "OBJECT")):
         meta = shaped(
@@ -199,8 +199,8 @@ async def test_status(hall: Hall, path: str, value_type: str, value: Any) -> Non
 
 
 @pytest.mark.parametrize("path", ["secret", "lorawan_class", "reporting_interval", "measure"])
-async def test_status_of_what_has_no_value(hall: Hall, path: str) -> None:
-    """An empty object."""
+async def test_the_status_of_an_entity_without_a_value(hall: Hall, path: str) -> None:
+    """The response is an empty object."""
     assert await hall.admin.done("GET", f"/entity/{hall.entities[path]}/status") == {}
 
 
@@ -303,8 +303,8 @@ async def test_bad_custom_entity(admin: Console, changes: Any, field: str) -> No
         ("/entity/delete", {"entity_ids": ["x"]}),
     ],
 )
-async def test_bad_deletion(admin: Console, path: str, body: Any) -> None:
-    """What is no list of ids is a 400 that names it."""
+async def test_an_invalid_deletion(admin: Console, path: str, body: Any) -> None:
+    """A body without a list of ids gets 400 with the field."""
     told = await admin.fails(400, BAD, "POST", path, body)
     assert told["detail_message"].startswith("entity_ids")
 

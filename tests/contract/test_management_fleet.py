@@ -79,7 +79,10 @@ async def test_a_list_of_devices_by_group(admin: Console) -> None:
 
 
 async def test_a_grant_of_a_group(admin: Console) -> None:
-    """Who joins is seen on the next request, who leaves is not; `permission` says the same."""
+    """A device that joins is visible with the next request, and hidden when it leaves.
+
+    `permission` agrees.
+    """
     name = new_name()
     group = await add_group(admin, name)
     device, _ = await add_device(admin, name)

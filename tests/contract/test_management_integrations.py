@@ -94,8 +94,8 @@ async def test_icons_are_open(admin: Console) -> None:
 
 
 @pytest.mark.parametrize("integration", ["nothing", "system", UNKNOWN, "%2e%2e%2f"])
-async def test_unknown(admin: Console, integration: str) -> None:
-    """What does not exist or is hidden is a 404."""
+async def test_unknown_and_hidden_integrations(admin: Console, integration: str) -> None:
+    """Both get 404."""
     answer = await admin.ask("GET", f"/integration/{integration}")
     assert (answer.status_code, answer.json()["error_code"]) == (404, "data_no_found")
 
@@ -109,7 +109,7 @@ async def test_with_one_grant(hall: Hall) -> None:
 
 
 async def test_settings_and_services_with_one_grant(hall: Hall, ping: Ping) -> None:
-    """Who is granted an integration sets its properties, calls its services, adds devices."""
+    """A grant of an integration lets a user set properties, call services and add devices."""
     own = ping.manifest.id
     update = {"exchange": {f"{own}.integration.period": "45"}}
     call = {"exchange": {f"{own}.integration.trace.hops": 2}}

@@ -142,8 +142,8 @@ async def test_a_malformed_frame_closes_with_a_reason(admin: Console, frame: str
     assert reason
 
 
-async def test_what_is_unknown_or_binary(admin: Console) -> None:
-    """Unknown kinds of frames are passed over, kinds are read in any case; bytes are closed."""
+async def test_unknown_and_binary_frames(admin: Console) -> None:
+    """Unknown kinds are ignored, case does not matter, and binary frames close the connection."""
     async with opened(admin) as socket:
         await socket.socket.send_str('{"event_type":"Weather","payload":1}')
         beat = '{"event_type":"HEARTBEAT","payload":"ping"}'
@@ -164,7 +164,7 @@ async def test_an_oversized_frame_closes(admin: Console) -> None:
 
 @pytest.mark.parametrize("kind", ["ENTITY", "DEVICE", "INTEGRATION"])
 async def test_with_one_grant(hall: Hall, kind: str) -> None:
-    """Only what is granted is told."""
+    """The socket receives only updates of the granted resource."""
     ids = {"ENTITY": hall.entities["led"], "DEVICE": hall.device, "INTEGRATION": DIRECT}
     person = await hall.person(*VIEW, grants=((kind, ids[kind]),))
     async with opened(person) as socket:
@@ -176,8 +176,8 @@ async def test_with_one_grant(hall: Hall, kind: str) -> None:
         assert await socket.told() == expected
 
 
-async def test_nothing_is_told_to_strangers(hall: Hall, other_admin: Console) -> None:
-    """Neither a user without grants nor another tenant hears anything."""
+async def test_other_users_get_no_updates(hall: Hall, other_admin: Console) -> None:
+    """Users without grants and other tenants receive nothing."""
     person = await hall.person(*VIEW)
     key = hall.key("counter")
     async with opened(person) as one, opened(other_admin) as two, opened(hall.admin) as ours:
@@ -189,8 +189,8 @@ async def test_nothing_is_told_to_strangers(hall: Hall, other_admin: Console) ->
             await socket.beats()
 
 
-async def test_grants_hold_for_open_sockets(hall: Hall) -> None:
-    """What is granted meanwhile is told, what is taken is not."""
+async def test_changed_grants_apply_to_open_sockets(hall: Hall) -> None:
+    """New grants add updates, and removed grants end them."""
     person = await hall.admin.person()
     role = await hall.admin.add_role(*VIEW, users=(person.id,))
     body = {"resources": [{"type": "DEVICE", "id": hall.device}]}

@@ -56,8 +56,8 @@ async def until_told(client: aiomqtt.Client, *ids: str) -> None:
         found |= (await told(client))[1]
 
 
-async def test_ids_of_what_changed_are_told(hall: Hall) -> None:
-    """Those of a device's members, an OBJECT and its children, and of a custom entity."""
+async def test_ids_of_changed_entities_are_sent(hall: Hall) -> None:
+    """They include those of a device's members, an OBJECT and its children, and a custom entity."""
     custom = await add_custom(hall.admin)
     async with page(hall.admin) as (client, topic):
         await hall.report(temperature=21.5, reporting_interval={"time": 5, "unit": "1"})
@@ -73,8 +73,8 @@ async def test_ids_of_what_changed_are_told(hall: Hall) -> None:
             found |= (await told(client))[1]
 
 
-async def test_only_what_is_granted_is_told(hall: Hall, other_admin: Console) -> None:
-    """Not to a user without the grant, and never to another tenant."""
+async def test_only_granted_entities_are_sent(hall: Hall, other_admin: Console) -> None:
+    """Users without the grant and other tenants receive nothing."""
     granted = await hall.person("dashboard.view", grants=(("ENTITY", hall.entities["led"]),))
     nobody = await hall.person("dashboard.view")
     async with (

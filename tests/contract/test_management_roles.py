@@ -261,8 +261,11 @@ async def test_bad_resources(admin: Console, verb: str, body: Any, field: str) -
         *((kind, UNKNOWN) for kind in ("ENTITY", "DEVICE", "DASHBOARD", "WORKFLOW")),
     ],
 )
-async def test_what_there_is_not_is_not_granted(admin: Console, kind: str, one: str) -> None:
-    """An id may come to be: a grant of it would apply then. Nothing beside it is granted either."""
+async def test_unknown_resources_are_not_granted(admin: Console, kind: str, one: str) -> None:
+    """Otherwise the grant would apply to a later resource with this id.
+
+    Other entries are not granted either.
+    """
     role = await admin.add_role()
     there = {"id": await add_dashboard(admin), "type": "DASHBOARD"}
     body = {"resources": [there, {"id": one, "type": kind}]}
@@ -375,8 +378,11 @@ async def test_menus_are_kept(admin: Console) -> None:
         ({"parent_id": "x"}, "parent_id"),
     ],
 )
-async def test_bad_menu_names_the_field(admin: Console, change: Any, field: str) -> None:
-    """What is missing, blank, taken or unknown is a 4xx that names it; a function has a parent."""
+async def test_an_invalid_menu_names_the_field(admin: Console, change: Any, field: str) -> None:
+    """A missing, blank, used or unknown value gets a 4xx with the field.
+
+    A function needs a parent.
+    """
     menu = {"code": f"x_{uuid4().hex[:8]}", "name": "X", "type": "FUNCTION", "parent_id": "2000"}
     body = {name: value for name, value in (menu | change).items() if value is not None}
     answer = await admin.ask("POST", "/user/menus", body)
@@ -385,8 +391,8 @@ async def test_bad_menu_names_the_field(admin: Console, change: Any, field: str)
     assert field in f"{told['error_message']} {told.get('detail_message')}", told
 
 
-async def test_users_change_nothing_of_accounts(admin: Console) -> None:
-    """Who is no super-admin may read no roles and change nobody; every answer is a 403."""
+async def test_ordinary_users_cannot_manage_accounts(admin: Console) -> None:
+    """Users who are no super-admin get 403 from every operation on roles and users."""
     person = await admin.person("device.view")
     role = await admin.add_role()
     for method, path, body in (

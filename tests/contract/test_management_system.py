@@ -21,10 +21,10 @@ async def test_super_admins_see_how_far_storing_lags(admin: Console, other_admin
             assert stream["missing_copies"] == 0
 
 
-async def test_readiness_tells_the_version_of_each_service(
+async def test_readiness_contains_the_version_of_each_service(
     platform: Platform, admin: Console
 ) -> None:
-    """A part that is no service of ours has none."""
+    """Parts that are not Thingway's services have no version."""
     states = (await admin.http.get("/readyz")).json()
     assert states.pop("redis") == "ok"
     assert set(states.values()) == {f"ok: {VERSION}"}

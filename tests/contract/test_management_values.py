@@ -139,8 +139,8 @@ async def test_counts(room: Hall) -> None:
         assert {one.value: one.count for one in found.count_result} == expected
 
 
-async def test_aggregates_of_a_span(room: Hall) -> None:
-    """Only what lies in the span counts; of nothing there is an empty object."""
+async def test_aggregates_of_a_period(room: Hall) -> None:
+    """Only values in the period count. A period without values gets an empty object."""
     body = {"entity_id": room.entities["counter"], "start_timestamp": BASE + 1000}
     span = body | {"end_timestamp": BASE + 2000}
     found = await room.admin.done("POST", AGGREGATE, span | {"aggregate_type": "SUM"})
@@ -333,8 +333,8 @@ async def test_bad_exchange(admin: Console, path: str, body: Any) -> None:
     await admin.fails(400, BAD, "POST", path, body, "exchange")
 
 
-async def test_what_cannot_be_written_or_called(hall: Hall) -> None:
-    """A read-only property, an event, a property to call: nothing is left, so 400."""
+async def test_entities_that_cannot_be_written_or_called(hall: Hall) -> None:
+    """A read-only property, an event, and a call of a property leave nothing to do: 400."""
     for path, key in ((UPDATE, "temperature"), (UPDATE, "reboot"), (UPDATE, "historical_data"),
                       (CALL, "led"), (CALL, "historical_data")):  # fmt: skip
         body = {"exchange": {hall.key(key): 1}}
@@ -393,8 +393,8 @@ async def test_devices_are_not_added_by_a_call(admin: Console) -> None:
 
 
 @pytest.mark.parametrize("kind", ["ENTITY", "DEVICE", "INTEGRATION"])
-async def test_with_one_grant(room: Hall, kind: str) -> None:
-    """What is granted is read and written; what is not is unknown."""
+async def test_values_with_one_grant(room: Hall, kind: str) -> None:
+    """The granted entity is read and written. Others are unknown."""
     label, led = room.entities["label"], room.entities["led"]
     ids = {"ENTITY": label, "DEVICE": room.device, "INTEGRATION": DIRECT}
     person = await room.person(*FUNCTIONS, grants=((kind, ids[kind]),))

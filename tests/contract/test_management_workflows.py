@@ -217,10 +217,10 @@ async def test_components(admin: Console) -> None:
     assert {"code", "expression"} == set(languages)
 
 
-async def test_the_existing_console_v1_1_is_not_offered_what_it_cannot_create(
+async def test_the_existing_console_v1_1_gets_only_node_types_that_it_can_create(
     admin: Console,
 ) -> None:
-    """It never asks for live updates over MQTT, as later consoles do with each page."""
+    """It never requests live updates over MQTT, as later consoles do on each page."""
     person = await admin.person(Function.WORKFLOW_VIEW)
     headers = {"Accept": "application/json, text/plain, */*"}
 

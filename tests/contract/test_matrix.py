@@ -117,8 +117,10 @@ def expected(guard: Guard, kind: Kind, *, super_admin: bool = False) -> Seen:
 
 
 @each_guarded
-async def test_matrix(operation: Guarded, cast: Cast, subtests: pytest.Subtests) -> None:
-    """Who is let in, is a stranger, or may not: as the operation's guard has it."""
+async def test_every_operation_with_every_caller(
+    operation: Guarded, cast: Cast, subtests: pytest.Subtests
+) -> None:
+    """The operation's guard decides between success, 401 and 403."""
     guard = operation.guard
     assert guard is not None
     with subtests.test("no token"):
@@ -203,7 +205,7 @@ async def test_matrix_of_websockets(operation: Guarded, cast: Cast) -> None:
 
 @pytest.mark.parametrize("operation", sorted(one for one in OPEN if WEBSOCKET not in one))
 async def test_open_operations_read_no_credential(operation: str, cast: Cast) -> None:
-    """What is open answers everybody alike, whatever token comes with the request."""
+    """An open operation gives the same answer with every token."""
     method, path = operation.split(" ")
     answers = set()
     for token in ("", "no-such-token", cast.api.token, cast.powerless.token):

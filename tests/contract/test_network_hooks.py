@@ -126,8 +126,8 @@ async def test_a_preset_needs_no_pointers(admin: Console, model: str) -> None:
     await hook.set(preset="custom")
 
 
-async def test_the_things_stack_tells_by_its_webhook(admin: Console, model: str) -> None:
-    """The same messages as over MQTT."""
+async def test_the_things_stack_sends_webhooks(admin: Console, model: str) -> None:
+    """The messages are the same as over MQTT."""
     hook = Hook(admin, "tts", "0004A30B001C0530")
     await hook.set(webhook_token=hook.token)
     await hook.add(model)

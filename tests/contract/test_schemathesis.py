@@ -94,10 +94,10 @@ def test_every_operation_is_as_documented_at_length(
 
 
 @pytest.mark.parametrize("rounds", [2, pytest.param(40, marks=pytest.mark.slow)])
-def test_calls_with_what_others_answered_are_as_documented(
+def test_calls_with_ids_from_other_answers_are_as_documented(
     rounds: int, platform: Platform, target: Target
 ) -> None:
-    """Journeys over the gateway: ids from answers go into the calls that follow."""
+    """Journeys over the gateway use ids from earlier answers in later calls."""
     faults, followed = Door(GATEWAY, platform, target).travel(rounds)
     assert not faults
     assert len(followed) >= LINKS_FOLLOWED, followed

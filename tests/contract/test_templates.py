@@ -52,8 +52,10 @@ async def made(admin: Console, *models: str) -> dict[str, Any]:
     return {one["model"]: one for one in answered}
 
 
-async def test_a_library_is_taken_and_products_are_made_of_it(empty: Console, api: Api) -> None:
-    """What is wrong with a template is told with it; the same import again changes nothing."""
+async def test_a_library_is_imported_and_products_are_created_from_it(
+    empty: Console, api: Api
+) -> None:
+    """An invalid template is listed with its faults. A second import changes nothing."""
     good, odd, torn = (new_sn("t").lower() for _ in range(3))
     content = library(**{good: small(good), odd: {}, torn: broken(torn)})
     assert await empty.done("GET", SETTING) == {
@@ -128,8 +130,8 @@ async def test_a_device_of_a_template_is_added(empty: Console, api: Api) -> None
     assert (await api.done("GET", f"/products/{model}"))["codecVersion"]
 
 
-async def test_what_is_no_library_is_refused(empty: Console, other_admin: Console) -> None:
-    """With the field, and a code that consoles have a text for; the library before stays."""
+async def test_an_invalid_library_is_rejected(empty: Console, other_admin: Console) -> None:
+    """The error has the field and a code that consoles know; the previous library remains."""
     kept = await take(empty, library(a1=small("a1")))
     manifest = {"manifest.yaml": "device_vendor_index: gone.yaml"}
     cases = {

@@ -122,8 +122,8 @@ def _leaks(answers: list[tuple[str, httpx.Response]]) -> list[str]:
     return [name for name, one in answers if SET in one.text or REPORTED in one.text]
 
 
-async def test_no_answer_has_a_write_only_value(sweep: Sweep) -> None:
-    """Neither while its commands are open, nor after the device has answered them."""
+async def test_no_response_has_a_write_only_value(sweep: Sweep) -> None:
+    """This holds while its commands are open and after the device has answered them."""
     texts = await _set_everywhere(sweep.cast)
     assert not any(SET in one for one in texts)
 

@@ -69,7 +69,7 @@ async def test_a_backup_is_written_while_the_platform_runs_and_read_with_its_key
 async def test_a_backup_has_no_write_only_values(
     platform: Platform, application: Application, tmp_path: Path
 ) -> None:
-    """Neither of open commands, nor of what waits for an MQTT session, nor of retained reports."""
+    """Open commands, messages for MQTT sessions and retained reports lose them."""
     secret, model = "s3cret-backup-5772", "E2E-SAFE"
     properties = [
         {"id": "pin", "name": "pin", "accessMode": "W", "dataSpec": {"dataType": "STRING"}},

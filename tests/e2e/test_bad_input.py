@@ -95,8 +95,8 @@ async def test_bad_messages_of_other_channels_are_explained(device: Device, dead
 
 
 @pytest.mark.parametrize("channel", ["reports", "report/more"])
-async def test_what_is_on_no_channel_is_dropped(device: Device, dead, channel: str):
-    """Such a topic is not the device's, as that of another SN is not; it stays connected."""
+async def test_messages_on_unknown_topics_are_dropped(device: Device, dead, channel: str):
+    """They are treated like topics of another SN; the device stays connected."""
     async with device.mqtt() as mqtt:
         await mqtt.send(channel, {"properties": {"counter": 2}})
         await mqtt.report({"counter": 1})

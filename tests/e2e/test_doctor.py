@@ -64,8 +64,8 @@ def test_all_is_well_on_this_machine(platform: Platform) -> None:
     assert wanted <= set(found)
 
 
-def test_a_container_sees_what_its_service_sees(platform: Platform) -> None:
-    """The gateway sees all services; the device service sees MongoDB and NATS."""
+def test_a_container_checks_the_parts_that_its_service_uses(platform: Platform) -> None:
+    """The gateway checks all services; the device service checks MongoDB and NATS."""
     seen = set(run_doctor(platform, "gateway"))
     assert {f"service {name}" for name in NAMES} - seen == {"service gateway-bus"}
     assert {"redis", "stream EVENTS"} <= seen

@@ -112,7 +112,7 @@ async def refused(device: Device, console: Console, platform: Platform) -> None:
     await until(lambda: answers(200))
 
 
-async def test_what_alerts_and_dashboards_ask_for_is_shown(
+async def test_metrics_of_alerts_and_dashboards_exist(
     platform: Platform, console: Console, device: Device, tmp_path: Path
 ) -> None:
     """Once a client was rejected, a device has reported, and runs have waited and ended.

@@ -164,10 +164,10 @@ async def test_every_protocol_is_encrypted(
             )
 
 
-async def test_who_trusts_another_authority_or_speaks_in_the_clear_does_not_come_in(
+async def test_clients_without_tls_or_with_another_authority_are_rejected(
     platform: Platform, device: Device, tmp_path: Path
 ) -> None:
-    """At every door."""
+    """This holds for every port."""
     other = tmp_path / "other.pem"
     other.write_text(Authority(new_authority("Thingway servers")).certificate)
     trust = ssl.create_default_context(cafile=other)
@@ -355,10 +355,10 @@ async def test_the_device_keeps_the_key_of_a_request(
     await device.stored({"temperature": 1.5})
 
 
-async def test_a_certificate_is_of_no_use_to_another_device(
+async def test_a_certificate_is_valid_for_one_device_only(
     platform: Platform, application: Application, device: Device, tmp_path: Path
 ) -> None:
-    """Neither its name nor its topics."""
+    """It allows neither the name nor the topics of another device."""
     victim = await application.add_device()
     certificate = Certificate(platform, tmp_path, device.sn)
     with pytest.raises(aiomqtt.MqttError):

@@ -54,7 +54,7 @@ async def lock(application: Application) -> Device:
 async def test_a_write_only_value_is_delivered_and_stored_nowhere(
     platform: Platform, application: Application, lock: Device
 ):
-    """Neither in MongoDB, NATS nor the logs; `tests/contract` asks the APIs."""
+    """Neither MongoDB, NATS nor the logs contain it; `tests/contract` checks the APIs."""
     status, answer = await application.request(
         "PATCH", f"/devices/{lock.id}/properties", {"properties": SET}
     )

@@ -313,8 +313,8 @@ def test_commands_without_a_platform_end_with_exit_code_1(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-async def test_what_one_has_grows_into_a_cluster(found: Programs, tmp_path: Path) -> None:
-    """Documents, keys, messages, and what a consumer has not acknowledged are there afterwards."""
+async def test_a_single_server_grows_into_a_cluster(found: Programs, tmp_path: Path) -> None:
+    """Documents, keys, messages and unacknowledged messages of a consumer remain."""
     async with running(tmp_path, found) as alone:
         async with alone.mongo("device") as client:
             await client["thingway_device"]["things"].insert_one({"_id": 1})

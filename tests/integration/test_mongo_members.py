@@ -68,8 +68,8 @@ async def test_a_replica_set_of_one_grows_to_three(members: list[str], key: str)
         await until(all_are_in, WAIT)
 
 
-async def test_nobody_gets_in_without_a_login(members: list[str], key: str):
-    """From the first user on, who comes over loopback has to log in as well."""
+async def test_every_client_has_to_log_in(members: list[str], key: str):
+    """Clients over the loopback interface have to log in, too, once there is a user."""
     async with asyncio.timeout(WAIT):
         await mongo_server.set_up_members(members[:1], key, "secret", [USER])
     with (

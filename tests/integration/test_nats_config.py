@@ -30,7 +30,7 @@ async def stored(client: Client, subject: str) -> int:
     return (info.state.subjects or {}).get(subject, 0)
 
 
-async def test_streams_may_reserve_what_the_disk_has_not(server, tmp_path):
+async def test_streams_may_reserve_more_than_the_disk_has(server, tmp_path):
     """A platform starts on a small disk, although its streams may grow to 17 GiB together."""
     size = min(shutil.disk_usage(tmp_path).free, 512 * 1024**3)
     async with server.service("admin") as admin:
@@ -41,8 +41,8 @@ async def test_streams_may_reserve_what_the_disk_has_not(server, tmp_path):
     assert made.config.max_bytes == size
 
 
-async def test_the_system_user_hears_whether_streams_are_written(server):
-    """A server that writes is not stuck, as the launcher asks it; the answer is let through."""
+async def test_the_system_user_can_check_that_streams_are_written(server):
+    """The launcher thereby recognizes a server that cannot write."""
     addresses = Addresses("", "", server.url)
     assert await is_stuck(addresses, "secret-sys", "thingway") is False
 
@@ -82,8 +82,8 @@ async def test_an_mqtt_report_is_in_uplink_when_it_is_acknowledged(server):
         assert await stored(admin, subject) == 1
 
 
-async def test_what_a_device_said_is_found_while_it_is_not_stored(server):
-    """By `device`, the oldest first, over MQTT too; what is stored and not acknowledged, not."""
+async def test_unstored_messages_of_a_device_are_found(server):
+    """`device` finds them oldest first, over MQTT, too, but not stored and unacknowledged ones."""
     async with server.service("admin") as admin, server.service("device") as service:
         await admin.jetstream().purge_stream("UPLINK")
         reader = UplinkReader(SimpleNamespace(client=service), ["UPLINK"])
@@ -118,8 +118,8 @@ async def test_a_full_uplink_acknowledges_nothing(server):
             await js.update_stream(STREAMS[1])
 
 
-async def test_what_a_device_says_for_another_never_arrives(server):
-    """It is acknowledged and reaches no listener and no stream; the connection goes on."""
+async def test_messages_for_another_device_are_dropped(server):
+    """They are acknowledged and reach no listener and no stream; the connection stays open."""
     async with server.service("admin") as admin, server.mqtt("D1", KEYS["D1"]) as device:
         heard = await admin.subscribe("thing.>")
         await admin.flush()
@@ -183,8 +183,8 @@ async def test_a_command_waits_for_a_device_that_is_away(server):
 @pytest.mark.parametrize(
     "subject", ["thing.D2.down.>", "thing.>", ">", "_INBOX.>", "_INBOX.auth.>", "_INBOX.sn.D2.>"]
 )
-async def test_a_nats_device_hears_nothing_of_others(server, subject):
-    """Others' commands, everything, and others' inboxes are each refused."""
+async def test_a_nats_device_cannot_subscribe_to_others(server, subject):
+    """Others' commands, all subjects, and others' inboxes are each rejected."""
     async with server.device("D1") as client:
         await client.subscribe(subject)
         await client.flush()
@@ -294,8 +294,8 @@ CALLS = {
 
 
 @pytest.mark.parametrize("user", CALLS)
-async def test_a_service_asks_only_what_it_needs(server, user):
-    """What it needs reaches nobody here, but is let through; the rest is not."""
+async def test_a_service_may_send_only_the_requests_that_it_needs(server, user):
+    """Permitted requests have no responder here, but are not rejected."""
     async with server.service(user) as service:
         for subject in CALLS[user]:
             with pytest.raises(nats.errors.NoRespondersError):
@@ -307,8 +307,8 @@ async def test_a_service_asks_only_what_it_needs(server, user):
 @pytest.mark.parametrize(
     "operation", ["create_tenant", "create_application", "create_user", "reset_user_password"]
 )
-async def test_what_the_operator_asks_no_service_may(server, user, operation):
-    """A service that was broken into makes no tenants, applications and users."""
+async def test_services_may_not_send_requests_of_the_operator(server, user, operation):
+    """A compromised service cannot create tenants, applications or users."""
     async with server.service(user) as service:
         await service.publish(f"rpc.auth.{operation}", b"{}")
         await service.flush()

@@ -61,8 +61,8 @@ async def streams(server: Server) -> dict[str, int]:
 @pytest.mark.parametrize(
     "headers", [None, {"Nats-Batch-Id": "b", "Nats-Batch-Sequence": "1"}, {"Nats-Msg-Id": "1"}]
 )
-async def test_a_device_sends_no_answer_elsewhere(server, headers):
-    """Neither the first message of a batch, which JetStream answers empty, nor any other one."""
+async def test_a_device_cannot_redirect_answers(server, headers):
+    """This includes the first message of a batch, which JetStream answers with an empty message."""
     async with contextlib.AsyncExitStack() as stack:
         heard = await everything(server, stack)
         before = await streams(server)
@@ -78,8 +78,8 @@ async def test_a_device_sends_no_answer_elsewhere(server, headers):
         assert heard == []
 
 
-async def test_an_application_sends_no_answer_elsewhere(server):
-    """Neither an empty one, nor an event of its choice, nor what JetStream says of its consumer."""
+async def test_an_application_cannot_redirect_answers(server):
+    """This includes empty answers, events, and JetStream's answers about its consumer."""
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(server.application("app1"))
         js = client.jetstream()
@@ -153,8 +153,8 @@ async def test_unfinished_batches_of_a_device_hold_up_nobody(server):
 
 
 @pytest.mark.parametrize("subject", ["$MQTT.sub.>", "$MQTT.>", "$MQTT.msgs.>", "relay.>", "$JS.>"])
-async def test_on_plain_nats_nobody_hears_what_mqtt_devices_are_told(server, subject):
-    """Nor what is passed on, nor JetStream."""
+async def test_nats_clients_cannot_read_commands_of_mqtt_devices(server, subject):
+    """They see neither forwarded messages nor those of JetStream."""
     for login in (server.device("D1"), server.application("app1")):
         async with login as client:
             await client.subscribe(subject)

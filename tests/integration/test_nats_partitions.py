@@ -78,8 +78,8 @@ async def test_devices_are_spread_over_partitions(server):
     assert min(streams.count(one) for one in TWO) > 25
 
 
-async def test_a_device_reaches_no_partition_as_another(server):
-    """Neither by the subject that the server makes nor by its own."""
+async def test_a_device_cannot_write_into_partitions_as_another(server):
+    """Neither the server's own subject nor the mapped one is permitted."""
     async with server.service("admin") as admin, server.mqtt("D1", KEYS["D1"]) as device:
         heard = await admin.subscribe("uplink.>")
         await admin.flush()
@@ -118,8 +118,8 @@ async def test_a_backup_restores_what_waits_in_each_stream(server):
     assert (await taken(server, "D1"))[before.stream] == reports
 
 
-async def test_what_lies_in_partitions_of_before_is_found(server):
-    """Also when fewer are asked for; `device` lists those that will exist too."""
+async def test_messages_in_former_partitions_are_found(server):
+    """This holds for fewer partitions, too; `device` lists the planned ones as well."""
     async with server.service("device-ingest") as ingest, server.service("device") as device:
         assert await ensure_uplinks(ingest.jetstream(), 1, 1) == [UPLINK, *TWO]
         assert await find_uplinks(device.jetstream(), 3) == [UPLINK, *TWO, "UPLINK_2"]

@@ -68,8 +68,8 @@ async def test_a_user_without_roles_may_nothing(auth):
     assert await grants(auth, 7) == GrantedResources(version=1)
 
 
-async def test_nobody_is_told_of_a_user_that_is_gone_disabled_or_of_another_tenant(auth):
-    """All three are 401."""
+async def test_deleted_disabled_and_foreign_users_have_no_access(auth):
+    """All three requests get 401."""
     await store_user(auth, 7, [1], enabled=False)
     await store_user(auth, 8, [1])
     for ask in (access, grants):
@@ -96,7 +96,7 @@ async def test_asking_restores_a_version_that_redis_lost(auth):
 
 
 async def test_grants_are_the_union_over_the_roles_by_type(auth):
-    """What two roles share is there once."""
+    """A grant of two roles is listed once."""
     await store_grants(auth, await store_role(auth, 2, []), ("DEVICE", 5), ("INTEGRATION", "ping"))
     await store_grants(
         auth,

@@ -49,8 +49,8 @@ async def test_registration_is_open_until_the_first_user_exists(auth):
     assert (await register(auth)).status_code == 403
 
 
-async def test_of_registrations_at_the_same_time_one_is_taken(auth, monkeypatch):
-    """Ten people who have all seen that there is no user yet, and one user."""
+async def test_one_of_simultaneous_registrations_succeeds(auth, monkeypatch):
+    """Ten requests that all found no user create one user."""
     together = asyncio.Barrier(10)
 
     async def hash_together(*_: object) -> str:
@@ -263,8 +263,8 @@ async def test_the_operator_makes_users_and_new_passwords(auth):
     assert (await register(auth)).status_code == 403
 
 
-async def test_services_are_told_what_people_are_called(auth):
-    """Nicknames of the tenant's users; who is unknown, or another tenant's, is left out."""
+async def test_services_get_the_nicknames_of_users(auth):
+    """Unknown users and those of other tenants are omitted."""
     wanted = CreateUser(email="admin@example.com", nickname="Admin")
     made = await auth.call("create_user", wanted, UserPassword)
     for tenant, names in (("default", {str(made.user_id): "Admin"}), ("other", {})):
@@ -281,8 +281,8 @@ AMISS = [
 ]
 
 
-async def test_what_the_operator_asks_amiss_is_refused(auth):
-    """By the error that a command can show."""
+async def test_invalid_requests_of_the_operator_are_rejected(auth):
+    """The command can show the error."""
     await register(auth)
 
     for operation, wanted, error in AMISS:

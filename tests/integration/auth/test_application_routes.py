@@ -83,8 +83,8 @@ async def test_a_search_answers_the_page_and_the_order_that_are_asked_for(auth):
     assert [each["name"] for each in second["content"]] == ["c"]
 
 
-async def test_an_application_is_renamed_and_keeps_what_is_not_said(auth):
-    """Its tokens live on."""
+async def test_a_renamed_application_keeps_its_other_fields(auth):
+    """Its tokens stay valid."""
     made = await create(auth, events=True)
     held = await tokens(auth, made)
     path = f"/application/{made['application_id']}"
@@ -189,8 +189,8 @@ async def test_the_bus_holds_the_allow_list_too(auth):
     await client.close()
 
 
-async def test_of_simultaneous_changes_none_is_lost(auth):
-    """Each is read, altered and written as one; a conflict runs it again."""
+async def test_no_simultaneous_change_is_lost(auth):
+    """Each change is a transaction, which runs again after a conflict."""
     made = await create(auth)
     path = f"/application/{made['application_id']}"
 

@@ -48,7 +48,7 @@ async def found(auth: Any, **wanted: Any) -> list[int]:
     return [int(entry["id"], 16) for entry in page["content"]]
 
 
-async def test_an_entry_says_who_did_what_to_what_from_where(auth):
+async def test_an_entry_contains_actor_action_object_and_address(auth):
     """It contains the request id, and the values before and after."""
     answer = await auth.ask("POST", "/application", {"name": "meter", "events": True})
     made = answer.json()["data"]
@@ -99,7 +99,7 @@ async def test_a_change_that_fails_leaves_no_entry(auth):
     assert not await auth.mongo.database["outbox"].count_documents({})
 
 
-async def test_a_search_finds_what_fits_everything_that_is_given(auth, subtests: pytest.Subtests):
+async def test_a_search_finds_entries_that_match_all_filters(auth, subtests: pytest.Subtests):
     """Default order is newest first. Keywords are not patterns."""
     await put(
         auth,

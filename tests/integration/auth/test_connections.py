@@ -141,8 +141,8 @@ async def closes(client: Client) -> None:
     await until(closed, WAIT)
 
 
-async def test_presence_is_what_the_server_has(presence: Presence):
-    """Over MQTT and NATS; services and applications are no devices."""
+async def test_presence_contains_the_connections_of_the_server(presence: Presence):
+    """Connections over MQTT and NATS count; services and applications are no devices."""
     key = await presence.add("Ab12")
     application = await presence.auth.application(events=True)
     async with presence.watching():
@@ -180,7 +180,7 @@ async def test_a_rotated_key_ends_its_connections_and_the_new_one_stays(presence
         await closes(new)
 
 
-async def test_who_is_shut_out_is_closed_and_does_not_come_back_at_once(presence: Presence):
+async def test_a_blocked_user_is_disconnected_and_cannot_reconnect_immediately(presence: Presence):
     """Only this user is blocked, including unreported connections."""
     auth = presence.auth
     loud, quiet = await presence.add("Ab12"), await presence.add("Cd34")

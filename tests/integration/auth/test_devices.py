@@ -319,8 +319,8 @@ async def test_a_revoked_device_does_not_come_in_again(auth):
         await connect(auth, "Ab12", key, "_INBOX.sn.Ab12")
 
 
-async def test_an_application_hears_events_when_it_may(auth):
-    """Client id and secret open the bus to those flagged `events`, until the secret changes."""
+async def test_an_application_with_events_can_log_in_to_nats(auth):
+    """Client id and secret are valid until the secret changes."""
     hears = await auth.application("hears", events=True)
     deaf = await auth.application("deaf")
 
@@ -380,8 +380,8 @@ async def test_the_last_log_in_with_a_wrong_key_is_noted(auth):
     assert await auth.call("last_refused_login", other, LastRefusedLogin) == LastRefusedLogin()
 
 
-async def test_the_gateway_notes_who_came_with_a_wrong_key_or_certificate(auth):
-    """Where Redis knew the device; nothing is asked or written before the answer."""
+async def test_the_gateway_records_failed_logins_of_devices(auth):
+    """It does so where Redis knows the device; no request or write delays the answer."""
     key = await issue(auth)
     logins = RefusedLogins(auth.redis)
     reader = DeviceKeyReader(auth.redis, auth.rpc, partial(logins.record, over="HTTP"))

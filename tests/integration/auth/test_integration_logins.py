@@ -115,8 +115,8 @@ async def test_an_id_is_one_word(auth: Auth, subtests: pytest.Subtests):
             await auth.call("create_integration_login", {"integration": bad}, IntegrationSecret)
 
 
-async def test_what_has_no_login_is_not_found(auth: Auth, subtests: pytest.Subtests):
-    """Neither rotated nor deleted."""
+async def test_an_integration_without_a_login_is_not_found(auth: Auth, subtests: pytest.Subtests):
+    """Neither a rotation nor a deletion finds it."""
     for operation in ["rotate_integration_secret", "delete_integration_login"]:
         with subtests.test(str(operation)), pytest.raises(NotFound, match="doors"):
             await auth.call(operation, {"integration": "doors"}, Done)
@@ -216,7 +216,9 @@ async def test_it_says_nothing_else(auth: Auth, login, subtests: pytest.Subtests
                 assert "publish" in await asyncio.wait_for(refusals.get(), WAIT)
 
 
-async def test_it_hears_nothing_else(auth: Auth, login, subtests: pytest.Subtests):
+async def test_an_integration_cannot_read_other_subjects(
+    auth: Auth, login, subtests: pytest.Subtests
+):
     """It receives no requests or responses of others, and no events."""
     for subject in [
         "rpc.integration.doors.>",

@@ -23,8 +23,8 @@ async def test_a_tenant_has_the_limits_of_the_platform(auth):
         assert await limits(auth, tenant) == TenantLimits(Limits())
 
 
-async def test_what_the_operator_sets_holds_for_that_tenant_alone(auth):
-    """Others keep theirs; null makes one the platform's again."""
+async def test_a_limit_of_a_tenant_applies_to_it_alone(auth):
+    """Other tenants keep theirs; null restores the platform's limit."""
     await auth.tenant("acme")
     answered = await change(auth, "acme", requests=5, eachPolls=1)
 
@@ -40,8 +40,8 @@ async def test_what_the_operator_sets_holds_for_that_tenant_alone(auth):
     "changes",
     [{"teapots": 5}, {"each_requests": 5}, {"teapots": None}, {"requests": 0}, {"runs": 2**53 + 1}],
 )
-async def test_a_bad_limit_is_refused_by_name(auth, changes: dict[str, Any]):
-    """And nothing of the request is taken over."""
+async def test_the_error_of_an_invalid_limit_names_it(auth, changes: dict[str, Any]):
+    """No limit of the request is stored."""
     with pytest.raises(InvalidInput, match=next(iter(changes))):
         await change(auth, "default", polls=7, **changes)
     assert (await limits(auth, "default")).own == {}
@@ -66,8 +66,8 @@ async def test_a_change_is_audited_once(auth):
     assert (await auth.entry(action="limited"))["object"]["id"] == "default"
 
 
-async def test_a_limit_that_is_no_more_is_passed_over(auth):
-    """What an earlier version stored under another name does no harm."""
+async def test_a_limit_of_an_earlier_version_is_ignored(auth):
+    """It is stored under a name that no longer exists."""
     await auth.mongo.database["tenants"].update_one(
         {"_id": "default"}, {"$set": {"limits": {"teapots": 1, "polls": 3}}}
     )
@@ -120,7 +120,7 @@ async def test_concurrent_creators_do_not_exceed_a_limit(
     assert all(limit in one.text for one in answers if one.status_code == 429)
 
 
-async def test_a_tenant_above_a_new_limit_keeps_what_it_has(auth):
+async def test_a_tenant_above_a_new_limit_keeps_its_items(auth):
     """It can change and delete existing items, and cannot add new ones."""
     roles = [(await make_role(auth, number)).json()["data"]["role_id"] for number in range(3)]
     await change(auth, "default", roles=2)

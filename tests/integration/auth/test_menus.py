@@ -114,7 +114,7 @@ async def test_a_bad_menu_is_refused(auth):
         await auth.refused(400, "POST", PATH, body, field=field, code=code)
 
 
-async def test_what_a_menu_needs_must_be_there(auth):
+async def test_a_menu_needs_all_required_fields(auth):
     """A missing field is a 400 error with its name."""
     for missing in ("code", "name", "type"):
         body = {"code": "a", "name": "a", "type": "MENU"}

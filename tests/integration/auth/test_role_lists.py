@@ -353,7 +353,7 @@ async def test_all_devices_are_listed_however_many(auth, monkeypatch, owners):
     assert [(part.skip, part.limit) for part in parts[-3:]] == [(0, 500), (500, 500), (1000, 100)]
 
 
-async def test_what_there_is_not_cannot_be_granted(auth, owners):
+async def test_missing_resources_cannot_be_granted(auth, owners):
     """A missing resource fails the request; one without an owner is granted."""
     role = await role_with(auth)
     there = {"type": "DEVICE", "id": DEVICES[0].id}
@@ -374,7 +374,7 @@ class NoCredential:
         return frozenset()
 
 
-async def test_a_sweep_removes_grants_of_what_is_gone(auth, owners, monkeypatch):
+async def test_a_sweep_removes_grants_of_deleted_resources(auth, owners, monkeypatch):
     """Grants are deleted when the owner responds, except recent grants."""
     monkeypatch.setattr(deleted_resources, "PAUSE", 0)
     monkeypatch.setattr(accounts_grants, "PAGE", 2)

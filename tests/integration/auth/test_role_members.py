@@ -68,8 +68,8 @@ async def test_members_are_searched_sorted_and_paged(auth):
     assert ([each["user_id"] for each in page["content"]], page["total"]) == (["7"], 3)
 
 
-async def test_adding_passes_over_who_is_unknown_or_there(auth):
-    """Nobody has a role twice, and double ids count once."""
+async def test_adding_members_skips_unknown_and_existing_ones(auth):
+    """No user has a role twice, and duplicate ids count once."""
     role_id = await create_role(auth)
     role = f"/user/roles/{role_id}"
     user_id = await store_user(auth, 7)

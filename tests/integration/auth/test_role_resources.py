@@ -80,8 +80,8 @@ async def test_resources_are_granted_and_listed(auth):
     assert await audited(auth, "role", action="resources_added") == ["resources_added"]
 
 
-async def test_a_user_sees_what_its_role_grants_at_once(auth):
-    """And no longer, once it is taken back."""
+async def test_a_grant_is_visible_immediately(auth):
+    """It is hidden immediately when the grant is removed."""
     role_id = await create_role(auth)
     user_id = await store_user(auth, 7, int(role_id))
 
@@ -222,7 +222,7 @@ async def forget(auth: Any, *gone: ResourceRef, tenant: str = "default") -> None
 DASHBOARD = ResourceRef("8", ResourceType.DASHBOARD)
 
 
-async def test_what_a_user_makes_is_granted_to_all_of_its_roles(auth):
+async def test_created_resources_are_granted_to_all_roles_of_the_user(auth):
     """Repeated requests grant it once."""
     first, second = await create_role(auth, "first"), await create_role(auth, "second")
     await store_user(auth, 7, int(first), int(second))
@@ -252,8 +252,8 @@ async def test_a_role_that_is_full_gets_nothing_shared(auth, monkeypatch):
     assert await grants.count_documents({"role": role_id}) == 3
 
 
-async def test_what_nobody_with_a_role_makes_is_granted_to_none(auth):
-    """Users without roles, unknown ones and those of other tenants: no refusal."""
+async def test_resources_of_users_without_roles_are_not_granted(auth):
+    """Users without roles, unknown users and those of other tenants cause no error."""
     role_id = await create_role(auth)
     await store_user(auth, 7)
     await store_user(auth, 8, int(role_id))
@@ -265,8 +265,8 @@ async def test_what_nobody_with_a_role_makes_is_granted_to_none(auth):
     assert not await auth.mongo.database["grants"].count_documents({})
 
 
-async def test_what_is_gone_is_forgotten_by_every_role_of_its_tenant(auth):
-    """Others keep theirs."""
+async def test_deleted_resources_are_removed_from_all_roles_of_the_tenant(auth):
+    """Other tenants keep theirs."""
     await auth.tenant("elsewhere")
     first, second = await create_role(auth, "first"), await create_role(auth, "second")
     theirs = await create_role(auth, caller=STRANGER)

@@ -190,7 +190,7 @@ async def test_a_role_is_renamed_and_described(auth):
     assert role["description"] == ""
 
 
-async def test_super_admin_stays_what_it_is(auth):
+async def test_the_super_admin_role_cannot_be_changed(auth):
     """It is neither renamed nor deleted, and no other role takes its name."""
     path = f"/user/roles/{SUPER_ADMIN_ROLE}"
 
@@ -320,7 +320,7 @@ async def test_menus_of_another_tenant_are_unknown(auth):
     assert await auth.done("GET", f"{path}/menus") == []
 
 
-async def test_menus_of_super_admin_are_what_is_stored(auth):
+async def test_the_super_admin_role_has_its_stored_menus(auth):
     """It needs none, and its own list is empty until some are set."""
     assert await auth.done("GET", "/user/roles/1/menus") == []
 
@@ -344,8 +344,8 @@ async def test_functions_change_with_the_role_at_once(auth):
     assert before.version < granted.version < taken.version
 
 
-async def test_of_two_sets_of_menus_at_a_time_one_is_kept_whole(auth):
-    """Never a mixture, however they meet."""
+async def test_one_of_two_simultaneous_sets_of_menus_is_stored(auth):
+    """The result is never a mixture."""
     path = f"/user/roles/{await create_role(auth)}"
     first, second = ["1000", "1001", "1002"], ["2000", "2001"]
 
@@ -360,7 +360,7 @@ async def test_of_two_sets_of_menus_at_a_time_one_is_kept_whole(auth):
         assert kept in (first, second)
 
 
-async def test_of_roles_of_one_name_at_a_time_one_is_made(auth):
+async def test_one_of_simultaneous_roles_with_one_name_is_created(auth):
     """The other requests are conflicts."""
     answers = await asyncio.gather(
         *(auth.ask("POST", "/user/roles", {"name": "ops"}) for _ in range(6))

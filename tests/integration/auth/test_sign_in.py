@@ -267,8 +267,8 @@ async def test_a_storm_of_right_passwords_is_let_in(auth):
     assert {answer.status_code for answer in answers} == {200}
 
 
-async def test_a_storm_beyond_the_queue_is_told_to_come_back(auth, monkeypatch):
-    """At once, with 429 and Retry-After, while other tenants sign in."""
+async def test_sign_ins_beyond_the_queue_are_rejected(auth, monkeypatch):
+    """They get 429 and Retry-After immediately, while other tenants sign in."""
     await register(auth)
     await auth.tenant("other")
     await register(auth, "other")
@@ -291,8 +291,8 @@ async def test_a_storm_beyond_the_queue_is_told_to_come_back(auth, monkeypatch):
     assert all(int(task.result().headers["retry-after"]) >= 1 for task in done)
 
 
-async def test_nothing_tells_whether_an_account_exists(auth):
-    """Unknown, mistyped, disabled, and in another tenant: one answer, and one throttle."""
+async def test_no_answer_reveals_whether_an_account_exists(auth):
+    """Unknown, mistyped, disabled and foreign accounts get one answer and one throttle."""
     admin = await first_user(auth)
     user_id = await add_user(auth, admin)
     await auth.done("PUT", f"/user/members/{user_id}/status", {"enabled": False}, caller=admin)

@@ -38,7 +38,7 @@ async def ended(buses: Any) -> None:
     await asyncio.gather(*(bus.drain() for bus in buses))
 
 
-async def test_an_application_sees_its_limits_and_what_is_used(auth):
+async def test_an_application_sees_its_limits_and_their_use(auth):
     """Usage of all processes is summed; `own` marks individual limits."""
     asked: list[UsageRequest] = []
     await auth.call("set_limits", SetLimits("default", {"polls": 9}), TenantLimits)
@@ -75,7 +75,7 @@ async def test_every_service_may_tell_its_part(auth, user: str):
     assert [limit["used"] for limit in data["limits"] if limit["name"] == "devices"] == [4]
 
 
-async def test_without_answers_the_limits_are_told_all_the_same(auth):
+async def test_limits_are_returned_without_answers_of_processes(auth):
     """`used` is missing where processes count, and present where `auth` itself does."""
     await auth.application(events=True)
     await auth.application(name="second")

@@ -113,7 +113,7 @@ async def test_an_address_that_another_user_has_is_a_conflict(auth):
     assert len(await auth.done("POST", "/user/members/search", {}, caller=admin)) == 2
 
 
-async def test_of_two_users_with_one_address_at_once_one_is_added(auth):
+async def test_one_of_two_simultaneous_users_with_one_address_is_added(auth):
     """The other request is a conflict."""
     admin = await first_user(auth)
     body = {**SECOND, "password": PASSWORD}
@@ -186,8 +186,8 @@ async def test_an_empty_list_of_deletions_is_fine(auth):
     assert await auth.done("POST", "/user/batch-delete", {"user_id_list": []}, caller=admin) == {}
 
 
-async def test_nobody_shuts_themselves_out(auth):
-    """Deleting or disabling oneself is refused, in a list too."""
+async def test_users_cannot_delete_or_disable_themselves(auth):
+    """This holds for lists of users, too."""
     admin = await first_user(auth)
     await add_user(auth, admin)
     me = admin.subject
@@ -205,7 +205,7 @@ async def test_nobody_shuts_themselves_out(auth):
 
 @pytest.mark.parametrize("verb", ["delete", "disable"])
 async def test_the_last_super_admins_cannot_remove_each_other_at_once(auth, verb):
-    """Of two who try at the same time one stays."""
+    """One of two simultaneous removals fails."""
     admin = await first_user(auth)
     other_id = await add_user(auth, admin)
     users = auth.mongo.database["users"]
@@ -335,8 +335,8 @@ async def test_changes_are_for_super_admins(auth):
             await auth.refused(403, method, path, body, **told)
 
 
-async def test_a_permission_comes_by_itself_or_by_what_it_belongs_to(auth):
-    """Of a role; a super-admin has them all, everybody custom entities, nobody anything else."""
+async def test_a_permission_follows_from_a_grant_of_the_resource_or_its_owner(auth):
+    """A super-admin has all permissions, and every user those on custom entities."""
     rpc = RpcServer(auth.bus, "device")
 
     async def describe(wanted: DescribeDevices) -> DescribedDevices:
@@ -399,8 +399,8 @@ async def test_a_permission_comes_by_itself_or_by_what_it_belongs_to(auth):
     await rpc.stop()
 
 
-async def test_the_roles_that_come_and_go_with_a_user_are_told(auth):
-    """The first user is a super-admin from the start; who is deleted loses its roles."""
+async def test_role_changes_of_added_and_deleted_users_are_published(auth):
+    """The first user is a super-admin from the start; a deleted user loses its roles."""
     admin = await first_user(auth)
     user_id = await add_user(auth, admin)
     await auth.done("POST", "/user/roles/1/associate-user", {"user_ids": [user_id]}, caller=admin)
@@ -414,8 +414,8 @@ async def test_the_roles_that_come_and_go_with_a_user_are_told(auth):
     assert deleted["before"]["roleIds"] == [1]
 
 
-async def test_every_change_is_told_without_secrets(auth):
-    """The audit log has who, what, from where; no password and no hash is in it."""
+async def test_every_change_is_recorded_without_secrets(auth):
+    """The audit log has user, action and address, but no password and no hash."""
     admin = await first_user(auth)
     user_id = await add_user(auth, admin)
     path = f"/user/members/{user_id}"

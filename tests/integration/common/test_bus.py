@@ -153,8 +153,8 @@ async def test_streams_that_are_there_are_left_alone(bus: Bus):
     await asyncio.gather(*(ensure_streams(bus.js, 1) for _ in range(3)))
 
 
-async def test_nobody_at_the_address_is_told_in_time():
-    """Connecting gives up after the time it was given."""
+async def test_connecting_to_an_address_without_a_server_fails_in_time():
+    """Connecting stops after the given time."""
     async with asyncio.timeout(30):
         with pytest.raises((OSError, TimeoutError, NatsError)):
             await Bus.connect("nats://127.0.0.1:1", name="test", wait=0.5)
@@ -207,8 +207,8 @@ async def test_entries_left_behind_of_one_tenant_do_not_delay_those_of_others(
     assert len(await texts(bus)) == 52
 
 
-async def test_what_a_crash_left_behind_is_swept_in_order(mongo: Mongo, bus: Bus):
-    """Entries that nobody relayed are published once they are old, and go away."""
+async def test_entries_left_by_a_crash_are_published_in_order(mongo: Mongo, bus: Bus):
+    """Old entries that no process published are published and deleted."""
     outbox = Outbox(mongo.database, bus)
     for number in range(5):
         await write(mongo, outbox, OutboxEntry(f"event.t.device.{number}.x", b"%d" % number))
@@ -251,8 +251,8 @@ async def test_a_stream_that_does_not_take_its_entries_holds_up_no_other(mongo: 
     assert [one["payload"] for one in waiting] == [b"stuck"]
 
 
-async def test_what_an_earlier_version_left_behind_is_published_too(mongo: Mongo, bus: Bus):
-    """An entry was a document of its own then."""
+async def test_entries_of_an_earlier_version_are_published(mongo: Mongo, bus: Bus):
+    """Each entry was a document then."""
     entry = {"subject": "event.t.a", "payload": b"old", "stream": True, "headers": {}}
     await mongo.database["outbox"].insert_one({**entry, "at": datetime.now(UTC)})
     await age(mongo)
@@ -416,8 +416,8 @@ async def test_requests_are_handled_beside_each_other(bus: Bus):
     assert await slow == Answer(4)
 
 
-async def test_nobody_there_is_unavailable_at_once(rpc: RpcClient):
-    """No responder: 503 without waiting."""
+async def test_a_request_without_a_responder_fails_immediately(rpc: RpcClient):
+    """The error is 503, without a wait."""
     async with asyncio.timeout(2):
         with pytest.raises(Unavailable):
             await rpc.call("rpc.test.nothing", Ask("x"), Answer)
@@ -502,8 +502,8 @@ async def test_a_login_that_nobody_answered_is_tried_again(reason: str):
 
 
 @pytest.mark.parametrize("count", [1, 3])
-async def test_what_the_bus_never_takes_is_refused_before_it_is_sent(bus: Bus, count: int):
-    """Headers count, as the server counts them: it would close the connection."""
+async def test_a_message_above_the_limit_is_rejected_before_it_is_sent(bus: Bus, count: int):
+    """Headers count, too. The server would close the connection."""
     headers = {"X": "x" * 2000}
     large = OutgoingMessage("event.t.large", b"x" * (bus.client.max_payload - 1000), None, headers)
     with pytest.raises(TooLarge, match=r"event\.t\.large"):

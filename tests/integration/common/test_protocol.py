@@ -62,8 +62,8 @@ async def client(
     ],
     ids=["trailers", "a trailer", "the extension of a chunk", "that of a later chunk"],
 )
-async def test_what_is_no_body_is_bounded(before: bytes, endless: bytes) -> None:
-    """It is 431 when it does not end, and the connection is closed."""
+async def test_the_head_of_a_request_is_bounded(before: bytes, endless: bytes) -> None:
+    """A head without an end gets 431, and the connection is closed."""
     async with client(App()) as (reader, writer):
         writer.write(HEAD + before)
         sent, part = 0, endless * 8000
@@ -92,10 +92,10 @@ async def test_what_is_no_body_is_bounded(before: bytes, endless: bytes) -> None
     ],
     ids=["no HTTP", "no field", "no field to the open API", "a header too large"],
 )
-async def test_what_is_no_request_is_refused_in_its_envelope(
+async def test_an_invalid_request_gets_the_error_envelope(
     sent: bytes, status: int, names: tuple[str, str]
 ) -> None:
-    """One request id is in header, body and log."""
+    """Header, body and log contain the same request id."""
     with logged_lines() as lines:
         async with client(App()) as (reader, writer), asyncio.timeout(20):
             writer.write(sent)
@@ -132,10 +132,10 @@ async def test_a_connection_without_a_request_is_closed(sent: bytes) -> None:
 
 
 @pytest.mark.parametrize("closing", [b"", b"Connection: close\r\n"])
-async def test_who_does_not_take_the_answer_is_cut_off(
+async def test_a_client_that_does_not_read_the_answer_is_disconnected(
     monkeypatch: pytest.MonkeyPatch, closing: bytes
 ) -> None:
-    """The server does not keep for ever what nobody wants."""
+    """The server does not keep unread answers forever."""
     monkeypatch.setattr(protocol, "STALL", 0.2)
     lost = asyncio.Event()
     original = protocol.BoundedProtocol.connection_lost

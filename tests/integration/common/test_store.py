@@ -268,8 +268,8 @@ async def test_a_migration_that_died_is_taken_up_by_the_next_starter(mongo: Mong
     assert ran == [1, 2, 2, 3]
 
 
-async def test_what_contracts_waits_until_it_is_asked_for(mongo: Mongo):
-    """A start leaves it to the operator, so that the version before can come back."""
+async def test_contracting_migrations_wait_for_the_operator(mongo: Mongo):
+    """A start does not run them, so that the previous version can be started again."""
     ran: list[int] = []
     first, last = counting(ran, set())[0], counting(ran, set())[2]
     await migrate(mongo.database, [first])

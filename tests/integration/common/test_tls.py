@@ -77,10 +77,10 @@ async def test_services_talk_to_nats_over_tls(
     assert "CERTIFICATE_VERIFY_FAILED" in caplog.text
 
 
-async def test_nothing_is_said_in_the_clear_to_a_server_that_should_have_tls(
+async def test_nothing_is_sent_unencrypted_to_a_server_that_should_have_tls(
     servers: Servers, files: Files, caplog: pytest.LogCaptureFixture
 ):
-    """Also when it says that it has none: whoever stands between could say so."""
+    """A server that claims to have no TLS is refused, too, because an attacker could send this."""
     url = servers.nats_url.replace("nats://", "tls://")
     with pytest.raises(TimeoutError):
         await Bus.connect(url, name="test", ca_file=str(files.ca_file), wait=0.5)

@@ -137,16 +137,14 @@ async def test_a_certificate_becomes_the_login(opened: Open, user: str | None):
     ],
     ids=["a key", "nothing", "a key and a certificate", "another's name", "MQTT 5"],
 )
-async def test_what_is_no_login_by_certificate_is_passed_on_as_it_is(
-    opened: Open, sn: str | None, packet: bytes
-):
-    """nats-server and `auth` judge it, as at every other door."""
+async def test_other_logins_are_forwarded_unchanged(opened: Open, sn: str | None, packet: bytes):
+    """nats-server and `auth` check them, as at every other port."""
     async with opened() as world, world.client(sn) as (reader, writer):
         writer.write(packet)
         assert await reader.readexactly(1 + len(packet)) == b"+" + packet
 
 
-async def test_what_is_no_mqtt_gets_nowhere(opened: Open):
+async def test_data_that_is_not_mqtt_is_not_forwarded(opened: Open):
     """The connection ends before one to nats-server begins."""
     async with opened() as world, world.client() as (reader, writer):
         writer.write(b"GET / HTTP/1.1\r\n\r\n")
@@ -155,8 +153,8 @@ async def test_what_is_no_mqtt_gets_nowhere(opened: Open):
         assert world.nats.writers == []
 
 
-async def test_who_says_nothing_is_cut_off(opened: Open, monkeypatch: pytest.MonkeyPatch):
-    """A half CONNECT is nothing."""
+async def test_silent_clients_are_disconnected(opened: Open, monkeypatch: pytest.MonkeyPatch):
+    """An incomplete CONNECT counts as silence."""
     monkeypatch.setattr(certificate_listeners, "HEAD_TIMEOUT", 0.05)
     async with opened() as world, world.client() as (reader, writer):
         writer.write(connect()[:5])
@@ -238,8 +236,8 @@ def test_over_nats_all_else_is_passed_on_as_it_is(certificate: PeerCertificate |
 
 
 @pytest.mark.parametrize("line", [b"PING\r\n", b"CONNECT nothing\r\n", b"CONNECT []\r\n"])
-def test_what_is_no_connect_is_refused(line: bytes):
-    """It does not get to nats-server."""
+def test_a_first_packet_other_than_connect_is_rejected(line: bytes):
+    """It does not reach nats-server."""
     with pytest.raises(ValueError, match=r"CONNECT|JSON|object"):
         with_pass(line, CERTIFICATE, SIGNER)
 

@@ -43,10 +43,10 @@ async def test_a_compressed_request_is_decoded(
     ],
     ids=["unknown", "two", "not gzip", "broken off", "bomb"],
 )
-async def test_what_cannot_be_decoded_is_refused(
+async def test_undecodable_bodies_are_rejected(
     start: Start, device: Recorder, coding: str, body: bytes, status: int
 ) -> None:
-    """The limit holds for what a body is, not for what came; 415 names the codings there are."""
+    """The limit applies to the decoded body; 415 names the supported encodings."""
     async with start(max_body=1_000_000) as gateway:
         headers = await gateway.bearer() | {"Content-Encoding": coding}
         reply = await gateway.http.post(DEVICES, content=body, headers=headers)

@@ -115,8 +115,8 @@ async def test_access_is_asked_once_for_a_version(
     assert (len(accounts.asked), principal.super_admin, principal.access) == (2, True, 4)
 
 
-async def test_user_who_is_gone_is_401(gateway: Gateway, accounts: Auth, auth: Recorder) -> None:
-    """A user whom auth does not know any more is refused, whatever the token says."""
+async def test_a_deleted_user_gets_401(gateway: Gateway, accounts: Auth, auth: Recorder) -> None:
+    """The token makes no difference."""
     await connected(gateway)
     auth.seen.clear()
     headers = await user(gateway)

@@ -184,10 +184,10 @@ async def test_callers_without_a_login_are_bounded_by_address(start: Start, auth
     assert (refused.status_code, known.status_code, served.status_code) == (429, 200, 200)
 
 
-async def test_the_gateway_tells_what_is_in_hand(
+async def test_the_gateway_reports_requests_in_progress(
     gateway: Gateway, accounts: Auth, servers: Servers, device: Recorder
 ) -> None:
-    """Of a tenant and of one of its principals, as it is asked over the bus."""
+    """A request over the bus gets those of a tenant and of one of its principals."""
     await connected(gateway)
     holding = Holding(device)
     sn, key = await gateway.device()

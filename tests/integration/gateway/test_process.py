@@ -25,10 +25,10 @@ async def started(environment: dict[str, str]) -> asyncio.subprocess.Process:
     )  # fmt: skip
 
 
-async def test_process_serves_and_finishes_what_is_in_flight(
+async def test_the_process_finishes_requests_after_sigterm(
     servers: Servers, redis: Redis, device: Recorder
 ) -> None:
-    """SIGTERM lets a running request end well; the port for operators tells what was done."""
+    """The port for operators shows the finished request."""
     port, operations, (private, public) = ports.choose_free(), ports.choose_free(), generate_keys()
     process = await started(
         {

@@ -48,8 +48,8 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_refusal_is_told_as_a_session_that_was_not():
-    """Whose, and why."""
+async def test_a_rejected_login_is_recorded():
+    """The entry names the user and the reason."""
     async with running(FakeBuckets()) as (refused, changes):
         refused.record(claimed(), "wrong_password")
         await settle()
@@ -100,8 +100,8 @@ async def test_a_storm_of_one_tenant_hides_no_refusal_of_another():
     assert [entry.subject.id for entry in changes.entries].index("9999") < 5
 
 
-async def test_what_fails_does_not_end_the_recording():
-    """The next one is recorded."""
+async def test_recording_continues_after_a_failure():
+    """The next login is recorded."""
     async with running(FakeBuckets(broken=1)) as (refused, changes):
         refused.record(claimed(1), "disabled")
         refused.record(claimed(2), "disabled")

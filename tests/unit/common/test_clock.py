@@ -9,8 +9,8 @@ from libs.common.clock import from_ms, now_ms, parse_time, to_ms
 
 
 @pytest.mark.parametrize("ms", [0, 1, 999, 1_795_270_889_557, 253_402_300_799_999])
-def test_a_time_in_ms_survives_being_a_moment(ms: int) -> None:
-    """What is stored as a moment comes back as the same ms."""
+def test_a_time_in_ms_survives_the_conversion_to_a_datetime(ms: int) -> None:
+    """A stored datetime is read as the same ms."""
     assert to_ms(from_ms(ms)) == ms
 
 
@@ -29,8 +29,8 @@ def test_now_lies_between_two_looks_at_the_clock() -> None:
     assert before - 1 <= now <= to_ms(datetime.now(UTC)) + 1
 
 
-def test_a_moment_has_the_ms_that_mongodb_keeps_of_it() -> None:
-    """What is told before it is stored and after is the same."""
+def test_a_datetime_has_the_precision_of_mongodb() -> None:
+    """Its value is the same before and after it is stored."""
     moment = datetime(2026, 11, 21, 14, 30, 0, 254_999, tzinfo=UTC)
     options = bson.CodecOptions(dict[str, datetime], tz_aware=True)
     kept = bson.decode(bson.encode({"at": moment}), options)["at"]
@@ -65,6 +65,6 @@ def test_a_time_is_parsed_however_a_server_writes_it(given: object) -> None:
 
 
 @pytest.mark.parametrize("given", [None, "", "soon", "1e999", 1e300, True, [], {}, float("nan")])
-def test_what_is_no_time_is_none(given: object) -> None:
-    """Also a number that no date has."""
+def test_an_invalid_time_is_none(given: object) -> None:
+    """This includes numbers that no date has."""
     assert parse_time(given) is None

@@ -34,8 +34,8 @@ async def test_one_turn_is_one_round_trip():
     assert counting.calls == [["a", "unknown", "a"], ["a"]]
 
 
-async def test_a_failure_reaches_every_caller_of_the_turn():
-    """And none of the next."""
+async def test_a_failure_reaches_every_caller_of_the_round_trip():
+    """Later callers do not get it."""
     coalescing = RequestBatcher(Counting().answers)
 
     found = await asyncio.gather(

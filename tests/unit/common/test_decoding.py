@@ -68,8 +68,8 @@ def test_json_is_decoded_with_a_mark(encoding: str) -> None:
 
 
 @pytest.mark.parametrize("body", [b"{", b'"\xff"', b"[" * 5000, b"", b"\xff\xfe\x00"])
-def test_what_is_no_json_has_one_name(body: bytes) -> None:
-    """Whatever the decoder raises."""
+def test_invalid_json_has_one_error(body: bytes) -> None:
+    """All exceptions of the decoder are converted."""
     with pytest.raises(INVALID_JSON):
         decode_json(body)
 

@@ -25,7 +25,7 @@ from libs.common.tsl import Fault
 OPEN = "/device/openapi/v1/devices"
 
 
-def test_the_open_api_speaks_camel_case():
+def test_errors_of_the_open_api_are_in_camel_case():
     """`status`, `requestId`, `errCode` and `errMsg` with the field in it; never `data`."""
     error = InvalidInput("must be at least 1", field="pageSize", detail={"a": 1})
     assert msgspec.json.decode(encode_error(error, path=OPEN, request_id="r")) == {
@@ -36,7 +36,7 @@ def test_the_open_api_speaks_camel_case():
     }
 
 
-def test_the_console_speaks_snake_case():
+def test_errors_of_the_management_api_are_in_snake_case():
     """`request_id`, `error_code`, `error_message` and the field as detail."""
     error = NotFound("there is none", field="id", detail={"a": 1})
     assert msgspec.json.decode(encode_error(error, path="/api/v1/users", request_id="r")) == {
@@ -108,8 +108,8 @@ def test_parameters_are_named_as_the_client_wrote_them():
 @pytest.mark.parametrize(
     ("path", "code"), [(OPEN, "parameter_missing"), ("/device", "parameter_validation_failed")]
 )
-def test_what_is_missing_has_a_code_of_its_own_in_the_open_api(path: str, code: str):
-    """And is named once, with the way to it."""
+def test_a_missing_value_has_its_own_code_in_the_open_api(path: str, code: str):
+    """The message names its path once."""
     message = "Object missing required field `data`"
     found = ValidationException("x", extra=[{"key": "widgets[0]", "message": message}])
     error = as_thingway_error(found, path)
@@ -117,8 +117,8 @@ def test_what_is_missing_has_a_code_of_its_own_in_the_open_api(path: str, code: 
     assert error.text == error.message == "widgets[0].data: is required"
 
 
-def test_a_field_stands_in_front_of_what_does_not_begin_with_it():
-    """Though its letters may be anywhere in the sentence."""
+def test_a_field_precedes_a_message_that_does_not_begin_with_it():
+    """The message may contain the letters of the field elsewhere."""
     assert InvalidInput("must be a number", field="a").text == "a: must be a number"
     assert InvalidInput("a.b: must be it", field="a.b").text == "a.b: must be it"
     assert InvalidInput("nameless", field="name").text == "name: nameless"

@@ -45,15 +45,15 @@ def test_the_largest_properties_are_left_out_and_named():
     assert kept.omitted == ["properties.control"]
 
 
-def test_of_many_parts_some_are_named_and_the_rest_is_counted():
-    """Names have a bound, too."""
+def test_many_omitted_parts_are_named_in_part_and_counted():
+    """The length of the names is bounded, too."""
     kept = cut(reported({f"{n}{CONTROL * 300}": "x" * 5000 for n in range(500)}))
     assert len(kept.omitted) == MAX_NAMES + 1
     assert kept.omitted[-1] == f"and {500 - len(kept.properties) - MAX_NAMES} more"
 
 
-def test_items_of_lists_and_ends_of_texts_go_too():
-    """What remains is of the event's form."""
+def test_items_of_lists_and_ends_of_texts_are_omitted():
+    """The rest still has the form of the event."""
     finished = TaskFinished(
         event_id="e",
         created_at=1,
@@ -80,8 +80,8 @@ def test_items_of_lists_and_ends_of_texts_go_too():
     assert (cut(run).error, cut(run).omitted) == ("e" * LONGEST_TEXT, ["error"])
 
 
-def test_what_cannot_be_cut_is_refused():
-    """Rather than sent to a server that would close the connection."""
+def test_an_event_that_cannot_be_shortened_is_rejected():
+    """Otherwise the server would close the connection."""
     event = reported({})
     event.device = DeviceProfile(1, "S" * LARGEST_EVENT)
     with pytest.raises(TooLarge):

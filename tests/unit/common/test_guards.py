@@ -77,8 +77,10 @@ async def test_guard_lets_in(guard: Guard, caller: Principal, let_in: bool) -> N
         (Function.PRODUCT_VIEW, True, False),
     ],
 )
-async def test_who_may_command(function: Function, viewers_may_command: bool, let_in: bool) -> None:
-    """Viewers command only while their tenant's setting is on."""
+async def test_viewers_command_only_with_the_setting(
+    function: Function, viewers_may_command: bool, let_in: bool
+) -> None:
+    """The setting belongs to their tenant."""
     caller = Principal(
         Kind.USER,
         "t",
@@ -90,8 +92,8 @@ async def test_who_may_command(function: Function, viewers_may_command: bool, le
     assert caller.may_command is let_in
 
 
-async def test_nobody_is_unauthenticated() -> None:
-    """Without a principal no guard lets in."""
+async def test_requests_without_a_principal_are_rejected() -> None:
+    """Every guard rejects them."""
     with pytest.raises(Unauthenticated):
         await lets_in(users, None)
 
@@ -126,8 +128,8 @@ def test_guards_can_be_read() -> None:
     ]
 
 
-def test_document_says_who_may_call() -> None:
-    """The document of a service has the guards of its operations."""
+def test_the_document_contains_the_permitted_callers() -> None:
+    """They are those of the guards of the operations."""
     with TestClient(service()) as client:
         paths = client.get("/schema/openapi.json").json()["paths"]
     assert paths["/edit/{name}"]["post"][WHO] == {

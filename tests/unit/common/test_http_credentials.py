@@ -43,8 +43,8 @@ def test_basic_login(plain: bytes, login: tuple[str, str] | None) -> None:
 
 
 @pytest.mark.parametrize("header", [None, b"Basic !!!", b"Bearer YTpi", b"Basic"])
-def test_no_basic_login(header: bytes | None) -> None:
-    """What is not base64 of a login is none."""
+def test_invalid_basic_credentials(header: bytes | None) -> None:
+    """Text that is not the Base64 of a login is rejected."""
     assert basic_login(header) is None
 
 

@@ -60,8 +60,8 @@ async def test_jobs_end_with_the_service(monkeypatch: pytest.MonkeyPatch):
     assert raised == []
 
 
-async def test_who_waits_for_an_event_is_cancelled_also_as_it_comes():
-    """An endless job would take the event for one more round, and not end."""
+async def test_a_wait_can_be_cancelled_when_the_event_occurs():
+    """Otherwise an endless job would continue for one more round."""
     event = asyncio.Event()
     waiting = asyncio.ensure_future(wait_for_event(event, 60))
     await asyncio.sleep(0)
@@ -73,7 +73,7 @@ async def test_who_waits_for_an_event_is_cancelled_also_as_it_comes():
 
 @pytest.mark.parametrize(("seconds", "comes"), [(0.0, False), (60.0, True), (None, True)])
 async def test_a_wait_ends_with_the_event_or_the_time(seconds: float | None, comes: bool):
-    """Neither raises; None waits for ever."""
+    """Neither raises an error. None waits without a limit."""
     event = asyncio.Event()
     if comes:
         asyncio.get_running_loop().call_soon(event.set)
@@ -103,8 +103,8 @@ async def test_a_job_that_swallows_a_cancellation_ends_all_the_same():
     assert swallowed == 2
 
 
-async def test_jobs_together_end_with_the_first_one_though_another_swallows_it():
-    """What the first one raises is raised."""
+async def test_a_group_of_jobs_ends_with_its_first_error():
+    """The error is raised even if another job ignores its cancellation."""
     left = False
 
     async def deaf() -> None:
@@ -125,8 +125,8 @@ async def test_jobs_together_end_with_the_first_one_though_another_swallows_it()
     assert left
 
 
-async def test_what_takes_too_long_ends_though_it_swallows_a_cancellation():
-    """What is in time gives its result, and what fails its error."""
+async def test_a_job_that_ignores_its_cancellation_ends_after_a_time():
+    """A job in time returns its result or raises its error."""
 
     async def deaf() -> None:
         with contextlib.suppress(asyncio.CancelledError):

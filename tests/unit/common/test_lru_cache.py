@@ -3,8 +3,8 @@
 from libs.common.lru_cache import LruCache
 
 
-def test_what_was_not_used_for_longest_makes_room():
-    """Reading is a use, and so is writing again."""
+def test_the_least_recently_used_entry_is_dropped():
+    """Reads and writes both count as use."""
     kept: LruCache[str, int] = LruCache(2)
     kept.put("a", 1)
     kept.put("b", 2)
@@ -13,8 +13,8 @@ def test_what_was_not_used_for_longest_makes_room():
     assert ("b" in kept, kept.get("a"), kept.get("c"), len(kept)) == (False, 1, 3, 2)
 
 
-def test_what_is_forgotten_is_gone():
-    """Whether it was there or not."""
+def test_a_removed_entry_is_missing():
+    """Removing a missing entry raises no error."""
     kept: LruCache[str, int] = LruCache(2)
     kept.put("a", 1)
     assert (kept.pop("a"), kept.pop("a"), kept.get("a")) == (1, None, None)

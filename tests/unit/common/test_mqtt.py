@@ -64,8 +64,8 @@ def test_a_packet_is_complete_at_its_last_byte():
         ),
     ],
 )
-def test_what_is_no_connect_or_too_long_is_refused_at_once(data):
-    """Nobody makes the gateway keep more than a CONNECT."""
+def test_other_and_too_long_packets_are_rejected_immediately(data):
+    """The gateway never buffers more than a CONNECT."""
     with pytest.raises(PacketError):
         connect_end(data)
 
@@ -80,8 +80,8 @@ def test_what_is_no_connect_or_too_long_is_refused_at_once(data):
     ],
     ids=["no client id", "incomplete", "no user", "a password without a user"],
 )
-def test_a_connect_that_is_not_what_its_flags_say_is_refused(packet):
-    """It is not passed on with a login in the wrong place."""
+def test_a_connect_that_contradicts_its_flags_is_rejected(packet):
+    """Otherwise nats-server could read a different login."""
     with pytest.raises(PacketError):
         read_connect(packet)
 

@@ -70,21 +70,21 @@ def test_the_operator_can_block_all_other_addresses():
         "http://example.com:99999", "http://[::1", "http://example.com/" + "a" * 1024,
     ],
 )  # fmt: skip
-def test_what_is_no_base_url_is_refused_by_name(url):
-    """Other schemes, logins, queries, addresses that are not public."""
+def test_an_invalid_base_url_is_rejected_with_its_field(url):
+    """Other schemes, logins, queries and private addresses are invalid."""
     with pytest.raises(InvalidInput) as refused:
         validate_url(url, "base_url", ())
     assert refused.value.field == "base_url"
 
 
 def test_a_base_url_loses_its_last_slash():
-    """And keeps its path."""
+    """Its path stays."""
     assert validate_url(" https://example.com/api/ ", "u", ()) == "https://example.com/api"
     assert validate_url("http://127.0.0.1:80", "u", ("127.0.0.0/8",)) == "http://127.0.0.1:80"
 
 
-async def test_a_name_is_judged_by_what_it_resolves_to():
-    """`localhost` is loopback, whatever it is called."""
+async def test_a_host_name_is_checked_by_its_addresses():
+    """Every name of a loopback address is rejected like `localhost`."""
     resolver = GuardedResolver(())
     with pytest.raises(AddressRefused, match="localhost"):
         await resolver.resolve("localhost", 80)

@@ -100,8 +100,8 @@ def test_zero_is_refused_where_it_would_not_mean_without_limit(kind: type, varia
         ("TENANT_LIMITS", '{"teapots": 1}'),
     ],
 )
-def test_what_auth_cannot_work_with_is_a_bad_variable(variable: str, value: str | None):
-    """It is missing, is not of its type, or means nothing; one line says so."""
+def test_invalid_settings_of_auth_are_rejected(variable: str, value: str | None):
+    """One line reports a missing variable, a wrong type or an impossible value."""
     environment = {**GIVEN, f"THINGWAY_{variable}": value}
     environment = {name: text for name, text in environment.items() if text is not None}
     with pytest.raises(SettingsInvalid, match=rf"\ATHINGWAY_{variable}[^\n]+\Z"):
@@ -128,8 +128,8 @@ def test_text_that_is_no_key_is_a_bad_variable(kind: type, variable: str, value:
     assert not value or value not in str(caught.value)
 
 
-def test_every_text_that_passes_is_a_key():
-    """What the settings take, signer and verifier take: the made keys, and the extremes."""
+def test_every_accepted_key_can_be_used():
+    """Signer and verifier accept generated keys and extreme ones that the settings accept."""
     private, public = generate_keys()
     for secret, proof in ((private, public), ("A" * 43, "_" * 43), ("-" * 43, "z" * 43)):
         environment = {

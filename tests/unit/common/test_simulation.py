@@ -46,8 +46,8 @@ def device() -> SimulatedDevice:
     return SimulatedDevice(parse_document(TSL), random.Random(1))
 
 
-def test_what_it_measures_is_what_its_tsl_accepts(device):
-    """A thousand measurements, all within the bounds, and no write-only property."""
+def test_simulated_values_are_valid(device):
+    """A thousand measurements are within the bounds and contain no write-only property."""
     tsl = compile_tsl(parse_document(TSL))
     for _ in range(1000):
         values = device.measure()
@@ -55,8 +55,8 @@ def test_what_it_measures_is_what_its_tsl_accepts(device):
         assert set(values) == {"level", "mode"}
 
 
-def test_a_write_only_setting_is_taken_and_never_shown(device):
-    """Neither at once nor in later measurements."""
+def test_a_write_only_setting_is_stored_and_never_reported(device):
+    """Neither the next nor later measurements contain it."""
     outcome = device.handle(set_properties("c1", pin="1234", mode="1"))
     assert outcome.reply["status"] == "SUCCESS"
     assert outcome.report == {"mode": "1"}

@@ -24,8 +24,8 @@ def test_an_entity_id_is_its_thing_and_its_number(thing: int, number: int):
         ("device.device.device.d", KeyParts("device", "device", "d"), "device.device.device"),
     ],
 )
-def test_a_key_says_what_it_belongs_to(key: str, parts: KeyParts, thing_key: str):
-    """There is one way to read it, and it can be put together again."""
+def test_a_key_is_parsed_and_built(key: str, parts: KeyParts, thing_key: str):
+    """Each key has exactly one reading."""
     assert things.split_key(key) == parts
     assert parts.thing_key == thing_key
     assert things.member_key(parts.thing_key, parts.path) == key
@@ -48,8 +48,8 @@ def test_a_key_says_what_it_belongs_to(key: str, parts: KeyParts, thing_key: str
         "a:b",
     ],
 )
-def test_what_is_no_key_is_none(key: str):
-    """A client may send anything."""
+def test_an_invalid_key_is_none(key: str):
+    """A client may send any text."""
     assert things.split_key(key) is None
 
 

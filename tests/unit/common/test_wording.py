@@ -59,7 +59,7 @@ def test_a_message_of_the_decoder_is_translated(given: Any, place: str, reason: 
     assert below.place == (f"data.{place}" if place else "data")
 
 
-def test_what_is_not_known_stays():
-    """As a sentence that follows a place."""
+def test_an_unknown_message_is_kept():
+    """It becomes a sentence that follows a path."""
     assert parse_validation_error("Number out of range - at `$.x`").text == "x: number out of range"
     assert parse_validation_error("There is `this`").text == "there is 'this'"

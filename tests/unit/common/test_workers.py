@@ -23,8 +23,8 @@ async def test_all_that_a_process_answers_is_read():
     assert child.returncode == 0
 
 
-async def test_a_longer_answer_is_not_read():
-    """Neither to its end, nor at all where its length is told before it."""
+async def test_an_answer_above_the_limit_is_not_read():
+    """An announced length above the limit is rejected before any byte is read."""
     child = await process("b'x' * 900_000")
     with pytest.raises(OSError, match="exceeds"):
         await read_output(child, b"request", 100_000)

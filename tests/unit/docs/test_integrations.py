@@ -20,13 +20,13 @@ def test_the_page_shows_the_example():
 
 
 @pytest.mark.parametrize("operation", [*contract.EXTERNAL_OPERATIONS])
-def test_the_page_names_what_may_be_told(operation):
+def test_the_page_names_all_operations_for_integrations(operation):
     """Each operation that an integration may call has a row."""
     assert f"| `{operation}` |" in PAGE
 
 
 @pytest.mark.parametrize("operation", contract.Operation.__args__)
-def test_the_page_names_what_is_asked(operation):
+def test_the_page_names_all_operations_of_integrations(operation):
     """Each operation that the platform calls has a row."""
     assert f"| `{operation}` |" in PAGE
 

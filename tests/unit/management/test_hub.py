@@ -150,8 +150,8 @@ async def test_an_id_is_sent_as_the_client_named_it(hub: Hub) -> None:
     assert [told["entity_key"] for told in await alias.read()] == [["57345"]]
 
 
-async def test_a_second_copy_and_a_socket_that_left_change_nothing(hub: Hub) -> None:
-    """What is known is not pushed again, and nothing is kept of a tenant without sockets."""
+async def test_a_second_copy_and_a_closed_socket_change_nothing(hub: Hub) -> None:
+    """Known values are not sent again, and nothing is kept of a tenant without sockets."""
     one = Socket(hub)
     hub.subscribe(one.subscriber, frozenset(KEYS), {})
     changes = Changes(hub)
@@ -180,8 +180,8 @@ async def test_a_slow_reader_keeps_every_frame_up_to_a_number(hub: Hub) -> None:
     assert [told["values"][key]["value"] for key in KEYS[:2]] == [MAX_WAITING, MAX_WAITING + 1]
 
 
-async def test_what_waits_for_a_slow_reader_is_bounded_in_bytes(hub: Hub) -> None:
-    """Large frames are merged before there are many, and merged ones stay small."""
+async def test_frames_waiting_for_a_slow_reader_are_bounded_in_bytes(hub: Hub) -> None:
+    """Large frames are merged early, and merged frames stay small."""
     one = Socket(hub)
     hub.subscribe(one.subscriber, frozenset(KEYS), {})
     changes = Changes(hub)
@@ -232,8 +232,8 @@ async def test_followers_of_one_pattern_share_a_change(
     assert told == [2, 2, 1, 1]
 
 
-async def test_another_pattern_forgets_what_waits_for_the_one_before(hub: Hub) -> None:
-    """No change of the old pattern comes after the new one holds."""
+async def test_a_new_pattern_drops_waiting_changes_of_the_old_one(hub: Hub) -> None:
+    """No change of the old pattern is sent afterwards."""
     one = Socket(hub)
     changes = Changes(hub)
     hub.subscribe(one.subscriber, frozenset((KEY,)), {})

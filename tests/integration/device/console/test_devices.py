@@ -130,10 +130,10 @@ async def test_pages_are_cut_by_size_and_number(world: World, ids: dict[str, int
         (ResourceType.ENTITY, "a", ""),
     ],
 )
-async def test_a_user_sees_what_is_granted(
+async def test_a_user_sees_granted_devices(
     world: World, ids: dict[str, int], kind, granted, expected
 ):
-    """A device by itself, or all of an integration; the same in lists and one by one."""
+    """A grant covers one device or all of an integration. Lists and details agree."""
     user = world.user(7)
     world.grants.give(7, kind, ids.get(granted, granted))
     assert await names(user, ids) == expected
@@ -227,8 +227,8 @@ async def test_the_detail_names_the_user_who_added_the_device(world: World, user
     assert detail.get("user_nickname") == nickname
 
 
-async def test_a_rename_is_told(world: World, ids: dict[str, int], heard: Listening):
-    """The name changes everywhere, with an event; the same name again says nothing."""
+async def test_a_rename_is_published(world: World, ids: dict[str, int], heard: Listening):
+    """The name changes everywhere, with an event. The same name again publishes nothing."""
     admin = world.admin()
     heard.heard.clear()
     for _ in range(2):

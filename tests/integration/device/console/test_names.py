@@ -121,8 +121,8 @@ async def test_devices_are_ordered_by_the_names_of_their_integrations(world):
         ({"order": [("name", 2)]}, "order"),
     ],
 )
-async def test_what_cannot_be_asked_is_refused(world, wanted, field):
-    """The error is the caller's and names the field."""
+async def test_an_invalid_request_for_names_is_rejected(world, wanted, field):
+    """The caller gets an error with the field."""
     with pytest.raises(InvalidInput, match=field):
         await ask(world, **wanted)
 

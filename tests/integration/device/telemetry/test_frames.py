@@ -267,8 +267,8 @@ async def test_a_counter_that_begins_anew_is_another_frame(world: World):
     assert await world.totals() == Totals(stored=5, rejected=0)
 
 
-async def test_what_a_device_remembers_is_of_its_own_time(world: World):
-    """In history once, however often it tells it; nobody is told."""
+async def test_past_readings_are_stored_with_their_own_times(world: World):
+    """History contains each once, even if it is sent repeatedly. No event is published."""
     sn, ts = await world.add(7), now_ms() // 1000 * 1000
     await put_codec(world)
     await hear(world, sn, 1, b"\x04\x00\x15\x16", ts=ts)

@@ -132,10 +132,11 @@ async def device(world: World) -> AsyncIterator[Device]:
 
 
 @pytest.mark.parametrize("entry", [GOOD, {"properties": {"nope": 1}}], ids=["good", "bad"])
-async def test_a_device_that_sends_too_much_is_told_when_to_come_again(
-    device: Device, entry: dict[str, Any]
-):
-    """429 with Retry-After, and nothing of the request is accepted; what is refused counts too."""
+async def test_a_device_that_sends_too_much_gets_retry_after(device: Device, entry: dict[str, Any]):
+    """429 with Retry-After.
+
+    Nothing of the request is accepted, and rejected messages count, too.
+    """
     body = [entry] * 1000
     for _ in range(2):
         assert (await device.post("report", body)).status_code == 202
@@ -190,8 +191,8 @@ async def test_a_small_message_is_answered_as_by_the_framework(
     assert direct.headers == framework.headers
 
 
-async def test_of_an_array_each_refused_entry_is_listed(world: World, device: Device):
-    """Good entries are taken, bad ones named by index and field."""
+async def test_each_rejected_entry_of_an_array_is_listed(world: World, device: Device):
+    """Valid entries are accepted; invalid ones are listed with index and field."""
     body = [GOOD, {"properties": {"nope": 1}}, GOOD, 5]
     answer = (await device.post("report", body)).json()["data"]
     assert answer["accepted"] == 2
@@ -261,10 +262,8 @@ async def test_wait_stored_answers_when_it_is_stored(world: World, device: Devic
     assert len(await world.stored()) == 50
 
 
-async def test_wait_stored_tells_of_what_is_refused_late(
-    world: World, device: Device, ingesting: None
-):
-    """That a command does not exist is found out by ingest, and answered all the same."""
+async def test_wait_stored_reports_late_rejections(world: World, device: Device, ingesting: None):
+    """Only ingest finds out that a command does not exist; the answer reports it nevertheless."""
     await issue(world, command(5))
     answers = [{"commandId": number, "status": "SUCCESS"} for number in (5, 6)]
     answer = (await device.post("reply", answers, wait="stored")).json()["data"]
@@ -281,8 +280,8 @@ async def test_wait_stored_gives_up_in_time(device: Device, monkeypatch: pytest.
     assert "accepted" in answer.json()["errMsg"]
 
 
-async def test_a_device_speaks_only_for_itself(world: World, device: Device):
-    """Another SN in the path is 403; no header is 401."""
+async def test_a_device_can_only_send_its_own_messages(world: World, device: Device):
+    """Another SN in the path gets 403; a missing header gets 401."""
     await world.add(8)
     device._path = "/ingest/v1/SN8"
     assert (await device.post("report", GOOD)).status_code == 403
@@ -291,8 +290,8 @@ async def test_a_device_speaks_only_for_itself(world: World, device: Device):
     assert (answer.status_code, answer.json()["errCode"]) == (401, "authentication_failed")
 
 
-async def test_a_poll_of_before_hears_nothing_of_another_owner(world: World, device: Device):
-    """It was let in by a key that has ended; the commands of its new application are not for it."""
+async def test_an_earlier_poll_gets_no_commands_of_a_new_owner(world: World, device: Device):
+    """Its key has ended, and the commands of the new application are not for it."""
     async with device.polling(1) as (poll,):
         other = {"$set": {"application": {"applicationId": 2}}}
         await world.database["devices"].update_one({"_id": 7}, other)
@@ -337,8 +336,8 @@ async def test_polls_cost_nothing_on_the_bus(world: World, device: Device):
     assert device._polls._waiting == {}
 
 
-async def test_probes_need_no_principal_and_tell_what_is_not_ready(device: Device):
-    """/healthz and /metrics are 200; /readyz is 503 and names the store that is away."""
+async def test_probes_need_no_principal_and_name_unavailable_stores(device: Device):
+    """/healthz and /metrics are 200; /readyz is 503 and names the unavailable store."""
     assert (await device.http.get("/healthz")).json() == {"status": "ok", "version": VERSION}
     assert (await device.http.get("/metrics")).status_code == 200
     answer = await device.http.get("/readyz")

@@ -118,7 +118,7 @@ LONG, SHORT = "x" * 200_000, "y" * 4000
 
 
 @pytest.mark.parametrize("late", [False, True])
-async def test_a_report_costs_what_it_has(world: World, late: bool):
+async def test_a_report_writes_only_its_own_values(world: World, late: bool):
     """The document of a thing stays small, and its values are complete in every order."""
     reports = [
         (10, {f"k{number}": LONG for number in range(10)} | {"s": {"a": LONG}, "t": 1}),

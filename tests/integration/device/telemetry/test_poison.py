@@ -190,10 +190,10 @@ async def test_faults_and_payloads_of_any_size_in_json_do_not_stop_ingest(world:
 
 
 @pytest.mark.parametrize("stored_first", [True, False])
-async def test_who_is_judged_differently_when_delivered_again_counts_once(
+async def test_a_message_with_another_result_at_redelivery_counts_once(
     world: World, stored_first: bool
 ):
-    """The device was deleted, or added, after the first time, whose acknowledgement got lost."""
+    """The device was deleted or added after the first delivery, whose acknowledgement was lost."""
     sn = await world.add(1)
     device = await world.database["devices"].find_one({"_id": 1})
     if not stored_first:

@@ -47,7 +47,7 @@ def users(*names: str, server: str = "A") -> list[User]:
     return [User(Connection(server, number), name) for number, name in enumerate(names, 1)]
 
 
-async def test_each_transition_is_written_and_said_once(world: World, store: PresenceStore):
+async def test_each_transition_is_stored_and_published_once(world: World, store: PresenceStore):
     """ONLINE twice is one event, and so is OFFLINE."""
     await world.add(1)
     for _ in range(2):
@@ -156,10 +156,10 @@ async def silence(world: World) -> None:
     await world.database["devices"].update_one({}, [{"$set": {"httpUntil": "$$NOW"}}])
 
 
-async def test_who_is_connected_is_looked_at_once_after_the_last_report(
+async def test_a_connected_device_is_checked_once_after_its_last_report(
     world: World, store: PresenceStore
 ):
-    """It stays ONLINE, and costs the next sweeps nothing until it speaks HTTP again."""
+    """It stays ONLINE, and later sweeps skip it until it sends over HTTP again."""
     await world.add(1)
     await store.record_contact(1, soon(0), timedelta(seconds=60))
     await store.change(users("SN1"), ())
@@ -467,8 +467,8 @@ async def becomes(world: World, expected: dict[int, str]) -> None:
     await until(same)
 
 
-async def test_whoever_is_connected_is_found_without_an_event(world: World, watching: Any):
-    """And whoever is not any more."""
+async def test_connections_are_found_without_events(world: World, watching: Any):
+    """Closed connections are found, too."""
     _, account = watching
     for number in (1, 2):
         await world.add(number)
@@ -492,8 +492,8 @@ async def test_a_device_with_too_many_subscriptions_is_disconnected(world: World
     assert [user.name for user in account.open["A"]] == ["SN2"]
 
 
-async def test_nobody_is_offline_because_a_page_lacks_it(world: World, watching: Any):
-    """A connection that a page does not show is asked for by itself."""
+async def test_a_device_missing_on_a_page_is_not_offline(world: World, watching: Any):
+    """A connection that a page lacks is requested separately."""
     _, account = watching
     await world.add(1)
     account.open["A"] = users("SN1")

@@ -39,8 +39,8 @@ async def test_too_many_messages_are_refused_and_their_device_is_shut_out(world:
     await world.drained()
 
 
-async def test_what_comes_again_is_not_counted_against_the_quota(world: World):
-    """While a store is away the same messages come again and again."""
+async def test_redelivered_messages_are_not_counted_again(world: World):
+    """While a store is unavailable, the same messages are delivered repeatedly."""
     sn = await world.add(1)
     process = world.process(limits=Limits(each_messages=1))
     await world.say_all((sn, {"properties": {"temperature": n}}) for n in range(20))
@@ -54,8 +54,8 @@ async def test_what_comes_again_is_not_counted_against_the_quota(world: World):
     assert await process.ledger.totals() == Totals(stored=20, rejected=0)
 
 
-async def test_of_refused_messages_so_many_bytes_are_kept(world: World):
-    """Then one entry tells how many are not, and the ledger counts them all."""
+async def test_rejected_messages_are_kept_up_to_a_number_of_bytes(world: World):
+    """Then one entry gives the number of the others, and the ledger counts them all."""
     sn = await world.add(1)
     process = world.process(limits=Limits(dead_bytes=3000))
     for _ in range(20):

@@ -139,10 +139,10 @@ async def test_history_becomes_that_of_the_right_codec(world: World):
     assert await batteries(world) == {}
 
 
-async def test_what_is_not_shown_any_more_is_written_without_a_look(
+async def test_differences_beyond_the_shown_ones_are_written_unread(
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
-    """Values that are others, the same and missing become right, counted as after a look."""
+    """Changed, equal and missing values become right, and are counted as if they had been read."""
     ts = now_ms() // 1000 * 1000 - 10_000_000
     await world.add(1)
     nothing = WRONG.replace("throw new Error('wrong')", "return {data: {}}")
@@ -299,8 +299,8 @@ async def test_a_device_with_many_frames_is_read_in_several_turns(
     assert await world.latest_of(1) == {"temperature": 10.0}
 
 
-async def test_what_another_frame_remembers_too_stays(world: World):
-    """A reading that two frames told of goes with the last of them."""
+async def test_a_past_reading_of_two_frames_stays(world: World):
+    """It is deleted with the last frame that contains it."""
     ts = now_ms() // 1000 * 1000 - 10_000_000
     await world.add(1)
     script = SCRIPT.replace("'often'", "input.fPort")
@@ -319,8 +319,8 @@ async def test_what_another_frame_remembers_too_stays(world: World):
     assert set(await rows(world)) == {(1, ts)}
 
 
-async def test_what_is_read_otherwise_is_said_when_that_is_asked_for(world: World):
-    """Once for each report, with its time of then; what is as before is not said again."""
+async def test_changed_reports_are_published_on_request(world: World):
+    """Each changed report is published once with its original time; unchanged ones are not."""
     ts = now_ms() // 1000 * 1000 - 10_000_000
     await world.add(1)
     await put_codec(world, WRONG)
@@ -358,8 +358,8 @@ async def test_large_values_are_written_and_not_shown(world: World):
     assert {len(row["firmware_version"]) for row in (await rows(world)).values()} == {60_000}
 
 
-async def test_what_is_not_its_owners_or_beyond_retention_stays(world: World):
-    """Neither shown nor written; and no week of history comes back."""
+async def test_frames_of_earlier_owners_and_beyond_retention_are_skipped(world: World):
+    """They are neither shown nor written, and no deleted week of history is created again."""
     ts = now_ms() - 10_000_000
     await world.add(1, ownedSince=ts + 500)
     await put_codec(world, WRONG)
@@ -431,8 +431,10 @@ async def test_it_ends_when_the_codec_is_changed_meanwhile_or_it_is_stopped(worl
     assert (await through(world)).state == "STOPPED"
 
 
-async def test_it_ends_when_it_has_said_much(world: World, monkeypatch: pytest.MonkeyPatch):
-    """Events are a stream that all tenants share; what is through stays."""
+async def test_a_job_ends_after_too_many_published_reports(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    """All tenants share the stream of events; finished devices stay changed."""
     ts = now_ms() // 1000 * 1000 - 10_000_000
     await world.add(1)
     await put_codec(world, WRONG)
@@ -498,8 +500,8 @@ async def told(world: World, first: int) -> dict[int, list[str]]:
 
 
 @pytest.mark.slow
-async def test_a_codec_mended_after_many_frames_gives_what_it_would_have_given(world: World):
-    """History and latest values, value by value, while more frames come."""
+async def test_a_late_codec_correction_gives_the_same_values(world: World):
+    """History and latest values are equal to those of the right codec, while more frames arrive."""
     count, more = 100_000, 20_000
     ts = now_ms() // 1000 * 1000 - (count + more) * 1000
     for number in range(1, 21):

@@ -228,8 +228,8 @@ async def test_history_knows_when_a_report_arrived(world: World):
     assert (await world.latest.find_arrival_times([7]))[7] >= now
 
 
-async def test_what_was_measured_for_another_owner_is_no_latest_value(world: World):
-    """A device that sends late what it kept meanwhile tells its new application nothing of it."""
+async def test_late_readings_of_an_earlier_owner_are_no_latest_values(world: World):
+    """The new application does not see values that the device measured before."""
     moment = now_ms() - 60_000
     sn = await world.add(7, ownedSince=moment)
     for ts in (moment - 1, moment):

@@ -45,10 +45,10 @@ async def test_a_small_total_is_exact(mongo: Mongo, totals: CachedCounter[int]):
     assert await totals.count(MINE) == 2
 
 
-async def test_a_large_total_is_told_as_it_was_and_counted_beside(
+async def test_a_large_total_is_cached_and_counted_in_the_background(
     mongo: Mongo, totals: CachedCounter[int], monkeypatch: pytest.MonkeyPatch
 ):
-    """Nobody waits for it; the next one is told the new one."""
+    """No request waits for the count; a later one gets the new total."""
     await add(mongo, 5)
     assert await totals.count(MINE) == 5
     await add(mongo, 5)

@@ -62,8 +62,8 @@ async def test_adding_again_is_a_conflict(world: World, lamps: Lamps):
     assert await world.device("L-2") == before
 
 
-async def test_of_two_who_add_the_same_one_is_refused(world: World, lamps: Lamps):
-    """At the same time, too."""
+async def test_one_of_two_equal_additions_is_rejected(world: World, lamps: Lamps):
+    """This holds for simultaneous requests, too."""
     adding = (world.admin().ask("POST", "/device", lamp("L-11", name)) for name in ("a", "b", "c"))
     statuses = sorted([one.status_code for one in await asyncio.gather(*adding)])
     assert statuses == [200, 409, 409]
@@ -148,8 +148,8 @@ async def test_a_direct_device_with_a_wrong_sn_or_model_is_a_400(world: World):
     assert await world.device("fine") is None
 
 
-async def test_who_adds_a_device_that_connects_itself_reads_its_key(world: World):
-    """In its detail and in the list of its entities, as existing consoles show them; only there."""
+async def test_the_user_who_adds_a_direct_device_can_read_its_key(world: World):
+    """Only its detail and its list of entities show the key, as existing consoles expect."""
     own = "direct.integration.add_device"
     body = {"name": "x", "integration": "direct", "param_entities": {f"{own}.sn": "K-1"}}
     adder = world.user(9, Function.DEVICE_ADD, Function.DEVICE_VIEW)
@@ -345,8 +345,8 @@ async def test_an_integration_without_a_delete_service_keeps_its_devices(world: 
     assert await world.device("L-12") is not None
 
 
-async def test_nobody_deletes_what_they_do_not_see(world: World, lamps: Lamps):
-    """Other tenants, and users without a grant, delete nothing and learn nothing."""
+async def test_invisible_devices_cannot_be_deleted(world: World, lamps: Lamps):
+    """Other tenants and users without a grant delete nothing and learn nothing."""
     await world.admin().done("POST", "/device", lamp("L-14"))
     device = await world.device("L-14")
     body = {"device_id_list": [device["_id"]]}

@@ -63,8 +63,8 @@ async def test_it_takes_nobody_elses(world: World, lamps: Lamps):
         await things(world).put_device("other", "x", found("P-3"))
 
 
-async def test_what_it_cannot_be_is_refused(world: World, lamps: Lamps):
-    """An identifier that is none, a product that there is not."""
+async def test_an_invalid_device_of_an_integration_is_rejected(world: World, lamps: Lamps):
+    """The identifier is invalid, or the product does not exist."""
     with pytest.raises(UpstreamFailed, match="identifier"):
         await things(world).put_device("default", "x", found("a@b"))
     wanted = NewDevice(identifier="P-4", model="NOWHERE")
@@ -73,8 +73,8 @@ async def test_what_it_cannot_be_is_refused(world: World, lamps: Lamps):
     assert await world.device("P-4") is None
 
 
-async def test_a_report_that_is_told_again_is_stored_once(world: World, lamps: Lamps):
-    """By its id; without one each is a report of its own."""
+async def test_a_repeated_report_is_stored_once(world: World, lamps: Lamps):
+    """Its id identifies it. Reports without an id are all stored."""
     await things(world).put_device("default", "x", found("P-5"))
     for level, name in ((1, "r1"), (1, "r1"), (2, "r2"), (3, None), (3, None)):
         await things(world).report("default", "P-5", {"level": level}, report_id=name)
@@ -144,8 +144,8 @@ async def test_a_secret_for_nobody_is_an_error(world: World):
     await world.admin().refused(503, "POST", "/entity/property/update", body)
 
 
-async def test_what_is_refused_with_a_secret_changes_nothing(world: World):
-    """The values beside it are in force only when the integration takes them all."""
+async def test_a_rejected_update_with_a_secret_changes_nothing(world: World):
+    """The other values apply only if the integration accepts them all."""
     vault = Lamps(manifest=VAULT)
     async with world.hosting(vault):
         await things(world, "vault").get_own_values("default")
@@ -164,8 +164,8 @@ async def test_what_is_refused_with_a_secret_changes_nothing(world: World):
         assert kept.properties == {"url": "first"}
 
 
-async def test_what_an_integration_refuses_is_named(world: World, lamps: Lamps):
-    """By the key of the property when the refusal names one, in words that consoles have."""
+async def test_a_rejection_of_an_integration_names_the_property(world: World, lamps: Lamps):
+    """The error has the key of the property, and a text that consoles know."""
     body = {"exchange": {"lamps.integration.scan.depth": 1}}
     path, key = "/entity/service/call", "lamps.integration.period"
     lamps.fails = InvalidInput("is not set", field="period", code=NOT_SET)

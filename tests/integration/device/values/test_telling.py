@@ -52,8 +52,8 @@ async def test_a_device_reports_through_its_integration(world: World, lamps: Lam
     await world.until(told)
 
 
-async def test_what_is_wrong_is_said_at_once(world: World, lamps: Lamps):
-    """A report or an event that is refused whole never reaches the stream."""
+async def test_invalid_reports_are_rejected_immediately(world: World, lamps: Lamps):
+    """A completely rejected report or event does not reach the stream."""
     await world.admin().done("POST", "/device", lamp("T-2"))
     with pytest.raises(InvalidInput, match=r"properties\.level"):
         await things(world).report("default", "T-2", {"level": 101})
@@ -66,8 +66,8 @@ async def test_what_is_wrong_is_said_at_once(world: World, lamps: Lamps):
     assert await latest(world, "T-2") == {}
 
 
-async def test_an_integration_speaks_for_its_own_devices_only(world: World, lamps: Lamps):
-    """Not for those of others, not for those of other tenants, not for none."""
+async def test_an_integration_can_only_report_for_its_own_devices(world: World, lamps: Lamps):
+    """Devices of other integrations and tenants, and unknown devices, are rejected."""
     await world.put_product("LAMP", LAMP)
     await world.add_direct("T-3", "LAMP")
     await world.admin().done("POST", "/device", lamp("T-4"))

@@ -88,8 +88,8 @@ async def test_there_is_no_application_without_a_tenant():
 @pytest.mark.parametrize(
     ("operation", "action"), [(rotate, "rotated"), (delete, "deleted"), (allow, "updated")]
 )
-async def test_what_voids_tokens_ends_connections_too(operation, action):
-    """A new secret, a new allow-list and the end of an application: tokens first."""
+async def test_revoking_tokens_also_closes_connections(operation, action):
+    """A new secret, a new allowlist and a deletion first revoke the tokens."""
     platform = Platform(application())
 
     await operation(platform)
@@ -127,8 +127,8 @@ async def test_without_events_connections_end(before, after, ended):
     assert platform.log == [*ended, "updated"]
 
 
-async def test_only_what_has_changed_is_told():
-    """Before and after have the same names."""
+async def test_an_event_contains_only_changed_fields():
+    """Old and new values have the same names."""
     platform = Platform(application())
 
     await allow(platform)
@@ -140,8 +140,8 @@ async def test_only_what_has_changed_is_told():
     )
 
 
-async def test_what_changes_nothing_is_not_told():
-    """The same name and the same list again: no entry, and no token ends."""
+async def test_an_update_without_a_change_is_not_published():
+    """The same name and list create no entry and revoke no token."""
     platform = Platform(application(allowed_addresses=("192.0.2.0/24",)))
 
     await platform.service.update(caller(), ID, ApplicationUpdate(name=" first ", events=True))
@@ -210,16 +210,16 @@ def test_a_list_has_each_entry_once_in_its_shortest_spelling():
         "12",
     ],
 )
-def test_what_is_no_network_is_refused_by_its_place(text):
-    """An address with a prefix length is ambiguous and rejected too."""
+def test_an_invalid_network_is_rejected_with_its_position(text):
+    """An address with host bits and a prefix length is ambiguous and rejected, too."""
     with pytest.raises(InvalidInput) as caught:
         parse_allow_list(["192.0.2.1", text])
 
     assert caught.value.field == "allowed_addresses[1]"
 
 
-async def test_a_device_that_is_given_or_taken_is_told_after_it_is_done():
-    """Each time: a repetition after something broke in between leaves its entry."""
+async def test_an_assignment_is_published_after_it_is_done():
+    """A repetition after an interruption adds its entry, too."""
     platform = Platform(application())
     await platform.service.assign_device(caller(), ID, 7)
     await platform.service.reclaim_device(caller(), ID, 7)

@@ -70,8 +70,8 @@ def opened(token: str) -> dict:
     return claims
 
 
-def test_a_request_tells_who_asks_and_with_what():
-    """Server, connection and credentials are read from a recorded request."""
+def test_a_recorded_request_is_decoded():
+    """It contains server, connection and credentials."""
     request = jwt.decode_request(request_token())
 
     assert request.server_id.id == SERVER.public_key
@@ -96,7 +96,7 @@ def test_a_request_tells_who_asks_and_with_what():
     ids=["empty", "two parts", "no base64", "no ascii", "another key", "audience", "type",
          "expired", "not a server"],
 )  # fmt: skip
-def test_what_is_not_a_fresh_request_of_the_server_it_names_is_refused(token):
+def test_invalid_and_stale_requests_are_rejected(token):
     """Broken, forged, foreign and stale requests raise `InvalidRequestError`, nothing else."""
     with pytest.raises(jwt.InvalidRequestError):
         jwt.decode_request(token)
@@ -134,8 +134,8 @@ def test_the_user_jwt_names_the_user_its_account_and_its_permissions():
     }
 
 
-def test_who_answers_requests_may_answer_each_once():
-    """Within a minute; others have no such right."""
+def test_a_responder_may_answer_each_request_once():
+    """It has a minute; other users have no such right."""
     request = jwt.decode_request(request_token())
     permissions = Permissions(("a",), ("b",), 7, answers=True)
 

@@ -142,8 +142,8 @@ async def test_a_device_comes_in_under_its_registered_sn():
     assert await authorizer().admit("Ab1", "k", HOST) == expected
 
 
-async def test_a_client_of_a_tenant_speaks_below_its_own_prefix():
-    """Over MQTT only; its name is no SN, and nothing else is open to it."""
+async def test_a_client_of_a_tenant_uses_topics_below_its_own_prefix():
+    """It may use MQTT only, and its name is no SN."""
     found = await authorizer().admit("gate@t1", "k", HOST, "page")
 
     assert found is not None
@@ -265,8 +265,8 @@ async def test_over_mqtt_a_device_comes_with_an_id_of_its_own(mqtt_id):
     assert admitted == Admission("Ab1", device_permissions("Ab1", mqtt=True), KEY, "t1")
 
 
-async def test_over_mqtt_nobody_comes_with_the_id_of_another():
-    """What another device uses, or another's SN, would take its session over."""
+async def test_a_client_id_of_another_device_is_rejected():
+    """The connection would take over the session of the other device."""
     assert await authorizer().admit("Ab1", "k", HOST, "taken") is None
 
 
@@ -276,8 +276,8 @@ async def test_only_devices_come_over_mqtt(user):
     assert await authorizer(application()).admit(user, SECRET, HOST, "m") is None
 
 
-async def test_nobody_logs_in_without_end():
-    """Beyond the bound the right key is refused too; others are not held up."""
+async def test_logins_of_a_device_are_bounded():
+    """Beyond the limit the right key is rejected, too; other devices can log in."""
     known = authorizer(application(), log_ins=2)
 
     for _ in range(2):
@@ -288,7 +288,7 @@ async def test_nobody_logs_in_without_end():
 
 
 async def test_wrong_keys_do_not_use_up_the_log_ins_of_a_device():
-    """Who does not have the key cannot keep the device out."""
+    """A client without the key cannot lock the device out."""
     known = authorizer(application(), log_ins=1)
 
     await known.admit("Ab1", "wrong", HOST)

@@ -14,8 +14,8 @@ HOSTILE = ["", "*", ">", "a.b", "a b", "a/b", "a+", "#", "$SYS", "a\r\nb", "a\tb
     ("mqtt", "account", "answers"),
     [(True, "THINGWAY", "$MQTT.sub.>"), (False, "OUTSIDE", "_INBOX.sn.6221.>")],
 )
-def test_a_device_speaks_and_hears_only_of_itself(mqtt, account, answers):
-    """Its own subjects; MQTT's delivery subjects over MQTT only, where nobody can ask for them."""
+def test_a_device_may_use_only_its_own_subjects(mqtt, account, answers):
+    """MQTT's delivery subjects are permitted over MQTT only."""
     mapped = ("uplink.*.6221.report", "uplink.*.6221.event", "uplink.*.6221.reply")
     own = ("thing.6221.up.report", "thing.6221.up.event", "thing.6221.up.reply")
     assert device_permissions("6221", mqtt=mqtt) == Permissions(
@@ -25,8 +25,8 @@ def test_a_device_speaks_and_hears_only_of_itself(mqtt, account, answers):
     )
 
 
-def test_an_application_hears_its_tenant_and_drives_one_consumer():
-    """An application gets its tenant's events and the consumer that bears its name."""
+def test_an_application_may_read_its_tenants_events_by_one_consumer():
+    """The consumer has the name of the application."""
     assert application_permissions("app1", "t1") == Permissions(
         publish=(
             "$JS.API.CONSUMER.CREATE.EVENTS.app1.event.t1.>",
@@ -56,7 +56,7 @@ def test_an_application_or_tenant_that_would_widen_the_permission_is_refused(tex
         application_permissions("app1", text)
 
 
-def test_no_inbox_of_a_service_can_be_heard_from_outside():
+def test_inboxes_of_services_cannot_be_read_from_outside():
     """No device or application has the inbox prefix of a service."""
     for name in ("auth", "device", "sn", "app"):
         inboxes = [

@@ -96,7 +96,7 @@ async def test_connections_of_an_earlier_key_end_and_those_of_the_new_one_stay()
         assert world.live.open == {NEW}
 
 
-async def test_nobody_stays_without_a_credential():
+async def test_connections_end_with_their_credential():
     """All connections of a deleted device are closed."""
     world = World()
     await world.admit(NEW)
@@ -114,8 +114,8 @@ async def test_a_new_key_that_comes_while_connections_are_looked_for_keeps_its_o
     assert world.live.open == {NEW}
 
 
-async def test_what_cannot_be_closed_is_said():
-    """So that it is tried again."""
+async def test_connections_that_cannot_be_closed_are_reported():
+    """So the caller tries again."""
     world = World()
     world.live.away = True
     with pytest.raises(Unavailable):
@@ -132,8 +132,8 @@ async def test_a_user_has_so_many_connections_and_no_more():
     assert await world.admit(ids[3])
 
 
-async def test_those_that_nobody_has_heard_of_yet_count():
-    """Many log-ins at the same time do not get by."""
+async def test_unreported_connections_count():
+    """Simultaneous logins cannot exceed the limit."""
     world = World()
     found = [await world.enter(Connection("S", n), "k", 2) for n in range(5)]
     assert found == [True, True, False, False, False]

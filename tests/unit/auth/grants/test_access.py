@@ -63,8 +63,8 @@ class Platform:
         return self._ids
 
 
-async def test_codes_that_are_functions_are_told() -> None:
-    """The functions of all roles are returned after the version is stored."""
+async def test_the_functions_of_a_user_are_returned() -> None:
+    """Those of all roles are returned after the version is stored."""
     platform = Platform(roles={"guards": [1], "cooks": [2]}, version=9)
 
     found = await platform.service.get_access(USER)
@@ -80,8 +80,8 @@ async def test_a_super_admin_is_known_by_the_role() -> None:
     assert found.super_admin
 
 
-async def test_of_nobody_nothing_is_told() -> None:
-    """Nor is a version restored."""
+async def test_an_unknown_user_gets_no_access() -> None:
+    """No version is restored, either."""
     platform = Platform()
 
     with pytest.raises(Unauthenticated):
@@ -92,8 +92,8 @@ async def test_of_nobody_nothing_is_told() -> None:
     assert platform.restored == []
 
 
-async def test_as_many_grants_as_fit_are_told() -> None:
-    """With the longest ids; one more is refused, and says what to do."""
+async def test_the_largest_number_of_grants_fits() -> None:
+    """Ids have their maximum length. One more grant is rejected with an instruction."""
     longest = range(2**53 - MAX_USER_GRANTS, 2**53)
 
     found = await Platform(roles={}, version=3, entity=longest).service.get_grants(USER)

@@ -45,8 +45,8 @@ def test_an_entry_without_its_parent_is_a_root() -> None:
     assert [node.menu_id for node in build_tree([menu(3, 2), menu(4, 3)])] == ["3"]
 
 
-def test_pages_lead_to_what_is_granted() -> None:
-    """The pages above an entry are added, their other entries are not."""
+def test_parent_pages_of_granted_entries_are_included() -> None:
+    """Other entries of the parents are not."""
     assert [each.id for each in select_with_ancestors(MENU_LIST, [3])] == [1, 2, 3]
     assert [each.id for each in select_with_ancestors(MENU_LIST, [3, 5, 3, 99])] == [1, 2, 3, 5]
     assert select_with_ancestors(MENU_LIST, []) == []

@@ -43,8 +43,8 @@ def test_printable_ascii_with_all_three_sorts_is_a_password(text):
         ("!!!!!!!!", "upper-case letter, a lower-case letter, a digit"),
     ],
 )
-def test_a_weak_password_is_told_what_it_lacks(text, reason):
-    """And which field has it."""
+def test_the_error_of_a_weak_password_names_the_missing_part(text, reason):
+    """It names the field, too."""
     with pytest.raises(InvalidInput, match=reason) as caught:
         validate_password(text, "new_password")
 
@@ -83,8 +83,8 @@ def test_addresses_that_people_have_are_taken(text):
         f"a@{'b.' * 130}com",
     ],
 )
-def test_what_is_no_address_is_refused(text):
-    """400 that names `email`."""
+def test_an_invalid_email_address_is_rejected(text):
+    """The error is 400 and names `email`."""
     with pytest.raises(InvalidInput) as caught:
         validate_email(text)
 

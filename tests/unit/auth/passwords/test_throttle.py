@@ -69,8 +69,8 @@ async def test_many_right_ones_at_once_are_not_counted_against_the_account(throt
     await asyncio.gather(*(attempt(throttle, "a@b.de", "192.0.2.1", right=True) for _ in range(64)))
 
 
-async def test_of_many_wrong_ones_at_once_ten_are_made(throttle):
-    """Being quick is no way around."""
+async def test_ten_of_many_simultaneous_wrong_passwords_are_checked(throttle):
+    """Simultaneous attempts do not bypass the limit."""
     outcomes = await asyncio.gather(
         *(attempt(throttle, "a@b.de", "192.0.2.1", right=False) for _ in range(40)),
         return_exceptions=True,
@@ -170,6 +170,6 @@ async def test_the_addresses_of_an_ipv6_network_are_one(throttle):
 
 
 async def test_without_an_address_only_accounts_are_counted(throttle):
-    """What does not come through the gateway has none."""
+    """Requests that bypass the gateway have no address."""
     for number in range(2 * ADDRESS_ATTEMPTS):
         await fail(throttle, f"{number}@b.de", "")

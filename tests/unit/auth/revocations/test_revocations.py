@@ -60,8 +60,8 @@ async def settle(revoker: Revoker, intents: FakeIntents) -> int:
     return before - len(intents.written)
 
 
-async def test_what_was_intended_is_applied_and_forgotten():
-    """Applications by generation, devices by their copy."""
+async def test_stored_revocations_are_applied_and_deleted():
+    """Applications are revoked by generation, devices by their copy in Redis."""
     tokens, copies = FakeTokens(), FakeCopies()
     intents = FakeIntents(Revocation(Kind.APPLICATION, "7", 2), Revocation(Kind.DEVICE, "SN1"))
 
@@ -72,8 +72,8 @@ async def test_what_was_intended_is_applied_and_forgotten():
     assert copies.dropped == ["SN1"]
 
 
-async def test_what_cannot_be_applied_is_kept():
-    """It is tried again by the next sweep."""
+async def test_failed_revocations_are_kept():
+    """The next sweep tries again."""
     intents = FakeIntents(Revocation(Kind.DEVICE, "SN1"))
 
     with pytest.raises(ConnectionError):

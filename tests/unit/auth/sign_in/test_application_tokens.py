@@ -131,8 +131,8 @@ async def test_from_elsewhere_even_the_right_credentials_are_403(request_, addre
     assert told == [(Caller(known.principal, address, "r1"), "address")]
 
 
-async def test_only_who_has_the_secret_learns_of_the_allow_list():
-    """A wrong secret from elsewhere is as wrong as anywhere."""
+async def test_the_allowlist_error_needs_the_right_secret():
+    """A wrong secret gets the same error from every address."""
     known, told = application(allowed_addresses=("192.0.2.0/24",)), []
 
     with pytest.raises(Unauthenticated):

@@ -19,7 +19,7 @@ from services.auth.tenants.event_shares import equal_share
         ([0, 0, 30], 10, 10),
     ],
 )
-def test_a_share_is_what_others_leave(volumes: list[float], room: float, share: float):
-    """Volumes cut to the share fill the room, or all of them fit."""
+def test_shares_fill_the_room(volumes: list[float], room: float, share: float):
+    """Volumes cut to the share fill the room, or all volumes fit."""
     assert equal_share(volumes, room) == share
     assert sum(min(volume, share) for volume in volumes) <= room

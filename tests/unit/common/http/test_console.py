@@ -34,8 +34,11 @@ class ShownThing(ResponseModel, kw_only=True):
 
 
 @pytest.mark.parametrize(("owner", "shown"), [(9, {"owner": "9"}), (None, {})])
-def test_what_is_shown_is_filled_by_names(owner: int | None, shown: dict[str, str]):
-    """Ids are text where text is shown, times are ms; the rest is given, nothing else is shown."""
+def test_responses_are_filled_by_field_names(owner: int | None, shown: dict[str, str]):
+    """Ids become texts and times ms.
+
+    Fields without a counterpart are given, and no others are shown.
+    """
     kept = Kept(7, "a", datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), owner)
     found = ShownThing.from_fields(kept, rows=[1], name="b")
     assert msgspec.to_builtins(found) == {

@@ -49,8 +49,8 @@ async def file() -> Response[bytes]:
         ("/own", {"data": 1, "status": "Success", "detail": "d"}),
     ],
 )
-def test_what_a_function_gives_is_answered_in_the_envelope(path: str, expected: dict[str, Any]):
-    """Nothing has no `data`, and an envelope gets no second one."""
+def test_results_of_handlers_are_wrapped_in_the_envelope(path: str, expected: dict[str, Any]):
+    """None has no `data`, and an envelope is not wrapped again."""
     with create_test_client(list_operations(globals())) as client:
         answer = client.get(path)
     assert answer.status_code == 200

@@ -82,8 +82,8 @@ def test_an_answer_is_the_same_whatever_its_length(number: int):
 
 
 @pytest.mark.parametrize("path", ["/list", "/complete"])
-def test_only_a_short_answer_tells_its_length(path: str):
-    """A long one begins before its last row is read."""
+def test_only_a_short_response_has_a_length(path: str):
+    """A long response begins before its last row is read."""
     assert "content-length" in answer(path, number=10).headers
     assert "content-length" not in answer(path, number=MANY).headers
 

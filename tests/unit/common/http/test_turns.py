@@ -76,8 +76,8 @@ async def service() -> Any:
     await asyncio.gather(*tasks)
 
 
-async def test_a_tenant_alone_has_half_and_a_newcomer_finds_a_worker(service: Service):
-    """Of one principal there are fewer."""
+async def test_one_tenant_gets_half_of_the_workers(service: Service):
+    """A second tenant gets a worker, and one principal gets fewer than its tenant."""
     for at in range(100):
         service.ask("loud", str(at % 10))
     assert await service.seen() == {"loud": WORKERS // 2}
@@ -93,8 +93,8 @@ async def test_a_principal_does_not_take_all_that_its_tenant_has(service: Servic
     assert await service.seen() == {"loud": OF_PRINCIPAL + 1}
 
 
-async def test_who_waits_on_purpose_holds_no_worker(service: Service):
-    """However many there are."""
+async def test_long_polls_occupy_no_worker(service: Service):
+    """Their number makes no difference."""
     for _ in range(100):
         service.ask("loud", waits=True)
     assert await service.seen() == {"loud": 100}

@@ -50,8 +50,8 @@ def reader(auth: Auth) -> AccessReader:
     return AccessReader(auth)  # type: ignore[arg-type]
 
 
-async def test_a_version_is_asked_for_once(auth: Auth, reader: AccessReader) -> None:
-    """What is known holds while the version stays, and is asked for anew when it has grown."""
+async def test_access_is_requested_once_for_each_version(auth: Auth, reader: AccessReader) -> None:
+    """It is cached while the version stays, and requested again when it has grown."""
     first = [await reader.add_access(user(1)) for _ in range(3)]
     auth.version = 2
     second = await reader.add_access(user(2))
@@ -100,8 +100,8 @@ async def test_tenants_are_apart(auth: Auth, reader: AccessReader) -> None:
     assert auth.asked == [UserRef("t", 7), UserRef("other", 7)]
 
 
-async def test_a_refusal_is_not_kept(auth: Auth, reader: AccessReader) -> None:
-    """Who is gone is refused, and asked about again the next time."""
+async def test_a_rejection_is_not_cached(auth: Auth, reader: AccessReader) -> None:
+    """A deleted user is rejected and requested again the next time."""
     auth.gone = True
     for _ in range(2):
         with pytest.raises(Unauthenticated):

@@ -31,8 +31,8 @@ def pair(clock: Clock) -> tuple[HeaderSigner, HeaderVerifier]:
     return HeaderSigner(private, clock), HeaderVerifier(public, clock)
 
 
-def test_a_principal_comes_through(pair: tuple[HeaderSigner, HeaderVerifier]):
-    """What was signed is what is verified, also from memory."""
+def test_a_signed_principal_is_verified(pair: tuple[HeaderSigner, HeaderVerifier]):
+    """The verified principal equals the signed one, also from the cache."""
     signer, verifier = pair
     for _ in range(2):
         assert verifier.verify(signer.sign(WHO)) == WHO
@@ -70,8 +70,10 @@ def test_every_flipped_bit_of_the_text_is_refused(
 
 
 @pytest.mark.parametrize("value", [None, "", "x", ".", "a.b", "a.b.c", "é.é", "=.=", "AAAA.AAAA"])
-def test_what_is_no_header_is_refused(pair: tuple[HeaderSigner, HeaderVerifier], value: str | None):
-    """Whatever stands there, it is a 401 and no error of ours."""
+def test_an_invalid_header_is_rejected(
+    pair: tuple[HeaderSigner, HeaderVerifier], value: str | None
+):
+    """Every invalid header gets 401, never an internal error."""
     with pytest.raises(Unauthenticated):
         pair[1].verify(value)
 

@@ -25,6 +25,6 @@ def test_every_other_address_is_outside(address):
 
 
 def test_all_of_ipv6_is_not_all_of_ipv4():
-    """Who means both writes both."""
+    """A list for both must contain both."""
     assert not is_inside("192.0.2.1", ("::/0",))
     assert not is_inside("::ffff:192.0.2.1", ("::/0",))

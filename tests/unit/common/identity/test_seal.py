@@ -6,8 +6,8 @@ from libs.common.identity import generate_keys
 from libs.common.identity.seal import Seal, SealBroken
 
 
-def test_what_is_sealed_can_be_opened():
-    """By the same key, for the same context; each seal looks different."""
+def test_sealed_data_can_be_opened():
+    """It needs the same key and context; each seal looks different."""
     seal = Seal(generate_keys()[0])
     first, second = seal.seal("s3cret", "acme"), seal.seal("s3cret", "acme")
     assert first != second

@@ -25,8 +25,8 @@ class Auth:
         return Done()
 
 
-async def test_all_that_is_gone_is_told_at_once():
-    """One question for all ids, each as a resource of the type."""
+async def test_all_deleted_resources_are_reported_together():
+    """One request has all ids, each as a resource of the type."""
     auth = Auth()
     await forget_grants(auth, ResourceType.DEVICE, "t", [1, 2])
     gone = [ResourceRef("1", ResourceType.DEVICE), ResourceRef("2", ResourceType.DEVICE)]
@@ -40,8 +40,8 @@ async def test_nothing_gone_asks_nobody():
     assert auth.asked == []
 
 
-async def test_what_is_gone_stays_gone_without_auth(caplog: pytest.LogCaptureFixture):
-    """Grants that are left over are logged and fail nothing."""
+async def test_deletions_succeed_without_auth(caplog: pytest.LogCaptureFixture):
+    """Remaining grants are logged and cause no failure."""
     await forget_grants(Auth(away=True), ResourceType.WORKFLOW, "t", [7])
     told = [line.getMessage() for line in caplog.records if line.name == grants.log.name]
     assert told == ["grants of 1 deleted resources (WORKFLOW) remain: auth does not answer"]

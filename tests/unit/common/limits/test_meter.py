@@ -38,8 +38,8 @@ def test_a_backlog_counts_as_it_came():
     assert all(some.count("t", 1, 1, 10, at / 5) is None for at in range(18_000))
 
 
-def test_a_device_that_is_refused_costs_its_tenant_nothing():
-    """What is refused is not counted; others go on until the tenant's limit."""
+def test_rejected_requests_of_a_device_do_not_count_for_its_tenant():
+    """Other devices continue until the tenant's limit."""
     some = meter(each_message_bytes=10, message_bytes=15)
     assert some.count("t", 1, 1, 100, 0) is None
     assert all((some.count("t", 1, 1, 100, 0) or ("",))[0] == "eachMessageBytes" for _ in range(9))
@@ -60,7 +60,7 @@ def test_a_day_has_so_many_bytes():
 
 
 def test_time_does_not_go_back_and_memory_has_a_bound():
-    """Of many buckets those used longest ago go."""
+    """The least recently used buckets are dropped."""
     some = Meter()
     for key in range(CACHE_SIZE + 10):
         assert not some.seconds_until(key, 1, 1, 100)

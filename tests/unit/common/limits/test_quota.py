@@ -17,8 +17,8 @@ class Three:
 
 
 @pytest.mark.parametrize(("wanted", "beyond"), [(0, 0), (2, 0), (3, 1), (9, 7)])
-async def test_what_would_be_too_many_is_known_before(wanted, beyond):
-    """Nothing is counted by the question, which has the error with it."""
+async def test_a_limit_can_be_checked_without_counting(wanted, beyond):
+    """The check returns the error and counts nothing."""
     quota = Quota(Three(), limits_of(devices=5), "devices")
     for _ in range(2):
         found, error = await quota.find_excess("t", wanted)

@@ -217,8 +217,8 @@ def all_places() -> set[str]:
     return found
 
 
-def test_whatever_tenants_may_wait_at_has_lanes_or_a_reason():
-    """What is new here uses `FairScheduler`, `FairQueue` or `take_turns`, or says why not."""
+def test_every_queue_has_lanes_or_a_reason():
+    """New ones use `FairScheduler`, `FairQueue` or `take_turns`, or state a reason."""
     listed, found = [place for places in REASONS.values() for place in places], all_places()
     assert sorted(found - set(listed)) == []
     assert sorted(set(listed) - found) == [], "this is gone: remove it from the list"
@@ -238,6 +238,6 @@ def test_whatever_tenants_may_wait_at_has_lanes_or_a_reason():
         ("async def a():\n while True:\n  if await b():\n   return", []),
     ],
 )
-def test_what_lets_others_wait_is_found(source: str, places: list[str]):
-    """Wherever it stands."""
+def test_the_check_finds_blocking_constructs(source: str, places: list[str]):
+    """It finds them at every place in a module."""
     assert list(places_of(source)) == places

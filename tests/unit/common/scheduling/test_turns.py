@@ -13,7 +13,7 @@ from libs.common.scheduling.turns import Steps, repeat, take_turns
 
 
 async def test_a_step_that_hangs_does_not_delay_other_tenants():
-    """And the steps of one tenant never run at the same time."""
+    """The steps of one tenant never run at the same time."""
     done: Counter[str] = Counter()
     quiet_done = asyncio.Event()
 
@@ -54,8 +54,8 @@ async def test_tenants_take_turns_when_workers_are_few():
     assert order == ["first", "second"] * 3
 
 
-async def test_a_tenant_whose_step_fails_begins_again_and_the_list_may_fail():
-    """Whether the step raises or hangs; `wake` makes the next list due at once."""
+async def test_a_failed_step_and_a_failed_list_are_repeated():
+    """A step may raise or hang. `wake` makes the next list due immediately."""
     wake, ended = asyncio.Event(), asyncio.Event()
     begun: list[int] = []
 

@@ -75,8 +75,8 @@ def test_lines_of_a_task_have_its_names(spans: InMemorySpanExporter) -> None:
         ("sent Authorization: Bearer abcdefgh12345", "abcdefgh12345"),
     ],
 )
-def test_logins_stand_in_no_line(text: str, hidden: str) -> None:
-    """Neither as text nor as JSON, wherever a library puts them."""
+def test_no_line_contains_a_login(text: str, hidden: str) -> None:
+    """This holds for text and JSON, and for lines of libraries."""
     for lines in (JsonLines("device"), TextLines(FIELDS)):
         found = lines.format(record(text))
         assert hidden not in found

@@ -20,8 +20,8 @@ from libs.common.telemetry.tracing import (
 STRANGER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-def test_a_door_begins_a_trace_with_a_link_to_the_strangers(spans: InMemorySpanExporter) -> None:
-    """Neither its id nor what is recorded are the stranger's to say."""
+def test_the_gateway_begins_a_trace_with_a_link_to_the_callers(spans: InMemorySpanExporter) -> None:
+    """The caller determines neither the trace id nor the sampling."""
     with begin_trace("request", SpanKind.SERVER, STRANGER):
         pass
     (span,) = spans.get_finished_spans()
@@ -40,10 +40,10 @@ def test_nonsense_of_a_stranger_is_no_link(spans: InMemorySpanExporter, nonsense
     assert not span.links
 
 
-def test_what_is_not_chosen_leaves_no_trace(
+def test_an_unsampled_request_has_no_trace(
     spans: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No span is made, and no message has a header."""
+    """No span is created, and no message has a header."""
     monkeypatch.setattr(tracing.Sampling, "share", 0.0)
     with begin_trace("request", SpanKind.SERVER, STRANGER), trace_step("step"):
         assert trace_header() == {}
@@ -52,8 +52,8 @@ def test_what_is_not_chosen_leaves_no_trace(
     assert not spans.get_finished_spans()
 
 
-def test_a_message_goes_on_with_its_trace(spans: InMemorySpanExporter) -> None:
-    """What the message leads to is a child of what sent it."""
+def test_a_message_continues_its_trace(spans: InMemorySpanExporter) -> None:
+    """Spans of its effects are children of the span that sent it."""
     with begin_trace("request", SpanKind.SERVER):
         header = trace_header()["traceparent"]
     with continue_trace("message", SpanKind.CONSUMER, header), trace_step("step"):
@@ -106,8 +106,10 @@ def test_a_span_has_the_kind_of_an_error_and_not_its_text(spans: InMemorySpanExp
         ("traceidratio", "", 1.0),
     ],
 )
-def test_how_many_are_recorded_is_said_as_usual(sampler: str, argument: str, share: float) -> None:
-    """By the variables of OpenTelemetry; one in a hundred when nothing is said."""
+def test_the_sampling_rate_is_set_by_opentelemetry_variables(
+    sampler: str, argument: str, share: float
+) -> None:
+    """The default is one in a hundred."""
     given = {"OTEL_TRACES_SAMPLER": sampler, "OTEL_TRACES_SAMPLER_ARG": argument}
     assert share_from(given) == share
 

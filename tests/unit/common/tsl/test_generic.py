@@ -74,8 +74,8 @@ def test_storable_values_are_kept_as_they_are_typed(values):
 
 
 @pytest.mark.parametrize(("value", "reason"), BAD_VALUES)
-def test_what_cannot_be_stored_is_a_fault(value, reason):
-    """At the top and within, where the path leads to it; good properties stay."""
+def test_an_unstorable_value_is_a_fault(value, reason):
+    """The fault has the path to it, at every level; valid properties stay."""
     values = {"good": 1, "bad": value, "deep": {"a": [1, {"b": value}]}}
 
     assert OPEN.check_report(values) == (
@@ -188,8 +188,8 @@ def test_bad_outputs_and_inputs_are_refused_whole():
     assert OPEN.check_service_inputs("s", None) == {}
 
 
-def test_objects_are_laid_over_what_is_in_force():
-    """At every level; anything else is replaced."""
+def test_objects_are_merged_with_the_current_value():
+    """Merging applies at every level; other values are replaced."""
     current = {"a": {"x": 1, "in": {"y": 2, "z": 3}, "l": [1]}, "other": 1}
     given = {"a": {"in": {"z": 4}, "l": [2]}}
 
@@ -200,7 +200,7 @@ def test_objects_are_laid_over_what_is_in_force():
 
 
 def test_stale_values_never_make_a_write_fail():
-    """What could not be stored today is left out."""
+    """Current values that are invalid today are omitted."""
     assert OPEN.check_write({"a": {"x": 1}}, {"a": {"y": None, "$z": 1}}) == {"a": {"x": 1}}
 
 
@@ -214,7 +214,7 @@ def test_a_write_names_every_fault():
 
 
 def test_an_object_cannot_grow_beyond_bounds_write_by_write():
-    """What results counts, not only what is given."""
+    """The bounds apply to the merged object."""
     current = {"a": {f"k{at}": at for at in range(MAX_MEMBERS - 1)}}
 
     assert refused(OPEN.check_write, {"a": {"more": 1}}, current)[0].path == "properties.a"

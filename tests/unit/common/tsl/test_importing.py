@@ -31,7 +31,7 @@ def test_a_document_comes_from_bytes_or_values(make):
 
 @given(documents())
 def test_the_wire_form_imports_to_the_same_document(raw):
-    """What is answered can be imported again, also by way of JSON."""
+    """An exported document can be imported again, also as JSON."""
     first = parse_document(raw)
 
     assert parse_document(json.dumps(to_wire(first)).encode()) == first
@@ -54,8 +54,8 @@ def test_unknown_fields_are_ignored():
 @pytest.mark.parametrize(
     "raw", [b"", b"{", b"[1", b'{"version": NaN}', b"\xff", b"[" * 100_000], ids=repr
 )
-def test_what_is_not_json_is_refused(raw):
-    """The whole document is at fault, not the platform."""
+def test_invalid_json_is_rejected(raw):
+    """The fault concerns the whole document."""
     assert faults(raw)[""].startswith("is not JSON")
 
 
@@ -166,8 +166,8 @@ def test_an_id_must_be_storable(member_id, reason):
 
 
 @pytest.mark.parametrize("sign", list(":*,{}"))
-def test_an_id_has_no_sign_that_a_key_or_a_pattern_reads(sign):
-    """Of properties, members, events, services and parameters; what is stored has it still."""
+def test_an_id_has_no_character_with_a_meaning_in_keys_or_patterns(sign):
+    """This holds for ids of all kinds. Stored documents may still have them."""
     odd, deep = f"a{sign}b", f"s.{sign}"
     owners = [{"id": odd, "outputs": [param(f"{odd}.x")]}, {"id": "e", "outputs": [param(sign)]}]
     calls = [{"id": odd}, {"id": "c", "inputs": [param(f"c.{odd}")], "outputs": [param(odd)]}]
@@ -218,8 +218,8 @@ def test_only_an_item_lies_in_an_array_and_only_there():
     assert "properties[1].id" in faults(document(prop("b", "ARRAY"), prop("b.x")))
 
 
-def test_an_item_tells_the_element_type():
-    """It is filled in, and must not contradict."""
+def test_an_item_defines_the_element_type():
+    """The type is filled in. A contradiction is a fault."""
     parsed = parse_document(document(prop("a", "ARRAY"), prop("a._item", "BOOL")))
     wrong = document(prop("a", "ARRAY", elementDataType="INT"), prop("a._item", "BOOL"))
 
@@ -234,8 +234,8 @@ def test_members_take_the_access_of_their_parent():
     assert [entry.access_mode for entry in parsed.properties] == ["RW", "RW"]
 
 
-def test_nothing_is_writable_inside_of_what_is_not():
-    """A member of a read-only STRUCT cannot be written."""
+def test_members_of_a_read_only_struct_cannot_be_writable():
+    """A writable one is a fault."""
     found = faults(document(prop("s", "STRUCT", "R"), prop("s.a", "INT", "RW")))
 
     assert found == {"properties[1].accessMode": "must be R inside a read-only parent. Got RW"}
@@ -313,8 +313,8 @@ def test_an_owner_without_an_id_is_one_fault():
     assert list(faults(document(events=[{"outputs": [param("a")]}]))) == ["events[0].id"]
 
 
-def test_a_ref_supplies_what_a_parameter_does_not_say():
-    """Its own rules win; whether it is required and the default are not taken over."""
+def test_a_ref_supplies_missing_rules_of_a_parameter():
+    """Its own rules have precedence. `required` and the default are not copied."""
     source = prop("t", "FLOAT", min=-20, max=70, unitName="C", required=True, defaultValue="1")
     own = {"ref": "t", "dataSpec": {"validator": {"max": 50}}}
     parsed = parse_document(document(source, events=[event(own)]))
@@ -380,7 +380,7 @@ def test_members_behind_references_count():
 
 
 def test_deep_values_of_vendors_are_refused():
-    """What is carried along uninterpreted is bounded too, even when it is decoded already."""
+    """The bound applies to uninterpreted values, too, even if they are decoded already."""
     deep: dict = {}
     for _ in range(900):
         deep = {"a": deep}

@@ -86,8 +86,8 @@ def test_a_number_walks_in_small_steps(kind, step):
     ],
 )
 @pytest.mark.parametrize("kind", ["INT", "LONG", "FLOAT", "DOUBLE"])
-def test_a_range_that_is_open_is_a_modest_one(kind, spec, low, high):
-    """What a vendor leaves open does not give astronomic readings."""
+def test_an_open_range_gives_moderate_values(kind, spec, low, high):
+    """Without bounds in the TSL, simulated readings stay realistic."""
     assert all(low <= number <= high for number in column("n", kind, **spec))
 
 

@@ -42,8 +42,8 @@ def test_the_fast_and_the_slow_path_agree(raw, seed, data):
 
 
 @given(documents(), st.integers(0, 9), st.data())
-def test_what_a_codec_gave_is_the_same_at_once_and_value_by_value(raw, seed, data):
-    """Whether or not 0 and 1 become booleans, and text numbers."""
+def test_decoded_values_are_checked_together_as_separately(raw, seed, data):
+    """This holds with and without conversion of 0 and 1 to booleans and of numbers to text."""
     parsed = parse_document(raw)
     compiled = compile_tsl(parsed)
     good = plausible_properties(parsed, random.Random(seed))
@@ -98,8 +98,8 @@ def test_numbers_that_a_codec_gives_as_text_are_numbers(kind, given, kept):
         ("BOOL", "1"),
     ],
 )
-def test_a_bad_value_of_a_codec_costs_no_other(kind, given):
-    """Neither beside it nor in the same STRUCT."""
+def test_an_invalid_decoded_value_does_not_affect_others(kind, given):
+    """Values next to it and in the same STRUCT stay."""
     members = [prop("a", kind), prop("t"), prop("s", "STRUCT"), prop("s.b", kind), prop("s.t")]
     good, faults = tsl(*members).check_decoded({"a": given, "t": 1, "s": {"b": given, "t": 2}})
 
@@ -293,8 +293,8 @@ def test_a_message_of_another_shape_is_malformed(raw):
         (b'{"ts": -1, "properties": {"a": 1}}', "ts"),
     ],
 )
-def test_a_malformed_message_is_told_which_field(raw, path):
-    """The whole when it is no object."""
+def test_the_fault_of_a_malformed_message_names_the_field(raw, path):
+    """Anything but an object is at fault as a whole."""
     with pytest.raises(MalformedReport) as refused:
         tsl(prop("a")).decode_report(raw)
     (fault,) = refused.value.faults

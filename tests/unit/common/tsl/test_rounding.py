@@ -44,8 +44,8 @@ def test_a_number_keeps_so_many_places(kind, digits, sent, kept):
 
 
 @given(st.floats(-1e9, 1e9), st.integers(0, 15))
-def test_what_is_rounded_is_the_decimal_that_people_see(number, digits):
-    """As it would be done on paper with what JSON shows; and rounding again changes nothing."""
+def test_rounding_applies_to_the_shown_decimal(number, digits):
+    """The result is that of rounding the JSON text by hand; rounding again changes nothing."""
     compiled = tsl(prop("a", "DOUBLE", fractionDigits=digits))
 
     def kept(value: float) -> float:
@@ -77,8 +77,8 @@ def test_rounding_does_not_lead_out_of_the_bounds(sent, kept):
     assert compiled.check_write({"a": sent}, {}) == {"a": kept}
 
 
-def test_what_exceeds_a_bound_as_it_was_sent_is_refused():
-    """Rounding mends nothing."""
+def test_a_sent_value_beyond_a_bound_is_rejected():
+    """Rounding it into the bounds does not help."""
     raw = b'{"properties": {"a": 70.04}}'
     found = tsl(prop("a", "FLOAT", fractionDigits=1, max=70)).decode_report(raw)
 

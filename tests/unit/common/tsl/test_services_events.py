@@ -73,7 +73,7 @@ def test_an_event_without_outputs_needs_none():
     assert (found.ts, found.outputs) == (None, {})
 
 
-def test_inputs_and_outputs_of_a_service_are_told_apart():
+def test_inputs_and_outputs_of_a_service_are_separate():
     """Each is checked against its own parameters."""
     assert THING.check_service_inputs("fetch", {"from": 5, "most": 2}) == {"from": 5, "most": 2}
     assert THING.check_service_outputs("fetch", {"count": 2}) == {"count": 2}
@@ -108,8 +108,8 @@ def test_inputs_and_outputs_are_objects(thing, given):
     assert outputs.value.faults == [Fault("outputs", "must be an object")]
 
 
-def test_an_unknown_service_is_told_from_wrong_inputs():
-    """The API answers them differently."""
+def test_an_unknown_service_has_its_own_error():
+    """It differs from the error of wrong inputs."""
     with pytest.raises(UnknownService) as refused:
         THING.check_service_inputs("explode", {"x": 1})
     with pytest.raises(UnknownService):
@@ -120,7 +120,7 @@ def test_an_unknown_service_is_told_from_wrong_inputs():
 
 
 def test_events_and_services_are_looked_up():
-    """What is not declared is None."""
+    """Undeclared ones are None."""
     assert THING.event("history").type == "INFO"
     assert THING.service("fetch").call_type == "SYNC"
     assert THING.event("fetch") is None

@@ -42,8 +42,8 @@ def test_only_writable_properties_are_written():
     ]
 
 
-def test_what_a_thing_has_is_shown_as_it_could_be_written():
-    """Without what is read-only, unknown or against the rules, at every level."""
+def test_current_values_are_shown_in_writable_form():
+    """Read-only, unknown and invalid values are omitted at every level."""
     now = {
         "r": 1,
         "x": 1,
@@ -61,8 +61,8 @@ def test_an_empty_write_is_refused():
     assert faults() == [Fault("properties", "must not be empty")]
 
 
-def test_a_partial_struct_is_completed_from_what_is_in_force():
-    """At every level."""
+def test_a_partial_struct_is_completed_from_current_values():
+    """This applies at every level."""
     current = {"s": {"a": 1, "b": "x", "t": {"x": True, "y": True}}}
 
     assert written(current, s={"a": 2, "t": {"x": False}}) == {
@@ -70,8 +70,8 @@ def test_a_partial_struct_is_completed_from_what_is_in_force():
     }
 
 
-def test_a_struct_without_what_it_requires_is_refused():
-    """Neither given nor known, a required member is missing."""
+def test_a_struct_without_a_required_member_is_rejected():
+    """The member is neither given nor known."""
     assert faults(s={"a": 1}) == [Fault("properties.s.b", "is required")]
 
 
@@ -132,13 +132,13 @@ def test_a_struct_that_is_no_struct_now_is_written_anew(current):
         ({"b": "x", "no": 1}, ".no", "is not known"),
     ],
 )
-def test_what_is_given_is_checked(given, path, reason):
-    """A fault lies where the value does."""
+def test_given_values_are_checked(given, path, reason):
+    """A fault has the path of its value."""
     assert faults({"s": {"b": "x"}}, s=given) == [Fault(f"properties.s{path}", reason)]
 
 
 def test_nothing_is_changed_in_place():
-    """What the caller holds stays as it is."""
+    """The caller's object stays unchanged."""
     current = {"s": {"b": "x", "t": {"x": True}}}
     given = {"s": {"t": {"y": False}}}
 
@@ -155,8 +155,8 @@ def test_a_long_key_is_cut_in_its_fault():
 
 @pytest.mark.parametrize("given", [None, [], [{"w": 1}], "w", 1, True], ids=repr)
 @pytest.mark.parametrize("thing", [tsl(*SETTINGS), generic_tsl()], ids=["declared", "open"])
-def test_what_is_no_object_cannot_be_written(thing, given):
-    """The fault names the whole; a list of properties is no write either."""
+def test_only_an_object_can_be_written(thing, given):
+    """The fault concerns the whole value, also for a list of properties."""
     with pytest.raises(InvalidValues) as refused:
         thing.check_write(given, {})
     assert refused.value.faults == [Fault("properties", "must be an object")]

@@ -35,8 +35,8 @@ def test_the_order_of_a_report_does_not_matter():
     assert shape_id(of(a=1, b=2)) == shape_id(of(b=7, a=9))
 
 
-def test_nothing_new_gives_the_very_same_shape():
-    """Which is how one sees that there is nothing to write."""
+def test_a_known_report_returns_the_same_shape_object():
+    """The caller thereby knows that nothing has to be written."""
     shape = of(a=1.5, b="x")
     assert extend_shape(shape, reported_types({"b": "y"})) is shape
     assert extend_shape(shape, reported_types({"a": 1})) is shape
@@ -74,8 +74,8 @@ def test_children_know_their_parents():
     assert (found.parent, found.name) == ("gps", "lat")
 
 
-def test_what_cannot_be_numbered_is_left_out():
-    """Numbers end, and so do keys."""
+def test_members_without_a_number_are_omitted():
+    """Numbers and the length of keys are limited."""
     full = extend_shape({}, ((f"p{number}", "LONG") for number in range(LAST_DECLARED)))
     assert len(full) == LAST_DECLARED
     assert extend_shape(full, [("one more", "LONG")]) is full

@@ -97,7 +97,7 @@ def test_values_are_read(value_type, given, expected):
         *(("OBJECT", one) for one in ("{}", 5, True)),
     ],
 )
-def test_what_cannot_be_read_has_a_code(value_type, given):
+def test_an_unreadable_value_has_a_code(value_type, given):
     """The fault names the type and never repeats more than 200 characters."""
     value, fault = check_value(KEY, member(value_type), given)
     assert value is None
@@ -140,7 +140,7 @@ def test_bounds_hold(value_type, attribute, given, code):
     ],
 )
 def test_bounds_are_inclusive(value_type, attribute, given):
-    """What lies on them is taken; an enumeration has no other bounds."""
+    """Values at the bounds are valid. An enumeration has no other bounds."""
     assert check_value(KEY, member(value_type, **attribute), given)[1] is None
 
 
@@ -164,9 +164,7 @@ def test_a_fault_of_no_whole_entity_fills_the_text_of_its_code(path):
         ),
     ],
 )
-def test_what_an_integration_refuses_has_a_code_that_consoles_have_words_for(
-    code, text, expected, args
-):
+def test_rejections_of_integrations_have_known_codes(code, text, expected, args):
     """Its reason is shown as the format that the value lacks."""
     fault = integration_fault(KEY, member("STRING"), code, text)
     assert (fault.error_code, fault.error_message) == (expected, text)
@@ -174,8 +172,8 @@ def test_what_an_integration_refuses_has_a_code_that_consoles_have_words_for(
     assert missing_arguments(fault.error_code, fault.args) == []
 
 
-def test_what_an_integration_says_of_no_input_is_shown_as_it_is():
-    """In the words of a gateway that answers with an error; other codes stay."""
+def test_rejections_without_an_input_are_shown_unchanged():
+    """A gateway's error keeps its text and its code."""
     refused = integration_refusal("exchange", InvalidInput("the lamp has no such scene"))
     assert (refused.code, refused.detail) == (
         "gateway_respond_error",

@@ -34,10 +34,10 @@ def uplink(clock: Clock) -> UplinkMetrics:
     return UplinkMetrics(nothing, [], SimpleNamespace(writes=0))
 
 
-async def test_a_backlog_that_shrinks_is_ready_and_tells_its_lag(
+async def test_a_shrinking_backlog_is_ready_and_reports_its_lag(
     clock: Clock, uplink: UplinkMetrics
 ):
-    """RefusedUplink ones count as dealt with."""
+    """Rejected uplinks count as processed."""
     for n in range(5):
         clock.now += STUCK - 1
         uplink._record(Reading(stored=n, rejected=1, waiting=100))

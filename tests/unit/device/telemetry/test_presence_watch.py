@@ -67,8 +67,8 @@ async def test_rows_that_move_to_the_front_hide_nobody():
 
 
 @pytest.mark.parametrize("seed", range(30))
-async def test_whoever_stays_is_seen_whatever_the_others_do(seed: int):
-    """They close anywhere, and come with numbers anywhere."""
+async def test_open_connections_are_listed_while_others_change(seed: int):
+    """Others close and open at every position of the list."""
     chance = random.Random(seed)
     server = Server(chance.randrange(100))
     staying = set(chance.sample(server.open, len(server.open) // 2))

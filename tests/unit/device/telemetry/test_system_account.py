@@ -18,8 +18,8 @@ def change(sn: str, number: int, reason: str | None = None, **client: Any) -> Ch
     return msgspec.convert(body, Change)
 
 
-def test_an_event_tells_whose_connection_begins_or_ends():
-    """The SN in capitals, and the server with the number there."""
+def test_an_event_names_the_device_of_a_connection():
+    """It has the SN in capitals, the server and the number of the connection."""
     assert change("Sn1", 1).user == User(Connection("A", 1), "SN1")
     assert (change("Sn1", 1).is_opened, change("Sn1", 1, "Kicked").is_opened) == (True, False)
 

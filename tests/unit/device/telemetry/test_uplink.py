@@ -17,8 +17,8 @@ RETENTION = 30 * 86_400_000
 DEEP = b"[" * 200_000 + b"]" * 200_000
 
 
-def test_one_entry_and_an_array_are_told_apart():
-    """White space in front changes nothing, and entries keep their bytes."""
+def test_one_entry_and_an_array_are_distinguished():
+    """Leading white space changes nothing, and entries keep their bytes."""
     assert read_entries(b' {"a": 1}') == ([b' {"a": 1}'], False)
     assert read_entries(b' [{"a": 1}, 2 ]') == ([b'{"a": 1}', b"2"], True)
 

@@ -14,8 +14,8 @@ from services.device.things.device_search import (
 )
 
 
-def test_grams_have_four_characters_without_regard_to_case() -> None:
-    """Of a name and an SN together, each once; the last one of each has three."""
+def test_ngrams_have_four_characters_in_lower_case() -> None:
+    """Name and SN together have each n-gram once; the last one has three characters."""
     assert extract_ngrams("Hall 1", "ALL-1") == [
         "all ",
         "all-",
@@ -37,8 +37,8 @@ def test_grams_have_four_characters_without_regard_to_case() -> None:
         (["wxyz1", "b"], ["wxyz", "xyz1"]),
     ],
 )
-def test_what_is_looked_for(texts: list[str], expected: list[str]) -> None:
-    """Nothing for a short text, the beginning of a gram for one of three characters."""
+def test_the_ngrams_of_a_search(texts: list[str], expected: list[str]) -> None:
+    """A short text has none. A text of three characters is the beginning of an n-gram."""
     assert select_ngrams(texts) == expected
 
 
@@ -46,8 +46,10 @@ def test_what_is_looked_for(texts: list[str], expected: list[str]) -> None:
     "name", ["Straße in Köln", "ΣΊΣΥΦΟΣ und σίσυφος", "\u0130stanbul \u0131s\u0131", "\ufb01ne 🚀"]
 )
 @pytest.mark.parametrize("change", [str.upper, str.lower, str.title, str.swapcase])
-def test_what_contains_a_text_has_its_grams(name: str, change: Callable[[str], str]) -> None:
-    """Where one character has another in the other case, for every part of it."""
+def test_a_matching_name_contains_the_ngrams_of_the_text(
+    name: str, change: Callable[[str], str]
+) -> None:
+    """This holds for every part of the name, in any case."""
     spelt = "".join(_other(character, change) for character in name)
     ngrams = extract_ngrams(name)
     for first in range(len(name)):

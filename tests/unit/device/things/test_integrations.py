@@ -76,8 +76,11 @@ async def test_own_things_are_made_once_and_with_each_manifest() -> None:
     assert things.made[2:] == [("t", "a"), ("t", "d")]
 
 
-async def test_what_fails_leaves_the_others() -> None:
-    """A broken TSL is one integration's matter; without `management` there is what there was."""
+async def test_a_failure_of_one_integration_does_not_affect_others() -> None:
+    """A broken TSL affects its integration only.
+
+    Without `management`, the last known ones remain.
+    """
     known = Known(one("a", tsl={"broken": True}), one("b"))
     things = Maker(known)
     await things.ensure_all("t")

@@ -15,8 +15,8 @@ def test_an_sn_is_a_token_of_a_subject(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "a.b", "a b", "*", ">", "a/b", "+", "#", "é", "a\n", "x" * 65]
 )
-def test_what_would_break_a_subject_or_topic_is_refused(text: str) -> None:
-    """NATS and MQTT give a meaning to these."""
+def test_characters_with_a_meaning_in_subjects_are_rejected(text: str) -> None:
+    """They have a meaning in NATS subjects or MQTT topics."""
     with pytest.raises(InvalidInput) as refusal:
         check_serial(text, "snDevEUI")
     assert refusal.value.field == "snDevEUI"

@@ -14,8 +14,8 @@ def origin(proxies: str, peer: str, **fields: str) -> Origin:
     return TrustedProxies(proxies).origin(scope, {b"host": b"here"} | headers)
 
 
-def test_nobody_is_believed_by_default() -> None:
-    """Without trusted proxies the peer is the client, whatever it says."""
+def test_forwarded_addresses_are_ignored_by_default() -> None:
+    """Without trusted proxies the peer is the client, whatever the header contains."""
     found = origin("", "1.1.1.1", x_forwarded_for="2.2.2.2", x_forwarded_proto="https")
     assert found == Origin("1.1.1.1", "1.1.1.1", "http", "here")
 
@@ -31,8 +31,8 @@ def test_nobody_is_believed_by_default() -> None:
         ("rubbish, 10.0.0.7", "rubbish"),
     ],
 )
-def test_client_is_the_last_foreign_address(chain: str, client: str) -> None:
-    """Of a chain behind trusted proxies the last address that is not one is the client."""
+def test_the_client_is_the_last_address_before_trusted_proxies(chain: str, client: str) -> None:
+    """Addresses before it are ignored."""
     found = origin("10.0.0.0/24", "10.0.0.1", x_forwarded_for=chain)
     assert found.address == client
     assert found.forwarded_for.endswith("10.0.0.1")
@@ -58,7 +58,7 @@ def test_limit_key(address: str, key: str) -> None:
     assert Origin(address, "", "", "").limit_key == key
 
 
-def test_bad_setting_is_named() -> None:
-    """What is no address is refused with the name of the variable."""
+def test_an_invalid_setting_is_named() -> None:
+    """The error of an invalid address names the variable."""
     with pytest.raises(SettingsInvalid, match="THINGWAY_TRUSTED_PROXIES"):
         TrustedProxies("10.0.0.1, nonsense")

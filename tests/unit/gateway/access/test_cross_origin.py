@@ -36,8 +36,8 @@ async def test_a_named_origin_is_named_and_may_use_logins() -> None:
 @pytest.mark.parametrize(
     "origin", [b"https://evil.example.com", PAGE + b".evil.com", b"null", None]
 )
-async def test_others_are_told_nothing(origin: bytes | None) -> None:
-    """Only that the answer is another for another origin."""
+async def test_other_origins_get_no_cors_headers(origin: bytes | None) -> None:
+    """They get `Vary: Origin` only."""
     assert await told(PAGE.decode(), origin) == [(b"vary", b"Origin")]
 
 
@@ -60,7 +60,7 @@ def test_off_as_settings_come() -> None:
 @pytest.mark.parametrize(
     "text", ["console.example.com", "https://a.com/", "https://a.com/x", "null", "https://a:b@c.de"]
 )
-def test_what_is_no_origin_is_refused_at_the_start(text: str) -> None:
-    """A setting that no browser's `Origin` can equal is a mistake."""
+def test_an_invalid_origin_is_rejected_at_the_start(text: str) -> None:
+    """No browser sends such an `Origin`, so the setting is a mistake."""
     with pytest.raises(SettingsInvalid, match="THINGWAY_ALLOWED_ORIGINS"):
         CrossOrigin(text)

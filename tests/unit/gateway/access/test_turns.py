@@ -55,8 +55,8 @@ async def come(keeper: Gatekeeper, address: str) -> None:
     await keeper.admit(route, PATH, Origin(address, address, "http", "here"), None, None)
 
 
-async def test_a_crowd_waits_for_its_turn_and_no_other_does(busy: Busy, keeper: Gatekeeper) -> None:
-    """Of one address only a few are looked up at a time; another's request passes them."""
+async def test_lookups_of_one_address_do_not_delay_others(busy: Busy, keeper: Gatekeeper) -> None:
+    """Only a few of one address run at the same time; requests of another address pass them."""
     crowd = [asyncio.create_task(come(keeper, CROWD)) for _ in range(LOGINS * 3)]
     await busy.full.wait()
     await come(keeper, OTHER)
@@ -66,10 +66,10 @@ async def test_a_crowd_waits_for_its_turn_and_no_other_does(busy: Busy, keeper: 
     assert busy.asked == LOGINS * 3
 
 
-async def test_who_waits_too_long_is_told(
+async def test_a_lookup_that_waits_too_long_is_rejected(
     busy: Busy, keeper: Gatekeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A request that had no turn in time is one too many of its address."""
+    """Its error is that of too many requests of its address."""
     monkeypatch.setattr(gatekeeper, "TURN", 0)
     crowd = [asyncio.create_task(come(keeper, CROWD)) for _ in range(LOGINS)]
     await busy.full.wait()

@@ -111,10 +111,10 @@ def test_every_reference_leads_somewhere() -> None:
         ("/user/status", "auth", None, []),
     ],
 )
-def test_security_says_who_may_call(
+def test_the_security_of_an_operation_names_its_callers(
     path: str, service: str, caller: Any, security: list[dict[str, list[str]]]
 ) -> None:
-    """A guard's kind is the scheme, its functions are scopes of which any one suffices."""
+    """The kind of a guard is the scheme. Its functions are scopes, of which one suffices."""
     given = document(path, Answer={})
     if caller:
         given["paths"][path]["get"][WHO] = caller
@@ -139,7 +139,7 @@ def test_refusals_wear_the_envelope_of_their_api() -> None:
 
 
 def test_documents_are_not_changed() -> None:
-    """What came from the services stays as it came: it is merged again later."""
+    """The documents of services stay unchanged, because they are merged again later."""
     device = document("/device/openapi/v1/a", Answer={})
     merge({"device": device}, ROUTES)
     assert device == document("/device/openapi/v1/a", Answer={})

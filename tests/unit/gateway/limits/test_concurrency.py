@@ -51,8 +51,8 @@ def test_a_principal_holds_so_many_and_no_more(use: UseKind) -> None:
     take(device("a"))
 
 
-def test_a_refusal_is_counted_with_limit_and_tenant(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a principal, and of a tenant; strangers have none."""
+def test_a_rejection_is_counted_by_limit_and_tenant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This holds for limits of principals and tenants. Anonymous callers have no tenant."""
     counted: list[tuple[str, str]] = []
     monkeypatch.setattr(module, "count_limited", lambda *given: counted.append(given))
     hand = limiter()
@@ -74,8 +74,8 @@ def test_principals_of_a_tenant_hold_so_many_together(use: UseKind) -> None:
     take(device("c", "t2"))
 
 
-def test_what_is_refused_is_not_counted() -> None:
-    """A principal that is refused for its tenant may come when the tenant has room."""
+def test_rejected_requests_are_not_counted() -> None:
+    """A principal rejected for its tenant may call again when the tenant has room."""
     hand = limiter()
     first: list[HeldSlots] = [hand.acquire("requests", device("a")) for _ in range(2)]
     hand.acquire("requests", device("b"))
@@ -97,8 +97,8 @@ def test_no_tenant_takes_more_than_three_quarters_of_a_process() -> None:
     hand.acquire("polls", device("a", "t2"))
 
 
-def test_strangers_are_counted_by_address_by_hook_and_together() -> None:
-    """Of what a service may have in hand they get half; a hook is one whoever calls it."""
+def test_anonymous_requests_are_counted_by_address_by_hook_and_together() -> None:
+    """They get half of a service's requests. All callers of a hook count as one."""
     hand = limiter(bounds=Bounds(requests=10, polls=1, websockets=1, address_requests=2))
     table = RouteTable()
 
@@ -121,8 +121,8 @@ def test_strangers_are_counted_by_address_by_hook_and_together() -> None:
     take(b"/oauth/token", "192.0.2.30")
 
 
-async def test_use_is_told_of_the_tenant_and_of_the_principal() -> None:
-    """By the names of the limits; what is given back is none."""
+async def test_the_use_of_tenant_and_principal_is_reported() -> None:
+    """It has the names of the limits. Finished requests do not count."""
     hand = limiter()
     held = [
         hand.acquire("requests", device("a")),

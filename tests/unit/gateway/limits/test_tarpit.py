@@ -22,8 +22,8 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return found
 
 
-async def test_the_first_refusals_are_told_at_once(slept: list[float]) -> None:
-    """Whoever goes beyond a limit now and then is not slowed down."""
+async def test_the_first_rejections_are_not_delayed(slept: list[float]) -> None:
+    """Clients that rarely exceed a limit are not slowed down."""
     tarpit = Tarpit()
     for _ in range(20):
         await tarpit.wait("a")
@@ -39,8 +39,8 @@ async def test_further_refusals_wait_longer_each_time(slept: list[float]) -> Non
     assert slept[-20:] == [5.0] * 20
 
 
-async def test_refusals_of_others_are_their_own(slept: list[float]) -> None:
-    """Who was not refused before is told at once beside a flood."""
+async def test_rejections_of_one_client_do_not_delay_others(slept: list[float]) -> None:
+    """A first rejection is sent immediately during a flood of another client."""
     tarpit = Tarpit()
     for _ in range(50):
         await tarpit.wait("a")

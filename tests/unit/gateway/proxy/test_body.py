@@ -18,8 +18,10 @@ def part(*, more: bool) -> dict[str, Any]:
     return {"type": "http.request", "body": b"part", "more_body": more}
 
 
-async def test_who_is_slow(sent: "asyncio.Queue[dict[str, Any]]") -> None:
-    """The client is awaited while it has to send, the service while it has to take."""
+async def test_a_slow_client_and_a_slow_service_are_distinguished(
+    sent: "asyncio.Queue[dict[str, Any]]",
+) -> None:
+    """The client is slow while it has to send, the service while it has to read."""
     body = RequestBody(sent.get, {b"content-length": b"12"}, 100)
     starting = asyncio.ensure_future(body.start())
     await asyncio.sleep(0)
@@ -45,10 +47,10 @@ async def test_who_is_slow(sent: "asyncio.Queue[dict[str, Any]]") -> None:
         ({b"content-length": b"4"}, False),
     ],
 )
-async def test_who_is_told_to_go_on(
+async def test_100_continue_is_sent_when_expected(
     sent: "asyncio.Queue[dict[str, Any]]", fields: dict[bytes, bytes], on_demand: bool
 ) -> None:
-    """A client awaits a go-ahead when it says so and has a body, until that is read."""
+    """The client must request it and have a body that was not read yet."""
     body = RequestBody(sent.get, fields, 100)
     assert body.on_demand == on_demand
     sent.put_nowait(part(more=False))

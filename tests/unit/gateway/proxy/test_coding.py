@@ -49,8 +49,8 @@ def test_a_body_is_decoded_in_small_pieces(coding: bytes, encoded: bytes, size: 
     [b"plain", b"", gzip.compress(TEXT)[:-9], gzip.compress(TEXT) + b"more"],
     ids=["plain", "empty", "broken off", "longer"],
 )
-def test_what_is_not_so_encoded_is_refused(body: bytes) -> None:
-    """A wrong, a broken off and a longer body are the client's mistake."""
+def test_a_wrongly_encoded_body_is_rejected(body: bytes) -> None:
+    """A wrong, an incomplete and a too long body are errors of the client."""
     found = decoder(b"gzip")
     assert found is not None
     with pytest.raises(MalformedRequest, match="gzip"):
@@ -81,8 +81,8 @@ def test_codings_that_are_known() -> None:
         (b"br", None),
     ],
 )
-def test_what_a_client_asks_for(accept: bytes, coding: bytes | None) -> None:
-    """Weights count only as far as they exclude."""
+def test_the_accepted_encodings_of_a_client(accept: bytes, coding: bytes | None) -> None:
+    """Weights only exclude encodings."""
     assert choose_coding(accept) == coding
 
 

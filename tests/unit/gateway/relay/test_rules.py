@@ -39,8 +39,8 @@ def creation(stream: str = "EVENTS", **changes: object) -> bytes:
         (INTEGRATION_MESSAGES[1], "rpc.device.report.lamps", "integration.lamps"),
     ],
 )
-def test_the_subject_tells_who_speaks(pattern, subject, user):
-    """The name in it, which nats-server has checked."""
+def test_the_subject_names_the_sender(pattern, subject, user):
+    """nats-server has checked the name in it."""
     assert parse_sender(subject).user == user
 
 
@@ -175,15 +175,15 @@ def test_a_request_for_events_is_bounded(body, passed):
 
 
 @pytest.mark.parametrize("body", [b"{", b'{"what":1}', b"[" * 5000, b'"\xff"', b"{}" + b" " * 2000])
-def test_what_is_no_request_for_events_is_refused(body):
-    """It names what is wrong."""
+def test_an_invalid_request_for_events_is_rejected(body):
+    """The error names the fault."""
     with pytest.raises(RefusedError):
         checked_pull(body)
 
 
 @pytest.mark.parametrize("body", [b"", b"+ACK", b"-NAK", b'-NAK {"delay":5}', b"+WPI", b"+TERM"])
-def test_acknowledgements_are_passed_on(body):
-    """Of every kind that JetStream knows."""
+def test_acknowledgements_are_forwarded(body):
+    """This holds for every kind that JetStream knows."""
     assert checked_body(ACKS, "$JS.ACK.EVENTS.app1.1.1.1.1.1", body) == body
 
 

@@ -84,7 +84,7 @@ async def test_a_full_lane_drops_only_its_own_newest(monkeypatch: pytest.MonkeyP
 async def test_all_lanes_have_a_bound_and_each_a_few_messages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Who has little waiting finds room when others have used it up."""
+    """A tenant with few messages finds room when others have used it up."""
     monkeypatch.setattr(module, "MAX_BYTES", 200_000)
     monkeypatch.setattr(module, "GUARANTEED_MESSAGES", 10)
     world = World()

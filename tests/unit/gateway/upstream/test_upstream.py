@@ -125,8 +125,8 @@ async def test_failures_get_their_meaning(
 
 
 @pytest.mark.parametrize("error", NOT_OF_THE_SERVICE[2:], ids=repr)
-async def test_other_errors_come_through_in_the_body(make: Make, error: Exception) -> None:
-    """What breaks an answer off and is not the service's is raised as it is."""
+async def test_errors_of_the_caller_are_raised_unchanged(make: Make, error: Exception) -> None:
+    """Only errors of the service are converted."""
     upstream, metrics = make(error)
     answer = Answer(_Source())
     answer.fail(error)

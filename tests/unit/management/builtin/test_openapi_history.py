@@ -36,8 +36,8 @@ def test_equal_reports_have_one_digest():
     assert digest_record(Record(NOW, {"a": 1, "b": 3})) != first
 
 
-def test_what_was_taken_over_is_not_new():
-    """Two reports of one moment are two; a late one before the newest is new as well."""
+def test_copied_reports_are_not_copied_again():
+    """Two reports with one time are both copied, and so is a late report before the newest."""
     made = link()
     first, second = Record(NOW, {"a": 1}), Record(NOW, {"a": 2})
     taken = find_unseen(made, [first])

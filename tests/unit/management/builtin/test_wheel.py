@@ -41,8 +41,8 @@ def test_missed_turns_are_not_made_up_for():
     assert made.pop_due(1001) == [1]
 
 
-def test_what_is_put_again_keeps_its_turn():
-    """Only another interval makes a new one."""
+def test_a_key_put_again_keeps_its_turn():
+    """Only another interval changes the turn."""
     made = wheel()
     made.put(1, 10, now=0)
     due = made.next()
@@ -53,8 +53,8 @@ def test_what_is_put_again_keeps_its_turn():
     assert made.pop_due(due + 2) == []
 
 
-def test_what_is_removed_has_no_turn():
-    """Nor has what was never there."""
+def test_a_removed_key_has_no_turn():
+    """Removing an unknown key raises no error."""
     made = wheel()
     made.put(1, 10, now=0)
     made.remove(1)

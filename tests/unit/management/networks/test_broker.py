@@ -81,7 +81,7 @@ def published(payload: bytes, packet_id: int = 0, topic: bytes = b"a") -> bytes:
 
 
 async def test_a_login_names_client_user_and_password():
-    """And keeps the session that the broker has of the client."""
+    """The broker keeps the session of the client."""
     peer = Peer(ACCEPTED)
     await peer.connection.log_in(LOGIN, "thingway-1")
     head = b"\x00\x04MQTT\x04\xc0\x00\x1e"
@@ -116,8 +116,8 @@ async def test_messages_come_in_batches_and_are_acknowledged_by_their_ids():
     assert peer.written.data == b"\x40\x02\x00\x07"
 
 
-async def test_what_is_handled_is_acknowledged_also_after_the_end():
-    """A message that cannot be read comes after others, which the broker need not send again."""
+async def test_handled_messages_are_acknowledged_after_the_connection_broke():
+    """An unreadable message follows, and the broker need not send the earlier ones again."""
     peer = Peer(published(b"1", 7), b"\xff\x00", ends=False)
     assert await peer.batches() == [[Message("a", b"1", b"\x00\x07")]]
     await peer.connection.acknowledge([Message("a", b"1", b"\x00\x07")])
@@ -125,8 +125,11 @@ async def test_what_is_handled_is_acknowledged_also_after_the_end():
 
 
 @pytest.mark.parametrize(("bound", "most"), [("MAX_WAITING", 3), ("MAX_WAITING_BYTES", 300)])
-async def test_what_waits_is_bounded(monkeypatch, bound: str, most: int):
-    """What came before is still given out; then the connection ends, and the rest comes again."""
+async def test_waiting_messages_are_bounded(monkeypatch, bound: str, most: int):
+    """Received messages are still returned.
+
+    Then the connection ends, and the broker sends the rest again.
+    """
     monkeypatch.setattr(module, bound, most)
     peer = Peer(*(published(b"x" * 100, number) for number in range(1, 6)))
     await peer.connection.receive()
@@ -136,8 +139,8 @@ async def test_what_waits_is_bounded(monkeypatch, bound: str, most: int):
         await anext(batches)
 
 
-async def test_topics_count_as_what_waits(monkeypatch):
-    """A broker may send long ones without any payload."""
+async def test_topics_count_towards_the_bytes_of_waiting_messages(monkeypatch):
+    """A broker may send long topics without a payload."""
     monkeypatch.setattr(module, "MAX_WAITING_BYTES", 60_000)
     peer = Peer(*(published(b"", number, b"t" * 10_000) for number in range(1, 6)))
     await peer.connection.receive()
@@ -199,8 +202,8 @@ async def test_a_message_that_is_too_large_is_not_read():
     ],
     ids=["no length", "QoS 2", "cut short", "no topic", "CONNACK"],
 )
-async def test_what_no_broker_may_say_ends_the_connection(packet: bytes):
-    """Nothing of it is given out."""
+async def test_an_invalid_packet_of_a_broker_ends_the_connection(packet: bytes):
+    """None of its messages is returned."""
     assert await Peer(packet).batches() == []
 
 
@@ -249,7 +252,7 @@ async def test_a_publication_ends_when_the_connection_is_closed():
 
 
 @pytest.mark.parametrize("topic", ["", "a/+", "#", "a\0", "x" * 70_000])
-async def test_nothing_is_published_to_what_is_no_topic(topic: str):
+async def test_nothing_is_published_to_an_invalid_topic(topic: str):
     """The broker would end the connection for it."""
     peer = Peer(ends=False)
     with pytest.raises(InvalidInput, match="is not a topic name"):

@@ -52,23 +52,23 @@ def test_an_uplink_is_a_frame(payload):
     )
 
 
-def test_a_time_that_cannot_be_read_costs_no_uplink():
-    """Of both encodings."""
+def test_an_uplink_with_an_unreadable_time_is_accepted():
+    """This holds for both encodings."""
     assert event("up", samples.chirpstack(fPort=1, fCnt=3, time="soon")).report.frame.ts is None
     beyond = pb.UplinkEvent.FromString(samples.chirpstack_up())
     beyond.time.seconds = 2**62
     assert event("up", beyond.SerializeToString()).report.frame.ts is None
 
 
-def test_what_only_the_network_says_is_no_frame():
-    """An uplink without a port, or with one that no application has."""
+def test_network_messages_are_no_frames():
+    """These are uplinks without a port or with a port that no application has."""
     for port in (None, 0, 224):
         assert event("up", samples.chirpstack(fPort=port, fCnt=3)) is None
     assert read_event("t", "application/1/device/2/event/location", b"{}") is None
 
 
-def test_a_join_and_a_status_are_told_of_the_link():
-    """With battery in percent where it is known, and margin."""
+def test_a_join_and_a_status_become_link_states():
+    """A status has the margin, and the battery in percent if it is known."""
     join = SendLinkState(tenant="t", identifier=EUI, kind="JOINED", ts=AT)
     assert event("join", samples.chirpstack(devAddr="00189440")).report == join
     status = pb.StatusEvent(device_info=samples.device_info(), margin=7, battery_level=75.5)
@@ -99,8 +99,8 @@ def test_a_join_and_a_status_are_told_of_the_link():
         ),
     ],
 )
-def test_what_became_of_a_downlink_is_told_by_its_id(kind, fields, state, error):
-    """Sent, acknowledged or not, refused with the server's words."""
+def test_the_state_of_a_downlink_is_reported_by_its_id(kind, fields, state, error):
+    """It is sent, acknowledged, unacknowledged, or rejected with the server's text."""
     told = SendDownlinkState(
         tenant="t", identifier=EUI, downlink=ITEM, state=state, ts=AT, error=error
     )
@@ -123,8 +123,8 @@ def test_other_log_entries_are_the_servers_own():
         (samples.chirpstack(fPort=1, data="QUFB" * 90), "data"),
     ],
 )
-def test_what_cannot_be_read_says_where(payload, place):
-    """The field at fault, or that it is no message at all."""
+def test_the_error_of_an_unreadable_message_names_the_field(payload, place):
+    """Data that is no message at all is reported as such."""
     with pytest.raises(InvalidInput) as refused:
         event("up", payload)
     assert place in refused.value.text

@@ -35,8 +35,8 @@ def test_an_uplink_is_a_frame() -> None:
     )
 
 
-def test_what_comes_again_is_the_same_and_a_counter_that_begins_anew_is_not() -> None:
-    """A sensor that joins twice a day loses nothing."""
+def test_a_repeated_uplink_is_recognized_and_a_restarted_counter_is_new() -> None:
+    """A sensor that joins twice a day loses no uplink."""
     first, again = (read_message("t", MILESIGHT_UP).report.frame for _ in range(2))
     later = read_message("t", changed(time="2022-12-27T09:21:27Z")).report.frame
     assert (first.session, first.counter) == (again.session, again.counter)
@@ -72,8 +72,10 @@ def test_a_time_that_cannot_be_read_costs_no_uplink(time: object) -> None:
         ({"error": "downlink error,device offline"}, "REFUSED"),
     ],
 )
-def test_what_became_of_a_downlink_names_none(fields: dict[str, object], state: str) -> None:
-    """The oldest that waits is meant."""
+def test_the_state_of_a_downlink_applies_to_the_oldest(
+    fields: dict[str, object], state: str
+) -> None:
+    """Milesight's messages do not name the downlink."""
     told = read_message("t", msgspec.json.encode({"devEUI": EUI.lower(), **fields})).report
     assert told == SendDownlinkState(
         tenant="t", identifier=EUI, downlink="", state=state, error=fields.get("error", "")

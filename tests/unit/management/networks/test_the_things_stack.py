@@ -54,7 +54,7 @@ def test_radio_that_cannot_be_read_costs_no_uplink():
     assert (frame.data_rate, frame.port) == ("", 15)
 
 
-def test_a_join_is_told():
+def test_a_join_becomes_a_link_state():
     """As an event of the link."""
     told = read_message("t", samples.tts(join_accept={"session_key_id": "AXBS"})).report
     assert (told.kind, told.identifier) == ("JOINED", EUI)
@@ -85,16 +85,16 @@ def test_a_join_is_told():
         ),
     ],
 )
-def test_what_became_of_a_downlink_is_told_by_our_correlation_id(fields, state, error):
-    """Wherever the server puts it."""
+def test_the_state_of_a_downlink_is_reported_by_its_correlation_id(fields, state, error):
+    """The server may put the id at several places."""
     told = read_message("t", samples.tts(**fields)).report
     assert told == SendDownlinkState(
         tenant="t", identifier=EUI, downlink=ITEM, state=state, ts=1581520545787, error=error
     )
 
 
-def test_what_is_not_ours_is_passed_over():
-    """Downlinks of others, messages that say nothing to us."""
+def test_other_messages_are_ignored():
+    """These are downlinks of others, and messages without a meaning here."""
     assert (
         read_message("t", samples.tts(downlink_sent={"correlation_ids": ["as:downlink:1"]})) is None
     )

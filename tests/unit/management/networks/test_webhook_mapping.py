@@ -54,8 +54,8 @@ def test_an_uplink_is_a_frame() -> None:
     )
 
 
-def test_what_is_not_set_is_not_needed() -> None:
-    """Port may be a number, the encoding is base64."""
+def test_optional_pointers_may_be_missing() -> None:
+    """The port may be a number, and the default encoding is Base64."""
     body = {"id": BODY["dev"]["eui"], "b": "1/8="}
     settings = {"device": "/id", "data": "/b", "port": "10"}
     told = read_body("t", msgspec.json.encode(body), settings)
@@ -98,8 +98,10 @@ def test_a_clock_that_was_never_set_names_no_uplink() -> None:
         ({"up": [{"data": "00" * 256, "port": 1}]}, "data"),
     ],
 )
-def test_what_does_not_fit_is_named(change: dict[str, Any], field: str) -> None:
-    """By its pointer, or by what it would be."""
+def test_the_error_of_an_invalid_value_names_the_pointer(
+    change: dict[str, Any], field: str
+) -> None:
+    """Without a pointer, it names the field."""
     with pytest.raises(InvalidInput) as raised:
         heard(BODY | change)
     assert raised.value.field == field
@@ -243,10 +245,10 @@ SIGFOX = {
         ),
     ],
 )
-def test_a_preset_reads_what_its_server_posts(
+def test_a_preset_reads_the_messages_of_its_server(
     preset: str, body: dict[str, Any], more: dict[str, Any]
 ) -> None:
-    """Without any pointer; those that were set before do not count."""
+    """It needs no pointers, and ignores those that were set before."""
     told = read_body("t", msgspec.json.encode(body), {"preset": preset, "device": "/other"})
     assert told is not None
     gateway = Reception(gateway=more.pop("gateway", "g1"), rssi=-90, snr=7.5)
@@ -314,8 +316,8 @@ def test_bytes_are_read_as_servers_write_them(encoding: str, data: str) -> None:
         ("actility", {"DevEUI_uplink": {"DevEUI": "24E124136B502217", "FCntUp": 9}}),
     ],
 )
-def test_a_preset_passes_over_what_is_no_uplink(preset: str, body: dict[str, Any]) -> None:
-    """It has no port of an application, or says that it is something else."""
+def test_a_preset_ignores_other_messages(preset: str, body: dict[str, Any]) -> None:
+    """They have no port of an application, or another type."""
     assert read_body("t", msgspec.json.encode(body), {"preset": preset}) is None
 
 
@@ -333,8 +335,8 @@ def test_a_body_may_have_a_byte_order_mark(encoding: str) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[" * 5000])
-def test_what_is_no_json_is_refused(body: bytes) -> None:
-    """However deep it goes."""
+def test_invalid_json_is_rejected(body: bytes) -> None:
+    """This includes deeply nested JSON."""
     with pytest.raises(InvalidInput) as raised:
         read_body("t", body, MAPPING)
     assert raised.value.field == "body"

@@ -22,8 +22,8 @@ def breaks(*_):
     raise ZeroDivisionError
 
 
-async def test_each_node_is_given_what_the_one_before_put_out():
-    """Each input is the output before, and the last output is the run's."""
+async def test_each_node_gets_the_output_of_the_previous_node():
+    """The last output is the output of the run."""
     flow = Flow(NODES)
     run = await flow.run({"x": 1})
 
@@ -31,8 +31,8 @@ async def test_each_node_is_given_what_the_one_before_put_out():
     assert (run.status, run.output) == ("SUCCESS", {"c": True})
 
 
-async def test_the_trace_tells_what_each_node_did():
-    """The entry has only an output; each other node names the one before."""
+async def test_the_trace_contains_each_node():
+    """The entry has only an output; each other node names the previous one."""
     run = await Flow(NODES).run({"x": 1})
 
     entry, first, *_ = run.traces
@@ -89,7 +89,7 @@ async def test_a_join_of_other_values_is_given_the_last():
 
 @pytest.mark.parametrize(("way", "expected"), [("left", ["l", "j"]), ("right", ["r", "j"])])
 async def test_a_join_behind_a_fork_waits_only_for_the_branch_that_is_taken(way, expected):
-    """What cannot be reached any more counts as done."""
+    """Unreachable branches count as done."""
     flow = Flow("begin>fork fork:left>l fork:right>r l>j r>x x>j", fork={"way": way})
     await flow.run()
 
@@ -185,7 +185,7 @@ async def test_a_reference_to_nothing_names_it():
     assert "properties.begin['gone']" in run.error
 
 
-async def test_what_must_not_be_done_twice_is_sealed_once_before():
+async def test_a_run_is_sealed_before_its_first_unrepeatable_node():
     """A run with only repeatable nodes may restart."""
     seals = []
     flow = Flow("begin>a a>harm1 harm1>harm2")
@@ -213,8 +213,8 @@ async def test_a_node_knows_its_run():
     ) == ("t", 2, 1, "a", 4, False)
 
 
-async def test_what_a_dry_run_cannot_know_ends_its_path():
-    """Nodes that need an unknown value are skipped with their followers."""
+async def test_an_unknown_value_ends_the_path_of_a_dry_run():
+    """Nodes that need it are skipped with their followers."""
     flow = Flow(
         "begin>ask ask>a ask>b a>c b>d",
         a={"text": "#{properties.ask['status']}"},
@@ -236,7 +236,7 @@ async def test_a_node_that_is_there_to_answer_has_the_last_word():
     assert run.output == {"answer": True}
 
 
-async def test_a_long_trace_leaves_out_what_comes_too_late():
+async def test_a_long_trace_omits_its_end():
     """It is bounded, and every text in it is still JSON."""
     names = [f"n{number}" for number in range(100)]
     flow = Flow(" ".join(f"{a}>{b}" for a, b in zip(["begin", *names], names, strict=False)))
@@ -264,7 +264,7 @@ async def test_an_output_that_nobody_can_read_is_an_error_of_its_node(odd):
     assert {"a", "b"} == {name for name, _ in flow.work.ran}
 
 
-async def test_a_timeout_inside_a_node_is_told_from_its_own():
+async def test_a_timeout_inside_a_node_differs_from_the_nodes_own():
     """A timeout of another service has its own error."""
     flow = Flow("begin>a")
 

@@ -60,8 +60,8 @@ def test_a_tenant_has_so_many_runs_that_wait():
     assert entered(found, "other") == 3
 
 
-def test_who_waits_most_is_refused_before_the_process_is_full():
-    """One tenant leaves half of the queue, and a newcomer finds room."""
+def test_the_tenant_with_most_waiting_runs_is_rejected_first():
+    """It leaves half of the queue free, and another tenant finds room."""
     found = queue(waiting=100)
     assert [entered(found, name) for name in ("busy", "second", "third")] == [50, 25, 13]
     found.enter(Place(Owner("new", 1)))
@@ -91,8 +91,8 @@ async def test_a_run_whose_turn_it_is_does_not_wait():
     assert found.use("t") == {"runs": 0, "waitingRuns": 0}
 
 
-async def test_quick_runs_do_not_wait_for_those_that_take_their_time():
-    """Nor are they kept by the narrow bounds of these."""
+async def test_quick_runs_do_not_wait_for_slow_ones():
+    """The narrow limits of slow runs do not apply to them."""
     found = queue(runs=1)
     slow, quick = Place(Owner("t", 1)), Place(Owner("t", 2))
     for place in (slow, slow, quick, quick):

@@ -46,7 +46,7 @@ OUTPUTS = {
         (["#{properties.n2}", {"k": "#{properties.n1.t}"}], ["text", {"k": 21.5}]),
     ],
 )
-def test_a_reference_becomes_what_it_refers_to(text, expected):
+def test_a_reference_is_replaced_by_its_value(text, expected):
     """A pure reference keeps its type; in a text it becomes text."""
     assert expected == resolve(text, OUTPUTS)
 
@@ -81,8 +81,8 @@ def test_a_reference_to_nothing_names_it(text, named):
         "#{properties.n1['t'}",
     ],
 )
-def test_what_is_no_reference_is_refused(text):
-    """Only the ways to outputs are understood, nothing is evaluated."""
+def test_other_expressions_are_rejected(text):
+    """Only paths to outputs are accepted, and nothing is evaluated."""
     with pytest.raises(ReferenceInvalid):
         list(find_references({"x": [text]}))
 
@@ -155,8 +155,8 @@ def test_all_twelve_operators_are_tried():
     ("operator", "left", "right"),
     [("GT", "warm", 1), ("LT", True, 1), ("LE", [1], 1), ("CONTAINS", 5, 5), ("GT", "nan", 1)],
 )
-def test_what_cannot_be_compared_is_an_error(operator, left, right):
-    """Not simply false, which would hide it."""
+def test_comparing_incompatible_values_is_an_error(operator, left, right):
+    """False would hide the mistake."""
     with pytest.raises(ConditionFailed):
         compare(operator, left, right)
 
@@ -214,8 +214,8 @@ def test_cel_without_a_value_is_a_fault_of_the_expression(text, reason):
         evaluate(text, {"body": {"l": [1, 2], "i": 2**63 - 1, "s": "x"}})
 
 
-def test_what_the_library_has_never_raised_is_a_fault_as_well(monkeypatch):
-    """Its next version may raise something else."""
+def test_any_exception_of_the_library_is_a_fault(monkeypatch):
+    """Its next version may raise other exceptions."""
 
     class Program:
         def execute(self, variables):

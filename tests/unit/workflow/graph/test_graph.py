@@ -178,8 +178,8 @@ def test_a_bad_design_is_refused_with_its_reason(case):
     assert all(reason.reason for reason in caught.value.reasons)
 
 
-def test_all_that_is_wrong_is_said_at_once():
-    """Every node that is at fault is named."""
+def test_all_faults_are_returned_together():
+    """Every node at fault is named."""
     text = design(
         [trigger(), node("a", SELECT), node("b", SELECT, entities=5)], *chain("start", "a", "b")
     )
@@ -188,8 +188,8 @@ def test_all_that_is_wrong_is_said_at_once():
     assert [reason.node_id for reason in caught.value.reasons] == ["a", "b"]
 
 
-def test_a_plan_has_what_the_engine_needs():
-    """Parameters as their structs, followers with their handles, and the edges that come in."""
+def test_a_plan_contains_parameters_and_edges():
+    """It has parameters as structs, followers with their handles, and incoming edges."""
     text = design(
         [trigger(), choice(when("yes", "1", "EQ", "1")), selector("a"), selector("b")],
         edge("start", "fork"),
@@ -207,8 +207,8 @@ def test_a_plan_has_what_the_engine_needs():
     assert plan.nodes["a"].name == "A"
 
 
-def test_what_editors_add_is_passed_over():
-    """Sizes, positions, fields of other versions, and parameters that nobody knows."""
+def test_additional_fields_of_editors_are_ignored():
+    """These are sizes, positions, fields of other versions and unknown parameters."""
     odd = {**selector("a"), "measured": {"width": 1}, "zIndex": 5}
     odd["data"]["parameters"]["newer"] = "#{properties.start}"
     assert set(compiled(design([trigger(), odd], edge("start", "a"))).nodes) == {"start", "a"}
@@ -220,7 +220,7 @@ def test_a_flow_of_an_entry_alone_can_run():
 
 
 @pytest.mark.parametrize("text", ["null", "5", "[]", '{"nodes": [{}]}', '{"nodes": null}', "{"])
-def test_what_is_no_design_is_refused(text):
+def test_an_invalid_design_is_rejected(text):
     """Any other JSON is rejected."""
     with pytest.raises(DesignInvalid):
         compiled(text)

@@ -61,14 +61,17 @@ def context(
         (None, {}),
     ],
 )
-def test_a_trigger_takes_what_it_declares(given, entered):
-    """By identifier or by name, as the declared type; all else is left out."""
+def test_a_trigger_accepts_declared_inputs(given, entered):
+    """They are found by identifier or name and converted to the declared type.
+
+    Others are ignored.
+    """
     assert Trigger().build_output(INPUTS, given) == entered
 
 
 @pytest.mark.parametrize("given", [{"count": "many"}, {"on": 5.5}, {"text": [1]}, [1], "x"])
-def test_a_trigger_refuses_what_does_not_fit(given):
-    """With the input's name."""
+def test_a_trigger_rejects_invalid_inputs(given):
+    """The error has the name of the input."""
     with pytest.raises(NodeFailed):
         Trigger().build_output(INPUTS, given)
 
@@ -143,7 +146,7 @@ async def test_a_condition_may_be_cel():
 
 @pytest.mark.parametrize("heavy", ["", " || '1'.matches('2')"])
 async def test_a_cel_expression_without_a_value_is_named_with_its_node(heavy):
-    """Whether it is evaluated at once or in the sandbox."""
+    """This holds for immediate evaluation and in the sandbox."""
 
     class Code:
         async def run(self, owner, language, code, arguments, seconds):
@@ -256,8 +259,8 @@ async def test_a_dry_run_sets_and_calls_nothing():
     assert (entities.asked, entities.judged) == ([], [("t", {"a": 5}, 4), ("t", {"a": {}}, 4)])
 
 
-async def test_a_dry_run_does_not_judge_what_it_supposed():
-    """What nobody has answered is neither right nor wrong; an entity is there or not."""
+async def test_a_dry_run_does_not_validate_assumed_values():
+    """An assumed answer is neither right nor wrong, but an entity must exist."""
     dry = context(dry_run=True, supposed={"ask"}, ask={"statusCode": 200})
     entities = Entities(a=1, b=2)
     payload = {"a": "#{properties.ask['statusCode']}", "b": 7}

@@ -63,7 +63,7 @@ def test_values_stay_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("hour", [None, "", "7.5", "x", "24", True])
-def test_what_is_no_number_is_refused(hour: object) -> None:
+def test_an_invalid_number_is_rejected(hour: object) -> None:
     """Numbers outside their bounds and missing fields are rejected."""
     rule = {"hour": hour, "minute": 0}
 

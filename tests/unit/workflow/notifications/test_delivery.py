@@ -177,8 +177,8 @@ async def test_one_message_at_a_time_goes_to_a_user_and_channel():
     assert outside.sent[NOISY] == 2
 
 
-async def test_a_user_who_cannot_be_looked_up_is_tried_again_soon():
-    """The claim ends at once, with a new due time."""
+async def test_a_failed_lookup_of_a_user_is_repeated_soon():
+    """The claim ends immediately, with a new due time."""
     store, outside = Store([subscriber(QUIET, 1)]), Outside()
     outside.broken = True
     await sender_of(store, outside).start_due_deliveries()

@@ -42,8 +42,8 @@ def test_quiet_hours_are_those_of_the_zone(begin: str, end: str, now: str, until
     assert quiet_until(settings(begin, end), at(now)) == expected
 
 
-def test_what_is_gathered_into_quiet_hours_waits_for_their_end():
-    """At once without a digest; without quiet hours the digest alone counts."""
+def test_a_digest_that_is_due_in_quiet_hours_waits_for_their_end():
+    """Without a digest alarms are sent at the end; without quiet hours the digest alone counts."""
     now = at("2026-01-10 20:30")
     assert due_time(settings("22:00", "06:00"), now) == now
     assert due_time(settings("22:00", "06:00", digest=60), now) == at("2026-01-11 05:00")

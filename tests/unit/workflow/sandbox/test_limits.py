@@ -44,7 +44,7 @@ def billion() -> list:
         (nested(MAX_DEPTH + 1), "nested at most"),
     ],
 )
-def test_what_is_no_result_is_refused(value, reason):
+def test_an_invalid_result_is_rejected(value, reason):
     """Other types and too large or deep values are rejected early."""
     with pytest.raises(CodeFailed, match=reason):
         to_json_value(value, 1000)

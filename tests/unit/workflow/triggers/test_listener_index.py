@@ -55,8 +55,8 @@ def test_a_pattern_of_stars_alone_takes_no_longer_than_the_key_is_long():
     assert list(patterns.match("a" + "b" * 400 + "c")) == [pattern]
 
 
-def test_a_flow_is_given_only_what_it_listens_to():
-    """By key or by pattern, each value once."""
+def test_a_flow_gets_only_the_entities_that_it_listens_to():
+    """They match by key or pattern, and each value is given once."""
     index = ListenerIndex()
     index.put(flow(1), ["a.device.1.x", "a.device.1.*"])
     index.put(flow(2), ["a.device.1.y"])
@@ -87,8 +87,8 @@ def test_a_flow_that_is_put_again_listens_to_its_new_keys_alone():
     assert (find_listeners(index, "n"), index.flow_ids()) == ({}, set())
 
 
-def test_what_an_event_costs_does_not_depend_on_the_number_of_patterns():
-    """Patterns of the same lengths are looked up at once; only those that may match are tried."""
+def test_the_cost_of_an_event_is_independent_of_the_patterns():
+    """Patterns of one length share a lookup; only possible matches are compared."""
     looked = []
 
     class Counted(dict):
@@ -128,8 +128,11 @@ def test_a_run_is_the_same_when_its_event_comes_again():
         ("x" * 1001, None, 1),
     ],
 )
-def test_what_is_listened_to_is_checked(entities, keys, faults):
-    """A list or a text with commas; at least one key, few patterns, none for everything."""
+def test_listened_keys_are_validated(entities, keys, faults):
+    """They are a list or a text with commas.
+
+    At least one key, few patterns, none for everything.
+    """
     parameters = EventListenerParameters(entities=entities)
     assert len(list(parameters.faults())) == faults
     if keys is not None:

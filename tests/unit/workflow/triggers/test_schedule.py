@@ -39,8 +39,8 @@ def dues(settings: TimerSettings, after: str, count: int) -> list[str | None]:
     return found
 
 
-def test_once_is_due_at_its_time():
-    """And never again; one in the past is never due."""
+def test_a_single_time_is_due_once():
+    """A time in the past is never due."""
     settings = TimerSettings(type="ONCE", execution_epoch_second=ms("2026-05-01T12:00") // 1000)
     assert dues(settings, "2026-05-01T11:59", 2) == ["2026-05-01T12:00", None]
     assert dues(settings, "2026-05-01T12:00", 1) == [None]

@@ -106,16 +106,16 @@ class Bench:
         return len(self.engine.keys) - before
 
 
-async def test_a_timer_makes_a_run_at_each_of_its_times():
-    """And none before, none twice."""
+async def test_a_timer_starts_a_run_at_each_due_time():
+    """It starts none before, and none twice."""
     bench = Bench()
     await bench.book.apply("t", 1, interval(), None)
     begun = [await bench.at(minute) for minute in (0, 9, 10, 10, 11, 20)]
     assert begun == [0, 0, 1, 0, 0, 1]
 
 
-async def test_what_was_missed_is_caught_up_with_by_one_run():
-    """After a day off there is one run, and the beat goes on as it was."""
+async def test_missed_times_cause_one_run():
+    """After a day of downtime there is one run, and the interval continues as before."""
     bench = Bench()
     await bench.book.apply("t", 1, interval(), None)
     assert (await bench.at(24 * 60 + 5), bench.store.due()) == (1, 24 * 60 + 10)
@@ -178,7 +178,7 @@ async def test_a_timer_ends_with_its_expiration():
     assert bench.store.due() is None
 
 
-async def test_a_run_is_told_its_time_and_zone():
+async def test_a_run_gets_its_time_and_zone():
     """As the notes have it."""
     bench = Bench()
     await bench.book.apply("t", 1, interval(timezone="Europe/Berlin"), None)

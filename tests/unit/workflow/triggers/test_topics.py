@@ -29,8 +29,8 @@ from services.workflow.triggers.topics import TopicIndex, TopicListener
         ("a/+/c", "a/b/d", False),
     ],
 )
-def test_filters_mean_what_mqtt_says(pattern: str, topic: str, expected: bool) -> None:
-    """Levels, `+` and `#` (MQTT 3.1.1, 4.7)."""
+def test_topic_filters_follow_mqtt(pattern: str, topic: str, expected: bool) -> None:
+    """Levels, `+` and `#` are supported (MQTT 3.1.1, 4.7)."""
     index, flow = TopicIndex(), _flow(1, "t")
     index.put(flow, SimpleMqttParameters(subscription_topic=pattern))
     assert [found for found, _ in index.match("t", topic)] == [flow] * expected

@@ -111,8 +111,8 @@ async def test_an_sn_is_added_once(platform: Platform, again: str) -> None:
         assert refusal["errMsg"] == f"snDevEUI: a device with the SN {again} exists already"
 
 
-async def test_of_two_adds_at_the_same_time_one_succeeds(platform: Platform) -> None:
-    """One device, one event, and the others 409."""
+async def test_one_of_simultaneous_adds_succeeds(platform: Platform) -> None:
+    """One device and one event result; the other requests get 409."""
     for number in range(5):
         body = {"snDevEUI": f"SN{number}", "name": "x"}
         answers = await together(
@@ -147,8 +147,8 @@ async def test_a_device_is_updated(platform: Platform) -> None:
     assert (got["description"], got["tag"], got["dataStorage"]) == ("", [], False)
 
 
-async def test_a_device_follows_the_version_it_is_told(platform: Platform) -> None:
-    """A version that the product lacks is 400 and changes nothing."""
+async def test_a_device_follows_the_given_tsl_version(platform: Platform) -> None:
+    """A version that the product lacks gets 400 and changes nothing."""
     await platform.mine.put_product("TH-1", tsl("v1.0"))
     device = await platform.mine.add("SN1", model="TH-1")
     await platform.mine.put_product("TH-1", tsl("v2.0"))
@@ -224,8 +224,8 @@ async def test_devices_of_others_are_unknown(platform: Platform, method: str, pa
     assert platform.bus.changes() == [(f"event.default.device.{device}.added", "added")]
 
 
-async def test_every_change_is_told(platform: Platform) -> None:
-    """One event per change, with the device as it is then."""
+async def test_every_change_is_published(platform: Platform) -> None:
+    """Each change has one event, with the device after the change."""
     device = await platform.mine.add(EUI)
     await platform.mine.done("PUT", "/devices", {"deviceId": device, "name": "new"})
     await platform.mine.done("PUT", f"/devices/remove/{device}")

@@ -95,8 +95,8 @@ async def test_a_given_device_goes_back_to_the_users_with_its_key(
         await caller.refused(404, "DELETE", f"/devices/{device}")
 
 
-async def test_users_take_what_an_application_added_itself(platform: Platform) -> None:
-    """It is theirs from then on, and its key goes on."""
+async def test_users_can_take_over_a_device_of_an_application(platform: Platform) -> None:
+    """It belongs to them afterwards, and its key stays valid."""
     device = await platform.sibling.add("SN1")
     await platform.sibling.done("POST", f"/devices/{device}/credentials")
     await take(platform, device)
@@ -107,8 +107,11 @@ async def test_users_take_what_an_application_added_itself(platform: Platform) -
     await platform.sibling.refused(409, "POST", "/devices", {"snDevEUI": "SN1", "name": "x"})
 
 
-async def test_nobodys_device_is_given_with_what_it_said(platform: Platform) -> None:
-    """Who gives it decides for the tenant; its former application deletes it no more."""
+async def test_an_unassigned_device_is_assigned_with_its_values(platform: Platform) -> None:
+    """A user decides this for the tenant.
+
+    The former application cannot delete the device any more.
+    """
     device = await users_device(platform)
     nobodys = {"$unset": {"userId": ""}, "$set": {"removedFrom": 1}}
     await platform.database["devices"].update_one({"_id": device}, nobodys)
@@ -120,8 +123,11 @@ async def test_nobodys_device_is_given_with_what_it_said(platform: Platform) -> 
     await platform.sibling.done("GET", f"/devices/{device}")
 
 
-async def test_what_an_application_has_removed_is_not_taken_from_it(platform: Platform) -> None:
-    """It is nobody's, its key is dead, and whoever takes it is not told that it is the users'."""
+async def test_a_device_that_an_application_removed_is_not_taken_over(platform: Platform) -> None:
+    """It is unassigned, and its key is invalid.
+
+    The application gets no event that users took it over.
+    """
     device = await platform.sibling.add("SN1")
     await platform.sibling.done("PUT", f"/devices/remove/{device}")
     with pytest.raises(NotFound):
@@ -131,10 +137,10 @@ async def test_what_an_application_has_removed_is_not_taken_from_it(platform: Pl
     await platform.mine.refused(409, "POST", "/devices", {"snDevEUI": "SN1", "name": "x"})
 
 
-async def test_what_leaves_while_it_is_taken_is_looked_at_anew(
+async def test_a_device_that_is_removed_during_a_takeover_is_read_again(
     platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The application removes its own device first: it is nobody's, and that is told."""
+    """The application removes its device first: it is unassigned, and an event says so."""
     device = await platform.sibling.add("SN1")
     detach = DeviceStore.detach
 
@@ -148,8 +154,8 @@ async def test_what_leaves_while_it_is_taken_is_looked_at_anew(
     assert platform.provisioning.ended == []
 
 
-async def test_what_another_application_has_is_not_given(platform: Platform) -> None:
-    """It is taken back before; that of an application that is gone is given at once."""
+async def test_a_device_of_another_application_is_not_assigned(platform: Platform) -> None:
+    """It must be removed there first. A device of a deleted application is assigned immediately."""
     device = await users_device(platform)
     await give(platform, device, 1)
     with pytest.raises(Conflict) as refusal:
@@ -182,8 +188,8 @@ async def test_the_device_of_another_tenant_is_not_known(platform: Platform) -> 
             await call(platform, device)
 
 
-async def test_an_application_leaves_to_users_what_an_integration_does(platform: Platform) -> None:
-    """It does not delete such a device or give it a key, and may remove it: 409, with a code."""
+async def test_an_application_cannot_change_devices_of_integrations(platform: Platform) -> None:
+    """It may remove such a device, but to delete it or issue a key gets 409 with a code."""
     device = await users_device(platform, integration="lamps")
     await give(platform, device)
     for method, path in (("DELETE", ""), ("POST", "/credentials")):

@@ -38,8 +38,11 @@ async def test_the_key_and_the_tasks_of_a_device_end_when_it_leaves(
     await platform.mine.refused(404, "GET", f"/devices/{device}")
 
 
-async def test_to_its_last_application_a_device_is_what_it_was(platform: Platform) -> None:
-    """With id, SN, product, values and configuration; a tenant that it is not of gets 409."""
+async def test_the_last_application_gets_the_device_back_unchanged(platform: Platform) -> None:
+    """It has its id, SN, product, values and configuration.
+
+    An application of another tenant gets 409.
+    """
     device = await left(platform, "removed")
     body = {"snDevEUI": "sn1", "name": "again"}
     await platform.foreign.refused(409, "POST", "/devices", body)
@@ -53,10 +56,10 @@ async def test_to_its_last_application_a_device_is_what_it_was(platform: Platfor
 
 
 @pytest.mark.parametrize(("how", "_"), FREED)
-async def test_to_another_application_a_device_comes_without_what_it_said(
+async def test_another_application_gets_the_device_without_its_values(
     platform: Platform, how: str, _: str
 ) -> None:
-    """It keeps id, SN, product and hardware; values, battery, settings and history begin anew."""
+    """Id, SN, product and hardware stay; values, battery, settings and history begin empty."""
     device = await left(platform, how)
     added = await platform.sibling.done("POST", "/devices", {"snDevEUI": "sn1", "name": "theirs"})
     assert added == {"sn": "SN1", "deviceId": device}
@@ -93,16 +96,16 @@ async def test_a_device_of_a_deleted_application_is_added_at_once(platform: Plat
     assert (added["deviceId"], platform.keys.issued) == (device, {})
 
 
-async def test_what_has_no_application_is_passed_over(platform: Platform) -> None:
-    """Only applications are looked for, and not whose a device is that is nobody's."""
+async def test_unassigned_devices_are_skipped(platform: Platform) -> None:
+    """The job looks for applications of assigned devices only."""
     await platform.mine.add("SN1")
     device = await platform.mine.add("SN2")
     await platform.mine.done("PUT", f"/devices/remove/{device}")
     assert await platform.orphans.devices.queries.list_applications("default") == [1]
 
 
-async def test_only_what_a_deleted_application_had_is_freed(platform: Platform) -> None:
-    """Its devices and its RPS records; those of others stay."""
+async def test_only_devices_of_the_deleted_application_are_released(platform: Platform) -> None:
+    """Its devices and RPS records are released; those of others stay."""
     for caller, sn in ((platform.mine, "SN1"), (platform.sibling, "SN2")):
         await caller.add(sn)
         await caller.done("POST", "/rps/profile", {"sn": f"R{sn}", "profileUrl": PROFILE})
@@ -114,10 +117,10 @@ async def test_only_what_a_deleted_application_had_is_freed(platform: Platform) 
 
 
 @pytest.mark.parametrize("fields", [{"userId": 7}, {"integration": "lamps"}])
-async def test_what_users_or_integrations_added_is_not_taken(
+async def test_devices_of_users_and_integrations_are_not_assigned(
     platform: Platform, fields: dict[str, Any]
 ) -> None:
-    """It belongs to the tenant's users, not to nobody: 409, and no profile."""
+    """They belong to the tenant's users: 409, and no RPS profile."""
     device = await platform.mine.add("SN1")
     change = {"$set": {"application": None, **fields}}
     await platform.database["devices"].update_one({"_id": device}, change)
@@ -131,8 +134,8 @@ async def test_what_users_or_integrations_added_is_not_taken(
         assert refusal["errCode"] == "device_already_exists"
 
 
-async def test_the_last_application_may_delete_what_it_removed(platform: Platform) -> None:
-    """As long as it is nobody's; no other application may."""
+async def test_the_last_application_may_delete_a_device_that_it_removed(platform: Platform) -> None:
+    """It may do so while the device is unassigned. Other applications may not."""
     device = await left(platform, "removed")
     await platform.sibling.refused(404, "DELETE", f"/devices/{device}")
     assert await platform.mine.done("DELETE", f"/devices/{device}") == "SN1"
@@ -193,8 +196,8 @@ async def test_a_profile_and_an_addition_at_once_leave_one_holder(platform: Plat
         assert sorted(answer.status_code for answer in answers) == [200, 409]
 
 
-async def test_of_two_applications_one_gets_a_removed_device(platform: Platform) -> None:
-    """The other one is refused, and its device says nothing of the first one's."""
+async def test_one_of_two_applications_gets_a_removed_device(platform: Platform) -> None:
+    """The other request is rejected, and no value of the former application is visible."""
     device = await left(platform, "removed")
     body = {"snDevEUI": "SN1", "name": "x"}
 

@@ -113,8 +113,8 @@ async def test_filters_go_with_orders(fleet: tuple[World, int, list[dict[str, An
         assert found == [row["identifier"] for row in expected]
 
 
-async def test_a_row_tells_what_it_is_found_by(fleet: tuple[World, int, list[dict[str, Any]]]):
-    """Status with its time, place, group, model and tags; what there is not is absent."""
+async def test_a_row_contains_the_searchable_fields(fleet: tuple[World, int, list[dict[str, Any]]]):
+    """It has status and time, location, group, model and tags; missing ones are absent."""
     world, _, _ = fleet
     (row,) = (await world.admin("fleet").done("POST", "/device/search", {"name": "FL1"}))["content"]
     assert row["name"] == "roof 1"

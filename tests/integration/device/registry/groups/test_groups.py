@@ -103,8 +103,8 @@ async def test_a_device_is_in_one_group(world: World):
     assert "group_id" not in await world.admin().done("GET", f"/device/{device}")
 
 
-async def test_nobody_moves_to_a_group_that_there_is_not(world: World):
-    """404 by the group; a device of another tenant is passed over."""
+async def test_devices_cannot_move_to_an_unknown_group(world: World):
+    """The group gets 404; a device of another tenant is skipped."""
     device, theirs = await world.add_direct("G4-a"), await world.add_direct("G4-x", tenant="other")
     foreign, mine = await add_group(world, "G4", "other"), await add_group(world, "G4")
     body = {"group_id": foreign, "device_id_list": [str(device)]}
@@ -148,8 +148,8 @@ async def test_a_deletion_that_broke_off_is_finished(world: World):
     assert await world.database["device_groups"].find_one({"_id": int(group)}) is None
 
 
-async def test_counts_are_of_what_the_caller_sees(world: World):
-    """A group without such devices has no count."""
+async def test_counts_include_visible_devices_only(world: World):
+    """A group without visible devices has no count."""
     one, two = await world.add_direct("G7-a"), await world.add_direct("G7-b")
     group, empty = await add_group(world, "G7"), await add_group(world, "G7 empty")
     await move(world.admin(), group, one, two)
@@ -164,8 +164,8 @@ async def test_counts_are_of_what_the_caller_sees(world: World):
     assert await counts(world.user(7)) == {group: 1, empty: None}
 
 
-async def test_a_grant_of_a_group_shows_who_joins_it(world: World):
-    """On the next request and as long as it is in it: in lists, alone, and its entities."""
+async def test_a_grant_of_a_group_shows_devices_that_join_it(world: World):
+    """They and their entities are visible from the next request on, until they leave the group."""
     inside, later = await world.add_direct("G8-a"), await world.add_direct("G8-b")
     outside = await world.add_direct("G8-c")
     group, other = await add_group(world, "G8"), await add_group(world, "G8 other")
@@ -188,8 +188,8 @@ async def test_a_grant_of_a_group_shows_who_joins_it(world: World):
     await user.refused(403, "GET", f"/device/{later}")
 
 
-async def test_who_moves_sees_the_device(world: World):
-    """Devices that the caller does not see stay where they are."""
+async def test_only_visible_devices_can_be_moved(world: World):
+    """Devices that the caller does not see stay in their group."""
     mine, hidden = await world.add_direct("G9-a"), await world.add_direct("G9-b")
     group = await add_group(world, "G9")
     world.grants.give(7, ResourceType.DEVICE, mine)
@@ -207,16 +207,16 @@ async def test_a_device_is_added_to_a_group_by_name(world: World, lamps: Lamps):
     assert {"group", "location"}.isdisjoint(await world.device("G10-x"))
 
 
-async def test_others_are_told_which_groups_there_are(world: World):
-    """Of those that they ask about, in their tenant."""
+async def test_services_can_list_groups(world: World):
+    """They get those of the requested groups that exist in the tenant."""
     group, theirs = await add_group(world, "G11"), await add_group(world, "G11", "other")
     wanted = DescribeGroups("default", [int(group), int(theirs), 5])
     answer = await world.rpc(GROUPS, wanted, DescribedGroups)
     assert answer.ids == [int(group)]
 
 
-async def test_a_device_that_moves_is_told(world: World):
-    """One event for each that has really moved, with the group in it."""
+async def test_a_move_is_published(world: World):
+    """Each device that really moved has one event with its group."""
     device, group = await world.add_direct("G12-a"), await add_group(world, "G12")
     messages = await world.outside.client.subscribe(f"event.default.device.{device}.updated")
     await world.outside.client.flush()

@@ -79,8 +79,8 @@ async def test_a_device_is_added_where_it_is(world: World, lamps: Lamps):
     assert await world.device("P3-c") is None
 
 
-async def test_who_places_sees_the_device(world: World):
-    """404 for a device that is not granted; all three operations need their functions."""
+async def test_only_visible_devices_can_be_located(world: World):
+    """A device without a grant gets 404; all three operations need their functions."""
     mine, hidden = await world.add_direct("P4-a"), await world.add_direct("P4-b")
     world.grants.give(7, ResourceType.DEVICE, mine)
     for method, what, function in (

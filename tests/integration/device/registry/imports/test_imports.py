@@ -161,10 +161,10 @@ async def group_names(world: World, part: str) -> list[str]:
     return [group["name"] for group in page["content"]]
 
 
-async def test_what_can_be_known_before_is_a_fault_of_the_sheet(
+async def test_faults_known_before_the_import_reject_the_sheet(
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
-    """An unknown model, a bad group, one group too many or a taken SN: nothing is added."""
+    """An unknown model, an invalid group, one group too many or a used SN: nothing is added."""
     await world.put_product("I18", LAMP)
     groups = world.database["device_groups"]
     monkeypatch.setattr(
@@ -241,16 +241,16 @@ async def test_rows_that_fail_on_the_way_leave_the_others(world: World, lamps: L
     }
 
 
-async def test_what_stood_in_a_row_goes_with_its_success(world: World):
-    """Keys of devices may be among it; a row that failed is there to be mended."""
+async def test_the_content_of_a_successful_row_is_deleted(world: World):
+    """It may contain device keys. Failed rows are kept, so that they can be corrected."""
     content = sheet(["roof", "I6-a", "", ""], ["", "I6 b", "", ""])
     known = await imported(world.admin(), content, only_good="true")
     rows = world.database["import_rows"].find({"import": int(known["import_id"])})
     assert {row["row"]: bool(row["cells"]) async for row in rows} == {0: False, 1: True}
 
 
-async def test_what_failed_is_a_sheet_that_can_be_mended_and_sent_again(world: World):
-    """It has the rows with faults, and what is wrong in words."""
+async def test_failed_rows_are_a_sheet_that_can_be_corrected_and_imported(world: World):
+    """It has the failed rows, and the reasons in words."""
     admin = world.admin()
     content = sheet(["-roof", "I5-a", "", ""], ["", "I5 b", "", ""], ["=1+1", "I5 c", "", ""])
     known = await imported(admin, content, only_good="true")
@@ -338,15 +338,15 @@ BOMB = b"PK\x03\x04" + b"x" * 1000
         (b"x" * (5 * 1024 * 1024 + 1), "data_too_large"),
     ],
 )
-async def test_what_is_no_sheet_of_devices_is_refused(world: World, content: bytes, code: str):
+async def test_an_invalid_sheet_is_rejected(world: World, content: bytes, code: str):
     """400, or 413 for a file that is too large, with the code that consoles know."""
     answer = await world.admin().ask("POST", f"{BATCH}/parse", **form(content))
     assert (answer.json()["error_code"], answer.json()["detail_message"]) == (code, "file")
     assert answer.status_code == (413 if code == "data_too_large" else 400)
 
 
-async def test_rows_that_failed_come_back_with_what_is_said_of_them(world: World):
-    """Those that `errors` names, as they were."""
+async def test_failed_rows_are_returned_with_their_errors(world: World):
+    """`errors` names them; their content is unchanged."""
     given = form(
         sheet(["a", "1", "", ""], ["b", "2", "", ""]), errors='{"errors":[{"id":1,"msg":"bad"}]}'
     )
@@ -378,8 +378,8 @@ async def test_an_export_can_be_imported(world: World):
     assert refused.status_code == 403
 
 
-async def test_an_import_is_seen_by_who_is_granted_its_integration(world: World):
-    """To all others there is none."""
+async def test_an_import_is_visible_with_a_grant_of_its_integration(world: World):
+    """For all other users it does not exist."""
     known = await imported(world.admin(), sheet(["a", "I10-a", "", ""]))
     path = f"{BATCH}/import/{known['import_id']}"
     await world.user(7).refused(404, "GET", path, code="data_no_found")
@@ -534,8 +534,8 @@ async def test_a_sheet_that_would_fill_the_memory_is_refused(world: World):
     await world.admin().refused(400, "POST", f"{BATCH}/parse", field="file", code=code, **given)
 
 
-async def test_keys_of_imported_devices_are_told_once_to_who_imported_them(world: World):
-    """Each opens its device; a second time they are not shown."""
+async def test_keys_of_imported_devices_are_shown_once_to_the_importing_user(world: World):
+    """Each key is valid for its device; a second request does not return it."""
     admin = world.admin()
     known = await imported(admin, sheet(["a", "I15-a", "", ""], ["b", "I15-b", "", ""]))
     path = f"{BATCH}/import/{known['import_id']}/keys"

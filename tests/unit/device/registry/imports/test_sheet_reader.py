@@ -177,8 +177,8 @@ def test_the_sheet_of_our_template_comes_before_others():
         *("Chinese", "Russian", "cells"),
     ],
 )
-def test_what_cannot_be_read_is_named(data, words):
-    """The encoding, the line or the sheets."""
+def test_the_error_of_an_unreadable_sheet_names_the_cause(data, words):
+    """It is the encoding, the line or the sheets."""
     text = refusal(data)
     assert [word for word in words if word not in text] == []
 

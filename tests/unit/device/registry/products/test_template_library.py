@@ -35,8 +35,8 @@ def faults(content: bytes) -> dict[str, list[str]]:
     return {model: [f"{one.path}: {one.reason}" for one in wrong] for model, wrong in found.items()}
 
 
-def test_a_library_has_what_its_indexes_name() -> None:
-    """Vendors and models by name, below a folder that downloads have around it all."""
+def test_a_library_contains_the_models_of_its_indexes() -> None:
+    """Vendors and models are found by name, also below a folder that downloads add."""
     content = library(b1=small("b1"), a1=small("a1"), gone={})
     found = read_library(Archive(content), "x")
     assert found.version == "1.2"
@@ -53,7 +53,7 @@ def test_a_library_has_what_its_indexes_name() -> None:
     ("root", "vendor", "model"), [("", "", "TH1"), ("v/", "v", "TH1"), ("a/v/", "v", "TH1")]
 )
 def test_templates_need_no_index(root: str, vendor: str, model: str) -> None:
-    """Of an archive without a manifest each template is a model, at any depth."""
+    """Without a manifest, each template of an archive is a model, at any depth."""
     content = packed({root + path: text for path, text in (small("th1") | SHARED).items()})
     (found,) = read_library(Archive(content), "x").models
     assert (found.model, found.vendor) == (model, vendor)
@@ -73,8 +73,8 @@ def test_the_first_of_a_name_counts() -> None:
     assert found.vendor == "a"
 
 
-def test_what_is_wrong_with_one_template_is_its_own() -> None:
-    """The others can be used; no name leads out of the folder of a vendor."""
+def test_an_invalid_template_does_not_affect_others() -> None:
+    """No name leads out of the folder of a vendor."""
     outside = {"up1/device-template.yaml": SMALL % "../../../up1", "up1/codec.yaml": ""}
     deep = {"deep1/device-template.yaml": "a: " + "[" * 100_000}
     bomb = {"bomb1/device-template.yaml": "a: &a [x]\nb: &b [*a, *a]\nc: [*b, *b]"}
@@ -105,7 +105,7 @@ def test_a_library_without_its_indexes_is_refused(files, error, text) -> None:
 
 
 def test_archives_have_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of files, of one file's bytes and of all bytes that are read, whatever they are packed to."""
+    """They limit the files, the bytes of a file, and all unpacked bytes."""
     two = packed({"a.js": "a" * 10, "b.js": "b" * 10, "c.png": "c" * 100})
     for name, most, text in (
         ("MAX_FILES", 2, "It has 3"),
@@ -123,8 +123,8 @@ def test_archives_have_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
         models(library(a=small("a"), b=small("b")))
 
 
-def test_what_an_entry_says_of_its_size_holds() -> None:
-    """A file that unpacks to more than it says cannot be read, and is not unpacked beyond that."""
+def test_an_entry_is_unpacked_up_to_its_declared_size() -> None:
+    """A larger file is unreadable, and is not unpacked further."""
     lying = bytearray(packed({"a.js": bytes(64_000_000)}))
     said = (64_000_000).to_bytes(4, "little")
     while (at := lying.find(said)) >= 0:
@@ -159,8 +159,8 @@ def test_an_odd_entry_of_a_directory_cannot_be_read(at: int, value: bytes | None
         Archive(bytes(made))["a.js"]
 
 
-def test_what_cannot_be_read_is_named() -> None:
-    """No ZIP, one that is cut off, one that is packed in an odd way or encrypted."""
+def test_the_error_of_an_unreadable_archive_names_the_cause() -> None:
+    """It is no ZIP, incomplete, encrypted, or compressed by an unknown method."""
     whole = packed(small("a") | SHARED)
     for odd in (b"", b"PK\x03\x04", whole[:-30], whole[:40]):
         with pytest.raises(ArchiveInvalid, match="is no ZIP"):

@@ -84,8 +84,8 @@ def test_entities_become_properties() -> None:
     assert found["kind"]["dataSpec"]["mapping"] == {"0": "Class A", "2": "Class C"}
 
 
-def test_what_is_nested_becomes_structs() -> None:
-    """Also a level that only a sign in the name of a member tells of."""
+def test_nested_members_become_structs() -> None:
+    """A separator in the name of a member is a level, too."""
     found = properties()
     assert found["plan"]["dataSpec"]["dataType"] == "STRUCT"
     assert found["plan.days"]["dataSpec"] == {"dataType": "STRUCT", "parentId": "plan"}
@@ -93,7 +93,7 @@ def test_what_is_nested_becomes_structs() -> None:
 
 
 def test_services_have_their_inputs() -> None:
-    """What is asked of a device takes what stands below it."""
+    """The inputs of a service are the members below it."""
     services = {service.id: service for service in read_template(FILES, PATH).document.services}
     assert services["reboot"].inputs == []
     assert [one.id for one in services["fetch"].inputs] == ["fetch.from"]
@@ -168,8 +168,8 @@ def test_templates_have_bounds(old: str, new: str, reason: str) -> None:
         read_template(FILES | {PATH: TEMPLATE.replace(old, new).encode()}, PATH)
 
 
-def test_faults_of_both_files_come_together() -> None:
-    """Who mends a template sees them all at once."""
+def test_faults_of_both_files_are_returned_together() -> None:
+    """The author of a template sees all of them at once."""
     files = FILES | {PATH: TEMPLATE.replace("value_type: double", "value_type: odd").encode()}
     del files["th1/codec/decoder.js"]
     with pytest.raises(TemplateInvalid) as refused:
