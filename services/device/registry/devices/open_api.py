@@ -38,9 +38,9 @@ async def search_devices(
 ) -> DevicePage:
     """List devices of the application, filtered, sorted and paged.
 
-    All filters must match. Case is ignored. `sn`, `devEUI` and `imei` must equal the whole value;
-    `keyword`, `name`, `model` and versions match values that contain them. A filter with a list
-    matches if one of its values matches.
+    All filters must match. `sn`, `devEUI` and `imei` must equal the whole value; `keyword`, `name`,
+    `model` and versions match values that contain them. These filters ignore case; `project` and
+    `tag` must be equal. A filter with a list matches if one of its values matches.
     """
     return await device_service.search(principal, data)
 

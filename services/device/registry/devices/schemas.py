@@ -74,13 +74,13 @@ class SearchDevices(Search, rename="camel", kw_only=True):
     """Body of `POST /devices/search`; all filters must match, blank ones are ignored.
 
     `sn`, `devEUI` and `imei` must equal the whole value. `keyword`, `name`, `model` and versions
-    match values that contain them. Case is ignored. A filter with a list matches if one of its
-    values matches. Bounds of `electricity` (%) are inclusive. `autopStatus` is the older name of
-    `rpsStatus`.
+    match values that contain them. These filters ignore case; `project` and `tag` must be equal. A
+    filter with a list matches if one of its values matches. Bounds of `electricity` (%) are
+    inclusive. `autopStatus` is the older name of `rpsStatus`.
     """
 
     keyword: Line | None = None
-    """Part of the name or SN, ignoring case."""
+    """Part of the name, SN or DevEUI, ignoring case."""
     sn: Line | None = None
     dev_eui: Line | None = msgspec.field(default=None, name="devEUI")
     imei: Line | None = None
