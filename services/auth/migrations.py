@@ -2,12 +2,11 @@
 
 from collections.abc import Collection
 from functools import partial
-from typing import Any
 
 from msgspec.structs import replace
 
 from libs.common.store.ids import IdAllocator
-from libs.common.store.migrations import Migration, create_missing
+from libs.common.store.migrations import Migration, create_collections, index
 from libs.common.store.mongo import Database
 from services.auth.accounts.roles import INITIAL_MENUS, menu_document
 from services.auth.accounts.tenants import DEFAULT_TENANT
@@ -22,56 +21,29 @@ SETTINGS = (
 )
 """Menus that tenants of version 0.1 do not have."""
 PRODUCTS = ("product", "product.view", "product.manage")
-COLLECTIONS = ("applications", "device_credentials", "revocations", "outbox", "counters")
-
-
-ACCOUNT_COLLECTIONS = (
-    "tenants",
-    "console_clients",
-    "users",
-    "roles",
-    "menus",
-    "grants",
-    "audit",
-    "integration_logins",
-)
-
-
-async def _first(database: Database) -> None:
-    for name in COLLECTIONS:
-        await create_missing(database, name)
-    await database["applications"].create_index("clientId", unique=True)
-    await _index(database, "applications", "tenant", "name", unique=True)
-    await _index(database, "revocations", "at")
-    await _index(database, "outbox", "at")
-
-
-async def _accounts(database: Database) -> None:
-    for name in ACCOUNT_COLLECTIONS:
-        await create_missing(database, name)
-    await database["applications"].update_many(
-        {"allowedAddresses": {"$exists": False}}, {"$set": {"allowedAddresses": []}}
-    )
-    await _index(database, "tenants", "accessChangedAt")
-    await _index(database, "users", "tenant", "emailKey", unique=True)
-    await _index(database, "users", "tenant", "roles")
-    await _index(database, "roles", "tenant", "name", unique=True)
-    await _index(database, "roles", "tenant", "menus")
-    await _index(database, "menus", "tenant", "code", unique=True)
-    await _index(database, "menus", "tenant", "parentId")
-    await _index(database, "grants", "tenant", "role", "type", "id", unique=True)
-    await _index(database, "grants", "tenant", "type", "id")
-    await database["audit"].create_index([("tenant", 1), ("at", -1)])
-    await database["audit"].create_index(
-        [("tenant", 1), ("object.type", 1), ("object.id", 1), ("at", -1)]
-    )
-    await _index(database, "audit", "tenant", "requestId")
-    await database["audit"].create_index([("tenant", 1), ("actor.id", 1), ("at", -1)])
-
-
-async def _index(database: Database, collection: str, *names: str, **options: Any) -> None:
-    """Create an ascending index of the fields `names`."""
-    await database[collection].create_index([(name, 1) for name in names], **options)
+COLLECTIONS = {
+    "applications": [index("clientId", unique=True), index("tenant", "name", unique=True)],
+    "revocations": [index("at")],
+    "outbox": [index("at")],
+    "tenants": [index("accessChangedAt")],
+    "users": [index("tenant", "emailKey", unique=True), index("tenant", "roles")],
+    "roles": [index("tenant", "name", unique=True), index("tenant", "menus")],
+    "menus": [index("tenant", "code", unique=True), index("tenant", "parentId")],
+    "grants": [
+        index("tenant", "role", "type", "id", unique=True),
+        index("tenant", "type", "id"),
+    ],
+    "audit": [
+        index("tenant", "-at"),
+        index("tenant", "object.type", "object.id", "-at"),
+        index("tenant", "requestId"),
+        index("tenant", "actor.id", "-at"),
+    ],
+    **dict.fromkeys(
+        ("device_credentials", "console_clients", "integration_logins", "counters"), ()
+    ),
+}
+"""The indexes of each collection. Transactions cannot create the collections that they write."""
 
 
 async def _add_menus(new_codes: Collection[str], database: Database) -> None:
@@ -102,10 +74,12 @@ async def _let_viewers_command(database: Database) -> None:
 
 
 MIGRATIONS = (
-    Migration(1, "applications, device credentials, revocations, outbox", _first),
-    Migration(2, "tenants, users, roles, menus, grants, audit log", _accounts),
+    Migration(
+        4000, "collections and indexes", partial(create_collections, collections=COLLECTIONS)
+    ),
     Migration(3, "menus of groups and tags", partial(_add_menus, FLEET)),
     Migration(4, "menus of dashboards and settings", partial(_add_menus, SETTINGS)),
     Migration(5, "menus of products", partial(_add_menus, PRODUCTS)),
     Migration(3151, "viewers of existing tenants may command devices", _let_viewers_command),
 )
+"""The number of the first one is increased when `COLLECTIONS` changes, so that it runs again."""

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 import msgspec
-from pymongo import ASCENDING, DESCENDING, IndexModel, UpdateOne
+from pymongo import UpdateOne
 
 from libs.common.store.migrations import (
     CLUSTERED,
@@ -148,7 +148,7 @@ COLLECTIONS = {
     "imports": [
         index("createdAt", name="age", expireAfterSeconds=IMPORTS_KEPT),
         index("state", "_id", name="state"),
-        IndexModel([("tenant", ASCENDING), ("_id", DESCENDING)], name="tenant"),
+        index("tenant", "-_id", name="tenant"),
     ],
     "import_rows": [
         index("createdAt", name="age", expireAfterSeconds=IMPORTS_KEPT),

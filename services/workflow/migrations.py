@@ -1,66 +1,64 @@
 """Migrations of `workflow`'s database."""
 
-from libs.common.store.migrations import Migration, create_missing
+from functools import partial
+
+from libs.common.store.migrations import Migration, create_collections, drop_present, index
 from libs.common.store.mongo import Database
-from services.workflow.credentials.store import create_indexes as create_credential_indexes
-from services.workflow.flows.store import create_indexes as create_flow_indexes
-from services.workflow.notifications.store import (
-    add_due_times,
-    create_collections,
-    drop_due_index,
-)
-from services.workflow.runs.store import create_indexes as create_run_indexes
-from services.workflow.runs.store import drop_whole, index_ended
-from services.workflow.triggers.deployed_flows import create_changes
-from services.workflow.triggers.hooks import create_address_index
-from services.workflow.triggers.hooks import create_indexes as create_hook_indexes
-from services.workflow.triggers.timers import create_indexes as create_timer_indexes
-from services.workflow.vault import create_indexes as create_secret_indexes
+from services.workflow.notifications.store import CHANNELS
+from services.workflow.runs.store import ENDED
+from services.workflow.triggers.deployed_flows import CHANGE_SECONDS, CHANGES
 
-COLLECTIONS = (
-    "flows",
-    "flow_versions",
-    "deployments",
-    "timers",
-    "hooks",
-    "runs",
-    "replicas",
-    "outbox",
-    "counters",
-)
-
-
-async def _first(database: Database) -> None:
-    for name in COLLECTIONS:
-        await create_missing(database, name)
-    await create_flow_indexes(database)
-    await create_run_indexes(database)
-    await create_timer_indexes(database)
-    await create_hook_indexes(database)
-    await database["deployments"].create_index("component")
-    await database["outbox"].create_index("at")
+COLLECTIONS = {
+    "flows": [index("tenant", "-_id")],
+    "flow_versions": [index("_id.flow")],
+    "deployments": [index("component")],
+    CHANGES: [index("at", expireAfterSeconds=CHANGE_SECONDS)],
+    "timers": [index("due")],
+    "hooks": [index("token", unique=True), index("tenant", "method", "shape")],
+    "runs": [
+        index("flow", "key", unique=True),
+        index("replica", where={"status": "RUNNING"}),
+        index("flow", "-_id", name="log", where=ENDED),
+        index("startedAt", name="age", where=ENDED),
+    ],
+    "outbox": [index("at")],
+    "flow_secrets": [index("tenant", "flows")],
+    "credentials": [index("tenant", "type", "accessKey", unique=True)],
+    "alarm_notifications": [
+        index("tenant", "settings.enabled"),
+        *(index(f"due.{channel}", sparse=True) for channel in CHANNELS),
+        *(index(f"claimed.{channel}", sparse=True) for channel in CHANNELS),
+    ],
+    "alarm_notices": [index("user", "channel", "at")],
+    **dict.fromkeys(("replicas", "unsettled", "counters"), ()),
+}
+"""The indexes of each collection. Transactions cannot create the collections that they write."""
 
 
-async def _second(database: Database) -> None:
-    await create_missing(database, "flow_secrets")
-    await create_secret_indexes(database)
-    await create_missing(database, "unsettled")
+async def _check_notices(database: Database) -> None:
+    """Check all waiting notices once. Digests of the previous version are sent early."""
+    for channel in CHANNELS:
+        free, expired = {f"claimed.{channel}": None}, {f"claimed.{channel}": 1}
+        await database["alarm_notifications"].update_many(free, {"$set": expired})
 
 
-async def _credentials(database: Database) -> None:
-    await create_missing(database, "credentials")
-    await create_credential_indexes(database)
-    await create_address_index(database)
+async def _drop_due_index(database: Database) -> None:
+    """Deliver notices of the previous version, and drop the index that only it uses."""
+    await _check_notices(database)
+    await drop_present(database["alarm_notices"], "due_1")
+
+
+async def _drop_whole(database: Database) -> None:
+    for name in ("flow_1__id_-1", "startedAt_1"):
+        await drop_present(database["runs"], name)
 
 
 MIGRATIONS = (
-    Migration(1, "flows, runs, outbox", _first),
-    Migration(2, "secrets of flows, services that are not settled", _second),
-    Migration(3, "credentials of tenants, addresses of flows", _credentials),
-    Migration(800, "notifications of alarms", create_collections),
-    Migration(920, "changes of deployments", create_changes),
-    Migration(921, "indexes of runs that have ended", index_ended),
-    Migration(922, "indexes of version 0.1 for runs", drop_whole, contract=True),
-    Migration(3231, "due times of notifications by user and channel", add_due_times),
-    Migration(3232, "index of version 0.1 for notices", drop_due_index, contract=True),
+    Migration(
+        4000, "collections and indexes", partial(create_collections, collections=COLLECTIONS)
+    ),
+    Migration(3231, "due times of notifications by user and channel", _check_notices),
+    Migration(922, "indexes of version 0.1 for runs", _drop_whole, contract=True),
+    Migration(3232, "index of version 0.1 for notices", _drop_due_index, contract=True),
 )
+"""The number of the first one is increased when `COLLECTIONS` changes, so that it runs again."""

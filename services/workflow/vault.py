@@ -175,11 +175,6 @@ class SecretStore:
         await self._secrets.delete_many({"tenant": tenant, "flows": []}, session=session)
 
 
-async def create_indexes(database: Database) -> None:
-    """Create the indexes of the collection."""
-    await database["flow_secrets"].create_index([("tenant", 1), ("flows", 1)])
-
-
 class Vault:
     """Encrypts secrets of flows with one key (32 bytes, base64url without padding)."""
 

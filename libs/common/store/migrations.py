@@ -22,7 +22,7 @@ from typing import Any
 
 from bson.max_key import MaxKey
 from bson.min_key import MinKey
-from pymongo import ASCENDING, IndexModel
+from pymongo import ASCENDING, DESCENDING, IndexModel
 from pymongo.errors import CollectionInvalid, OperationFailure
 
 from libs.common.store.lease import Lease
@@ -159,10 +159,11 @@ async def create_missing(database: Database, name: str, **options: Any) -> None:
 
 
 def index(*fields: str, where: Document | None = None, **options: Any) -> IndexModel:
-    """Return an ascending index of `fields`, of the documents that match `where`."""
+    """Return an index of `fields`, of the documents that match `where`; `-at` descends."""
     if where is not None:
         options["partialFilterExpression"] = where
-    return IndexModel([(field, ASCENDING) for field in fields], **options)
+    keys = [(field.lstrip("-"), DESCENDING if field[0] == "-" else ASCENDING) for field in fields]
+    return IndexModel(keys, **options)
 
 
 async def create_collections(

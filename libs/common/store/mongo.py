@@ -14,7 +14,15 @@ import asyncio
 import itertools
 import random
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
@@ -80,6 +88,15 @@ DUPLICATE_KEY = 11000
 """MongoDB's error code for a duplicate key."""
 
 
+@contextmanager
+def duplicate_raises(error: Exception) -> Iterator[None]:
+    """Raise `error` if a write in the block fails because of a duplicate key."""
+    try:
+        yield
+    except DuplicateKey as duplicate:
+        raise error from duplicate
+
+
 def require_document(document: Document | None) -> Document:
     """Return a document that must exist, for example after an upsert."""
     if document is None:
@@ -115,24 +132,6 @@ def key_range(keys: Sequence[bytes]) -> Document:
     collection.
     """
     return {"$gte": min(keys), "$lte": max(keys), "$in": keys}
-
-
-async def existing_keys(database: Database, name: str, keys: Iterable[bytes]) -> list[bytes]:
-    """Return the `keys` that exist in a clustered collection; each is looked up separately."""
-    there: list[Document] = [
-        {"$documents": [{"key": key} for key in keys]},
-        {
-            "$lookup": {
-                "from": name,
-                "localField": "key",
-                "foreignField": "_id",
-                "pipeline": [{"$project": {"_id": 1}}],
-                "as": "found",
-            }
-        },
-        {"$match": {"found": {"$ne": []}}},
-    ]
-    return [bytes(one["key"]) async for one in await database.aggregate(there)]
 
 
 def page_stages(

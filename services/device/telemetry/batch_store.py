@@ -17,7 +17,6 @@ from libs.common.store.mongo import (
     DuplicateKey,
     Mongo,
     Session,
-    existing_keys,
 )
 from services.device.telemetry.batch import Batch
 from services.device.telemetry.device_events import EVENTS
@@ -215,8 +214,18 @@ class ReportStore:
                 keys[row.collection].append(row.document["_id"])
         known: set[tuple[str | None, bytes]] = set()
         for name, wanted in keys.items():
-            known |= {(name, key) for key in await existing_keys(self._database, name, wanted)}
+            known |= {(name, key) for key in await self._existing_keys(name, wanted)}
         return [row for row in rows if (row.collection, row.document.get("_id")) not in known]
+
+    async def _existing_keys(self, name: str, keys: Sequence[bytes]) -> list[bytes]:
+        """Return the `keys` that exist in a clustered collection; each is looked up separately."""
+        lookup = {"from": name, "localField": "key", "foreignField": "_id", "as": "found"}
+        there: list[dict[str, Any]] = [
+            {"$documents": [{"key": key} for key in keys]},
+            {"$lookup": {**lookup, "pipeline": [{"$project": {"_id": 1}}]}},
+            {"$match": {"found": {"$ne": []}}},
+        ]
+        return [bytes(one["key"]) async for one in await self._database.aggregate(there)]
 
 
 def _delayed(uplink: Uplink, ts: int, document: dict[str, Any]) -> dict[str, Any]:

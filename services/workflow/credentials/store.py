@@ -15,7 +15,7 @@ import msgspec
 from libs.common.errors import Conflict
 from libs.common.http.console import PageRequest
 from libs.common.identity.seal import Seal
-from libs.common.store.mongo import Database, Document, DuplicateKey
+from libs.common.store.mongo import Database, Document, duplicate_raises, find_page
 
 
 class CredentialsType(StrEnum):
@@ -61,11 +61,9 @@ class CredentialStore:
 
     async def insert(self, credential: Credential) -> None:
         """Add a credential; raise `Conflict` for a duplicate type and access key."""
-        try:
+        text = f"access key `{credential.access_key}` exists already"
+        with duplicate_raises(Conflict(text, field="access_key")):
             await self._credentials.insert_one(self._document(credential))
-        except DuplicateKey as error:
-            text = f"access key `{credential.access_key}` exists already"
-            raise Conflict(text, field="access_key") from error
 
     async def replace(self, credential: Credential) -> None:
         """Replace a credential if it still exists."""
@@ -88,11 +86,10 @@ class CredentialStore:
     ) -> tuple[list[Credential], int]:
         """Return one page of the credentials, newest first, and the number of all."""
         query: Document = {"tenant": tenant, **({"type": kind.value} if kind else {})}
-        total = await self._credentials.count_documents(query)
-        found = self._credentials.find(
-            query, sort=[("_id", -1)], skip=request.skip, limit=request.size
+        found, total = await find_page(
+            self._credentials, query, [("_id", -1)], request.skip, request.size
         )
-        return [read async for document in found if (read := self._read(document))], total
+        return [read for document in found if (read := self._read(document))], total
 
     async def count(self, tenant: str) -> int:
         """Return the number of credentials of a tenant."""
@@ -119,10 +116,3 @@ class CredentialStore:
 def seal_context(document: Document) -> str:
     """Return the encryption context of a credential."""
     return f"{document['type']} {document['accessKey']} of {document['tenant']}"
-
-
-async def create_indexes(database: Database) -> None:
-    """Create the indexes of the collection."""
-    await database["credentials"].create_index(
-        [("tenant", 1), ("type", 1), ("accessKey", 1)], unique=True
-    )

@@ -15,7 +15,15 @@ from typing import NamedTuple
 import msgspec
 
 from libs.common.clock import to_ms
-from libs.common.store.mongo import Database, Document, Mongo, Session, contains_text, ids_in_turns
+from libs.common.store.mongo import (
+    Database,
+    Document,
+    Mongo,
+    Session,
+    contains_text,
+    find_page,
+    ids_in_turns,
+)
 from services.workflow.flows.model import AfterWrite, Flow, SearchFlows
 
 COLUMNS = {
@@ -140,11 +148,11 @@ class FlowStore:
             query["name"] = contains_text(request.name, "name")
         if request.enabled is not None:
             query["enabled"] = request.enabled
-        found = self._flows.find(query, _WITHOUT_DESIGN).sort(request.order(COLUMNS))
-        rows = found.skip(request.skip).limit(request.limit)
-        flows = [msgspec.convert(row, Flow) async for row in rows]
-        total = await self._flows.count_documents(query) if request.limit else len(flows)
-        return flows, total
+        order = request.order(COLUMNS)
+        found, total = await find_page(
+            self._flows, query, order, request.skip, request.limit, _WITHOUT_DESIGN
+        )
+        return msgspec.convert(found, list[Flow]), total
 
     async def list_existing(self, tenant: str, ids: Sequence[int]) -> list[int]:
         """Return those of `ids` that exist."""
@@ -183,12 +191,6 @@ class UnsettledStore:
     async def unmark(self, flow: Unsettled) -> None:
         """Remove the mark unless the flow was changed again."""
         await self._flows.delete_one({"_id": flow.flow_id, "at": flow.at})
-
-
-async def create_indexes(database: Database) -> None:
-    """Create the indexes of the collections."""
-    await database["flows"].create_index([("tenant", 1), ("_id", -1)])
-    await database["flow_versions"].create_index([("_id.flow", 1)])
 
 
 def _version_id(flow_id: int, version: int) -> dict[str, int]:

@@ -18,7 +18,6 @@ from libs.common.clock import now_ms
 from libs.common.contracts.flows import Severity
 from libs.common.http import console
 from libs.common.http.ids import Id
-from libs.common.store.migrations import create_missing, drop_present
 from libs.common.store.mongo import Database, Document
 
 Channel = Literal["MAIL", "WEBHOOK"]
@@ -367,30 +366,3 @@ def _is_due(channel: Channel, now: int) -> Document:
     """Return the filter for subscribers with due notices or an expired claim."""
     due, claimed = f"due.{channel}", f"claimed.{channel}"
     return {"$or": [{claimed: {"$lte": now}}, {claimed: None, due: {"$lte": now}}]}
-
-
-async def create_collections(database: Database) -> None:
-    """Create the collections and their indexes."""
-    for name in ("alarm_notifications", "alarm_notices"):
-        await create_missing(database, name)
-    await database["alarm_notifications"].create_index([("tenant", 1), ("settings.enabled", 1)])
-    await database["alarm_notices"].create_index([("user", 1), ("channel", 1), ("at", 1)])
-
-
-async def add_due_times(database: Database) -> None:
-    """Create indexes of due times, and check all waiting notices once.
-
-    Digests of the previous version are sent early.
-    """
-    subscribers = database["alarm_notifications"]
-    for channel in CHANNELS:
-        for field in ("due", "claimed"):
-            await subscribers.create_index(f"{field}.{channel}", sparse=True)
-        free, expired = {f"claimed.{channel}": None}, {f"claimed.{channel}": 1}
-        await subscribers.update_many(free, {"$set": expired})
-
-
-async def drop_due_index(database: Database) -> None:
-    """Deliver notices of the previous version, and drop the index that only it uses."""
-    await add_due_times(database)
-    await drop_present(database["alarm_notices"], "due_1")

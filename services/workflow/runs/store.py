@@ -15,14 +15,13 @@ from pymongo import InsertOne, ReplaceOne
 from libs.common.bus import Outbox, OutboxEntry
 from libs.common.clock import from_ms, to_ms
 from libs.common.http.console import PageRequest
-from libs.common.store.migrations import drop_present
 from libs.common.store.mongo import (
     DUPLICATE_KEY,
     BulkFailed,
-    Database,
     Document,
     Mongo,
     Session,
+    find_page,
     ids_in_turns,
 )
 from services.workflow.runs.model import Identity, Run, TraceItem
@@ -30,7 +29,7 @@ from services.workflow.runs.model import Identity, Run, TraceItem
 COLUMNS = {"id": "_id", "start_time": "startedAt", "time_cost": "timeCost", "status": "status"}
 """Sortable columns."""
 _LISTED = {"trace": 0, "entered": 0}
-_ENDED = {"timeCost": {"$exists": True}}
+ENDED = {"timeCost": {"$exists": True}}
 """Filter of runs in the log. Its indexes contain only ended runs, so each is indexed once."""
 _traces = msgspec.json.Decoder(list[TraceItem]).decode
 
@@ -165,17 +164,18 @@ class RunStore:
         self, tenant: str, flow_id: int, status: str, request: PageRequest
     ) -> tuple[list[Run], int]:
         """Return one page of a flow's runs and the number of all; "" means all statuses."""
-        query: Document = {"tenant": tenant, "flow": flow_id, **_ENDED}
+        query: Document = {"tenant": tenant, "flow": flow_id, **ENDED}
         if status:
             query["status"] = status
-        found = self._runs.find(query, _LISTED).sort(request.order(COLUMNS))
-        runs = [_run(row) async for row in found.skip(request.skip).limit(request.limit)]
-        total = await self._runs.count_documents(query) if request.limit else len(runs)
-        return runs, total
+        order = request.order(COLUMNS)
+        found, total = await find_page(
+            self._runs, query, order, request.skip, request.limit, _LISTED
+        )
+        return [_run(row) for row in found], total
 
     async def get(self, tenant: str, run_id: int) -> Run | None:
         """Return a run with its trace."""
-        query = {"_id": run_id, "tenant": tenant, **_ENDED}
+        query = {"_id": run_id, "tenant": tenant, **ENDED}
         found = await self._runs.find_one(query, {"entered": 0})
         return None if found is None else _run(found)
 
@@ -199,31 +199,9 @@ class RunStore:
 
     async def find_surplus(self, flow_id: int, maximum: int) -> int | None:
         """Return the latest run beyond the `maximum` latest ones, or None."""
-        newest = self._runs.find({"flow": flow_id, **_ENDED}, {"_id": 1}).sort("_id", -1)
+        newest = self._runs.find({"flow": flow_id, **ENDED}, {"_id": 1}).sort("_id", -1)
         rows = await newest.skip(maximum).to_list(1)
         return rows[0]["_id"] if rows else None
-
-
-async def create_indexes(database: Database) -> None:
-    """Create the indexes of the collection."""
-    runs = database["runs"]
-    await runs.create_index([("flow", 1), ("key", 1)], unique=True)
-    await runs.create_index([("flow", 1), ("_id", -1)])
-    await runs.create_index("startedAt")
-    await runs.create_index("replica", partialFilterExpression={"status": "RUNNING"})
-
-
-async def index_ended(database: Database) -> None:
-    """Create the indexes of ended runs for the log and its retention."""
-    log = [("flow", 1), ("_id", -1)]
-    await database["runs"].create_index(log, name="log", partialFilterExpression=_ENDED)
-    await database["runs"].create_index("startedAt", name="age", partialFilterExpression=_ENDED)
-
-
-async def drop_whole(database: Database) -> None:
-    """Drop the log indexes of version 0.1."""
-    for name in ("flow_1__id_-1", "startedAt_1"):
-        await drop_present(database["runs"], name)
 
 
 def _duplicates(error: BulkFailed) -> set[int]:
@@ -243,7 +221,7 @@ def _owned_filter(run_id: int | Document, replica: str) -> Document:
 
 
 def _older_filter(before: datetime) -> Document:
-    return {"startedAt": {"$lt": before}, **_ENDED}
+    return {"startedAt": {"$lt": before}, **ENDED}
 
 
 def _start_document(run: Run, replica: str) -> Document:

@@ -24,7 +24,6 @@ from libs.common.errors import TooManyRequests
 from libs.common.jobs import wait_for_event
 from libs.common.limits.tenants import count_limited
 from libs.common.scheduling.turns import IDLE_PERIOD
-from libs.common.store.migrations import create_missing
 from libs.common.store.mongo import Database, Session, StoreError
 from services.workflow.flows.model import DeploymentObserver
 from services.workflow.nodes.parameters import convert_parameters
@@ -91,12 +90,6 @@ class DeployedFlows(DeploymentObserver):
         found = self._deployments.find({"_id": {"$in": ids}})
         running = {document["_id"]: _read(document) async for document in found}
         return {flow_id: running.get(flow_id) for flow_id in ids}
-
-
-async def create_changes(database: Database) -> None:
-    """Create the collection of changes, which transactions write to."""
-    await create_missing(database, CHANGES)
-    await database[CHANGES].create_index("at", expireAfterSeconds=CHANGE_SECONDS)
 
 
 def _read(document: dict[str, Any]) -> Deployed:

@@ -17,7 +17,6 @@ from typing import Any
 from uuid import uuid4
 
 import msgspec
-from pymongo.errors import DuplicateKeyError
 
 from libs.common.contracts.flows import CallFlow, FlowInput, FlowOutputs, PutFlowService
 from libs.common.errors import (
@@ -32,7 +31,7 @@ from libs.common.errors import (
     UpstreamTimeout,
 )
 from libs.common.lru_cache import LruCache
-from libs.common.store.mongo import Database, Document, Session
+from libs.common.store.mongo import Database, Document, Session, duplicate_raises
 from libs.common.telemetry.tracing import current_trace
 from services.workflow.credentials.service import TenantCredentials
 from services.workflow.credentials.store import CredentialsType
@@ -205,27 +204,13 @@ class HookStore:
         fields: Document = {"token": digest, "flow": msgspec.json.encode(flow)}
         if address is not None:
             fields |= {"method": address[0], "shape": address[1]}
-        try:
+        text = "another flow has this token; generate a new one"
+        with duplicate_raises(Conflict(text, field="token")):
             await self._hooks.replace_one(key, key | fields, upsert=True, session=session)
-        except DuplicateKeyError as error:
-            raise Conflict(
-                "another flow has this token; generate a new one", field="token"
-            ) from error
 
     async def remove(self, tenant: str, flow_id: int, session: Session) -> None:
         """Delete the hook of a flow."""
         await self._hooks.delete_one({"_id": flow_id, "tenant": tenant}, session=session)
-
-
-async def create_indexes(database: Database) -> None:
-    """Create the indexes of the collection."""
-    await database["hooks"].create_index("token", unique=True)
-    await create_address_index(database)
-
-
-async def create_address_index(database: Database) -> None:
-    """Create the index of addresses."""
-    await database["hooks"].create_index([("tenant", 1), ("method", 1), ("shape", 1)])
 
 
 class HookDeployments(DeploymentObserver):

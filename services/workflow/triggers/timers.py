@@ -158,11 +158,6 @@ def encode_settings(flow: Deployed) -> bytes:
     return msgspec.json.encode(read_settings(flow))
 
 
-async def create_indexes(database: Database) -> None:
-    """Create the indexes of the collection."""
-    await database["timers"].create_index("due")
-
-
 _UNITS = {"MINUTES": 60_000, "HOURS": 3_600_000, "DAYS": 86_400_000}
 _DAYS = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY")
 _AROUND = range(-1, 9)

@@ -19,6 +19,7 @@ from libs.common.clock import now_ms
 from libs.common.contracts.access import ResourceType
 from libs.common.contracts.events import AlarmChanged, DeviceProfile
 from libs.common.identity.functions import Function
+from services.workflow.migrations import _drop_due_index
 from services.workflow.notifications import events, sender, store
 from services.workflow.notifications.store import Notifications, Subscriber, WebhookChannel
 from tests.integration.workflow.conftest import GONE, Workflow
@@ -296,7 +297,7 @@ async def test_notices_of_the_previous_version_are_delivered(workflow: Workflow)
     told = {"change": "raised", "alarmId": 1, "severity": "MAJOR", "content": "hot"}
     told |= {"raisedAt": 1, "deviceId": 5, "deviceName": "oven"}
     await database["alarm_notices"].insert_one({**old, "at": datetime.now(UTC), "told": told})
-    await store.drop_due_index(database)
+    await _drop_due_index(database)
     await waiting(workflow, 0, user=300)
 
 

@@ -3,8 +3,16 @@
 from datetime import UTC, datetime
 
 import msgspec
+import pytest
 
-from libs.common.store.mongo import Stored, read_document, to_document
+from libs.common.errors import Conflict
+from libs.common.store.mongo import (
+    DuplicateKey,
+    Stored,
+    duplicate_raises,
+    read_document,
+    to_document,
+)
 
 
 class Kept(Stored, frozen=True, kw_only=True):
@@ -31,3 +39,15 @@ def test_a_document_is_read_as_it_was_written():
     assert kept is not None
     assert to_document(kept) == DOCUMENT
     assert read_document(None, Kept) is None
+
+
+def test_a_duplicate_key_becomes_the_error_of_the_caller() -> None:
+    """With the driver's error as its cause; other errors pass."""
+    with (
+        pytest.raises(Conflict, match="exists already") as raised,
+        duplicate_raises(Conflict("exists already", field="name")),
+    ):
+        raise DuplicateKey("E11000")
+    assert isinstance(raised.value.__cause__, DuplicateKey)
+    with pytest.raises(KeyError), duplicate_raises(Conflict("exists already", field="name")):
+        raise KeyError
