@@ -32,7 +32,7 @@ from libs.common.contracts.auth import (
 from libs.common.errors import Conflict, InvalidInput, NotFound, Unauthenticated
 from libs.common.identity import Kind
 from libs.common.identity.device_keys import DeviceKeyCopy, RefusedLogins, device_key_hash
-from libs.common.store.mongo import Document, DuplicateKey, Mongo, Session
+from libs.common.store.mongo import Document, DuplicateKey, Mongo, Session, duplicate_raises
 from libs.common.tls import PeerCertificate
 from services.auth.login_records import count_login
 from services.auth.revocations import Revocation, RevocationStore, Revoker
@@ -70,10 +70,8 @@ class DeviceStore:
             )
             return await self._revoke(before, session)
 
-        try:
+        with duplicate_raises(Conflict(f"another tenant has the SN {credentials.sn}", field="sn")):
             return await self._mongo.transaction(put_credentials)
-        except DuplicateKey as error:
-            raise Conflict(f"another tenant has the SN {credentials.sn}", field="sn") from error
 
     async def add(self, credentials: DeviceKeyCopy) -> bool:
         """Store the credentials of a new SN; return False if it has credentials."""

@@ -19,7 +19,7 @@ from libs.common.contracts.auth import (
 )
 from libs.common.contracts.integrations import BUILT_IN, integration_user
 from libs.common.errors import Conflict, NotFound
-from libs.common.store.mongo import Database, DuplicateKey, Session
+from libs.common.store.mongo import Database, Session, duplicate_raises
 from services.auth.accounts.tenants import DEFAULT_TENANT
 from services.auth.audit import Subject
 from services.auth.changes import Change, Changes, operator
@@ -36,12 +36,9 @@ class IntegrationLoginStore:
         """Add a login; raise `Conflict` if the integration has one."""
         now = datetime.now(UTC)
         document = {"_id": integration, "secretHash": secret_hash, "createdAt": now}
-        try:
+        text = f"integration {integration} has a login already"
+        with duplicate_raises(Conflict(text, field="integration")):
             await self._logins.insert_one(document, session=session)
-        except DuplicateKey as error:
-            raise Conflict(
-                f"integration {integration} has a login already", field="integration"
-            ) from error
 
     async def list_all(self) -> list[IntegrationLogin]:
         """Return all logins, sorted by integration."""

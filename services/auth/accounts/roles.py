@@ -23,9 +23,9 @@ from libs.common.store.mongo import (
     BulkFailed,
     Database,
     Document,
-    DuplicateKey,
     Session,
     contains_text,
+    duplicate_raises,
     find_page,
 )
 from services.auth.accounts.users import ID_BLOCK
@@ -247,10 +247,8 @@ class RoleStore:
         """Add a role; raise `Conflict` if the tenant has one with that name."""
         document: Document = msgspec.to_builtins(role, builtin_types=(datetime,))
         document |= {"tenant": tenant, "updatedAt": role.created_at}
-        try:
+        with duplicate_raises(_name_taken()):
             await self._roles.insert_one(document, session=session)
-        except DuplicateKey as error:
-            raise _name_taken() from error
 
     async def update(self, tenant: str, role: Role, session: Session) -> None:
         """Store name, description and menus; raise `Conflict` for a duplicate name."""
@@ -260,12 +258,10 @@ class RoleStore:
             "menus": list(role.menus),
             "updatedAt": datetime.now(UTC),
         }
-        try:
+        with duplicate_raises(_name_taken()):
             await self._roles.update_one(
                 {"_id": role.id, "tenant": tenant}, {"$set": changes}, session=session
             )
-        except DuplicateKey as error:
-            raise _name_taken() from error
 
     async def delete(self, tenant: str, role_id: int, session: Session) -> None:
         """Delete a role."""

@@ -23,7 +23,7 @@ from libs.common.identity.access import AccessVersions
 from libs.common.limits.quota import limit_error
 from libs.common.limits.tenants import count_limited
 from libs.common.scheduling.turns import repeat
-from libs.common.store.mongo import Database, Document, DuplicateKey, Session
+from libs.common.store.mongo import Database, Document, Session, duplicate_raises
 
 log = logging.getLogger(__name__)
 
@@ -77,10 +77,8 @@ class TenantStore:
             "createdAt": now,
             "viewersMayCommand": False,
         }
-        try:
+        with duplicate_raises(Conflict(f"tenant `{tenant}` exists already", field="name")):
             await self._tenants.insert_one(document, session=session)
-        except DuplicateKey as error:
-            raise Conflict(f"tenant `{tenant}` exists already", field="name") from error
 
     async def list_all(self, users: Mapping[str, int]) -> list[Tenant]:
         """Return all tenants sorted by name, with the number of their users."""

@@ -14,9 +14,9 @@ from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import (
     Database,
     Document,
-    DuplicateKey,
     Session,
     contains_text,
+    duplicate_raises,
     find_page,
     require_document,
 )
@@ -171,10 +171,8 @@ class UserStore:
         """Add a user; raise `Conflict` if the e-mail address is in use."""
         document: Document = msgspec.to_builtins(user, builtin_types=(datetime,))
         document["emailKey"] = normalize_email(user.email)
-        try:
+        with duplicate_raises(_email_exists()):
             await self._users.insert_one(document, session=session)
-        except DuplicateKey as error:
-            raise _email_exists() from error
 
     async def update(
         self,
@@ -191,15 +189,13 @@ class UserStore:
         fields = {**changes, "updatedAt": datetime.now(UTC)}
         if "email" in changes:
             fields["emailKey"] = normalize_email(changes["email"])
-        try:
+        with duplicate_raises(_email_exists()):
             document = await self._users.find_one_and_update(
                 {"_id": user.id, "tenant": user.tenant},
                 {"$set": fields, "$inc": {"generation": int(ends_tokens)}},
                 return_document=ReturnDocument.AFTER,
                 session=session,
             )
-        except DuplicateKey as error:
-            raise _email_exists() from error
         return msgspec.convert(require_document(document), StoredUser)
 
     async def renew_hash(self, user: StoredUser, hashed: str, session: Session) -> None:

@@ -9,9 +9,9 @@ from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import (
     Database,
     Document,
-    DuplicateKey,
     Session,
     contains_text,
+    duplicate_raises,
     find_page,
 )
 from services.auth.accounts.users import ID_BLOCK
@@ -36,10 +36,8 @@ class ApplicationStore:
 
     async def add(self, application: StoredApplication, session: Session) -> None:
         """Add an application; raise `Conflict` if the tenant has one with that name."""
-        try:
+        with duplicate_raises(_taken(application)):
             await self._applications.insert_one(_document(application), session=session)
-        except DuplicateKey as error:
-            raise _taken(application) from error
 
     async def get(
         self, application_id: int, tenant: str, session: Session | None = None
@@ -83,14 +81,12 @@ class ApplicationStore:
 
     async def replace(self, application: StoredApplication, session: Session) -> None:
         """Replace an application; raise `Conflict` if its name is in use."""
-        try:
+        with duplicate_raises(_taken(application)):
             await self._applications.replace_one(
                 {"_id": application.id, "tenant": application.tenant},
                 _document(application),
                 session=session,
             )
-        except DuplicateKey as error:
-            raise _taken(application) from error
 
     async def remove(self, application: StoredApplication, session: Session) -> None:
         """Delete an application."""

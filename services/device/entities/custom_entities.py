@@ -22,7 +22,7 @@ from libs.common.identity.grants import GrantsClient
 from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import LimitsCache
 from libs.common.store.ids import IdAllocator
-from libs.common.store.mongo import Document, DuplicateKey, Mongo, Session
+from libs.common.store.mongo import Document, Mongo, Session, duplicate_raises
 from libs.common.things import LAST_MEMBER, SYSTEM, entity_number, entity_thing
 from services.device.entities.custom_model import (
     build_member,
@@ -72,10 +72,8 @@ class CustomEntityStore:
         await self._quota.reserve(tenant)
         fields = build_fields(identifier, [root]) | {"last": 0}
         document = _new_document(await self._ids.allocate(), tenant, identifier, fields)
-        try:
+        with duplicate_raises(_identifier_exists(identifier)):
             await self._own.insert(document)
-        except DuplicateKey as error:
-            raise _identifier_exists(identifier) from error
         return document
 
     async def add_child(

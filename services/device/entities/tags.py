@@ -17,7 +17,14 @@ from libs.common.http.console import Page, distinct_ids
 from libs.common.identity import Principal
 from libs.common.jobs import gather_limited
 from libs.common.store.ids import IdAllocator
-from libs.common.store.mongo import Document, DuplicateKey, Mongo, Session, contains_text, find_page
+from libs.common.store.mongo import (
+    Document,
+    Mongo,
+    Session,
+    contains_text,
+    duplicate_raises,
+    find_page,
+)
 from libs.common.things import LAST_MEMBER, entity_id
 from services.device.entities.schemas import (
     MAX_TAGS,
@@ -111,19 +118,15 @@ class TagStore(ThingDataStore):
             raise InvalidInput(text, field="name", code="number_of_entity_tags_exceeded")
         tag_id, now = await self._ids.allocate(), datetime.now(UTC)
         tag = {"_id": tag_id, "tenant": tenant, "createdAt": now, **_fields(request, now)}
-        try:
+        with duplicate_raises(tag_exists_error(request.name)):
             await self._tags.insert_one(tag)
-        except DuplicateKey as error:
-            raise tag_exists_error(request.name) from error
         return tag_id
 
     async def update(self, tenant: str, tag_id: int, request: SaveTag) -> None:
         """Change a tag; raise `NotFound` or `InvalidInput`."""
         change = {"$set": _fields(request, datetime.now(UTC))}
-        try:
+        with duplicate_raises(tag_exists_error(request.name)):
             found = await self._tags.update_one({"_id": tag_id, "tenant": tenant}, change)
-        except DuplicateKey as error:
-            raise tag_exists_error(request.name) from error
         if not found.matched_count:
             raise tag_not_found("tag_id")
 

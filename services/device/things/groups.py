@@ -18,9 +18,9 @@ from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import (
     Database,
     Document,
-    DuplicateKey,
     Session,
     contains_text,
+    duplicate_raises,
     find_page,
 )
 
@@ -134,10 +134,8 @@ class GroupStore:
             raise too_many_groups_error(MAX_GROUPS)
         group_id = await self._ids.allocate()
         group = {"_id": group_id, "tenant": tenant, "name": name, "createdAt": datetime.now(UTC)}
-        try:
+        with duplicate_raises(group_exists(name)):
             await self._groups.insert_one(group)
-        except DuplicateKey as error:
-            raise group_exists(name) from error
         return group_id
 
     async def check_room(self, tenant: str, name: str) -> None:
@@ -173,10 +171,8 @@ class GroupStore:
 
     async def rename(self, tenant: str, group_id: int, name: str) -> None:
         """Rename a group; raise `NotFound` or `InvalidInput` (name taken)."""
-        try:
+        with duplicate_raises(group_exists(name)):
             await self._change(tenant, group_id, {"$set": {"name": name}})
-        except DuplicateKey as error:
-            raise group_exists(name) from error
 
     async def join(self, tenant: str, group_id: int, session: Session) -> None:
         """Let devices join a group in the caller's transaction; raise `NotFound`."""

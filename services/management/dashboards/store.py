@@ -18,10 +18,10 @@ from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import LimitsCache
 from libs.common.store.mongo import (
     Document,
-    DuplicateKey,
     Mongo,
     Session,
     contains_text,
+    duplicate_raises,
     read_document,
     to_document,
 )
@@ -129,10 +129,8 @@ class DashboardStore:
             await self._dashboards.insert_one(document, session=session)
             await self._resources.hold(dashboard.tenant, dashboard.id, _texts(document), session)
 
-        try:
+        with duplicate_raises(_name_taken(dashboard.name)):
             await self._mongo.transaction(insert_one)
-        except DuplicateKey as error:
-            raise _name_taken(dashboard.name) from error
 
     async def get(self, tenant: str, dashboard_id: int) -> Dashboard | None:
         """Return a dashboard of a tenant."""
@@ -157,10 +155,8 @@ class DashboardStore:
             await self._resources.hold(tenant, dashboard_id, _texts(document), session)
             return True
 
-        try:
+        with duplicate_raises(_name_taken(changes.name)):
             return await self._mongo.transaction(set_fields)
-        except DuplicateKey as error:
-            raise _name_taken(changes.name) from error
 
     async def remove(self, tenant: str, ids: Sequence[int]) -> list[int]:
         """Delete dashboards with their canvases and homes; return the existing ones of `ids`."""

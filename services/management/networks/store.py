@@ -19,12 +19,11 @@ from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
 from pymongo import UpdateOne
-from pymongo.errors import DuplicateKeyError
 
 from libs.common.errors import Conflict
 from libs.common.identity.seal import Seal, SealBroken
 from libs.common.lru_cache import LruCache
-from libs.common.store.mongo import Database, require_document
+from libs.common.store.mongo import Database, duplicate_raises, require_document
 from services.management.networks.messages import Route
 
 log = logging.getLogger(__name__)
@@ -106,12 +105,10 @@ class NetworkStore:
 
     async def save_hook(self, tenant: str, token: str) -> None:
         """Set the token of a webhook; raise `Conflict` if another webhook has it."""
-        try:
-            await self._servers.update_one(
-                self._key(tenant), {"$set": {"hook": digest_token(token)}}
-            )
-        except DuplicateKeyError as error:
-            raise Conflict("is used by another webhook: generate a new one", field=HOOK) from error
+        change = {"$set": {"hook": digest_token(token)}}
+        conflict = Conflict("is used by another webhook: generate a new one", field=HOOK)
+        with duplicate_raises(conflict):
+            await self._servers.update_one(self._key(tenant), change)
 
     async def save_routes(self, tenant: str, routes: Mapping[str, Route]) -> None:
         """Store the destinations of devices' downlinks."""

@@ -13,7 +13,7 @@ from libs.common.errors import InvalidInput, NotFound
 from libs.common.identity import Kind, Principal
 from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import LimitsCache
-from libs.common.store.mongo import DuplicateKey, Mongo, Session, find_page, literal_pattern
+from libs.common.store.mongo import Mongo, Session, duplicate_raises, find_page, literal_pattern
 from services.device.things.errors import device_exists_error, rps_record_exists
 from services.device.things.schemas import Search, build_order
 from services.device.things.serial_numbers import (
@@ -74,10 +74,8 @@ class RpsStore:
             await self._serials.claim_for_record(serial_key(sn), owner[0], session)
             await self._records.insert_one(record, session=session)
 
-        try:
+        with duplicate_raises(SerialTaken()):
             await self._mongo.transaction(insert_record)
-        except DuplicateKey as error:
-            raise SerialTaken from error
 
     async def find_holder(self, key: str) -> Holder | None:
         """Return the holder of an SN."""
