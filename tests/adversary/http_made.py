@@ -32,7 +32,7 @@ _ingest = st.builds(
 _operations = st.builds(
     lambda prefix, path, id_: prefix + _PARAMETER.sub(id_, path),
     st.sampled_from(["", "", "/api/v1"]),
-    st.sampled_from([operation.path for _, operation in apps.operations()]),
+    st.deferred(lambda: st.sampled_from([one.path for _, one in apps.operations()])),
     _ids,
 )
 _doors = st.sampled_from(

@@ -15,7 +15,7 @@ from tests.adversary.town import Home
 from tests.e2e.devices import Device
 from tests.e2e.waiting import PATIENCE, until
 
-pytestmark = pytest.mark.xdist_group("adversary")
+pytestmark = pytest.mark.xdist_group("platform")
 
 REPORT = json.dumps({"properties": {"counter": 1}})
 BATCH = (("Nats-Batch-Id", "b"), ("Nats-Batch-Sequence", "1"))

@@ -11,7 +11,7 @@ from tests.adversary.town import Home, make_application
 from tests.e2e.callers import Application
 from tests.e2e.waiting import until
 
-pytestmark = pytest.mark.xdist_group("adversary")
+pytestmark = pytest.mark.xdist_group("platform")
 
 
 async def listener(application: Application) -> nats.NATS:

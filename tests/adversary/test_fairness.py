@@ -20,7 +20,7 @@ from tests.adversary.town import Home
 from tests.e2e.waiting import until
 from tests.integration.workflow.designs import design, edge, node
 
-pytestmark = pytest.mark.xdist_group("adversary")
+pytestmark = pytest.mark.xdist_group("platform")
 
 
 @pytest.mark.parametrize("number", [60, pytest.param(4_200, marks=pytest.mark.slow)])

@@ -8,7 +8,7 @@ from tests.adversary.http_made import bursts
 from tests.adversary.http_wire import KINDS, Request, ask, credential, status
 from tests.adversary.oracle import Oracle
 
-pytestmark = pytest.mark.xdist_group("adversary")
+pytestmark = pytest.mark.xdist_group("platform")
 
 each_caller = pytest.mark.parametrize("kind", KINDS)
 

@@ -14,7 +14,7 @@ from tests.adversary.records import connect_mongo
 from tests.e2e.devices import Device
 from tests.e2e.waiting import PATIENCE, until
 
-pytestmark = pytest.mark.xdist_group("adversary")
+pytestmark = pytest.mark.xdist_group("platform")
 
 LARGE = 248 * 1024
 """Bytes of a report that is just small enough."""

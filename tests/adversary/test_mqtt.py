@@ -10,7 +10,7 @@ from tests.adversary.mqtt_made import sessions
 from tests.adversary.mqtt_wire import Session, attacking, received
 from tests.adversary.oracle import Oracle
 
-pytestmark = pytest.mark.xdist_group("adversary")
+pytestmark = pytest.mark.xdist_group("platform")
 
 each_login = pytest.mark.parametrize("kind", OVER_MQTT)
 

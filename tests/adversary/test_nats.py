@@ -9,7 +9,7 @@ from tests.adversary.nats_made import bursts
 from tests.adversary.nats_wire import Frame, attacking, received
 from tests.adversary.oracle import Oracle
 
-pytestmark = pytest.mark.xdist_group("adversary")
+pytestmark = pytest.mark.xdist_group("platform")
 
 each_login = pytest.mark.parametrize("kind", ON_THE_BUS)
 

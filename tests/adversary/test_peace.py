@@ -4,7 +4,7 @@ import pytest
 
 from tests.adversary.oracle import Oracle
 
-pytestmark = pytest.mark.xdist_group("adversary")
+pytestmark = pytest.mark.xdist_group("platform")
 
 
 async def test_peace(oracle: Oracle) -> None:

@@ -1,11 +1,13 @@
 """Callers of every sort, and what they name in the paths of operations."""
 
+import re
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import httpx
 
-from libs.common.http.guards import Guarded
+from libs.common.http.guards import WEBSOCKET, Guarded
 from libs.common.identity.functions import Function
 from libs.common.things import DIRECT
 from tests import apps
@@ -64,12 +66,33 @@ BODIES: dict[str, Any] = {
     "PUT /workflow/flows/{flow_id}": {"name": new_name(), "remark": ""},
 }
 """Bodies that are right where an operation names a resource in its path; `{}` elsewhere."""
-OPERATIONS = [one for one in apps.operations() if one[1].path not in PRIVATE]
+
+
+@cache
+def list_operations() -> list[tuple[str, Guarded]]:
+    """Every operation of users, applications and devices, with its service."""
+    return [one for one in apps.operations() if one[1].path not in PRIVATE]
+
+
+@cache
+def list_requests() -> list[Guarded]:
+    """Those that are no sockets."""
+    return [one for _, one in list_operations() if one.method != WEBSOCKET]
 
 
 def name_of(operation: Guarded) -> str:
     """`GET /user`."""
     return f"{operation.method} {operation.path}"
+
+
+def one_request_id(answer: httpx.Response) -> None:
+    """The header has the request id, and a body in an envelope has the same one."""
+    request_id = answer.headers["x-request-id"]
+    assert re.fullmatch("[0-9a-f]{32}", request_id)
+    if answer.headers.get("content-type", "").startswith("application/json") and answer.content:
+        body = answer.json()
+        if isinstance(body, dict) and "status" in body:
+            assert request_id == body.get("requestId", body.get("request_id"))
 
 
 @dataclass
@@ -98,15 +121,17 @@ class Cast:
     async def ask(
         self, operation: Guarded, *, token: str = "", known: bool, **more: Any
     ) -> httpx.Response:
-        """Call an operation on what there is (`known`), or on what there is not."""
+        """Call an operation on what there is (`known`), or not; the answer has a request id."""
         granted = {"sn": self.device[0], "integration_id": DIRECT, "credentials_type": "SMTP"}
         unknown = dict.fromkeys(self.targets, UNKNOWN) | granted
         path = operation.path.format_map(self.targets if known else unknown)
         body = None if operation.method == "GET" else BODIES.get(name_of(operation), {})
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        return await self.api.http.request(
+        answer = await self.api.http.request(
             operation.method, path, json=body, headers=headers, **more
         )
+        one_request_id(answer)
+        return answer
 
 
 async def make_cast(api: Api, admin: Console, foreign: Console) -> Cast:

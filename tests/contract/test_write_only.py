@@ -7,8 +7,8 @@ import httpx
 import pytest
 
 from libs.common.http.guards import Guarded
-from tests.contract.cast import BODIES, Cast, name_of
-from tests.contract.test_every_operation import REQUESTS, Sweep
+from tests.contract.cast import BODIES, Cast, list_requests, name_of
+from tests.contract.test_every_operation import Sweep
 from tests.e2e.platform import Platform
 
 pytestmark = pytest.mark.xdist_group("contract")
@@ -104,7 +104,7 @@ async def _ask_all(sweep: Sweep, task: int = 1) -> list[tuple[str, httpx.Respons
     about = {"entity_id": entity, "entity_ids": [entity], "ids": [entity], "device_id": device}
     rest = {"aggregate_type": "LAST", "page_size": 50, "page_number": 1, "start_timestamp": 0}
     found: list[tuple[str, httpx.Response]] = []
-    for operation in filter(_is_read, REQUESTS):
+    for operation in filter(_is_read, list_requests()):
         if name_of(operation) == DELIVERY:
             continue
         names = _fields(sweep.document, operation)

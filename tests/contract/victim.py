@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import bson
+from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 
 from tests.adversary.records import DEVICES, MOVING, PASSING, connect_mongo
@@ -21,6 +22,8 @@ Snapshot = dict[str, bytes]
 """Documents of all databases, by collection and id."""
 EVALUATION = "alarm_states"
 """Proceeds with time; its results are alarms, which are compared."""
+_RAW = bson.CodecOptions(document_class=RawBSONDocument)
+_WITHOUT = dict.fromkeys(MOVING, False)
 KEY_BYTES = 8
 """With the id of a device in so many bytes the keys of its history begin."""
 ECHO = design(
@@ -144,14 +147,12 @@ async def _fill(cast: Cast) -> None:
 def read_all(mongo: MongoClient[Json]) -> Snapshot:
     """Every document of the platform, but for what comes and goes by itself."""
     return {
-        f"{name}.{collection}/{document['_id']!r}": bson.encode(
-            {key: document[key] for key in document if key not in MOVING}
-        )
+        f"{name}.{collection}/{document['_id']!r}": document.raw
         for name in mongo.list_database_names()
         if name.startswith("thingway")
         for collection in mongo[name].list_collection_names()
         if collection not in PASSING | {EVALUATION} and not collection.startswith("system.")
-        for document in mongo[name][collection].find()
+        for document in mongo[name].get_collection(collection, _RAW).find({}, _WITHOUT)
     }
 
 

@@ -1,14 +1,15 @@
 """A second process of every service that users reach, beside those of the platform."""
 
+import asyncio
 import contextlib
 import os
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 
 import httpx
 
-from deploy.local.process import PROJECT_ROOT, base_environment
+from deploy.local.fork_server import ForkServer
+from deploy.local.process import Spec, base_environment, system_environment, terminate
 from deploy.platform import ports, services
 from deploy.platform.services import Endpoints, environment
 from tests.contract.console import Console
@@ -33,21 +34,24 @@ async def replicas(platform: Platform) -> AsyncIterator[str]:
         state.addresses.mqtt_url,
     )
     state.ports |= {one.name: ports.choose_free() for one in served}
-    with contextlib.ExitStack() as cleanup:
-        output = cleanup.enter_context((platform.directory.parent / "replicas.log").open("ab"))
-        for service in (*served, gateway):
-            child = subprocess.Popen(
-                [sys.executable, "-m", service.module],
-                cwd=PROJECT_ROOT,
-                env=base_environment(os.environ) | environment(service, state, endpoints),
-                stdout=output,
-                stderr=output,
+    logs, started = platform.directory.parent, (*served, gateway)
+    modules = [service.module for service in started]
+    fork_server, children = ForkServer(modules, system_environment(os.environ), logs), []
+    try:
+        for service in started:
+            spec = Spec(
+                name=service.name,
+                argv=[sys.executable, "-m", service.module],
+                stage=0,
+                environment=base_environment(os.environ) | environment(service, state, endpoints),
             )
-            cleanup.callback(child.wait)
-            cleanup.callback(child.terminate)
+            children.append(await fork_server.fork(spec, logs / "replicas.log"))
         url = f"http://127.0.0.1:{endpoints.port}"
         await until(lambda: _ready(url), 120)
         yield url
+    finally:
+        await asyncio.gather(*(terminate(child, 10) for child in children))
+        await fork_server.stop()
 
 
 async def _ready(url: str) -> bool:

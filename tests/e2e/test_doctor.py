@@ -2,18 +2,17 @@
 
 import json
 import os
-import subprocess
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from pymongo import MongoClient
 
 from deploy.checkup import run_checks
 from deploy.checkup.findings import Finding
-from deploy.local.process import PROJECT_ROOT
 from deploy.platform.services import SERVICES, Endpoints, environment
 from services.workflow.migrations import MIGRATIONS
-from tests.e2e.platform import THINGWAY, Platform
+from tests.e2e.platform import Platform, run_command
 from tests.e2e.test_limits import mongo
 
 __all__ = ["mongo"]
@@ -33,19 +32,14 @@ def settings_of(platform: Platform, name: str) -> dict[str, str]:
     return environment(service, platform.state, doors)
 
 
-def run_doctor(platform: Platform, name: str = "") -> dict[str, Json]:
+def run_doctor(platform: Platform, service: str = "") -> dict[str, Json]:
     """Return doctor's findings by subject, optionally in the environment of a service."""
-    own = settings_of(platform, name) if name else {}
-    where = () if name else ("--data", platform.directory)
-    doors = ("--port", str(platform.port), "--mqtt-port", str(platform.mqtt_port))
-    done = subprocess.run(
-        [THINGWAY, "doctor", *where, *doors, "--nats-port", str(platform.nats_port), "--json"],
-        cwd=PROJECT_ROOT,
-        env=os.environ | own,
-        capture_output=True,
-        check=True,
-        timeout=120,
-    )
+    own = settings_of(platform, service) if service else {}
+    where = () if service else ("--data", platform.directory)
+    doors = ("--port", platform.port, "--mqtt-port", platform.mqtt_port)
+    with patch.dict(os.environ, own):
+        done = run_command("doctor", *where, *doors, "--nats-port", platform.nats_port, "--json")
+    done.check_returncode()
     return {one["subject"]: one for one in json.loads(done.stdout)}
 
 

@@ -22,7 +22,7 @@ from tests.e2e.callers import Application, Console
 from tests.e2e.platform import MODEL, Platform
 from tests.e2e.waiting import until
 
-pytestmark = pytest.mark.xdist_group("faults")  # whose platform has the least to do
+pytestmark = pytest.mark.xdist_group("platform")
 
 EXAMPLE = PROJECT_ROOT / "examples/integrations/lamps.py"
 OWN = "lamps.integration"

@@ -13,7 +13,7 @@ from tests.e2e.platform import MODEL, PRODUCT, Platform, alive
 from tests.e2e.waiting import until
 from tests.node import node
 
-pytestmark = pytest.mark.xdist_group("launcher")
+pytestmark = pytest.mark.xdist_group("platform")
 
 
 async def _first_life(platform: Platform) -> tuple[dict[str, str], int, str, str]:
@@ -59,39 +59,36 @@ async def _page_open(platform: Platform, marks: Path, device_id: int) -> AsyncIt
     assert json.loads(await watching) == {"before": "1", "after": "2", "problems": []}
 
 
-async def test_a_stop_leaves_nothing_and_a_second_start_keeps_all(tmp_path: Path):
+async def test_a_stop_leaves_nothing_and_a_second_start_keeps_all(
+    platform: Platform, tmp_path: Path
+):
     """Ctrl-C ends every process; the same directory brings data and credentials back.
 
     A page of the console that is open all the time says when it is stale, and recovers.
     """
-    platform = Platform(tmp_path / "data")
-    platform.start()
-    try:
-        first = platform.ready
-        sn, device_id, key = await _first_life(platform)
-        async with _page_open(platform, tmp_path, device_id):
-            assert platform.stop(signal.SIGINT) == 0
-            assert alive(list(first.pids.values())) == []
-            assert not (tmp_path / "data/ready.json").exists()
-            await until(lambda: _exists(tmp_path / "stale"))
-            platform.start()
-            second = platform.ready
-            assert (second.application, second.device) == (first.application, first.device)
-            assert (second.user, second.console_client) == (first.user, first.console_client)
-            application = platform.application()
-            try:
-                [found] = (
-                    await application.data(
-                        "POST", "/devices/search", {"pageSize": 5, "pageNumber": 1, "sn": sn}
-                    )
-                )["content"]
-                assert found["deviceId"] == device_id
-                device = type(await application.add_device())(application, device_id, sn, key)
-                assert [one["properties"] for one in await device.history()] == [{"counter": 1}]
-                async with device.mqtt() as mqtt:
-                    await mqtt.report({"counter": 2})
-                await device.stored({"counter": 2})
-            finally:
-                await application.close()
-    finally:
-        platform.stop()
+    first = platform.ready
+    sn, device_id, key = await _first_life(platform)
+    async with _page_open(platform, tmp_path, device_id):
+        assert platform.stop(signal.SIGINT) == 0
+        assert alive(list(first.pids.values())) == []
+        assert not (platform.directory / "ready.json").exists()
+        await until(lambda: _exists(tmp_path / "stale"))
+        platform.start()
+        second = platform.ready
+        assert (second.application, second.device) == (first.application, first.device)
+        assert (second.user, second.console_client) == (first.user, first.console_client)
+        application = platform.application()
+        try:
+            [found] = (
+                await application.data(
+                    "POST", "/devices/search", {"pageSize": 5, "pageNumber": 1, "sn": sn}
+                )
+            )["content"]
+            assert found["deviceId"] == device_id
+            device = type(await application.add_device())(application, device_id, sn, key)
+            assert [one["properties"] for one in await device.history()] == [{"counter": 1}]
+            async with device.mqtt() as mqtt:
+                await mqtt.report({"counter": 2})
+            await device.stored({"counter": 2})
+        finally:
+            await application.close()

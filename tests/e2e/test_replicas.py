@@ -14,7 +14,7 @@ from tests.e2e.callers import Application
 from tests.e2e.platform import Platform
 from tests.e2e.replicas import Replicas, replicas
 
-pytestmark = pytest.mark.xdist_group("replicas")
+pytestmark = pytest.mark.xdist_group("platform")
 
 REPORTS = 25
 

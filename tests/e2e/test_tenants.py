@@ -1,13 +1,11 @@
 """`thingway tenant`: a tenant is made, and its first user takes it over."""
 
-import subprocess
 from uuid import uuid4
 
 import aiohttp
 import pytest
 
-from deploy.local.process import PROJECT_ROOT
-from tests.e2e.platform import THINGWAY, Platform
+from tests.e2e.platform import Platform, run_command
 
 pytestmark = pytest.mark.xdist_group("platform")
 
@@ -53,15 +51,9 @@ async def test_a_tenant_begins_with_its_first_user(platform: Platform):
 async def test_a_duplicate_or_invalid_name_is_an_error(platform: Platform):
     """The command prints one line and has an exit code."""
     for name in ("default", "a b"):
-        done = subprocess.run(
-            [THINGWAY, "tenant", "create", name, "--data", platform.directory],
-            cwd=PROJECT_ROOT,
-            capture_output=True,
-            check=False,
-            timeout=120,
-        )
+        done = run_command("tenant", "create", name, "--data", platform.directory)
         assert done.returncode == 1
-        assert b"name" in done.stderr or b"default" in done.stderr
+        assert "name" in done.stderr or "default" in done.stderr
         assert len(done.stderr.splitlines()) == 1
 
 
@@ -71,32 +63,26 @@ async def test_limits_of_a_tenant_are_shown_and_changed(platform: Platform):
     platform.command("tenant", "create", name)
     shown = platform.command("tenant", "limits", name)
     changed = platform.command("tenant", "limits", name, "each_requests=50")
-    words = [THINGWAY, "tenant", "limits", name, "--data", platform.directory]
-    printed = subprocess.run(words, cwd=PROJECT_ROOT, capture_output=True, check=True, timeout=120)
+    printed = run_command("tenant", "limits", name, "--data", platform.directory)
     again = platform.command("tenant", "limits", name, "eachRequests=default")
 
     assert shown["own"] == again["own"] == {}
     assert changed["own"] == {"eachRequests": 50}
     assert changed["limits"] == shown["limits"] | {"eachRequests": 50}
     assert any(
-        line.split() == ["eachRequests", "50", "custom"]
-        for line in printed.stdout.decode().splitlines()
+        line.split() == ["eachRequests", "50", "custom"] for line in printed.stdout.splitlines()
     )
-    words[3] = "t-nobody"
-    unknown = subprocess.run(words, cwd=PROJECT_ROOT, capture_output=True, check=False, timeout=120)
-    assert (unknown.returncode, b"t-nobody" in unknown.stderr) == (1, True)
+    unknown = run_command("tenant", "limits", "t-nobody", "--data", platform.directory)
+    assert (unknown.returncode, "t-nobody" in unknown.stderr) == (1, True)
 
 
 async def test_the_output_explains_the_next_steps(platform: Platform):
     """The output has the client with its secret, and how the first user registers."""
     name = f"t-{uuid4().hex[:8]}"
-    words = [THINGWAY, "tenant", "create", name, "--data", platform.directory]
-    done = subprocess.run(words, cwd=PROJECT_ROOT, capture_output=True, check=True, timeout=120)
+    data = ("--data", platform.directory)
+    printed = run_command("tenant", "create", name, *data).stdout
 
-    printed = done.stdout.decode()
     assert "client secret" in printed
     assert f"TENANT_ID: {name}" in printed
     assert f"{platform.base_url}/user/register" in printed
-    words = [THINGWAY, "tenant", "list", "--data", platform.directory]
-    done = subprocess.run(words, cwd=PROJECT_ROOT, capture_output=True, check=True, timeout=120)
-    assert name in done.stdout.decode()
+    assert name in run_command("tenant", "list", *data).stdout

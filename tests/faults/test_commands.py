@@ -11,7 +11,7 @@ from tests.e2e.devices import Device
 from tests.e2e.platform import Platform
 from tests.e2e.waiting import until
 
-pytestmark = pytest.mark.xdist_group("faults")
+pytestmark = pytest.mark.xdist_group("platform")
 
 
 async def _obey(device: Device) -> None:

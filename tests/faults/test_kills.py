@@ -15,7 +15,7 @@ from tests.e2e.platform import Platform
 from tests.e2e.waiting import until
 from tests.faults.load import Load, settled
 
-pytestmark = pytest.mark.xdist_group("faults")
+pytestmark = pytest.mark.xdist_group("platform")
 
 TIMES = 10
 HALF_DONE = """
