@@ -191,8 +191,8 @@ async def test_each_alarm_is_raised_and_cleared_once(world: World) -> None:
     assert published == sorted((what, one) for one in each for what in ("raised", "cleared"))
 
 
-async def test_what_a_dead_ingest_had_in_hand_is_decided_in_its_order(world: World) -> None:
-    """Reports that another replica stores meanwhile, later ones, wait for it."""
+async def test_reports_of_a_killed_ingest_are_decided_in_their_order(world: World) -> None:
+    """Later reports that another replica stores meanwhile wait for them."""
     _, dead, _, other = world.replicas
     other.kill()
     assert dead.process is not None

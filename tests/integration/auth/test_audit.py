@@ -89,8 +89,8 @@ async def test_the_operator_s_commands_are_recorded(auth):
     assert (entry["action"], "address" in entry, "before" in entry) == ("rotated", False, False)
 
 
-async def test_a_change_that_fails_leaves_no_entry(auth):
-    """Neither the entry nor its event are written without the change."""
+async def test_a_failed_change_leaves_no_entry(auth):
+    """Neither the entry nor its event is written without the change."""
     await auth.application("same")
 
     await auth.refused(409, "POST", "/application", {"name": "same"})

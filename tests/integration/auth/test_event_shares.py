@@ -78,7 +78,7 @@ async def held(auth: Any) -> int:
 
 @pytest.mark.parametrize("filters", ["event.*.device.*.reported", "event.>"])
 async def test_a_reader_of_all_tenants_loses_nothing_of_a_quiet_one(auth, bus: Bus, filters: str):
-    """Neither events that it has yet to read, nor those that it did not acknowledge."""
+    """It loses neither unread events nor unacknowledged ones."""
     config = ConsumerConfig(
         name="all",
         durable_name="all",
@@ -142,7 +142,7 @@ async def test_a_noisy_tenant_loses_its_own_oldest_events(auth, bus: Bus, size: 
 
 
 async def test_a_partition_keeps_its_part_of_the_permitted_bytes(auth, bus: Bus):
-    """Of two partitions, each retains at most half of a tenant's limit."""
+    """Each of two partitions retains at most half of a tenant's limit."""
     await auth.call(
         "set_limits", SetLimits("default", {"retainedEventBytes": 300_000}), TenantLimits
     )

@@ -97,8 +97,8 @@ async def test_the_version_stands_in_redis_when_a_change_is_answered(auth, secon
         assert (await access_of(auth, user_id)).version == stands
 
 
-async def test_names_and_last_super_admins_hold_across_replicas(auth, second):
-    """What one replica refuses two refuse together."""
+async def test_unique_names_and_the_last_super_admin_hold_across_replicas(auth, second):
+    """Two replicas reject together what one replica rejects."""
     users = [await store_user(auth, user_id, 1) for user_id in (7, 8)]
     path = "/user/roles/1/disassociate-user"
 

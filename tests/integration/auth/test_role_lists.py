@@ -226,8 +226,8 @@ async def test_devices_are_found_by_their_name_and_their_integrations(auth, owne
     assert await summarize_ids(auth, f"{role}/devices", keyword="nothing") == []
 
 
-async def test_devices_are_paged_and_sorted_by_their_owner(auth, owners):
-    """Which is asked for that page only."""
+async def test_device_lists_are_paged_and_sorted_by_the_device_service(auth, owners):
+    """`auth` requests one page only."""
     role = await role_with(auth)
 
     page = await auth.done(
@@ -290,8 +290,8 @@ async def test_integrations_are_sorted_and_paged(auth, owners):
     assert page["total"] == 2
 
 
-async def test_dashboards_have_their_makers(auth, owners):
-    """Of users who are there, name and e-mail."""
+async def test_dashboards_have_their_creators(auth, owners):
+    """Existing users have a name and an e-mail address."""
     role = await role_with(auth, ("DASHBOARD", "8"))
 
     assert await auth.done("POST", f"{role}/dashboards", {"keyword": "ho"}) == [

@@ -150,8 +150,8 @@ async def test_the_last_super_admin_stays(auth):
     assert (await access_of(auth, second)).super_admin
 
 
-async def test_two_super_admins_cannot_take_each_other_out(auth):
-    """Of two that are taken out at a time one stays."""
+async def test_two_super_admins_cannot_remove_each_other(auth):
+    """One of two simultaneous removals fails."""
     for _ in range(4):
         await auth.mongo.database["users"].delete_many({})
         ids = [await store_user(auth, user_id, 1) for user_id in (7, 8)]

@@ -95,8 +95,8 @@ async def test_a_new_password_leaves_no_session(auth):
     assert not [key async for key in auth.redis.scan_iter("tw:login:*")]
 
 
-async def test_without_a_console_its_public_client_signs_nobody_in(auth):
-    """Neither by password nor by a refresh token that was given before; other clients go on."""
+async def test_without_a_console_its_public_client_is_rejected(auth):
+    """It gets no tokens, neither by password nor by an earlier refresh token. Other clients do."""
     await register(auth)
     tokens = (await sign_in(auth, **OWN_CLIENT)).json()["data"]
     app = build_app(

@@ -57,8 +57,8 @@ async def test_json_and_the_unescaped_form_of_existing_consoles_are_read(auth):
     assert (as_form.status_code, as_json.status_code) == (200, 200)
 
 
-async def test_the_consoles_own_page_signs_in_without_a_secret(auth):
-    """And refreshes; every other client needs its own."""
+async def test_the_served_console_needs_no_secret(auth):
+    """It refreshes tokens without a secret, too. Every other client needs its own."""
     await register(auth)
     form = {"username": FIRST["email"], "password": PASSWORD, "client_id": "thingway-console"}
 
@@ -230,8 +230,8 @@ async def test_ten_failures_cost_a_pause_and_a_right_password_forgets_them(auth)
     assert 1 <= int(refused.headers["retry-after"]) <= 90
 
 
-async def test_many_attempts_at_once_are_no_way_around_the_throttle(auth):
-    """Of forty at the same time ten are made."""
+async def test_simultaneous_attempts_do_not_bypass_the_throttle(auth):
+    """Ten of forty attempts are checked."""
     await register(auth)
 
     answers = await asyncio.gather(*(sign_in(auth, password="Wr0ng-one") for _ in range(40)))

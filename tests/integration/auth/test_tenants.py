@@ -83,8 +83,8 @@ async def test_a_bad_name_is_refused(auth):
             await create(auth, name)
 
 
-async def test_a_tenant_is_made_once(auth):
-    """Of ten at a time one wins, the others are refused, and nothing is left half made."""
+async def test_a_tenant_is_created_once(auth):
+    """One of ten simultaneous requests succeeds, and the others leave nothing behind."""
     outcomes = await asyncio.gather(
         *(create(auth, "acme") for _ in range(10)), return_exceptions=True
     )

@@ -57,8 +57,8 @@ async def test_a_token_stands_for_its_application(auth):
     assert await auth.principal(tokens["refresh_token"]) is None
 
 
-async def test_redis_and_mongodb_keep_no_secret(auth):
-    """Neither tokens nor the client secret stand anywhere in the stores."""
+async def test_redis_and_mongodb_contain_no_secret(auth):
+    """The stores contain neither tokens nor client secrets."""
     application = await auth.application()
     tokens = await auth.log_in(application)
 

@@ -108,7 +108,7 @@ async def hashes(auth: Auth) -> set[str]:
     }
 
 
-async def test_what_is_told_has_no_secret(auth):
+async def test_logs_and_events_have_no_secret(auth):
     """Every change with a secret in it is made; the log and the bus have none.
 
     What is on the bus is what was in the outbox, word by word.

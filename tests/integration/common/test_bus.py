@@ -232,8 +232,8 @@ async def test_relay_and_sweep_at_once_publish_once(mongo: Mongo, bus: Bus):
     assert await mongo.database["outbox"].count_documents({}) == 0
 
 
-async def test_a_stream_that_does_not_take_its_entries_holds_up_no_other(mongo: Mongo, bus: Bus):
-    """What cannot be published stays, and what stands behind it is published once."""
+async def test_a_stream_that_rejects_its_entries_does_not_delay_others(mongo: Mongo, bus: Bus):
+    """Rejected entries stay, and the entries behind them are published once."""
     outbox = Outbox(mongo.database, bus)
     await write(
         mongo,
@@ -437,8 +437,8 @@ async def test_a_job_that_asks_ends_when_it_is_cancelled_as_the_answer_comes(bus
     await silent.unsubscribe()
 
 
-async def test_a_wrong_login_ends_and_does_not_storm(tmp_path):
-    """Who may not come in is told so when the wait is over, after a few attempts a second."""
+async def test_a_wrong_login_is_tried_slowly_and_then_fails(tmp_path):
+    """The error follows after the wait, with a few attempts a second."""
     port = ports.choose_free()
     config = tmp_path / "nats.conf"
     config.write_text(f"listen: 127.0.0.1:{port}\nauthorization {{ user: a, password: b }}\n")
@@ -689,8 +689,8 @@ async def test_a_connection_closed_for_good_ends_the_process(
     assert ended.empty()
 
 
-async def test_streams_of_an_earlier_version_get_the_bounds_that_they_lack(bus):
-    """What they hold stays, and so do the limits that an operator has set."""
+async def test_streams_of_an_earlier_version_get_missing_bounds(bus):
+    """Their messages and the limits that an operator has set stay."""
     for name in STREAMS:
         with contextlib.suppress(NotFoundError):
             await bus.js.delete_stream(name)

@@ -31,7 +31,7 @@ from libs.common.version import VERSION
 
 
 async def test_a_lease_has_one_holder(mongo: Mongo):
-    """Of many that want it at once one gets it, may renew it, and gives it to the next."""
+    """One of many gets it, may renew it, and releases it for the next."""
     leases = [Lease(mongo.database, "job") for _ in range(8)]
     held = await asyncio.gather(*(lease.acquire() for lease in leases))
     assert sum(held) == 1
@@ -234,10 +234,10 @@ async def test_migrations_run_once_across_starters(mongo: Mongo):
     assert ran == [1, 2, 3]
 
 
-async def test_a_starter_that_comes_late_to_the_lease_looks_again(
+async def test_a_process_that_waited_for_the_lease_checks_again(
     mongo: Mongo, monkeypatch: pytest.MonkeyPatch
 ):
-    """What another one did between the look and the lease is not done again."""
+    """It does not repeat the migrations that another process has run meanwhile."""
     ran: list[int] = []
     steps = counting(ran, set())
     looked, done = asyncio.Event(), asyncio.Event()
@@ -258,8 +258,8 @@ async def test_a_starter_that_comes_late_to_the_lease_looks_again(
     assert ran == [1, 2, 3]
 
 
-async def test_a_migration_that_died_is_taken_up_by_the_next_starter(mongo: Mongo):
-    """What was done stays done; the step that failed comes again."""
+async def test_an_interrupted_migration_is_continued_by_the_next_process(mongo: Mongo):
+    """Finished steps are not repeated; the interrupted step is."""
     ran: list[int] = []
     steps = counting(ran, {2})
     with pytest.raises(RuntimeError):

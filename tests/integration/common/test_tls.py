@@ -159,10 +159,10 @@ async def shown(port: int, files: Files) -> str:
     return str(serial)
 
 
-async def test_a_listener_shows_a_new_certificate_and_keeps_its_connections(
+async def test_a_listener_loads_a_new_certificate_and_keeps_its_connections(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """What was begun with the old one goes on, files that do not fit yet are waited for."""
+    """It waits while certificate and key do not belong together."""
     monkeypatch.setattr("libs.common.tls.LOOK_EVERY", 0.01)
     monkeypatch.setattr("libs.common.http.server._spare_what_stays", lambda _: None)
     files, port = Files(tmp_path), ports.choose_free()

@@ -187,8 +187,8 @@ async def test_one_end_gone_is_the_connection_gone(opened: Open):
             await reader.read()
 
 
-async def test_a_foreign_certificate_does_not_come_in(opened: Open, tmp_path: Path):
-    """Nor one of a server: it is for another purpose."""
+async def test_a_foreign_certificate_is_rejected(opened: Open, tmp_path: Path):
+    """The certificate of a server has another purpose and is rejected, too."""
     stranger = Files(tmp_path / "stranger").authority.issue_device_certificate("SN1", 1)
     strange = tmp_path / "strange.pem"
     strange.write_text(stranger.certificate + (stranger.key or ""))

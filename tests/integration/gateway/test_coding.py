@@ -84,8 +84,8 @@ async def test_a_large_answer_is_compressed(
         assert reply.num_bytes_downloaded < 5000 or not coding
 
 
-async def test_a_small_answer_goes_as_it_is(gateway: Gateway, device: Recorder) -> None:
-    """What fits a packet is not there sooner for being smaller."""
+async def test_a_small_answer_is_not_compressed(gateway: Gateway, device: Recorder) -> None:
+    """An answer that fits a packet would not arrive sooner."""
 
     async def respond(seen, receive, send):
         await answer(send, b"0" * 1400)

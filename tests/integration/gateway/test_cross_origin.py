@@ -61,8 +61,8 @@ async def test_anybody(start: Start) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_nobody_as_settings_come(gateway: Gateway, path: str) -> None:
-    """A preflight is refused as such, and answers say nothing of origins."""
+async def test_no_origin_is_allowed_by_default(gateway: Gateway, path: str) -> None:
+    """A preflight is rejected, and answers have no CORS headers."""
     refused = await ask(gateway, path, PAGE)
     assert (refused.status_code, "vary" in refused.headers) == (403, False)
     reply = await gateway.http.get("/openapi.json", headers={"Origin": PAGE})

@@ -102,7 +102,7 @@ async def test_requests_of_one_principal_keep_out_no_other(
 async def test_requests_of_one_tenant_are_bounded_together(
     gateway: Gateway, accounts: Auth, device: Recorder
 ) -> None:
-    """Whoever of the tenant comes next is refused; a client that goes away makes room."""
+    """The next request of the tenant is rejected. A disconnected client frees its place."""
     await known(gateway, accounts, Limits(requests=2))
     holding = Holding(device)
     async with asking(
@@ -117,10 +117,10 @@ async def test_requests_of_one_tenant_are_bounded_together(
                 await asyncio.sleep(0.01)
 
 
-async def test_polls_of_one_device_keep_out_nobody(
+async def test_polls_of_one_device_do_not_block_others(
     start: Start, accounts: Auth, device: Recorder
 ) -> None:
-    """Of forty it gets four, also when the service takes one request at a time."""
+    """Four of its forty polls run, also if the service has a single slot."""
     async with start(upstream_requests=1) as gateway:
         holding = Holding(device)
         sn, key = await gateway.device()

@@ -94,7 +94,7 @@ async def test_permits_come_back_with_time(redis) -> None:
 
 
 async def test_leases_spare_round_trips(redis, monkeypatch) -> None:
-    """Of a burst of 200, a lease of ten is taken at a time, also by many at once."""
+    """A burst of 200 requests takes leases of ten each, also simultaneously."""
     take, taken = TokenBuckets.take_permits, []
 
     async def counted(buckets: TokenBuckets, *given: Any, **more: Any) -> Any:

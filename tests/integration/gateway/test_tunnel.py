@@ -170,8 +170,8 @@ async def test_an_upgrade_elsewhere_is_unknown(gateway: Gateway, client: ClientS
     assert await _refused(client, _url(gateway, path="/user"), headers=headers) == 404
 
 
-async def test_a_refusal_wears_the_envelope(gateway: Gateway) -> None:
-    """Who looks at the answer of a failed handshake finds code and request id."""
+async def test_a_rejected_handshake_has_the_error_envelope(gateway: Gateway) -> None:
+    """The answer contains a code and the request id."""
     with logged_lines() as lines:
         reader, writer = await gateway.wire(
             "GET /websocket HTTP/1.1\nHost: x\nConnection: Upgrade\nUpgrade: websocket\n"
@@ -206,10 +206,10 @@ async def test_either_end_that_closes_closes_the_other(
     assert (message.data, message.extra) == (4001, "token revoked")
 
 
-async def test_a_slow_reader_holds_up_the_service_and_not_the_gateway(
+async def test_a_slow_client_delays_the_service_and_not_the_gateway(
     gateway: Gateway, management: Management
 ) -> None:
-    """What the client does not read is not collected here: the service has to wait."""
+    """The gateway does not buffer unread data; the service waits."""
     headers = await user(gateway)
     reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port, limit=1024)
     writer.write(
@@ -291,10 +291,10 @@ async def test_sockets_of_one_user_keep_out_no_other(
             await asyncio.sleep(0.01)
 
 
-async def test_a_socket_that_management_does_not_take_is_not_counted(
+async def test_a_socket_that_management_rejects_is_not_counted(
     start: Start, accounts: Auth, auth: Recorder, client: ClientSession
 ) -> None:
-    """Who was refused for another's fault may try as often as it likes."""
+    """The client may try again as often as it likes."""
     upstreams = f"management=http://127.0.0.1:1,auth=http://127.0.0.1:{auth.port}"
     async with start(upstreams=upstreams) as gateway:
         await connected(gateway)

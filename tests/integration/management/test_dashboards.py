@@ -15,8 +15,8 @@ NAMED = {"name": "x", "widgets": []}
 CARD = {"type": "dataCard", "config": {"a.b": 1, "$ref": [None, 1.5]}, "pos": {"x": 0}}
 
 
-async def test_what_a_console_wrote_comes_back_as_it_was(management: Management):
-    """A widget's data is opaque, dots and dollars in its keys too; its id is a string."""
+async def test_widget_data_is_returned_unchanged(management: Management):
+    """A widget's data is opaque, also with dots and dollars in its keys; its id is a string."""
     admin = management.admin()
     ref = await admin.done("POST", "/dashboard", {"name": " Hall "})
     body = {"name": "Hall", "widgets": [{"data": CARD, "tempId": 1}]}
@@ -156,13 +156,13 @@ async def test_a_dashboard_that_is_too_large_is_refused(management: Management):
 
 
 @pytest.mark.parametrize("bad", ["x", "0", "-1", "1.5", "9007199254740992"])
-async def test_an_id_that_is_none_is_a_400(management: Management, bad):
-    """What is no number is not an unknown path but a wrong id."""
+async def test_an_invalid_id_is_a_400(management: Management, bad):
+    """A text that is no number is an invalid id, not an unknown path."""
     await management.admin().refused(400, "DELETE", f"/dashboard/{bad}", {}, field="dashboard_id")
 
 
-async def test_auth_is_told_names(management: Management):
-    """Role lists ask for the dashboards of a tenant by id or keyword."""
+async def test_auth_gets_names_of_dashboards(management: Management):
+    """Role lists request the dashboards of a tenant by id or keyword."""
     admin = management.admin()
     await admin.done("POST", "/dashboard", {"name": "Hall"})
     second = await admin.done("POST", "/dashboard", {"name": "Attic"})

@@ -99,8 +99,8 @@ async def _ids(user: Any, **body: Any) -> list[str]:
 
 
 @pytest.mark.usefixtures("device")
-async def test_what_is_announced_is_shown(management: Management, servers):
-    """An integration of another process appears beside the built-in ones; `system` is hidden."""
+async def test_announced_integrations_are_listed(management: Management, servers):
+    """One of another process appears next to the built-in ones; `system` is hidden."""
     admin = management.admin()
     assert await _ids(admin) == BUILT_IN
     async with _hosted(servers, Lamps()):
@@ -165,7 +165,7 @@ async def test_the_detail_has_the_entities(management: Management):
 
 
 @pytest.mark.usefixtures("device")
-async def test_a_user_sees_what_is_granted(management: Management, servers):
+async def test_a_user_sees_granted_integrations(management: Management, servers):
     """Without a grant the list is empty and the detail forbidden."""
     user = management.user(7, Function.INTEGRATION_VIEW)
     async with _hosted(servers, Lamps()):
@@ -178,8 +178,8 @@ async def test_a_user_sees_what_is_granted(management: Management, servers):
         await user.refused(403, "GET", "/integration/unknown")
 
 
-async def test_nobody_announces_for_another(management: Management):
-    """The id of the manifest is that of the subject, which is what a login may use."""
+async def test_an_integration_cannot_announce_another(management: Management):
+    """The id in the manifest must be that of the subject, which the login permits."""
     with pytest.raises(Forbidden):
         await RpcClient(management.bus).call(announce_subject("doors"), LAMPS, Acknowledged)
 
@@ -211,8 +211,8 @@ async def test_direct_takes_the_sn_as_it_is(management: Management):
 
 
 @pytest.mark.usefixtures("device")
-async def test_auth_is_told_names(management: Management):
-    """Role lists ask by id or keyword; `system` is hidden there too."""
+async def test_auth_gets_names_of_integrations(management: Management):
+    """Role lists request them by id or keyword; `system` is hidden there, too."""
 
     async def names(**wanted: Any) -> list[str]:
         found = await management.rpc(

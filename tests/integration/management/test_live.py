@@ -109,8 +109,8 @@ async def test_an_id_stands_for_its_key(world: World):
         assert (await _next(socket))["payload"]["entity_key"] == [str(ENTITY_ID)]
 
 
-async def test_every_replica_tells_every_change_once(world: World):
-    """Sockets on either replica hear each report, in order, and a second copy of none."""
+async def test_every_replica_sends_every_change_once(world: World):
+    """Sockets on both replicas get each report in order, and no second copy."""
     async with world.socket(replica=0) as one, world.socket(replica=1) as other:
         for socket in (one, other):
             await _subscribe(socket, KEY)
@@ -123,8 +123,8 @@ async def test_every_replica_tells_every_change_once(world: World):
             await _echo(socket)
 
 
-async def test_what_is_not_granted_is_not_told(world: World):
-    """Without a grant nothing comes; with one of device, group, integration or entity it does."""
+async def test_updates_need_a_grant(world: World):
+    """It may be a grant of the device, the group, the integration or the entity."""
     async with world.socket(9, super_admin=False) as socket:
         await _subscribe(socket, KEY)
         await world.report(temperature=1)
@@ -174,7 +174,7 @@ async def _silent(world: World, socket: ClientConnection) -> None:
             return
 
 
-async def test_other_tenants_are_not_told(world: World):
+async def test_other_tenants_get_no_updates(world: World):
     """The same key in another tenant is another entity."""
     async with world.socket() as socket:
         await _subscribe(socket, KEY)
@@ -197,8 +197,8 @@ async def test_a_revoked_token_closes_its_sockets(world: World):
         await _echo(other)
 
 
-async def test_a_user_who_is_gone_is_closed(world: World):
-    """When `auth` knows a user no more, the sockets end."""
+async def test_sockets_of_a_deleted_user_are_closed(world: World):
+    """The sockets end when `auth` no longer knows the user."""
     async with world.socket(9, super_admin=False) as socket:
         world.gone.add(9)
         await world.change_grants(8, ResourceType.DEVICE, 1)
@@ -245,7 +245,7 @@ async def test_a_thousand_keys_that_do_not_exist_cost_nothing(world: World):
 
 
 async def test_a_slow_reader_gets_the_latest_of_each_key(world: World):
-    """What it does not take is not collected for ever: in the end it has the newest value."""
+    """Unread updates are not collected forever: in the end it has the newest value."""
     async with world.socket() as fast, world.socket(max_queue=1) as slow:
         for socket in (fast, slow):
             await _subscribe(socket, KEY, "direct.device.S1.text")
@@ -312,8 +312,8 @@ async def test_a_pattern_is_followed_beside_keys(world: World):
         await _echo(socket)
 
 
-async def test_a_pattern_shows_what_is_granted(world: World):
-    """Grants are asked at each change, also one of an entity by itself, and when they change."""
+async def test_a_pattern_shows_granted_entities(world: World):
+    """Grants are checked at each change, also of a single entity, and when they change."""
     async with world.socket(9, super_admin=False) as socket, world.socket() as other:
         await _follow(socket, scope="DEVICE", id="7")
         await _follow(other, scope="GROUP", id=5)
@@ -342,8 +342,8 @@ async def _shows(world: World, socket: ClientConnection, keys: int) -> None:
                     return
 
 
-async def test_a_slow_follower_is_told_how_many_changes_it_missed(world: World):
-    """What waits is bounded; the newest are kept, and the number of the others is told."""
+async def test_a_slow_follower_gets_the_number_of_missed_changes(world: World):
+    """Waiting changes are bounded: the newest are kept, and the others counted."""
     async with world.socket() as fast, world.socket(max_queue=1) as slow:
         await _subscribe(fast, KEY)
         await _follow(slow, scope="TENANT")

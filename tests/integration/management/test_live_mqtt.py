@@ -49,9 +49,8 @@ async def heard(page: aiomqtt.Client) -> Any:
 
 
 @pytest.mark.parametrize("replica", [0, 1])
-async def test_a_page_hears_what_changed(world: World, replica: int):
-    """Ids of the entities, on the user's own topic, as the console matches it; what is no entity
-    is not told."""
+async def test_a_page_gets_the_ids_of_changed_entities(world: World, replica: int):
+    """They arrive on the user's own topic, as the console expects."""
     username, password = await world.page()
     async with client(world, username, password, replica) as page:
         await page.subscribe(live_topic(username))
@@ -90,8 +89,8 @@ async def test_two_pages_of_a_user_hear_the_same(world: World):
         assert len(one.messages) == 0
 
 
-async def test_only_what_the_grants_show_is_told(world: World):
-    """As they are now, whatever kind of resource is granted."""
+async def test_only_granted_entities_are_published(world: World):
+    """Current grants of every kind of resource count."""
     (username, password), (admin, secret) = await world.page(9), await world.page(1)
     async with client(world, username, password) as page, client(world, admin, secret) as ours:
         await page.subscribe(live_topic(username))
@@ -128,8 +127,8 @@ async def until_silent(world: World, page: aiomqtt.Client, ours: aiomqtt.Client)
             await heard(page)
 
 
-async def test_other_tenants_hear_nothing(world: World):
-    """Neither ids nor that anything happened."""
+async def test_other_tenants_get_nothing(world: World):
+    """They get neither ids nor a notification."""
     (username, password), (admin, secret) = await world.page(1, "other"), await world.page(1)
     async with client(world, username, password) as page, client(world, admin, secret) as ours:
         await page.subscribe(live_topic(username))
@@ -221,8 +220,8 @@ async def test_a_topic_that_is_not_ones_own_is_refused(world: World, wire):
 
 
 @pytest.mark.parametrize("topic", ["beaver-iot/user-1/uplink/web/exchange", "thing/S1/up/report"])
-async def test_who_publishes_is_closed(world: World, wire, topic: str):
-    """MQTT 3.1.1 has no other refusal; the message goes nowhere."""
+async def test_a_publishing_client_is_disconnected(world: World, wire, topic: str):
+    """MQTT 3.1.1 has no other error; the message is dropped."""
     async with wire() as page:
         await page.says(connecting(*await world.page()))
         await page.socket.send(encode_packet(0x30, text(topic) + b"{}"))
@@ -258,8 +257,8 @@ async def test_packets_come_in_pieces_and_several_at_once(world: World, wire):
     ],
     ids=["http", "ping", "subscribe", "cut", "length", "long", "frame", "version", "text"],
 )
-async def test_a_stranger_who_says_no_connect_is_closed(wire, said: Any, code: int):
-    """Before anything is looked up, and whatever it promises to send."""
+async def test_a_client_without_connect_is_disconnected(wire, said: Any, code: int):
+    """This happens before any lookup, whatever length the packet announces."""
     async with wire() as page:
         await page.socket.send(said)
         assert (await page.closed())[0] == code
@@ -289,8 +288,8 @@ async def test_a_page_that_breaks_the_protocol_is_closed(world: World, wire, sai
         assert reason
 
 
-async def test_without_the_sub_protocol_nothing_opens(world: World):
-    """Whoever comes to `/mqtt` speaks MQTT."""
+async def test_mqtt_needs_the_sub_protocol(world: World):
+    """Clients of `/mqtt` must request `mqtt`."""
     with pytest.raises(InvalidStatus):
         async with connect(f"ws://127.0.0.1:{world.ports[0]}/mqtt"):
             pass
@@ -319,8 +318,8 @@ async def test_a_log_in_that_has_ended_closes_its_pages(world: World, wire):
         assert await again.says(connecting(username, password)) == b"\x20\x02\x00\x05"
 
 
-async def test_a_user_who_is_gone_is_closed(world: World, wire):
-    """And comes in no more, though the password is there."""
+async def test_a_deleted_user_is_disconnected(world: World, wire):
+    """The user cannot reconnect, though the password still exists."""
     credentials = await world.page(9)
     async with wire() as page:
         await page.says(connecting(*credentials))

@@ -131,8 +131,8 @@ async def test_a_sync_brings_devices_with_tsl_and_history(world: World):
     assert world.told() == expected
 
 
-async def test_another_sync_brings_only_what_is_new(world: World):
-    """Also what arrived there late, before the newest report; nothing twice."""
+async def test_another_sync_copies_only_new_reports(world: World):
+    """It includes late reports with a time before the newest, and copies none twice."""
     world.remote.add(7, "A7", (NOW - HOUR, {"level": 1}))
     await world.configure()
     await world.sync()
@@ -190,8 +190,8 @@ async def test_a_sync_survives_its_replica(world: World):
     assert world.told() == [("A7", NOW - HOUR + n, {"level": n}) for n in range(25)]
 
 
-async def test_what_people_deleted_stays_away_until_they_add_it(world: World):
-    """A sync passes it over; adding it by SN or id brings it back."""
+async def test_deleted_devices_stay_deleted_until_they_are_added(world: World):
+    """A sync skips them; adding by SN or id restores them."""
     world.remote.add(7, "A7", (NOW - HOUR, {"level": 1}))
     await world.configure()
     await world.sync()
@@ -214,8 +214,8 @@ async def test_what_people_deleted_stays_away_until_they_add_it(world: World):
 
 
 @pytest.mark.parametrize("told", [True, False])
-async def test_a_device_that_is_added_anew_gets_its_history_anew(world: World, told: bool):
-    """What it had here was deleted with it, whether or not the integration was there to hear."""
+async def test_a_device_that_is_added_again_gets_its_history_again(world: World, told: bool):
+    """Its history here was deleted with it, also if the integration was not running."""
     world.remote.add(7, "A7", (NOW - HOUR, {"level": 1}), (NOW - 5, {"level": 2}))
     await world.configure()
     await world.sync()
@@ -268,8 +268,8 @@ async def test_a_device_can_be_added_by_its_sn(world: World):
         ({"client_secret": None}, "client_secret"),
     ],
 )
-async def test_what_is_missing_is_named(world: World, changes, named):
-    """A sync is refused before it begins."""
+async def test_a_missing_setting_is_named(world: World, changes, named):
+    """The sync is rejected before it begins."""
     wanted = {"base_url": world.remote.url, "client_id": CLIENT_ID, "client_secret": SECRET}
     given = {key: value for key, value in (wanted | changes).items() if value is not None}
     await world.played.update(given)
@@ -277,8 +277,8 @@ async def test_what_is_missing_is_named(world: World, changes, named):
         await world.played.call("sync")
 
 
-async def test_the_secret_goes_nowhere_else(world: World):
-    """Whoever changes the address has to know the secret: the old one is not sent there."""
+async def test_the_secret_is_not_sent_to_another_address(world: World):
+    """A user who changes the address has to enter the secret again."""
     await world.configure()
     async with serving(Platform()) as evil:
         await world.played.update({"base_url": evil.url})
@@ -297,8 +297,8 @@ async def test_the_secret_may_come_first(world: World):
     assert (await world.sync())["sync_status"] == "done"
 
 
-async def test_the_secret_is_not_told(world: World, caplog):
-    """Neither in what the integration shows nor in the log, also when the login fails."""
+async def test_the_secret_is_not_shown(world: World, caplog):
+    """Neither the integration nor the log shows it, also if the login fails."""
     caplog.set_level(logging.DEBUG)
     world.remote.add(7, "A7")
     await world.configure()
@@ -419,8 +419,8 @@ async def test_a_failure_comes_back_with_its_reason(world: World, command, task,
     assert error in world.played.replies[0].error
 
 
-async def test_a_platform_without_tasks_has_done_what_it_accepted(world: World):
-    """Nothing else can be known."""
+async def test_without_tasks_an_accepted_command_counts_as_done(world: World):
+    """The other platform reports no results."""
     async with serving(Platform(tasks=False)) as other:
         other.add(7, "A7")
         await world.configure(base_url=other.url)

@@ -116,8 +116,8 @@ async def test_a_secret_that_no_client_could_type_is_refused(workflow: Workflow,
     assert await login(CredentialsType.HTTP, "http@default", "") is None
 
 
-async def test_who_signs_in_is_known_by_key_and_secret(workflow: Workflow):
-    """Of the right type, as the secret is now."""
+async def test_a_client_logs_in_with_key_and_secret(workflow: Workflow):
+    """The type must be right, and the secret the current one."""
     made, login = await default(workflow, "MQTT"), workflow.core.nodes.credentials.verify_login
     secret = made["access_secret"]
 
@@ -158,8 +158,8 @@ async def test_more_are_made_listed_and_deleted(workflow: Workflow, monkeypatch)
     await admin.refused(400, "GET", "/credentials/default/FTP", field="credentials_type")
 
 
-async def test_tenants_have_their_own(workflow: Workflow):
-    """And neither read, change nor delete those of others."""
+async def test_credentials_belong_to_a_tenant(workflow: Workflow):
+    """Tenants cannot read, change or delete those of others."""
     ours, other = await default(workflow, "SMTP"), workflow.admin("acme")
     theirs = await default(workflow, "SMTP", user=other)
     path = f"/credentials/{ours['id']}"
@@ -172,7 +172,7 @@ async def test_tenants_have_their_own(workflow: Workflow):
     assert (await other.done("GET", "/credentials"))["total"] == 1
 
 
-async def test_functions_say_who_reads_and_who_changes(workflow: Workflow):
+async def test_each_operation_on_credentials_needs_its_function(workflow: Workflow):
     """`credentials.view` reads, `credentials.edit` does both."""
     made = await default(workflow, "SMTP")
     reader = workflow.user(8, Function.CREDENTIALS_VIEW)

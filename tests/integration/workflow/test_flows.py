@@ -55,8 +55,8 @@ async def test_a_version_changes_with_the_design_alone(workflow):
     assert (alarm(), 2) == (old["design_data"], old["version"])
 
 
-async def test_a_save_from_an_old_version_is_refused(workflow):
-    """Who has not seen the newest version overwrites nothing."""
+async def test_saving_an_old_version_is_rejected(workflow):
+    """A user who has not seen the newest version cannot overwrite it."""
     user = workflow.admin()
     saved = await save(user)
     await save(user, id=saved["id"], version=1, design_data=design([trigger()]))
@@ -229,7 +229,7 @@ async def test_a_design_is_opened_with_all_that_an_editor_needs(workflow):
     ] == [("trigger", 0, 0), ("ifelse", 320, 0), ("ifelse", 320, 160)]
 
 
-async def test_what_no_editor_could_open_is_not_saved(workflow):
+async def test_an_invalid_design_is_not_saved(workflow):
     """An invalid or too large design is an error with its field."""
     user = workflow.admin()
     for text in ("x", "[]", '{"nodes": 1}', '{"nodes": [1]}', "[" * 100_000):
@@ -286,7 +286,7 @@ async def test_deleted_flows_are_gone_with_their_grants(workflow):
     assert [kept] == [one["id"] for one in await user.done("POST", f"{FLOWS}/search", {})]
 
 
-async def test_users_see_what_they_are_granted(workflow):
+async def test_users_see_granted_flows(workflow):
     """A flow is shared with its creator's roles; others, and other tenants, do not see it."""
     author, other = workflow.user(7, *AUTHOR), workflow.user(8, *AUTHOR)
     flow = (await save(author))["id"]
@@ -301,7 +301,7 @@ async def test_users_see_what_they_are_granted(workflow):
 
 
 async def test_each_operation_needs_its_function(workflow):
-    """Who may view may not save, who may edit may not create."""
+    """Viewers cannot save, and editors cannot create."""
     flow = (await save(workflow.admin()))["id"]
     viewer, editor = (
         workflow.user(7, Function.WORKFLOW_VIEW),
@@ -328,8 +328,8 @@ async def test_a_flow_runs_only_with_entities_that_its_author_sees(workflow):
     await user.done("GET", f"{FLOWS}/{flow}/enable")
 
 
-async def test_whoever_renames_a_flow_need_not_see_what_it_touches(workflow):
-    """Only a change of the design, or switching it on, lets it touch entities."""
+async def test_renaming_a_flow_needs_no_grants_of_its_entities(workflow):
+    """They are needed to change the design and to enable the flow."""
     workflow.device.has(HOT, thing_id=55)
     flow = (await save(workflow.admin(), enabled=True))["id"]
     user = workflow.user(7, *AUTHOR)

@@ -48,7 +48,7 @@ async def logged(workflow, flow, **body):
     return await workflow.admin().done("POST", f"{FLOWS}/{flow.flow_id}/logs/search", body)
 
 
-async def test_a_run_is_logged_with_what_each_node_did(workflow):
+async def test_a_run_is_logged_with_its_trace(workflow):
     """The log has a row for the run, and its detail the trace; the value is written."""
     workflow.device.has(HOT)
     flow = await enabled(workflow)
@@ -86,8 +86,8 @@ async def test_runs_that_set_custom_entities_at_once_ask_together(workflow):
     assert len(workflow.device.asked) < 100
 
 
-async def test_a_run_that_ends_is_told_on_the_bus(workflow):
-    """`event.{tenant}.workflow.{flowId}.finished` says how it ended."""
+async def test_the_end_of_a_run_is_published(workflow):
+    """`event.{tenant}.workflow.{flowId}.finished` contains the result."""
     flow = await enabled(workflow)
     subject = f"event.default.workflow.{flow.flow_id}.finished"
     heard = await workflow.bus.client.subscribe(subject)
@@ -254,7 +254,7 @@ async def test_an_interrupted_run_that_must_not_begin_anew_is_logged_as_such(wor
     assert workflow.device.calls == []
 
 
-async def test_what_must_not_be_done_twice_seals_the_run_first(workflow):
+async def test_a_run_is_sealed_before_an_unrepeatable_step(workflow):
     """The mark is written before the service is called."""
     workflow.device.has(HOT)
     workflow.device.outputs = {"answer": 5}

@@ -69,8 +69,8 @@ async def test_code_that_cannot_be_read_is_refused(workflow):
     await user.done("POST", f"{FLOWS}/design", body)
 
 
-async def test_five_megabytes_of_design_are_refused_with_the_reason(workflow):
-    """And everything else goes on."""
+async def test_a_design_of_five_megabytes_is_rejected_with_the_reason(workflow):
+    """Other requests continue."""
     text = design([trigger(), node("a", SELECT, code="x" * 5_000_000)])
     verdict = await validate(workflow.admin(), text)
     assert verdict["data"] is False
@@ -78,7 +78,7 @@ async def test_five_megabytes_of_design_are_refused_with_the_reason(workflow):
 
 
 @pytest.mark.parametrize("path", ["/test", "/design/test"])
-async def test_a_test_shows_what_each_node_did_and_touches_nothing(workflow, path):
+async def test_a_test_returns_the_trace_and_changes_nothing(workflow, path):
     """Both routes run the design with the input; a dry run writes no entity, nothing is logged."""
     workflow.device.has(HOT)
     user = workflow.admin()
@@ -120,7 +120,7 @@ async def test_a_test_is_for_real(workflow, more):
         node("call", "serviceInvocation", serviceInvocationSetting={"serviceEntity": HOT}),
     ],
 )
-async def test_who_may_not_command_tests_nodes_that_command_dry_only(workflow, step):
+async def test_users_without_commands_test_command_nodes_dry_only(workflow, step):
     """Neither a test nor a new flow sets a value for a user who may only add flows."""
     workflow.device.has(HOT)
     workflow.grants.give(7, ResourceType.INTEGRATION, "direct")
@@ -214,7 +214,7 @@ async def test_a_test_of_what_cannot_run_is_an_error_of_its_nodes(workflow):
     assert entry["error_message"] == "input: temperature must be DOUBLE. Got hot."
 
 
-async def test_a_test_of_no_design_is_refused(workflow):
+async def test_a_test_without_a_design_is_rejected(workflow):
     """There is no node that could have a trace."""
     for text in ("{}", "x", ""):
         body = {"design_data": text}
@@ -264,7 +264,7 @@ async def test_a_node_that_cannot_be_tested_is_an_error(workflow):
         await user.refused(400, "POST", f"{FLOWS}/node/test", body, field="node_config")
 
 
-async def test_a_user_tests_only_what_the_user_sees(workflow):
+async def test_a_test_needs_the_grants_of_its_entities(workflow):
     """A test reads values, so it needs the same grants as a flow that runs."""
     workflow.device.has(HOT, 7)
     user = workflow.user(7, *AUTHOR)
@@ -301,7 +301,7 @@ async def test_an_entity_that_does_not_exist_is_a_fault_of_the_design(workflow):
     assert verdict.json()["data"] is True
 
 
-async def test_the_catalogue_has_what_an_editor_needs(workflow):
+async def test_the_catalogue_has_the_structure_for_editors(workflow):
     """Groups are arrays, `data` is JSON with component, properties and outputProperties."""
     user = workflow.user(7, Function.WORKFLOW_VIEW)
     groups = await user.done("GET", "/workflow/components")
@@ -322,7 +322,7 @@ async def test_the_catalogue_has_what_an_editor_needs(workflow):
     assert {"code", "expression"} == set(languages)
 
 
-async def test_the_catalogue_has_the_schema_of_what_is_nested(workflow):
+async def test_the_catalogue_has_the_schemas_of_nested_parameters(workflow):
     """An editor can make a form of every parameter, also of one for which it has no component."""
     user = workflow.user(7, Function.WORKFLOW_VIEW)
     found = _components(await user.done("GET", "/workflow/components"))

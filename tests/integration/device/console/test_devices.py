@@ -170,8 +170,8 @@ async def test_a_user_without_any_grant_sees_nothing(world: World, ids: dict[str
     assert content["error_message"] == "user does not have data permission"
 
 
-async def test_a_taken_grant_ends_with_the_next_request(world: World, ids: dict[str, int]):
-    """What a user sees is never older than the version that comes with the request."""
+async def test_a_removed_grant_ends_with_the_next_request(world: World, ids: dict[str, int]):
+    """The grants are never older than the version in the request."""
     world.grants.give(7, ResourceType.DEVICE, ids["a"])
     assert await names(world.user(7), ids) == "a"
     world.grants.take(7)

@@ -124,8 +124,8 @@ async def test_only_a_visible_device_has_history(world: World, history: HistoryS
             await times(history, device)
 
 
-async def test_a_cursor_stays_put_while_reports_arrive(world: World, history: HistoryService):
-    """What comes in above the cursor does not move the pages below it."""
+async def test_a_page_key_is_stable_while_reports_arrive(world: World, history: HistoryService):
+    """New reports above the page do not change the pages below it."""
     await write(world, 7, NOW - 3, NOW - 2, NOW - 1)
     page = await history.page(ME, 7, start=None, end=None, size=2, key=None, order=None)
     await write(world, 7, NOW)

@@ -255,8 +255,10 @@ async def test_beyond_the_quota_refusals_are_only_counted(world: World, device: 
     ]  # fmt: skip
 
 
-async def test_wait_stored_answers_when_it_is_stored(world: World, device: Device, ingesting: None):
-    """What was answered can be read."""
+async def test_wait_stored_answers_after_the_data_is_stored(
+    world: World, device: Device, ingesting: None
+):
+    """The answered values can be read."""
     answer = await device.post("report", [GOOD] * 50, wait="stored")
     assert answer.json()["data"]["accepted"] == 50
     assert len(await world.stored()) == 50
@@ -347,10 +349,10 @@ async def test_probes_need_no_principal_and_name_unavailable_stores(device: Devi
     assert "not ready" in states["dead"]
 
 
-async def test_a_store_that_is_away_is_503_with_retry_after(
+async def test_an_unavailable_store_is_503_with_retry_after(
     world: World, device: Device, monkeypatch: pytest.MonkeyPatch
 ):
-    """And the request id stands in the answer."""
+    """The answer has the request id."""
     await device.post("report", GOOD)
     away = Mongo("mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=100", "none")
     monkeypatch.setattr(world.commands.schedule, "_commands", away.database["commands"])

@@ -103,8 +103,8 @@ async def test_values_that_look_like_expressions_are_values(world: World):
     assert await world.latest_of(1) == {"z": 1, "a": "$z", "s": {"b": "$$NOW", "c": ["$z"]}}
 
 
-async def test_things_whose_writes_fail_do_not_spoil_the_others(world: World):
-    """Of one bulk write, old, changed and fresh things all come out right."""
+async def test_failing_writes_do_not_affect_other_things(world: World):
+    """Old, changed and new things of one bulk write are all stored."""
     await world.latest.apply([(1, 99, {"a": 1}), (2, 10, {"a": 1})])
     await world.latest.apply(
         [(1, 10, {"a": 0, "b": 1}), (2, 20, {"a": {"x": 1}}), (3, 5, {"a": 7})]
@@ -157,7 +157,7 @@ async def test_a_value_that_two_processes_wrote_to_different_documents_is_the_ne
 
 
 async def test_values_of_a_thing_have_a_limit(world: World):
-    """What grows is beyond it; what has been there may be reported again, also where it is more."""
+    """New properties are beyond it. Known ones may be reported again, even if they are larger."""
     values = {f"k{number}": LONG for number in range(21)} | {"s": {"a": 1, "b": LONG[:8000]}}
     await world.latest.apply([(1, 10, {key: values[key]}) for key in values])
     more = {"k0": LONG, "k1": LONG + "x", "s": {"a": 22}, "new": "z"}
@@ -205,8 +205,8 @@ async def test_two_writers_at_once_leave_the_newest(world: World):
 
 
 @pytest.mark.parametrize("known", [{"a": "wrong", "b": "wrong"}, {}])
-async def test_values_are_made_anew_while_reports_come(world: World, known: dict[str, Any]):
-    """What comes meanwhile is kept."""
+async def test_values_are_rebuilt_while_reports_arrive(world: World, known: dict[str, Any]):
+    """Reports that arrive meanwhile are kept."""
     await world.latest.apply([(1, 10, known)] if known else [])
     asked = list[int]()
 

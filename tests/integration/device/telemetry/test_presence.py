@@ -59,10 +59,10 @@ async def test_each_transition_is_stored_and_published_once(world: World, store:
     assert await events(world) == ["1.online", "1.offline"]
 
 
-async def test_who_is_heard_is_online_although_the_note_waits_for_no_majority(
+async def test_a_reporting_device_is_online_without_a_majority_write(
     world: World, store: PresenceStore
 ):
-    """The transaction that says so reads what a majority has, which may be older than the note."""
+    """The transaction reads data of a majority, which may be older than the recorded contact."""
     numbers = range(1, 201)
     for number in numbers:
         await world.add(number)
@@ -79,10 +79,8 @@ async def test_two_replicas_at_once_say_it_once(world: World, store: PresenceSto
     assert await events(world) == ["1.online"]
 
 
-async def test_two_replicas_that_end_a_connection_each_leave_none(
-    world: World, store: PresenceStore
-):
-    """Neither counts on the connection that the other one ends."""
+async def test_two_replicas_that_end_connections_leave_none(world: World, store: PresenceStore):
+    """Neither relies on the connection that the other one ends."""
     other = PresenceStore(world.mongo, world.outbox, world.first.devices)
     for number in range(1, 11):
         await world.add(number)
@@ -171,8 +169,8 @@ async def test_a_connected_device_is_checked_once_after_its_last_report(
     assert await states(world) == {1: "ONLINE"}
 
 
-async def test_who_was_online_before_there_were_connections_is_looked_for(world: World):
-    """Whoever is not found connected is OFFLINE then, and all others stay ONLINE."""
+async def test_devices_online_before_connections_were_stored_are_checked(world: World):
+    """Unconnected devices become OFFLINE, and the others stay ONLINE."""
     await world.database["devices"].delete_many({})
     await world.add(1, connectStatus="ONLINE")
     await world.add(2)
@@ -281,8 +279,8 @@ class OneLocked(ByThemselves):
         raise StoreError
 
 
-async def test_a_record_that_is_locked_holds_up_no_other_device(world: World):
-    """What cannot be noted together is noted one by one."""
+async def test_a_locked_record_does_not_delay_other_devices(world: World):
+    """If devices cannot be recorded together, each is recorded separately."""
     store = OneLocked(world.mongo, world.outbox, world.first.devices)
     store.ids = []
     presence = HttpPresence(store, 60, Usual())
@@ -371,8 +369,8 @@ async def test_a_note_that_says_nothing_any_more_is_given_up(world: World, notes
     assert notes.heard_of == []
 
 
-async def test_a_note_that_waits_tells_of_the_last_report(world: World, notes: Notes):
-    """The device spoke again while its record was locked, and counts as ONLINE from then."""
+async def test_a_delayed_record_has_the_time_of_the_last_report(world: World, notes: Notes):
+    """The device reported again while its record was locked, and is ONLINE from that time on."""
     presence = HttpPresence(notes, 60, Usual())
     (thing,) = await things(world, 1)
     notes.locked.add(thing.id)
@@ -479,7 +477,7 @@ async def test_connections_are_found_without_events(world: World, watching: Any)
 
 
 async def test_a_device_with_too_many_subscriptions_is_disconnected(world: World, watching: Any):
-    """And nobody else is."""
+    """Other devices stay connected."""
     _, account = watching
     first, second = users("SN1", "SN2")
     account.open["A"] = [
@@ -514,8 +512,8 @@ async def test_a_device_missing_on_a_page_is_not_offline(world: World, watching:
     assert await events(world) == ["1.online"]
 
 
-async def test_connections_of_a_server_that_is_gone_end_after_a_while(world: World, watching: Any):
-    """Who came back to another one meanwhile was ONLINE all the time."""
+async def test_connections_of_a_stopped_server_end_after_a_while(world: World, watching: Any):
+    """A device that reconnected to another server stays ONLINE all the time."""
     _, account = watching
     for number in (1, 2):
         await world.add(number)

@@ -420,8 +420,8 @@ async def test_one_that_cannot_be_written_holds_up_no_other(
         await seen.wait()
 
 
-async def test_it_ends_when_the_codec_is_changed_meanwhile_or_it_is_stopped(world: World):
-    """What is through stays as it is."""
+async def test_a_job_ends_when_the_codec_changes_or_a_user_stops_it(world: World):
+    """Finished devices stay changed."""
     await world.add(1)
     right = await put_codec(world, SCRIPT)
     await begin(world, "another")

@@ -77,8 +77,8 @@ async def test_a_redelivered_batch_changes_nothing(world: World):
     assert await world.database["device_events"].count_documents({}) == 1
 
 
-async def test_a_redelivered_batch_is_looked_up_and_not_searched_for(world: World):
-    """What it costs does not grow with what history has."""
+async def test_a_redelivered_batch_is_found_by_its_keys(world: World):
+    """The cost does not grow with the history."""
     sn = await world.add(7)
     many = [(sn, {"properties": {"temperature": number}}) for number in range(500)]
     await world.say_all(many)
@@ -195,8 +195,8 @@ async def test_a_time_that_cannot_be_taken_is_refused(world: World, shift: int, 
 
 
 @pytest.mark.parametrize("together", [True, False])
-async def test_a_clock_that_is_ahead_holds_back_nothing(world: World, together: bool):
-    """What comes later is newer, though an earlier report says a later time; history keeps it."""
+async def test_a_clock_that_is_ahead_does_not_block_later_reports(world: World, together: bool):
+    """Later reports count as newer, though an earlier one has a later time; history keeps it."""
     sn = await world.add(7)
     ahead = now_ms() + 4 * 60_000
     first = {"ts": ahead, "properties": {"temperature": 1, "battery": 1, "limits": {"low": 1}}}

@@ -234,8 +234,8 @@ async def test_nothing_is_left_of_a_device_that_is_gone(world: World):
     assert await world.database["removed"].count_documents({}) == 0
 
 
-async def test_what_was_left_before_there_was_an_end_goes(world: World):
-    """Profiles of devices that were deleted, and turns that nobody can tell the age of."""
+async def test_remains_of_earlier_versions_are_deleted(world: World):
+    """These are profiles of deleted devices, and turns without a time."""
     await world.add(5)
     for device in (5, 6):
         await world.database["profiles"].insert_one({"_id": device})

@@ -56,8 +56,8 @@ async def test_devices_that_report_the_same_share_a_shape(world: World):
     assert await world.database["shapes"].count_documents({}) == 1
 
 
-async def test_two_processes_lose_nothing(world: World):
-    """What one could not write, because the other was faster, it writes with the next report."""
+async def test_shapes_of_two_processes_are_merged(world: World):
+    """A process whose write failed, because another was faster, writes with the next report."""
     sn = await world.add(1, GENERIC)
     other = world.process()
     await report(world, (sn, {"a": 1}))
@@ -82,8 +82,8 @@ async def stored_bytes(world: World) -> int:
     return sum([len(BSON.encode(one)) async for one in world.database["shapes"].find()])
 
 
-async def test_a_device_that_invents_paths_costs_no_more_than_its_paths(world: World):
-    """What is stored grows with the paths, and ends at the limit; history has what is beyond."""
+async def test_the_shape_of_a_device_with_many_paths_is_bounded(world: World):
+    """It grows with the paths up to a limit; history has the others."""
     sn = await world.add(1, GENERIC)
     process = world.process(limits=Limits(paths=60))
     sizes = []

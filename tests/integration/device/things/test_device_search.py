@@ -58,10 +58,10 @@ async def test_a_large_total_is_cached_and_counted_in_the_background(
     await until(partial(is_told, totals, 10))
 
 
-async def test_a_total_that_is_too_old_is_waited_for(
+async def test_an_old_total_is_counted_again_before_the_answer(
     mongo: Mongo, totals: CachedCounter[int], monkeypatch: pytest.MonkeyPatch
 ):
-    """And totals of different searches are told apart."""
+    """Totals of different searches are separate."""
     await add(mongo, 5)
     assert await totals.count(MINE) == 5
     await add(mongo, 5)
@@ -71,10 +71,8 @@ async def test_a_total_that_is_too_old_is_waited_for(
     assert await totals.count(other) == 0
 
 
-async def test_a_total_is_counted_anew_for_whom_the_last_one_was_wrong(
-    mongo: Mongo, totals: CachedCounter[int]
-):
-    """And others are told the new one, also when it is small now."""
+async def test_a_wrong_total_is_counted_again(mongo: Mongo, totals: CachedCounter[int]):
+    """Other users get the new total, even if it is small now."""
     await add(mongo, 5)
     assert await totals.count(MINE) == 5
     await mongo.database["devices"].delete_many({})

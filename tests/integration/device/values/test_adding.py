@@ -192,8 +192,8 @@ async def listed(
     return [row["entity_key"] for row in rows], page["total"]
 
 
-async def test_a_key_that_was_issued_stays(world: World):
-    """Who made one before looking at the device is shown none."""
+async def test_an_issued_key_stays(world: World):
+    """A user who issued one before opening the device sees none."""
     own = "direct.integration.add_device"
     body = {"name": "x", "integration": "direct", "param_entities": {f"{own}.sn": "K-2"}}
     await world.admin().done("POST", "/device", body)

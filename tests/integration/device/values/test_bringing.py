@@ -53,8 +53,8 @@ async def test_an_integration_brings_a_device_in(world: World, lamps: Lamps):
     assert detail["key"] == "lamps.device.P-1"
 
 
-async def test_it_takes_nobody_elses(world: World, lamps: Lamps):
-    """Neither a device of another integration nor one of another tenant."""
+async def test_an_integration_cannot_take_over_devices(world: World, lamps: Lamps):
+    """This concerns devices of other integrations and of other tenants."""
     await world.add_direct("P-2", "generic")
     with pytest.raises(Conflict, match="P-2"):
         await things(world).put_device("default", "x", found("P-2"))

@@ -87,8 +87,8 @@ async def test_an_integration_can_only_report_for_its_own_devices(world: World, 
         await things(world, "nobody").get_own_values("default")
 
 
-async def test_an_integration_learns_its_devices_and_their_tsl(world: World, lamps: Lamps):
-    """Of all tenants, with what it keeps of them."""
+async def test_an_integration_can_list_its_devices_with_their_tsl(world: World, lamps: Lamps):
+    """The list has the devices of all tenants, with the data that it stores for them."""
     for tenant, sn in (("default", "T-5"), ("other", "T-6")):
         await world.admin(tenant).done("POST", "/device", lamp(sn, channel=3))
     found = {device.identifier: device async for device in things(world).list_devices()}
@@ -131,7 +131,7 @@ async def test_the_entities_of_an_integration_are_there_when_asked_for(world: Wo
 
 
 async def test_a_new_version_of_an_integration_keeps_the_ids(world: World, lamps: Lamps):
-    """What stays has its number, what comes has a new one, what goes is not found."""
+    """Kept entities keep their ids, new ones get new ids, and removed ones are not found."""
     wanted = DescribeIntegrationEntities("versions", "lamps")
     old = await world.rpc(INTEGRATION_ENTITIES, wanted, ThingEntities)
     properties = [

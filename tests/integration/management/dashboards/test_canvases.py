@@ -13,8 +13,8 @@ from tests.integration.management.dashboards.conftest import World
 CARD = {"type": "dataCard", "config": {"a.b": 1, "$ref": [None, 1.5]}, "pos": {"i": "1"}}
 
 
-async def test_what_is_saved_comes_back(world: World):
-    """Widgets as a console wrote them, with the entities and devices that there are."""
+async def test_a_saved_canvas_is_returned(world: World):
+    """It has the console's widgets, and the existing entities and devices."""
     device = world.device()
     entity = entity_id(device, 1)
     one = await world.dashboard(name="Hall")
@@ -96,8 +96,8 @@ async def test_bad_input_is_named(world: World, body, status, field):
     assert (await world.admin.done("GET", f"/canvas/{one}"))["widgets"] == []
 
 
-async def test_who_sees_a_dashboard_sees_its_canvas(world: World):
-    """Functions and the grant of the dashboard: 403 without, 404 for what is nowhere."""
+async def test_a_canvas_needs_the_grant_of_its_dashboard(world: World):
+    """A missing function or grant gets 403, an unknown canvas 404."""
     one = await world.dashboard()
     path, body = f"/canvas/{one}", {"name": "A", "widgets": []}
     view, edit = Function.DASHBOARD_VIEW, Function.DASHBOARD_EDIT
@@ -113,8 +113,11 @@ async def test_who_sees_a_dashboard_sees_its_canvas(world: World):
     await world.admin.refused(400, "GET", "/canvas/x", field="canvas_id")
 
 
-async def test_who_sees_a_device_sees_its_canvas(world: World):
-    """Also by its group; `device.edit` saves it. Entities of other devices are not told."""
+async def test_a_canvas_of_a_device_needs_the_grant_of_the_device(world: World):
+    """A grant of its group suffices.
+
+    `device.edit` saves it. Entities of other devices are hidden.
+    """
     device, other = world.device(group=3), world.device()
     canvas = await world.canvas_of(device)
     assert await world.canvas_of(device) == canvas
@@ -135,7 +138,7 @@ async def test_who_sees_a_device_sees_its_canvas(world: World):
 
 
 async def test_a_device_has_one_canvas(world: World):
-    """Whoever asks at the same time gets the same one; a device that is not there has none."""
+    """Simultaneous requests get the same one; an unknown device has none."""
     device = world.device()
     assert len(set(await asyncio.gather(*(world.canvas_of(device) for _ in range(8))))) == 1
     with pytest.raises(NotFound):

@@ -40,8 +40,8 @@ async def test_the_home_comes_first_then_the_newest(world: World):
     assert not (await search(anna))[0]["home"]
 
 
-async def test_a_home_is_one_of_those_that_a_user_sees(world: World):
-    """What is not granted is 404; who is granted nothing has no main canvas and an empty list."""
+async def test_a_home_dashboard_must_be_visible(world: World):
+    """Others get 404. A user without grants has no main canvas and an empty list."""
     one = await world.dashboard()
     nobody = world.user(9, VIEW)
     for verb in ("home", "cancel-home"):
@@ -52,8 +52,8 @@ async def test_a_home_is_one_of_those_that_a_user_sees(world: World):
     assert await nobody.done("GET", "/dashboard/main-canvas") == {}
 
 
-async def test_a_tile_shows_what_was_chosen(world: World):
-    """A preset cover and a description; what a change leaves out stays, null takes it away."""
+async def test_a_tile_has_cover_and_description(world: World):
+    """Fields that a change omits stay, and null removes them."""
     covers = await world.admin.done("GET", "/dashboard/covers")
     assert covers[0]["name"] == "Purple"
     assert [cover["ordered"] for cover in covers] == sorted(cover["ordered"] for cover in covers)
@@ -159,8 +159,8 @@ async def test_a_dashboard_has_some_canvases_at_most(world: World):
     await world.admin.refused(409, "POST", path, {"name": "One more"}, field="name")
 
 
-async def test_a_user_who_is_deleted_has_no_home(world: World):
-    """What `auth` tells takes the user's home along."""
+async def test_a_deleted_user_has_no_home_dashboard(world: World):
+    """The event of `auth` deletes the user's choice."""
     one = await world.dashboard()
     world.grant(7, ResourceType.DASHBOARD, one)
     await world.user(7, VIEW).done("POST", f"/dashboard/{one}/home", {})

@@ -77,8 +77,8 @@ async def test_a_picture_is_served_safely(world: World, content, kind):
         b"<!--" * 3000,
     ],
 )
-async def test_what_is_no_picture_is_refused(world: World, content):
-    """415, and the URL can be used for one that is."""
+async def test_only_pictures_are_accepted(world: World, content):
+    """Others get 415, and the URL stays valid for a picture."""
     announced = await announce(world)
     answer = await put(world, announced["upload_url"], content)
     assert (answer.status_code, answer.json()["error_code"]) == (415, "unsupported_media_type")
@@ -86,8 +86,8 @@ async def test_what_is_no_picture_is_refused(world: World, content):
     assert (await put(world, announced["upload_url"])).status_code == 200
 
 
-async def test_an_upload_url_is_good_once(world: World):
-    """Of two at the same time one wins; what is there stays."""
+async def test_an_upload_url_is_valid_once(world: World):
+    """One of two simultaneous uploads succeeds; the stored file stays."""
     announced = await announce(world)
     answers = await asyncio.gather(
         *(put(world, announced["upload_url"], PNG + bytes([at])) for at in range(2))
@@ -165,8 +165,8 @@ async def test_a_tenant_has_so_many_bytes(world: World):
     assert await stored(world, second.id) is None
 
 
-async def test_what_nothing_names_ends(world: World):
-    """An upload has an end until a saved cover or widget names it, and again when none does."""
+async def test_an_unused_upload_expires(world: World):
+    """An upload expires until a saved cover or widget refers to it, and again when none does."""
     cover, picture = await upload(world), await upload(world, temp_resource_live_minutes=60)
     ends = [(await stored(world, url))["expiresAt"] for url in (cover, picture)]
     minutes = [(end - datetime.now(UTC)).total_seconds() / 60 for end in ends]
@@ -202,7 +202,7 @@ async def test_a_tenant_holds_only_its_own(world: World):
     assert (await stored(world, url))["usedBy"] == []
 
 
-async def test_mongodb_deletes_what_has_ended(world: World):
-    """The index that does it is there."""
+async def test_mongodb_deletes_expired_uploads(world: World):
+    """The TTL index exists."""
     indexes = await world.management.mongo.database["resources"].index_information()
     assert indexes["expiresAt_1"]["expireAfterSeconds"] == 0

@@ -23,8 +23,8 @@ EVENT = f"application/{APPLICATION}/device/{EUI}/event/"
 COMMAND = f"application/{APPLICATION}/device/{EUI}/command/down"
 
 
-async def test_chirpstack_is_heard_and_carries(broker, hosted):
-    """Uplinks become frames; a downlink comes back by its id; a copy of it is not queued again."""
+async def test_uplinks_and_downlinks_of_chirpstack(broker, hosted):
+    """Uplinks become frames, a downlink is reported by its id, and a copy is not queued again."""
     async with asyncio.timeout(60), hosted(ChirpStack) as played, broker.client() as server:
         device = await played.add({"dev_eui": EUI.lower(), "model": "M"})
         assert device.identifier == EUI
@@ -49,8 +49,8 @@ async def test_chirpstack_is_heard_and_carries(broker, hosted):
         assert [(one.downlink, one.state) for one in played.downlinks] == [("17-1", "SENT")]
 
 
-async def test_the_things_stack_is_heard_and_carries(broker, hosted):
-    """By the topics of the application that the user name is."""
+async def test_uplinks_and_downlinks_of_the_things_stack(broker, hosted):
+    """The user name is the application, which determines the topics."""
     up = f"v3/{USER}/devices/dev1"
     async with asyncio.timeout(60), hosted(TheThingsStack) as played, broker.client() as server:
         device = await played.add({"dev_eui": "0004A30B001C0530", "model": "M", "device": "dev1"})
@@ -67,8 +67,8 @@ async def test_the_things_stack_is_heard_and_carries(broker, hosted):
         assert played.downlinks[0].downlink == "3"
 
 
-async def test_a_milesight_gateway_is_heard_and_carries(broker, hosted):
-    """At the topics that are typed into it; what it tells of downlinks is told in their order."""
+async def test_uplinks_and_downlinks_of_a_milesight_gateway(broker, hosted):
+    """The settings contain the topics; states of downlinks are assigned in their order."""
     async with asyncio.timeout(60), hosted(Milesight) as played, broker.client() as server:
         device = await played.add({"dev_eui": "24e124136b502217", "model": "M"})
         topics = {"uplink_topic": "gw/up", "downlink_topic": "gw/$deveui/down"}
@@ -91,8 +91,8 @@ async def test_a_milesight_gateway_is_heard_and_carries(broker, hosted):
         await played.until(lambda: _error(played) == "uplink_topic: is not set")
 
 
-async def test_applications_that_are_not_set_any_more_are_not_heard(broker, hosted):
-    """Though the broker remembers what it was asked for before."""
+async def test_subscriptions_of_removed_applications_end(broker, hosted):
+    """The broker would remember the earlier subscription."""
     other = (EVENT + "up").replace(APPLICATION, "00000000-0000-4000-8000-000000000000")
     async with asyncio.timeout(60), hosted(ChirpStack) as played, broker.client() as server:
         await played.add({"dev_eui": EUI, "model": "M"})
@@ -173,16 +173,19 @@ async def test_a_broker_may_ask_for_a_certificate(tmp_path, hosted, monkeypatch)
             await played.shows(connected=True, last_error="")
 
 
-async def test_a_topic_that_may_not_be_heard_is_shown(broker, hosted):
-    """The login is good, and the broker tells nothing."""
+async def test_a_rejected_subscription_is_shown(broker, hosted):
+    """The login succeeds, but the broker sends nothing."""
     async with asyncio.timeout(60), hosted(ChirpStack) as played:
         await played.update(broker.settings | {"username": "narrow"})
         await played.until(lambda: "subscription of application/+/device" in _error(played))
         assert not played.own["default"]["connected"]
 
 
-async def test_what_was_not_stored_comes_again(broker, hosted):
-    """An uplink is acknowledged when the platform has it: what comes while it is away waits."""
+async def test_unstored_uplinks_are_sent_again(broker, hosted):
+    """An uplink is acknowledged when the platform has stored it.
+
+    Others wait while it is unavailable.
+    """
     async with asyncio.timeout(60), hosted(ChirpStack) as played, broker.client() as server:
         await played.add({"dev_eui": EUI, "model": "M"})
         await played.update(broker.settings)
@@ -230,8 +233,8 @@ async def test_devices_that_are_not_known_are_shown(broker, hosted):
         await played.shows(not_taken="", uplinks=1)
 
 
-async def test_what_is_wrong_is_a_state_that_people_see(broker, hosted):
-    """A password, an authority, a port, a message; and a secret stays with its broker."""
+async def test_connection_errors_are_shown_to_users(broker, hosted):
+    """Examples are a wrong password, authority, port or message. A secret stays with its broker."""
     async with asyncio.timeout(60), hosted(ChirpStack) as played, broker.client() as server:
         await played.update(broker.settings | {"password": "wrong"})
         await played.until(lambda: "Not authorized" in _error(played))

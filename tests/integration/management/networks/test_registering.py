@@ -135,7 +135,7 @@ async def test_a_key_that_is_refused_leaves_no_device(api, hosted):
 
 
 async def test_a_late_answer_leaves_no_device(api, hosted, monkeypatch):
-    """What was begun is undone."""
+    """The registration is undone."""
     monkeypatch.setattr("services.management.networks.chirpstack.REGISTER_SECONDS", 1.0)
     async with asyncio.timeout(60), hosted(ChirpStack) as played:
         await played.update(settings(api))
@@ -159,8 +159,8 @@ async def test_a_late_answer_leaves_no_device(api, hosted, monkeypatch):
         ({}, {"device_profile": ""}, "device_profile: is required"),
     ],
 )
-async def test_a_refusal_names_what_is_wrong(api, hosted, change, params, reason):
-    """And no device is made."""
+async def test_a_rejected_registration_names_the_fault(api, hosted, change, params, reason):
+    """No device is created."""
     async with asyncio.timeout(60), hosted(ChirpStack) as played:
         await played.update(settings(api))
         await played.update(change)

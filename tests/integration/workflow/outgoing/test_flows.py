@@ -77,8 +77,8 @@ async def test_code_gives_the_output_of_its_node(workflow, language, text):
     assert found.output["text"].startswith("It is 87.8")
 
 
-async def test_code_sees_what_came_in(workflow):
-    """`body`, and the outputs of all nodes as `properties`."""
+async def test_code_gets_the_input(workflow):
+    """It is `body`; the outputs of all nodes are `properties`."""
     text = "return [body.degrees, properties.start.degrees]"
     assert (await run(workflow, code(text=text, inputArguments={}))).output == [31, 31]
 
@@ -134,8 +134,8 @@ async def test_a_webhook_is_posted_and_signed(workflow, website):
     assert SECRET not in str(found.traces)
 
 
-async def test_a_webhook_without_content_posts_what_came_in(workflow, website):
-    """Unsigned when there is no secret."""
+async def test_a_webhook_without_content_sends_its_input(workflow, website):
+    """It is unsigned without a secret."""
     await run(workflow, node("hook", "webhook", webhookUrl=website.url))
     assert json.loads(website.bodies[0]) == {"degrees": 31}
     assert "SIGNATURE" not in website.headers[0]
@@ -150,8 +150,8 @@ async def test_a_webhook_that_is_not_taken_fails(workflow, website, path):
     assert len(website.asked) == 1
 
 
-async def test_a_request_puts_out_what_was_answered(workflow, website):
-    """Status, headers, and JSON as values."""
+async def test_the_output_of_a_request_is_the_answer(workflow, website):
+    """It has the status, the headers, and JSON as values."""
     ask = node(
         "ask",
         "httpRequest",
@@ -409,8 +409,8 @@ async def test_a_token_that_could_be_guessed_is_refused(workflow, website):
     ],
     ids=["broken", "deep", "not UTF-8", "large"],
 )
-async def test_what_cannot_be_read_is_refused(workflow, website, content, kind, status):
-    """Broken JSON, JSON that is too deep, too much."""
+async def test_an_unreadable_answer_is_rejected(workflow, website, content, kind, status):
+    """It is broken, too deep or too large JSON."""
     token = secrets.token_urlsafe(32)
     await save(workflow, hooked(token, website))
     answer = await workflow.http.post(

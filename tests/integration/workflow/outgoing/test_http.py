@@ -61,7 +61,7 @@ async def test_addresses_that_are_not_public_are_refused(website, host):
     assert website.asked == []
 
 
-async def test_a_name_is_judged_by_what_it_resolves_to(website, monkeypatch):
+async def test_a_host_name_is_checked_by_its_addresses(website, monkeypatch):
     """The address is checked at each connection (DNS rebinding)."""
     port = int(website.url.rpartition(":")[2])
     answers = iter(["93.184.216.34", "127.0.0.1", "127.0.0.1"])
@@ -83,8 +83,8 @@ async def test_a_name_is_judged_by_what_it_resolves_to(website, monkeypatch):
     assert website.asked == []
 
 
-async def test_what_the_operator_allows_is_allowed_and_nothing_beside(website):
-    """A network, as the settings have it."""
+async def test_only_networks_that_the_operator_allows_are_reachable(website):
+    """The setting contains one network."""
     assert (await send(website.url, allowed=("127.0.0.1/32",))).status == 200
     assert "not a public address" in await refused(website.url, allowed=("127.0.0.2/32",))
 
@@ -97,7 +97,7 @@ async def test_what_the_operator_allows_is_allowed_and_nothing_beside(website):
         "gopher://example.com", "http://example.com/" + "a" * 5000,
     ],
 )  # fmt: skip
-async def test_what_is_no_url_is_refused(url):
+async def test_an_invalid_url_is_rejected(url):
     """Other schemes, missing hosts, logins and long URLs are rejected."""
     assert "URL" in await refused(url)
 
@@ -259,6 +259,6 @@ def unused_port_that_listens():
         yield server.getsockname()[1]
 
 
-async def test_nobody_there(website):
-    """A port that nobody listens at is a reason, not a fault of ours."""
+async def test_a_port_without_a_server(website):
+    """The error is a reason in the flow's log, not an internal error."""
     assert "cannot be reached" in await refused("http://127.0.0.1:1/")

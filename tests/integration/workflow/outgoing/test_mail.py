@@ -58,8 +58,8 @@ async def test_a_letter_arrives(mail, server, post, encryption):
     assert post.logins == ([] if encryption == "NONE" else [b"flows@example.com"])
 
 
-async def test_a_wrong_password_is_a_reason_and_not_told(mail, server, post, encryption):
-    """The server's words, without the password."""
+async def test_the_error_of_a_wrong_password_does_not_contain_it(mail, server, post, encryption):
+    """It contains the server's text."""
     if encryption == "NONE":
         server = replace(server, username="flows@example.com")
     with pytest.raises(NodeFailed) as failed:

@@ -34,8 +34,8 @@ async def test_a_message_arrives(mqtt, broker, authority, qos):
     assert (str(message.topic), message.payload) == ("flows/1", b"31")
 
 
-async def test_a_wrong_password_is_a_reason_and_not_told(mqtt, broker):
-    """The broker's words, without the password."""
+async def test_the_error_of_a_wrong_password_does_not_contain_it(mqtt, broker):
+    """It contains the broker's text."""
     wrong = replace(broker, password="wrong password")
     with pytest.raises(NodeFailed) as failed:
         await mqtt.publish(wrong, Publication(topic="a", payload=b""), 10)
@@ -43,8 +43,8 @@ async def test_a_wrong_password_is_a_reason_and_not_told(mqtt, broker):
     assert "wrong password" not in str(failed.value)
 
 
-async def test_a_certificate_that_is_not_trusted_ends_it(broker):
-    """Nor does one of another name help: the name counts, not the address."""
+async def test_an_untrusted_certificate_ends_the_connection(broker):
+    """So does one of another name: the name counts, not the address."""
     publication = Publication(topic="a", payload=b"")
     if not broker.tls:
         await OutgoingMqtt(LOCAL).publish(broker, publication, 10)
@@ -69,8 +69,8 @@ async def test_addresses_that_are_not_public_are_refused(broker):
         await OutgoingMqtt(()).publish(broker, Publication(topic="a", payload=b""), 10)
 
 
-async def test_nobody_there_is_a_reason(mqtt):
-    """A port that nobody listens at; one that never answers."""
+async def test_a_port_without_a_server_is_a_reason(mqtt):
+    """A server that never answers is one, too."""
     publication = Publication(topic="a", payload=b"")
     with pytest.raises(NodeFailed, match="did not accept the message"):
         await mqtt.publish(MqttBroker(host="127.0.0.1", port=1, tls=False), publication, 10)

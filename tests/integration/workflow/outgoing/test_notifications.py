@@ -76,8 +76,8 @@ class Counted:
         return getattr(self._collection, name)
 
 
-async def test_a_webhook_is_told_once_with_a_signature(workflow: Workflow, website: Web):
-    """Of the severities and changes that the user wants; a copy of an event says nothing new."""
+async def test_a_webhook_is_sent_once_with_a_signature(workflow: Workflow, website: Web):
+    """The user's severities and changes apply. A copy of an event sends nothing."""
     hook = {"url": f"{website.url}/status/200", "secret": "s3cret"}
     await workflow.admin().done("PUT", PATH, {"webhook": hook, "severities": ["MAJOR"]})
     again = event()
@@ -93,8 +93,8 @@ async def test_a_webhook_is_told_once_with_a_signature(workflow: Workflow, websi
     assert website.heard.empty()
 
 
-async def test_a_test_says_what_became_of_it(workflow: Workflow, website: Web):
-    """It needs a saved channel, answers the reason of a failure, and is stored as last result."""
+async def test_a_test_returns_its_result(workflow: Workflow, website: Web):
+    """It needs a saved channel, returns the reason of a failure, and is stored as last result."""
     user = workflow.user(7, READER)
     body = {"channel": "WEBHOOK"}
     await user.refused(400, "POST", f"{PATH}/test", body, field="channel")
@@ -181,7 +181,9 @@ async def test_a_mail_is_sent(workflow: Workflow, post: Post):
     assert "2023-11-15 07:13:20 JST" in message.get_content()
 
 
-async def test_a_user_is_told_of_devices_seen_when_it_is_told(workflow: Workflow, website: Web):
+async def test_a_user_gets_notifications_of_currently_visible_devices(
+    workflow: Workflow, website: Web
+):
     """Current grants of device and group decide; a deleted user gets no message."""
     hook = {"webhook": {"url": f"{website.url}/status/200"}, "digest_minutes": 60}
     await workflow.user(7, READER).done("PUT", PATH, hook)
@@ -198,7 +200,7 @@ async def test_a_user_is_told_of_devices_seen_when_it_is_told(workflow: Workflow
     assert website.heard.empty()
 
 
-async def test_what_fails_is_told_later_and_together(
+async def test_failed_notifications_are_sent_later_together(
     workflow: Workflow, website: Web, monkeypatch: pytest.MonkeyPatch
 ):
     """Failed and new notices wait with growing pauses; dropped notices are counted."""
@@ -240,7 +242,7 @@ async def test_no_more_wait_than_may(
 async def test_an_alarm_takes_as_many_operations_for_one_user_as_for_forty(
     workflow: Workflow, monkeypatch: pytest.MonkeyPatch
 ):
-    """What waits is bounded all the same, and a repetition adds nothing."""
+    """Waiting notices are bounded, and a repetition adds nothing."""
     monkeypatch.setattr(store, "MAX_WAITING", 3)
     notices: Any = store.NotificationStore(
         workflow.core.clients.mongo.database, workflow.core.clients.wakeups
@@ -334,13 +336,13 @@ async def test_secrets_are_sealed_and_hidden(workflow: Workflow):
         ({"severities": ["LOUD"]}, "severities[0]"),
     ],
 )
-async def test_what_cannot_be_is_refused(workflow: Workflow, body: dict[str, Any], field: str):
-    """The field at fault is named."""
+async def test_invalid_settings_are_rejected(workflow: Workflow, body: dict[str, Any], field: str):
+    """The error names the field."""
     await workflow.admin().refused(400, "PUT", PATH, body, field=field)
 
 
-async def test_who_reads_alarms_may_be_told_of_them(workflow: Workflow):
-    """Devices or dashboards; no other function will do."""
+async def test_notifications_need_a_function_to_read_alarms(workflow: Workflow):
+    """It is a function of devices or dashboards."""
     readers = {Function.DASHBOARD_EDIT, Function.DASHBOARD_VIEW, Function.DEVICE_VIEW}
     for function in Function:
         for method, body in (("GET", None), ("PUT", {})):

@@ -43,7 +43,7 @@ VALUES = {
         ("python", "x = 1", None),
     ],
 )  # fmt: skip
-async def test_what_code_gives(sandbox, language, code, value):
+async def test_the_result_of_code(sandbox, language, code, value):
     """`return` in JavaScript; `main`, `return` or the last line in Python; variables by name."""
     assert await sandbox.run(OWNER, language, code, {"a": 2, "b": 3}, 1) == value
 
@@ -79,8 +79,8 @@ async def test_json_values_go_in_and_out_as_they_are(sandbox, language, code):
         ("cobol", "1", "must be js or python. Got cobol"),
     ],
 )
-async def test_what_is_wrong_is_said(sandbox, language, code, reason):
-    """The error as the language names it, or why a result cannot be taken."""
+async def test_the_error_of_code(sandbox, language, code, reason):
+    """It is the error of the language, or the reason why a result is invalid."""
     with pytest.raises(NodeFailed) as failed:
         await sandbox.run(OWNER, language, code, {}, 1)
     assert reason in str(failed.value)

@@ -58,7 +58,7 @@ async def chosen(sandbox: Sandbox, text: str, properties: dict) -> str | None:
         ("size(properties) == 2", {"n": 1, "m": 2}),
     ],
 )
-async def test_what_a_condition_gives(sandbox: Sandbox, text: str, properties: dict):
+async def test_the_value_of_a_condition(sandbox: Sandbox, text: str, properties: dict):
     """Both evaluators return the same value with only the named variables."""
     assert await chosen(sandbox, text, properties) == "yes"
 

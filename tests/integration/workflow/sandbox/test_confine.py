@@ -58,7 +58,7 @@ def test_a_system_call_that_is_not_computing_ends_the_process(attempt):
 
 
 @pytest.mark.skipif(not LINUX, reason="the size of a process is limited on Linux")
-def test_memory_beyond_what_was_granted_is_refused():
+def test_memory_beyond_the_limit_is_refused():
     """The interpreter raises MemoryError."""
     found = confined("try:\n    bytearray(64 * 1024**2)\nexcept MemoryError:\n    os._exit(7)")
     assert found.returncode == 7

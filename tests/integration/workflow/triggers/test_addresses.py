@@ -112,8 +112,8 @@ async def test_a_form_is_texts_and_files(workflow: Workflow, files: bool):
         assert base64.b64encode(b"\x00\x01").decode() in str(run)
 
 
-async def test_who_has_not_the_secret_is_a_stranger(workflow: Workflow):
-    """Nobody at all, a wrong secret, another key, another tenant's: 401, and nothing runs."""
+async def test_calls_without_the_secret_are_rejected(workflow: Workflow):
+    """No login, a wrong secret, another key and another tenant's get 401, and no flow runs."""
     right = await secret(workflow)
     other = await secret(workflow, "acme")
     flow = await enabled(workflow.admin(), begins("GET", "x"))
@@ -154,8 +154,8 @@ async def test_without_a_flow_or_a_path_it_is_a_mistake(workflow: Workflow):
     assert large.status_code == 413
 
 
-async def test_who_guesses_is_slowed_down(workflow: Workflow, monkeypatch):
-    """An address that failed often waits; others come in, and so does it with time."""
+async def test_guessing_is_slowed_down(workflow: Workflow, monkeypatch):
+    """An address with many failures waits for a time; other addresses do not."""
     monkeypatch.setattr(hooks, "FAILURES", 3)
     login = ("http@default", await secret(workflow))
     await enabled(workflow.admin(), begins("GET", "x"))
@@ -170,7 +170,7 @@ async def test_who_guesses_is_slowed_down(workflow: Workflow, monkeypatch):
 
 
 async def test_a_disabled_flow_is_not_called(workflow: Workflow):
-    """Nor one whose address is another by now."""
+    """Nor is a flow whose address has changed."""
     admin, login = workflow.admin(), ("http@default", await secret(workflow))
     flow = await enabled(admin, begins("GET", "x"))
     await admin.done("GET", f"/workflow/flows/{flow}/disable")

@@ -59,8 +59,8 @@ async def test_a_flow_raises_an_alarm_of_a_device(workflow: Workflow):
     assert run["status"] == "SUCCESS"
 
 
-async def test_an_alarm_that_says_nothing_is_no_design(workflow: Workflow):
-    """Nor is one of an entity that the author does not see."""
+async def test_a_design_with_an_incomplete_alarm_is_invalid(workflow: Workflow):
+    """So is one with an entity that the author does not see."""
     workflow.device.has("direct.device.X.t")
     for user, fields in (
         (workflow.admin(), {"content": " "}),
@@ -78,7 +78,7 @@ async def test_an_alarm_that_says_nothing_is_no_design(workflow: Workflow):
 
 
 async def test_a_flow_listens_to_alarms(workflow: Workflow):
-    """Of a device, or of all of an integration that the author sees."""
+    """They belong to a device, or to an integration that the author sees."""
     await following(workflow.core)
     key = device()
     mine = await enabled(workflow.admin(), design([listener(f"{key}.@alarm")]))

@@ -25,8 +25,8 @@ def entered(run) -> dict:
     return msgspec.json.decode(run["entered"])
 
 
-async def test_an_event_makes_a_run_with_what_the_flow_listens_to(workflow: Workflow):
-    """By key and by pattern; what nobody listens to makes none."""
+async def test_an_event_starts_a_run_with_the_listened_values(workflow: Workflow):
+    """They match by key or pattern; other values start none."""
     await following(workflow.core)
     key, other = device(), device()
     by_key = await enabled(workflow.admin(), design([listener(f"{key}.t")]))
@@ -83,7 +83,7 @@ async def test_an_unreadable_event_holds_up_nobody(workflow: Workflow):
     await ended(workflow.core, [flow_id], 1)
 
 
-async def test_a_flow_that_is_disabled_changed_or_deleted_hears_no_more(workflow: Workflow):
+async def test_a_disabled_changed_or_deleted_flow_gets_no_more_events(workflow: Workflow):
     """The change applies when the request returns; a changed flow has its new key."""
     await following(workflow.core)
     admin, key = workflow.admin(), device()
@@ -100,7 +100,7 @@ async def test_a_flow_that_is_disabled_changed_or_deleted_hears_no_more(workflow
 
 
 async def test_two_replicas_share_events_and_record_each_once(workflow: Workflow, servers):
-    """What one replica enables the other one runs, too; copies of events change nothing."""
+    """A flow enabled on one replica runs on the other, too; copies of events change nothing."""
     async with replica(workflow, servers) as second:
         await following(workflow.core, second)
         key = device()

@@ -89,8 +89,8 @@ async def test_events_of_a_tenant_without_room_come_again_and_hold_up_nobody(wor
     await ended(core, [flooded], 5)
 
 
-async def test_runs_that_are_given_up_are_told_in_the_log_of_their_flow(workflow: Workflow):
-    """One entry says how many there were."""
+async def test_dropped_runs_are_counted_in_the_log_of_their_flow(workflow: Workflow):
+    """One entry has their number."""
     flow_id, _ = await hook(workflow.admin())
     flow = await workflow.core.triggers.deployed.find("default", flow_id)
     for number in range(3):

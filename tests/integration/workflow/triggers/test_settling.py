@@ -67,7 +67,7 @@ async def test_a_flow_gets_a_service_that_is_missing(workflow: Workflow):
     assert (await settle(workflow), device.services) == (0, {flow_id: made})
 
 
-async def test_what_was_changed_just_now_is_left_alone(workflow: Workflow):
+async def test_recently_changed_flows_are_skipped(workflow: Workflow):
     """The change may still be in progress."""
     device = workflow.device
     device.services[4711] = PutFlowService(tenant="default", flow_id=4711, name="F")

@@ -52,8 +52,8 @@ class Maker(IntegrationThings):
         return {}
 
 
-async def test_who_is_not_there_is_asked_for_again() -> None:
-    """An answer holds for two seconds, but not for one that may have come this moment."""
+async def test_an_unknown_integration_is_requested_again() -> None:
+    """An answer is valid for two seconds, unless the integration may be new."""
     rpc = FakeRpc(one("a"), one("silent", alive=False))
     known = Integrations(rpc)  # type: ignore[arg-type]
     assert await known.find("a") == await known.find("a")

@@ -24,8 +24,8 @@ async def test_the_event_waits_while_the_bus_is_away(
     assert subjects == [f"event.default.device.{device}.added"]
 
 
-async def test_a_refused_change_leaves_no_event(platform: Platform) -> None:
-    """Neither published nor kept."""
+async def test_a_rejected_change_leaves_no_event(platform: Platform) -> None:
+    """The event is neither published nor stored."""
     await platform.mine.add("SN1")
     await platform.foreign.refused(409, "POST", "/devices", {"snDevEUI": "SN1", "name": "x"})
     await platform.foreign.refused(404, "DELETE", "/devices/1")

@@ -183,8 +183,8 @@ async def test_a_record_outlives_the_removed_device_that_it_stands_before(
     assert await platform.foreign.add("SN1") != device
 
 
-async def test_a_profile_and_an_addition_at_once_leave_one_holder(platform: Platform) -> None:
-    """Of two calls for a removed device one is refused."""
+async def test_a_simultaneous_profile_and_addition_have_one_holder(platform: Platform) -> None:
+    """One of two calls for a removed device is rejected."""
     for number in range(5):
         sn = f"SN{number}"
         device = await platform.mine.add(sn)

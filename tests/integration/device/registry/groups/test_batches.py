@@ -54,7 +54,7 @@ async def test_each_device_of_a_tagging_has_a_result(world: World):
 
 
 async def test_each_device_of_a_deletion_has_a_result(world: World, lamps: Lamps):
-    """What its integration does not let go stays, the others go."""
+    """A device that its integration does not release stays; the others are deleted."""
     await world.admin().done("POST", "/device", lamp("B3-a"))
     kept = int((await world.device("B3-a"))["_id"])
     direct, hidden = await world.add_direct("B3-b"), await world.add_direct("B3-c")

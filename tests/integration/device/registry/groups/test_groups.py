@@ -198,7 +198,7 @@ async def test_only_visible_devices_can_be_moved(world: World):
 
 
 async def test_a_device_is_added_to_a_group_by_name(world: World, lamps: Lamps):
-    """Which is made when there is none, once for all who ask at the same time."""
+    """A missing group is created once for all simultaneous requests."""
     bodies = [lamp(f"G10-{at}", name=f"device G10-{at}") | {"group_name": "G10"} for at in range(4)]
     await asyncio.gather(*(world.admin().done("POST", "/device", body) for body in bodies))
     (group,) = await groups(world.admin(), name="G10", with_device_count=True)

@@ -141,7 +141,7 @@ async def test_one_fault_in_any_row_lets_nothing_be_added(world: World):
 
 
 async def test_serial_numbers_are_checked_before_any_device_is_added(world: World):
-    """What can be none, what is there twice, what somebody else has."""
+    """Invalid, duplicate and used SNs are faults."""
     await world.add_direct("I17-x", tenant="other")
     content = sheet(
         *(["a", sn, "", ""] for sn in ("I17-a", "I17 b", "i17-A", "I17-x")),
@@ -227,8 +227,8 @@ async def test_a_device_that_is_not_added_makes_no_group(world: World):
     assert await group_names(world, "I19") == []
 
 
-async def test_rows_that_fail_on_the_way_leave_the_others(world: World, lamps: Lamps):
-    """What the integration refuses, what is there twice, what another tenant has."""
+async def test_failing_rows_do_not_affect_others(world: World, lamps: Lamps):
+    """An integration rejects a row, an SN is repeated, or another tenant has it."""
     await world.add_direct("I4-x", tenant="other")
     keys = ["Name", "lamps.integration.add_lamp.serial"]
     content = sheet(["a", "I4-a"], ["b", "used"], ["c", "I4-a"], ["d", "I4-x"], heads=keys)
@@ -392,7 +392,7 @@ async def test_an_import_is_visible_with_a_grant_of_its_integration(world: World
 
 
 async def test_an_import_needs_its_function_and_a_grant_of_the_integration(world: World):
-    """Whoever may not add a device may not add many."""
+    """They are the same as for a single device."""
     given = form(sheet(["a", "I11-a", "", ""]))
     for function in Function:
         answer = await world.user(7, function).ask("POST", f"{BATCH}/import", **given)
@@ -401,7 +401,7 @@ async def test_an_import_needs_its_function_and_a_grant_of_the_integration(world
 
 
 async def test_a_cancelled_import_adds_no_further_rows(world: World, lamps: Lamps):
-    """What was being added is added."""
+    """Rows that are being added are finished."""
     lamps.answers.clear()
     heads = ["Name", "add_lamp.serial"]
     content = sheet(*([f"l{at}", f"I12-{at}"] for at in range(150)), heads=heads)
@@ -490,8 +490,8 @@ async def test_an_import_waits_for_an_integration_that_is_away(
     assert [record.exc_info for record in told if record.levelno == logging.WARNING] == [None]
 
 
-async def test_rows_of_a_process_that_died_are_done_once(world: World):
-    """What it had added without saying so counts as added; nothing is there twice."""
+async def test_rows_of_a_killed_process_are_imported_once(world: World):
+    """Unrecorded additions count as added, and no device exists twice."""
     admin = world.admin()
     rows = [[f"d{at}", f"I14-{at}", "", ""] for at in range(150)]
     known = await imported(admin, sheet(*rows))

@@ -166,8 +166,8 @@ async def test_a_bad_product_is_refused(platform: Platform, subtests: pytest.Sub
             assert named in (await platform.mine.refused(400, "PUT", path, body))["errMsg"]
 
 
-async def test_puts_at_the_same_time_all_succeed(platform: Platform) -> None:
-    """Whoever comes second finds the product that the first has made."""
+async def test_simultaneous_puts_all_succeed(platform: Platform) -> None:
+    """Later requests update the product that the first has created."""
     body = {"name": "x", "snPrefixes": ["67"], "tsl": tsl()}
     answers = await together(*(platform.mine.ask("PUT", "/products/T", body) for _ in range(6)))
     assert [answer.status_code for answer in answers] == [200] * 6

@@ -85,7 +85,7 @@ async def test_a_deleted_device_may_get_a_profile(platform: Platform) -> None:
 
 
 async def test_a_record_and_a_device_of_one_sn_never_both_exist(platform: Platform) -> None:
-    """Of two calls at the same time one is refused."""
+    """One of two simultaneous calls is rejected."""
     for number in range(10):
         sn = f"SN{number}"
         answers = await together(
