@@ -61,8 +61,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish() -> None:
-    """Let garbage collections skip what stays to the end: modules and the tests found in them."""
+    """Let garbage collections skip modules and collected tests, and run rarely."""
     gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
     gc.enable()
 
 
