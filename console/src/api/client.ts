@@ -100,7 +100,7 @@ function faultsOf(envelope: Envelope | null): Fault[] {
 }
 
 /** Return a message of the API in the user's language, as far as it is known. */
-function readable(message: string): string {
+export function readable(message: string): string {
   return localization.language === "zh" ? translateReason(message) : message;
 }
 

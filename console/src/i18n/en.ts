@@ -86,7 +86,7 @@ export const en = {
   "dialog.edit": "Edit",
   "dialog.name": "Name",
   "dialog.delete-title": "Delete {name}?",
-  "dialog.deleted": "{name} was deleted",
+  "dialog.deleted": "{name} was deleted.",
   "dialog.rename": "Rename",
   "dialog.description": "Description",
   "dialog.enabled": "Enabled",

@@ -86,7 +86,7 @@ export const zh: Messages = {
   "dialog.edit": "编辑",
   "dialog.name": "名称",
   "dialog.delete-title": "删除 {name}？",
-  "dialog.deleted": "{name} 已删除",
+  "dialog.deleted": "{name} 已删除。",
   "dialog.rename": "重命名",
   "dialog.description": "描述",
   "dialog.enabled": "已启用",

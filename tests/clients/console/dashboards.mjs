@@ -97,7 +97,7 @@ await journey(async ({ page, given, look, signIn }) => {
   const dragged = (await text.boundingBox()).x - before.x;
   await look("dashboard-edited");
   await page.getByRole("button", { name: "Save" }).click();
-  await page.getByText("The dashboard is saved").waitFor();
+  await page.getByText("The dashboard was saved").waitFor();
 
   await page.reload();
   const value = page.getByRole("article", { name: temperature }).locator("strong");

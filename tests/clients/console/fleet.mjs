@@ -23,7 +23,7 @@ await journey(async ({ page, given, look, signIn }) => {
   await look("import-refused");
   const [download] = await Promise.all([
     page.waitForEvent("download"),
-    page.getByRole("button", { name: "Rows with errors, CSV" }).click(),
+    page.getByRole("button", { name: "Download rows with errors (CSV)" }).click(),
   ]);
   await send(mended);
   await page.getByText("Done", { exact: true }).waitFor();

@@ -14,7 +14,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   await palette.getByRole("button", { name: "Trigger" }).click();
   await typeInto(panel.getByLabel("Node name"), "Asked");
   await panel.getByRole("group", { name: "Inputs" }).getByRole("button", { name: "Add" }).click();
-  await typeInto(panel.getByLabel("Identify"), "guests");
+  await typeInto(panel.getByLabel("Identifier"), "guests");
   await typeInto(panel.getByRole("group", { name: "Inputs 1" }).getByLabel("Name", { exact: true }), "Guests");
   await panel.getByRole("group", { name: "Inputs 1" }).getByLabel("Type").selectOption("LONG");
   await palette.getByRole("button", { name: "Code" }).click();

@@ -23,7 +23,7 @@ await journey(async ({ page, given, look, signIn }) => {
   await frame.getByText("21.5 °C").waitFor();
   const heard = await frame.locator("summary").textContent();
   await page.locator(".uplot").waitFor();
-  await page.getByText("Battery 80 %").waitFor();
+  await page.getByText("Battery 80%").waitFor();
   await look("frames");
   await page.getByRole("tab", { name: "Gaps" }).click();
   const missing = await page.getByRole("row", { name: /Open/ }).getByRole("cell").nth(2).textContent();

@@ -72,7 +72,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   problems.splice(0, Infinity, ...problems.filter((one) => !one.includes("status of 400"))); // the browser logs it
   await typeInto(script, given.codec);
   await trial.getByRole("row", { name: /temperature 21 accepted/ }).waitFor();
-  await trial.getByRole("region", { name: "Console output" }).getByText("[21]").waitFor();
+  await trial.getByRole("region", { name: "Script output" }).getByText("[21]").waitFor();
   await typeInto(trial.getByLabel("Bytes (hex)"), "63");
   await trial.getByRole("row", { name: /temperature 99 / }).getByText("50").waitFor();
   await look("codec");

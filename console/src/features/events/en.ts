@@ -1,6 +1,6 @@
 export const en = {
   "events.title": "Events",
-  "events.text": "Live value changes of all entities that you can see. Rejected reports, connections and commands are on each device's page.",
+  "events.text": "Live value changes of all entities that you can see. Connections, commands and rejected reports are on each device's page.",
   "events.keyword": "Device or entity key",
   "events.value": "Value contains",
   "events.group": "Group",

@@ -2,12 +2,12 @@ import type { en } from "./en";
 
 export const zh: Record<keyof typeof en, string> = {
   "events.title": "事件",
-  "events.text": "您可见的所有实体的实时变化。被拒绝的上报、连接和命令见各设备页面。",
+  "events.text": "您可见的所有实体的实时变化。连接、命令和被拒绝的上报见各设备的页面。",
   "events.keyword": "设备或实体键",
   "events.value": "值包含",
   "events.group": "分组",
-  "events.all-groups": "所有分组",
-  "events.all-devices": "所有设备",
+  "events.all-groups": "全部分组",
+  "events.all-devices": "全部设备",
   "events.skipped": "页面来不及处理，跳过了 {count} 条变化。请筛选列表以查看全部变化。",
   "events.gap": "连接曾中断，期间的变化不在列表中。",
   "events.pause": "暂停",

@@ -1,5 +1,5 @@
 /** Groups, integrations and imports: what several pages of the fleet ask for. */
-import { request, requestFile } from "../../api/client";
+import { readable, request, requestFile } from "../../api/client";
 import {
   findDeviceGroups,
   getIntegration,
@@ -71,9 +71,9 @@ function faultyRow({ row, faults }: RowFaults, cells: string[], head: string[], 
     number: row + 2,
     cells: titles.map((title, at) => ({
       text: cells[at] ?? "",
-      faults: faults.filter((one) => column(one) === title).map((one) => one.error_message),
+      faults: faults.filter((one) => column(one) === title).map((one) => readable(one.error_message)),
     })),
-    faults: faults.filter((one) => !titles.includes(column(one))).map((one) => one.error_message),
+    faults: faults.filter((one) => !titles.includes(column(one))).map((one) => readable(one.error_message)),
   };
 }
 

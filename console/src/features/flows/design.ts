@@ -60,9 +60,9 @@ export function readDesign(text: string): Design {
   }
   if (!isRecord(found)) throw new NotADesign("not a JSON object");
   const { nodes = [], edges = [] } = found;
-  if (!isRecords(nodes)) throw new NotADesign("nodes: not an array of objects");
-  if (!isRecords(edges)) throw new NotADesign("edges: not an array of objects");
-  if (nodes.some((node) => typeof node.id !== "string")) throw new NotADesign("nodes: one has no id");
+  if (!isRecords(nodes)) throw new NotADesign("`nodes` must be an array of objects");
+  if (!isRecords(edges)) throw new NotADesign("`edges` must be an array of objects");
+  if (nodes.some((node) => typeof node.id !== "string")) throw new NotADesign("each of `nodes` must have an `id`");
   return {
     ...found,
     nodes: nodes.map((node) => ({ ...node, data: isRecord(node.data) ? node.data : {} }) as DesignNode),

@@ -27,7 +27,7 @@ export const imported = new Imported();
 
 /** The design in a file. Throws `NotADesign`. */
 export async function readFile(file: File): Promise<Design> {
-  if (file.size > LARGEST) throw new NotADesign(`${file.size} > ${LARGEST}`);
+  if (file.size > LARGEST) throw new NotADesign("larger than 1 MiB");
   return readDesign(await file.text());
 }
 

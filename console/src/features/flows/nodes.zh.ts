@@ -10,18 +10,18 @@ export interface Words {
 export const nodes: Record<string, Words> = {
   trigger: {
     title: "触发器",
-    description: "当流程的服务被调用时启动流程",
-    parameters: { entityConfigs: ["输入", "调用服务时传入的参数，节点按标识引用"] },
+    description: "流程的服务被调用时启动流程",
+    parameters: { entityConfigs: ["输入", "调用服务时传入的参数，节点按标识符引用"] },
   },
   simpleTimer: { title: "定时器", description: "在指定时刻、按固定间隔或按星期定时启动流程", parameters: { timerSettings: ["计划", "流程的启动时间"] } },
   eventListener: {
     title: "事件监听",
-    description: "当实体有新值时启动流程，例如设备上报",
+    description: "实体有新值时启动流程，例如设备上报时",
     parameters: { entities: ["实体", "实体的键；* 代表任意字符"] },
   },
   httpIn: {
     title: "HTTP 入口",
-    description: "当流程的地址被请求时启动流程",
+    description: "客户端请求流程的地址时启动流程",
     parameters: {
       method: ["方法", "启动流程的请求方法"],
       url: ["URL", "地址的最后一段，完整地址为 `/workflow-http-in/<access key>/<url>`，调用方使用 HTTP 凭证；`{name}` 匹配任意一段"],
@@ -30,7 +30,7 @@ export const nodes: Record<string, Words> = {
   },
   simpleMqtt: {
     title: "MQTT",
-    description: "当租户的客户端向主题发布消息时启动流程",
+    description: "租户的客户端向主题发布消息时启动流程",
     parameters: {
       subscriptionTopic: ["主题", "位于 `beaver-iot/<access key>/` 之下，客户端使用 MQTT 凭证；`+` 匹配一级，末尾的 `#` 匹配其下所有级"],
       encoding: ["编码", "流程接收消息内容的编码"],
@@ -41,7 +41,7 @@ export const nodes: Record<string, Words> = {
     title: "代码",
     description: "在沙箱中运行 JavaScript 或 Python",
     parameters: {
-      expression: ["代码", "JavaScript：函数体，用 return 给出输出。Python：def main()，或若干语句，最后一句的值为输出。除输入外还可使用 `body` 和 `properties`。"],
+      expression: ["代码", "JavaScript：函数体，用 return 给出输出。Python：def main()，或若干语句，最后一条语句的值为输出。除输入外还可使用 `body` 和 `properties`。"],
       inputArguments: ["输入", "代码的变量"],
       payload: ["输出", "代码返回的对象的字段"],
     },

@@ -1,5 +1,5 @@
-/** Names and descriptions of integrations' entities in Chinese, by the last parts of the key. Missing texts are shown in English, as the platform sends them. */
-export const entities: Record<string, [name: string, description?: string]> = {
+/** Names, descriptions and choices of integrations' entities in Chinese, by the last parts of the key. Missing texts are shown in English, as the platform sends them. */
+export const entities: Record<string, [name: string, description?: string, choices?: Record<string, string>]> = {
   broker: ["MQTT 服务器", "服务器的 MQTT 地址：mqtts://host:8883 或 mqtt://…"],
   username: ["用户名", "MQTT 服务器不要求时留空"],
   password: ["密码", "不会显示。留空则保留当前密码。修改 MQTT 服务器或用户名后须重新输入"],
@@ -10,7 +10,7 @@ export const entities: Record<string, [name: string, description?: string]> = {
   api: ["API", "ChirpStack 的 API，用于注册设备：https://host:443 或 http://host:8080"],
   api_token: ["API 密钥", "ChirpStack 的 API 密钥，不会显示；修改 API 后须重新输入"],
   connected: ["已连接", "集成是否已连接到服务器"],
-  last_error: ["最近错误", "最近一次错误"],
+  last_error: ["最近错误", "最近一次错误；没有错误时为空"],
   uplinks: ["上行数", "已接受的上行数量"],
   not_taken: ["被拒绝的设备", "消息被拒绝的设备及原因，最新的在前。未知设备可以添加"],
   uplink_topic: ["上行主题", "与网关中的设置一致：gw/up 或 gw/$deveui/up"],
@@ -23,7 +23,7 @@ export const entities: Record<string, [name: string, description?: string]> = {
   scheduled: ["定时同步", "自动同步"],
   "scheduled.enabled": ["自动同步", "是否自动同步"],
   "scheduled.period": ["同步间隔", "两次同步之间的时间"],
-  sync_status: ["同步结果", "最近一次同步的结果"],
+  sync_status: ["同步状态", "最近一次同步的状态", { running: "进行中", done: "已完成", failed: "失败" }],
   last_sync: ["最近同步", "最近一次同步的结束时间（UTC）"],
   synced_devices: ["设备", "最近一次同步的设备数"],
   synced_reports: ["上报", "最近一次同步的上报数"],
@@ -31,7 +31,8 @@ export const entities: Record<string, [name: string, description?: string]> = {
   webhook_token: ["Webhook 令牌", "32 至 128 个随机字母、数字、- 和 _。Webhook 地址为 /integration/hooks/ 后接令牌。不会显示；新令牌替换旧令牌"],
   device: ["DevEUI", "DevEUI 的指针，例如 /device/devEui"],
   data: ["字节", "载荷的指针，例如 /data"],
-  encoding: ["编码", "载荷的编码，默认为 base64"],
+  preset: ["网络服务器", "发送数据的服务器；只有选择自定义 JSON 指针时才使用以下指针", { custom: "自定义 JSON 指针" }],
+  encoding: ["编码", "载荷的编码，默认为 Base64", { base64: "Base64", hex: "十六进制" }],
   port: ["端口", "端口的指针（例如 /fPort）或端口号"],
   time: ["时间", "ISO 8601、秒或毫秒时间的指针；留空则使用接收时间"],
   counter: ["计数器", "帧计数器的指针，用于识别重复的帧"],
@@ -41,4 +42,9 @@ export const entities: Record<string, [name: string, description?: string]> = {
   gateway: ["网关", "接收上行的网关的指针"],
   data_rate: ["数据速率", "数据速率的指针，例如 SF7BW125"],
   frequency: ["频率", "频率（Hz）的指针"],
+  "add_device.application": ["应用", "ChirpStack 中应用的 ID；留空则由第一个上行消息设置"],
+  "add_device.device_profile": ["设备配置", "在 ChirpStack 中注册设备所用的设备配置（device profile）的 ID；留空则不注册"],
+  "add_device.join_eui": ["JoinEUI", "注册所用的 JoinEUI：16 位十六进制数"],
+  "add_device.app_key": ["AppKey", "注册 OTAA 设备所用的 AppKey：32 位十六进制数；不会保存"],
+  "add_device.device": ["设备 ID", "应用中的设备 ID；留空则由第一个上行消息设置"],
 };

@@ -1,6 +1,7 @@
 /** Names of the integrations that the platform includes. Others keep the texts that the platform sends. */
 import type { IntegrationDetail } from "../../api/generated";
 import { localization, translateIfKnown } from "../../i18n/index.svelte";
+import { enumNames } from "../../lib/values";
 
 /** Return the name of an integration; `sent` is the platform's text. */
 export function integrationName(id: string, sent: string): string {
@@ -17,8 +18,9 @@ export async function translateEntities(found: IntegrationDetail): Promise<Integ
   if (localization.language !== "zh" || !translateIfKnown(`integration.text.${found.id}`)) return found;
   const { entities } = await import("./entities.zh");
   const integration_entities = found.integration_entities.map((one) => {
-    const [name, description] = entities[one.key.split(".").slice(2).join(".")] ?? [one.name, one.description];
-    return { ...one, name, description: description ?? one.description };
+    const [name, description, choices] = entities[one.key.split(".").slice(2).join(".")] ?? [one.name, one.description];
+    const value_attribute = choices ? { ...one.value_attribute, enum: { ...enumNames(one.value_attribute), ...choices } } : one.value_attribute;
+    return { ...one, name, description: description ?? one.description, value_attribute };
   });
   return { ...found, integration_entities };
 }

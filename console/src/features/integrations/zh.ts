@@ -40,7 +40,7 @@ export const zh: Record<keyof typeof en, string> = {
   "credentials.type.SMTP": "邮件服务器",
   "credentials.type.MQTT": "MQTT 客户端",
   "credentials.type.HTTP": "HTTP 客户端",
-  "credentials.key": "访问密钥或名称",
+  "credentials.key": "Access key 或名称",
   "credentials.key.hint": "留空则自动生成",
   "credentials.secret": "密钥",
   "credentials.host": "主机",

@@ -34,7 +34,7 @@ export const en = {
   "roles.unsaved": "You have unsaved changes.",
   "roles.unknown": "Role not found",
   "roles.delete.title": "Delete the role {name}?",
-  "roles.delete.text": "Its permissions and grants are deleted. A role that is assigned to users cannot be deleted.",
+  "roles.delete.text": "Its permissions and grants are deleted. This cannot be undone. A role that is assigned to users cannot be deleted.",
   "roles.deleted": "The role was deleted.",
   "grants.kind": "Resource type",
   "grants.kind.DEVICE": "Devices",

@@ -36,7 +36,7 @@ export const zh: Record<keyof typeof en, string> = {
   "roles.unsaved": "有尚未保存的修改。",
   "roles.unknown": "角色不存在",
   "roles.delete.title": "删除角色 {name}？",
-  "roles.delete.text": "其权限和授权将一并删除。已分配给用户的角色无法删除。",
+  "roles.delete.text": "其权限和授权将一并删除。此操作无法撤销。已分配给用户的角色无法删除。",
   "roles.deleted": "角色已删除。",
   "grants.kind": "资源类型",
   "grants.kind.DEVICE": "设备",

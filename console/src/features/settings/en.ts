@@ -4,7 +4,7 @@ export const en = {
   "settings.viewers": "Viewers may send commands to devices",
   "settings.viewers.text":
     "When this is on, users who may only view devices, dashboards or integrations can also set values and call services. When it is off, a user needs one of these permissions: {permissions}. The change applies immediately.",
-  "settings.saved": "Settings saved",
+  "settings.saved": "Settings saved.",
   "settings.notice":
     "A new setting controls whether users who may only view devices can also send commands to them. It is on for your tenant, so nothing has changed. You can turn it off on the Settings page.",
   "settings.notice.open": "Open settings",

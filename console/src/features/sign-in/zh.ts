@@ -14,7 +14,7 @@ export const zh: Record<keyof typeof en, string> = {
   "welcome.password": "新密码",
   "welcome.rule": "8 到 63 个字符，须含大写字母、小写字母和数字。",
   "welcome.go": "设置密码",
-  "welcome.used": "此链接已用于设置密码。",
+  "welcome.used": "此链接已用过，密码已设置。",
   "sign-in.tenant": "租户",
   "sign-in.tenant.rule": "字母、数字、_ 和 -。",
   "sign-in.other-tenant": "登录其他租户",

@@ -1,6 +1,6 @@
 export const en = {
-  "tsl.id.taken": "Another member has the id {id}. Enter a different id.",
-  "tsl.id.empty": "A member needs an id.",
+  "tsl.id.taken": "Another member has the ID {id}. Enter a different ID.",
+  "tsl.id.empty": "A member needs an ID.",
   "tsl.true": "On",
   "tsl.false": "Off",
   "tsl.element": "Add element",

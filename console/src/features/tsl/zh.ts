@@ -1,8 +1,8 @@
 import type { en } from "./en";
 
 export const zh: Record<keyof typeof en, string> = {
-  "tsl.id.taken": "标识符 {id} 已被占用，请输入其他标识符。",
-  "tsl.id.empty": "成员需要标识符。",
+  "tsl.id.taken": "ID {id} 已被占用，请输入其他 ID。",
+  "tsl.id.empty": "成员必须有 ID。",
   "tsl.true": "开",
   "tsl.false": "关",
   "tsl.element": "添加元素",
