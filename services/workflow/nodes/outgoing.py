@@ -306,7 +306,9 @@ class MqttPublishParameters(Parameters):
     topic: Annotated[str, parameter("Topic", min_length=1, max_length=LONGEST_TOPIC)]
     payload: Annotated[
         Any,
-        parameter("Payload", "Text unchanged, all other values as JSON. Default: the input"),
+        parameter(
+            "Payload", "Text is sent unchanged, all other values as JSON. Default: the input"
+        ),
     ] = None
     qos: Annotated[int, parameter("QoS", "0, 1 or 2", ge=0, le=2)] = 0
     retain: Annotated[bool, parameter("Retain", "Whether the broker retains the message")] = False

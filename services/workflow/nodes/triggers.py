@@ -244,8 +244,8 @@ class SimpleMqttParameters(Parameters):
         str,
         parameter(
             "Topic",
-            "Below `beaver-iot/<access key>/`, for clients with the MQTT credential; `+` matches "
-            "one level, `#` at the end all further levels",
+            "Topic below `beaver-iot/<access key>/`, for clients with the MQTT credential. `+` "
+            "matches one level, `#` at the end matches all further levels",
             ui="mqttTopicInput",
             min_length=1,
             max_length=LONGEST_TOPIC,

@@ -21,6 +21,8 @@ TEST_CONTENT = "<p>This is a test message. Your alarm notifications are sent to 
 MAX_LISTED = 100
 """Maximum alarms listed in a message; further ones are counted."""
 SENDER = "Thingway"
+COLUMNS = ("Time", "Severity", "Change", "Alarm", "Device", "Value")
+"""Titles of the columns of an e-mail."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +94,9 @@ def build_content(settings: Notifications, listed: Sequence[AlarmSummary], more:
         f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in _cells(settings, alarm))}</tr>"
         for alarm in listed
     )
-    rest = f"<p>{more} more are not listed.</p>" if more else ""
-    return f"<table>{rows}</table>{rest}"
+    head = "".join(f"<th align=left>{title}</th>" for title in COLUMNS)
+    rest = f"<p>Alarm changes that are not listed: {more}</p>" if more else ""
+    return f"<table><tr>{head}</tr>{rows}</table>{rest}"
 
 
 def _cells(settings: Notifications, alarm: AlarmSummary) -> list[str]:
