@@ -71,6 +71,24 @@ const CHINESE: [reason: string, translation: string][] = [
   ["is not JSON: {}", "不是有效的 JSON：{0}"],
   ["is not a URL: {}", "不是有效的 URL：{0}"],
   ["{} is empty", "{0} 为空"],
+  ["{} must be DOUBLE", "{0} 必须是数字"],
+  ["{} must be LONG", "{0} 必须是整数"],
+  ["{} must be BOOLEAN", "{0} 必须是 true 或 false"],
+  ["must be 1 to 64 letters, digits, {}, the first a letter or digit", "必须是 1 至 64 个字母、数字、{0}，且以字母或数字开头"],
+  ["must be 1 to 64 letters, digits, {}", "必须是 1 至 64 个字母、数字、{0}"],
+  ["is one of several nodes without incoming edges; a flow has exactly one entry", "有多个节点没有上游连线；流程只能有一个入口"],
+  ["has no incoming edge and is not an entry; connect or remove it", "没有上游连线且不是入口；请连接或删除该节点"],
+  ["all nodes have incoming edges; a flow needs an entry", "所有节点都有上游连线；流程需要一个入口"],
+  ["is an entry, which must not have incoming edges", "入口不能有上游连线"],
+  ["is on or behind a cycle; remove an edge of the cycle", "位于循环之中或之后；请删除循环中的一条连线"],
+  ["must not be empty; add an entry node", "不能为空；请添加入口节点"],
+  ["{}: a device with the SN {} exists already", "{0}：SN 为 {1} 的设备已存在"],
+  ["a group with the name {} exists already", "名为 {0} 的分组已存在"],
+  ["a dashboard {} exists already", "仪表板 {0} 已存在"],
+  ["access key {} exists already", "access key {0} 已存在"],
+  ["tag {} already exists", "标签 {0} 已存在"],
+  ["entity {} already exists", "实体 {0} 已存在"],
+  ["the role still has users", "该角色仍分配给用户"],
   ["device {} not found", "找不到设备 {0}"],
   ["there is no device {}", "设备 {0} 不存在"],
   ["there is no product {}", "产品 {0} 不存在"],
@@ -92,11 +110,13 @@ const PATTERNS = CHINESE.map(([reason, translation]) => {
   return { pattern: new RegExp(`^${parts.join("(.+?)")}$`), translation };
 });
 
-/** Return a reason in Chinese, or unchanged if the list does not contain it. */
+/** Return a reason in Chinese, also behind the name of a field, or unchanged if the list does not contain it. */
 export function translateReason(reason: string): string {
   for (const { pattern, translation } of PATTERNS) {
     const match = pattern.exec(reason);
     if (match) return translation.replace(/\{(\d)\}/g, (_, at: string) => match[Number(at) + 1]!);
   }
-  return reason;
+  const [, field, rest] = /^([\w.[\]]+): (.+)$/s.exec(reason) ?? [];
+  const translated = rest && translateReason(rest);
+  return translated && translated !== rest ? `${field}：${translated}` : reason;
 }

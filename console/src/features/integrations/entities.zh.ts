@@ -6,7 +6,7 @@ export const entities: Record<string, [name: string, description?: string, choic
   ca: ["CA 证书", "PEM，用于使用自有证书颁发机构的 MQTT 服务器"],
   certificate: ["客户端证书", "PEM，MQTT 服务器要求时填写"],
   private_key: ["私钥", "客户端证书的私钥，无密码的 PEM；不会显示"],
-  application: ["应用", "要接收的应用的 ID；留空则接收 MQTT 服务器的所有应用"],
+  application: ["应用", "接收该应用的消息，填写其 ID；留空则接收 MQTT 服务器上所有应用的消息"],
   api: ["API", "ChirpStack 的 API，用于注册设备：https://host:443 或 http://host:8080"],
   api_token: ["API 密钥", "ChirpStack 的 API 密钥，不会显示；修改 API 后须重新输入"],
   connected: ["已连接", "集成是否已连接到服务器"],
