@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable
 
-from libs.common.integrations.client import Carries
+from libs.common.integrations.client import Transport
 from services.device.commands.model import Command
 
 
 class NoCarrier:
     """Every command goes to its device."""
 
-    async def carries(self, integration: str) -> Carries:
+    async def get_transport(self, integration: str) -> Transport:
         """Say no."""
         del integration
         return ""

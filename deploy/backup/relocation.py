@@ -220,7 +220,7 @@ def rewrite_notifications(document: Document, move: Relocation) -> None:
     document["settings"] = msgspec.to_builtins(settings)
 
 
-SEALED = (
+RESEALED = (
     rewrite_flow_secret,
     rewrite_credential,
     rewrite_openapi_account,

@@ -42,13 +42,13 @@ from libs.common.bus.streams import (
 )
 from libs.common.bus.subjects import down_command, partitioned, up
 
-_MQTT_ONLY = ("$MQTT_out", "$MQTT_qos2in")
+_QOS_2 = ("$MQTT_out", "$MQTT_qos2in")
 """Streams for QoS 2, which is off: empty, and in memory under `thingway up`."""
 COMPLETED = (EVENTS, *EVENT_PARTITIONS, DEAD)
-_MQTT = (*(name for name in STREAMS if name.startswith("$")), *_MQTT_ONLY)
+_MQTT = (*(name for name in STREAMS if name.startswith("$")), *_QOS_2)
 SNAPSHOTS = (*COMPLETED, *_MQTT, *UPLINKS)
 """Streams in the order of their snapshots."""
-COPIED = tuple(name for name in SNAPSHOTS if name not in (RETAINED, *_MQTT_ONLY))
+COPIED = tuple(name for name in SNAPSHOTS if name not in (RETAINED, *_QOS_2))
 """Streams that a backup copies: without retained messages, which no service reads, and QoS 2."""
 FILLERS = {
     **{name: restored_event(name) for name in EVENT_PARTITIONS},

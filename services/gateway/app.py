@@ -54,7 +54,7 @@ async def create_gateway(
     traced = telemetry.tracing is not None
 
     async def start_usage_reports(bus: Bus) -> None:
-        await report_usage(bus, concurrency.use)
+        await report_usage(bus, concurrency.measure_usage)
 
     rpc = BackgroundRpcClient(settings, start_usage_reports)
     session = ClientSession(

@@ -100,7 +100,7 @@ class ConcurrencyLimiter:
             claims.append((path.decode("latin-1"), each, "requests to one webhook of a flow"))
         return acquire_slots(self._strangers, claims, "", RETRY_SECONDS)
 
-    async def use(self, request: UsageRequest) -> Usage:
+    async def measure_usage(self, request: UsageRequest) -> Usage:
         """Return the usage of a principal and its tenant, by the name of the limit."""
         use: dict[str, int] = {}
         for name, kind in self._kinds.items():

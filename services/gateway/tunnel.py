@@ -37,7 +37,7 @@ from libs.common.tls import client_context_for
 from services.gateway.access.addresses import Origin, TrustedProxies
 from services.gateway.access.gatekeeper import ADMISSION, Gatekeeper, redis_error
 from services.gateway.concurrency import POLL_RETRY_SECONDS, ConcurrencyLimiter
-from services.gateway.proxy.forward import to_service
+from services.gateway.proxy.forward import to_service_fields
 from services.gateway.rates import Tarpit
 from services.gateway.routes import API, Credential, Route
 from services.gateway.upstream.connection import Field
@@ -157,7 +157,7 @@ def to_upstream(
     request_id: str,
 ) -> bytes:
     """Return the head for the service, without the token, with `identity` as fields."""
-    kept = to_service(handshake.fields, origin=origin, request_id=request_id)
+    kept = to_service_fields(handshake.fields, origin=origin, request_id=request_id)
     fields = [
         (b"host", host.encode()),
         (b"connection", b"Upgrade"),

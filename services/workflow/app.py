@@ -116,7 +116,7 @@ async def lifespan(core: Packages) -> AsyncIterator[None]:
     clients, engine, triggers = core.clients, core.engine, core.triggers
 
     async def use(request: UsageRequest) -> Usage:
-        return engine.queue.use(request.tenant)
+        return engine.queue.measure_usage(request.tenant)
 
     recover, settle = engine.recovery.recover, core.flows.settler.repair
     jobs: dict[str, Job] = {
@@ -128,13 +128,13 @@ async def lifespan(core: Packages) -> AsyncIterator[None]:
             repeat, settle, SETTLING_PERIOD, "services of flows were not synchronized; retrying"
         ),
     }
-    await engine.replicas.sign()
+    await engine.replicas.renew_entry()
     await report_usage(clients.bus, use)
     async with (
         core.nodes.external.opened(),
         run_in_background(
             clients.wakeups.run(),
-            engine.replicas.renew(),
+            engine.replicas.keep_renewing(),
             Leader(clients.mongo.database, "workflow", jobs).run(),
             consume_alarms(clients.bus, core.sender.store).run(),
             core.sender.run(),

@@ -43,7 +43,7 @@ CARRY_SECONDS = 5.0
 """Seconds for which an integration may take to accept a command or downlinks."""
 
 A = TypeVar("A")
-Carries = Literal["", "commands", "frames"]
+Transport = Literal["", "commands", "frames"]
 """An integration carries nothing, commands unchanged, or frames that codecs encode."""
 
 
@@ -98,7 +98,7 @@ class Integrations:
         """Return a running or stopped integration; None if it was never announced."""
         return (await self.list_expected([integration])).get(integration)
 
-    async def get_transport(self, integration: str) -> Carries:
+    async def get_transport(self, integration: str) -> Transport:
         """Return which form of commands to its devices the integration carries."""
         found = None if integration == DIRECT else (await self.list_all()).get(integration)
         if found is None:

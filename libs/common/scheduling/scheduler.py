@@ -207,7 +207,7 @@ T = TypeVar("T")
 
 COST = 256
 """Bytes that each item costs in addition to its size."""
-QUANTUM = 16 * 1024.0
+QUANTUM_BYTES = 16 * 1024.0
 """Bytes of a lane per round."""
 
 
@@ -216,7 +216,7 @@ class FairQueue(Generic[T]):
 
     def __init__(self, name: str, *, items: int, size: int) -> None:
         """Limit each lane to `items` items and `size` bytes."""
-        self._lanes: Lanes[T] = Lanes(name, items, size, quantum=QUANTUM)
+        self._lanes: Lanes[T] = Lanes(name, items, size, quantum=QUANTUM_BYTES)
         self._filled = asyncio.Event()
 
     def __len__(self) -> int:

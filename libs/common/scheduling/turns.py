@@ -31,7 +31,7 @@ _END = object()
 
 Steps = AsyncGenerator[None, None]
 """The job of one tenant, which yields wherever other tenants may take a turn."""
-AWAY = (StoreError, RedisError, NatsError, APIError, ThingwayError, OSError, msgspec.DecodeError)
+OUTAGES = (StoreError, RedisError, NatsError, APIError, ThingwayError, OSError, msgspec.DecodeError)
 """The errors of a job while a database, the bus or another service does not answer."""
 Upcoming = Callable[[float], Awaitable[Collection[object]]]
 """Returns the work, or its tenants, that is due within some seconds."""
@@ -79,11 +79,11 @@ class _Pace:
 async def repeat(
     work: Callable[[], Awaitable[None]],
     seconds: float,
-    late: str,
+    failure: str,
     wake: asyncio.Event | None = None,
     upcoming: Upcoming | None = None,
 ) -> None:
-    """Run `work` for ever with pauses; `late` begins the log line of a failure.
+    """Run `work` for ever with pauses; `failure` begins the log line of a failure.
 
     `wake` ends a pause. With `upcoming`, `work` runs only while `upcoming` returns something.
     """
@@ -92,8 +92,8 @@ async def repeat(
         try:
             if await pace.is_busy(woken=pace.is_woken()):
                 await work()
-        except AWAY as error:
-            log.warning("%s: %s", late, str(error)[:500] or repr(error))
+        except OUTAGES as error:
+            log.warning("%s: %s", failure, str(error)[:500] or repr(error))
         await pace.rest()
 
 
@@ -130,7 +130,7 @@ async def take_turns(
                     begun = working.start(f"{name} for {tenant}", partial(run_tenant, tenant))
                     if woken and not begun:  # the running steps may have missed the new data
                         again.add(tenant)
-            except AWAY as error:
+            except OUTAGES as error:
                 log.warning("%s waits: %s", name, str(error)[:500] or repr(error))
             await pace.rest()
     finally:
@@ -148,5 +148,5 @@ async def _run_steps(
             while more:
                 async with scheduler.slot(tenant), asyncio.timeout(DEADLINE):
                     more = await anext(each, _END) is not _END
-    except AWAY as error:
+    except OUTAGES as error:
         log.warning("%s for %s waits: %s", name, tenant, str(error)[:500] or repr(error))

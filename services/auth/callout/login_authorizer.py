@@ -155,26 +155,26 @@ class LoginAuthorizer:
 
     async def _device(self, sn: str, key: str, *, mqtt: bool) -> Admission | None:
         certificate = self.passes.verify(key)
-        over: LoginProtocol = "MQTT" if mqtt else "NATS"
+        protocol: LoginProtocol = "MQTT" if mqtt else "NATS"
         if certificate is None:
-            found, shown = await self.devices.log_in(sn, key, over), ""
+            found, serial = await self.devices.log_in(sn, key, protocol), ""
         else:
-            found, shown = (
-                await self.devices.log_in_with_certificate(certificate, over),
+            found, serial = (
+                await self.devices.log_in_with_certificate(certificate, protocol),
                 certificate.serial,
             )
         if found is None:
             return None
         if found.sn != sn:
             log.info("callout: rejected SN %s, because its exact spelling is %s", sn, found.sn)
-            self.devices.refused.record(found, "SN", over)
+            self.devices.refused.record(found, "SN", protocol)
             return None
         try:
             permissions = device_permissions(found.sn, mqtt=mqtt)
         except InvalidIdentityError:
             return None
         return Admission(
-            found.sn, permissions, derive_credential(shown or found.key_hash), found.tenant
+            found.sn, permissions, derive_credential(serial or found.key_hash), found.tenant
         )
 
 

@@ -61,7 +61,7 @@ class LoginOrigin(msgspec.Struct, frozen=True):
     """The user agent of the browser or program."""
 
 
-class Login(msgspec.Struct, frozen=True):
+class LoginSession(msgspec.Struct, frozen=True):
     """An active session of a user. Times are in ms."""
 
     family: str
@@ -97,8 +97,8 @@ class TokenWriter:
         self._rotate = self._script("rotate.lua")
         self._revoke_subject = self._script("revoke_subject.lua")
         self._add_page = self._script("page.lua")
-        self._list_logins = self._script("logins.lua")
-        self._end_login = self._script("end_login.lua")
+        self._list_sessions = self._script("logins.lua")
+        self._end_session = self._script("end_login.lua")
 
     async def issue(
         self, principal: Principal, generation: int, origin: LoginOrigin | None = None
@@ -130,15 +130,15 @@ class TokenWriter:
             self._rotate, principal, principal.family, generation, origin, used=refresh_token
         )
 
-    async def list_logins(self, principal: Principal) -> list[Login]:
+    async def list_sessions(self, principal: Principal) -> list[LoginSession]:
         """Return up to `MAX_LISTED` sessions of a user, latest expiry first."""
-        found = await self._list_logins(keys=_subject_keys(principal)[1:], args=[MAX_LISTED])
-        return [_login(*row) for row in found]
+        found = await self._list_sessions(keys=_subject_keys(principal)[1:], args=[MAX_LISTED])
+        return [_read_session(*row) for row in found]
 
-    async def end_login(self, principal: Principal, family: str) -> bool:
+    async def end_session(self, principal: Principal, family: str) -> bool:
         """Revoke one session of a user; return False if it does not exist."""
         keys = _subject_keys(principal)[1:]
-        return bool(await self._end_login(keys=keys, args=[family]))
+        return bool(await self._end_session(keys=keys, args=[family]))
 
     async def revoke_subject(self, kind: Kind, subject: str, generation: int) -> None:
         """Revoke tokens of a subject older than `generation`. Idempotent."""
@@ -221,10 +221,10 @@ def _seal_under(token: str) -> Seal:
     return Seal(base64.urlsafe_b64encode(key).decode().rstrip("="))
 
 
-def _login(
+def _read_session(
     family: bytes, ends: bytes, started: bytes | None, renewed: bytes | None, origin: bytes | None
-) -> Login:
-    return Login(
+) -> LoginSession:
+    return LoginSession(
         family.decode(),
         int(float(ends)),
         None if started is None else int(started),

@@ -19,7 +19,7 @@ from services.auth.accounts.users import StoredUser
 from services.auth.audit import Subject
 from services.auth.changes import Change, Changes, operator
 from services.auth.passwords import LoginThrottle, PasswordHashes
-from services.auth.tokens.writer import Login, TokenWriter
+from services.auth.tokens.writer import LoginSession, TokenWriter
 from services.auth.users.rules import generate_password, validate_email, validate_password
 from services.auth.users.schemas import RegisterUser, UserSession
 from services.auth.users.service import UserService, record_created, replace_password
@@ -167,7 +167,7 @@ class OwnSessions:
 
     async def list(self, principal: Principal) -> list[UserSession]:
         """Return active sessions: the current one first, then by latest use."""
-        found = await self.tokens.list_logins(principal)
+        found = await self.tokens.list_sessions(principal)
         sessions = [_session(login, current=login.family == principal.family) for login in found]
         return sorted(sessions, key=lambda each: (not each.current, -int(each.renewed_at or 0)))
 
@@ -178,14 +178,14 @@ class OwnSessions:
         """
         principal = caller.principal
         family = principal.family if session_id == CURRENT else session_id
-        if not await self.tokens.end_login(principal, family):
+        if not await self.tokens.end_session(principal, family):
             raise NotFound("the session does not exist", field="session_id")
 
         subject = Subject("session", principal.subject, principal.name)
         await self.changes.record(caller, "ended", subject)
 
 
-def _session(login: Login, *, current: bool) -> UserSession:
+def _session(login: LoginSession, *, current: bool) -> UserSession:
     return UserSession.from_fields(
         login,
         session_id=login.family,

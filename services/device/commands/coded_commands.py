@@ -10,7 +10,7 @@ from libs.common.store.mongo import Collection as Stored
 from libs.common.store.mongo import Document, require_document
 from services.device.commands.model import OPEN, Command, SentDownlink
 
-FOLLOWS: Mapping[DownlinkState, tuple[DownlinkState | None, ...]] = {
+PREVIOUS_STATES: Mapping[DownlinkState, tuple[DownlinkState | None, ...]] = {
     "SENT": (None,),
     "ACKNOWLEDGED": (None, "SENT"),
     "UNACKNOWLEDGED": (None, "SENT"),
@@ -31,7 +31,7 @@ class CodedCommands:
         self._commands = commands
 
     async def store_downlinks(
-        self, command: Command, made: Sequence[SentDownlink]
+        self, command: Command, downlinks: Sequence[SentDownlink]
     ) -> list[SentDownlink]:
         """Store the downlinks of a command unless it has some; return the stored ones.
 
@@ -40,7 +40,7 @@ class CodedCommands:
         identity = {"_id": command.id}
         await self._commands.update_one(
             {**identity, "downlinks": {"$exists": False}, "status": {"$in": OPEN}},
-            {"$set": {"downlinks": msgspec.to_builtins(made)}},
+            {"$set": {"downlinks": msgspec.to_builtins(downlinks)}},
         )
         kept = require_document(
             await self._commands.find_one(identity, {"downlinks": 1, "status": 1})
@@ -66,7 +66,7 @@ class CodedCommands:
                 **query,
                 "status": {"$in": OPEN},
                 f"{place}.port": {"$exists": True},
-                f"{place}.state": {"$in": FOLLOWS[state]},
+                f"{place}.state": {"$in": PREVIOUS_STATES[state]},
             },
             {"$set": changes},
         )

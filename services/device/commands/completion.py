@@ -30,7 +30,7 @@ from services.device.commands.model import Command, FailureReason, TaskType
 from services.device.commands.store import CommandStore
 from services.device.telemetry.batch import Batch, RefusedUplink, ValidReport
 from services.device.telemetry.batch_store import ClosingReply, ReportStore
-from services.device.telemetry.folded_values import BEYOND
+from services.device.telemetry.folded_values import TOO_LARGE_REASON
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.ports import CommandCloser
 from services.device.telemetry.uplink import Reply, Uplink, read_reply
@@ -179,7 +179,7 @@ class CommandCompletion(CommandCloser):
         properties = _confirmed(command, thing)
         reports = [(thing.id, uplink.received, properties)] if properties else []
         if names := (await self.latest.find_oversized(reports)).get(thing.id):
-            raise _ReplyRefusedError(answer, f"{', '.join(sorted(names))} {BEYOND}")
+            raise _ReplyRefusedError(answer, f"{', '.join(sorted(names))} {TOO_LARGE_REASON}")
         return properties
 
     async def confirm_by_reports(self, reports: Sequence[ValidReport]) -> None:

@@ -52,12 +52,17 @@ class BatchConfigurator:
         """
         grants = await self.grants.read(principal)
         results: Configured = {
-            one: NotFound(f"device {one} not found", field="device_id") for one in ids
+            device_id: NotFound(f"device {device_id} not found", field="device_id")
+            for device_id in ids
         }
         found = await self.devices.find_all(principal.tenant, ids)
-        seen = [one for one in found if grants.allows_device(one.id, one.integration, one.group)]
+        visible = [
+            device
+            for device in found
+            if grants.allows_device(device.id, device.integration, device.group)
+        ]
         drafts: list[Draft] = []
-        things = await self.things.build_things(seen)
+        things = await self.things.build_things(visible)
         checked = await self.commands.check_properties([(thing, properties) for thing in things])
         for thing, draft in zip(things, checked, strict=True):
             if isinstance(draft, Draft):
@@ -156,7 +161,7 @@ async def configure_each_device(
     """
     ids = distinct_ids(data.device_id_list)
     results = await configurator.configure(principal, ids, data.properties)
-    return ConfiguredDevices([_shown(one, results[one]) for one in ids])
+    return ConfiguredDevices([_describe_result(device_id, results[device_id]) for device_id in ids])
 
 
 class FindCommands(PageRequest, kw_only=True):
@@ -289,12 +294,12 @@ def shown_payload(command: Command) -> dict[str, Any]:
     return {"values": [*command.payload["values"], *({"key": k, "value": MASK} for k in missing)]}
 
 
-def _shown(device: int, result: Command | ThingwayError) -> ConfiguredDevice:
+def _describe_result(device_id: int, result: Command | ThingwayError) -> ConfiguredDevice:
     if isinstance(result, Command):
         task = str(result.id)
-        return ConfiguredDevice(device_id=str(device), status="SUCCESS", task_id=task)
+        return ConfiguredDevice(device_id=str(device_id), status="SUCCESS", task_id=task)
     return ConfiguredDevice(
-        device_id=str(device),
+        device_id=str(device_id),
         status="FAILED",
         error_code=console_code(result),
         error_message=result.text,

@@ -20,7 +20,12 @@ from libs.common.clock import to_ms
 from libs.common.contracts.frames import Downlink
 from libs.common.contracts.integrations import Acknowledged, DeviceCommand, DeviceRef
 from libs.common.errors import InvalidInput, ThingwayError
-from libs.common.integrations.client import CARRY_SECONDS, Carries, IntegrationClient, Integrations
+from libs.common.integrations.client import (
+    CARRY_SECONDS,
+    IntegrationClient,
+    Integrations,
+    Transport,
+)
 from libs.common.scheduling import FairScheduler, LaneFull
 from libs.common.scheduling.turns import Steps, take_turns
 from libs.common.store.mongo import StoreError
@@ -63,7 +68,7 @@ class CommandCarrier:
         init=False,
     )
 
-    async def carries(self, integration: str) -> Carries:
+    async def get_transport(self, integration: str) -> Transport:
         """Return the form in which the integration receives commands, or an empty value."""
         return await self.integrations.get_transport(integration)
 
@@ -215,13 +220,17 @@ class Delivery:
                 await self.commands.end(command, "FAILED", REMOVED.text, REMOVED.code)
         waiting = [command for command in waiting if command.status in OPEN]
         await self.commands.publish_created(waiting)
-        online = {one for one, device in devices.items() if device.connect_status == "ONLINE"}
-        here = [one for one in waiting if one.carrier or one.thing_id in online]
-        away = [one for one in waiting if not one.carrier and one.thing_id not in online]
-        await self.commands.schedule.mark_sent(here, moment)
-        await self.commands.schedule.suspend(away)
-        self.carrier.send(here)
-        await self._send([one for one in here if not one.carrier])
+        online = {
+            thing_id for thing_id, device in devices.items() if device.connect_status == "ONLINE"
+        }
+        reachable, offline = list[Command](), list[Command]()
+        for command in waiting:
+            is_reachable = command.carrier or command.thing_id in online
+            (reachable if is_reachable else offline).append(command)
+        await self.commands.schedule.mark_sent(reachable, moment)
+        await self.commands.schedule.suspend(offline)
+        self.carrier.send(reachable)
+        await self._send([command for command in reachable if not command.carrier])
         return len(due)
 
     async def _send(self, commands: Sequence[Command]) -> None:

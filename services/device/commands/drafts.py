@@ -96,10 +96,10 @@ def draft_properties(
         faults = [msgspec.structs.replace(one, path=prefix + one.path) for one in error.faults]
         raise InvalidInput.from_faults(faults) from error
     draft = draft_command(thing, "SET_PROPERTIES", {"properties": whole})
-    return replace(draft, given=properties) if is_partial(properties) else draft
+    return replace(draft, given=properties) if has_struct(properties) else draft
 
 
-def is_partial(properties: dict[str, Any]) -> bool:
+def has_struct(properties: dict[str, Any]) -> bool:
     """Return whether the properties include a STRUCT, which may be partial."""
     return any(isinstance(value, dict) for value in properties.values())
 

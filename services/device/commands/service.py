@@ -13,7 +13,7 @@ from libs.common.clock import to_ms
 from libs.common.errors import Conflict, InvalidInput, NotFound
 from libs.common.identity import Kind as CallerKind
 from libs.common.identity import Principal
-from libs.common.integrations.client import Carries
+from libs.common.integrations.client import Transport
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Session
 from libs.common.things import DIRECT
@@ -26,7 +26,7 @@ from services.device.commands.drafts import (
     draft_command,
     draft_config,
     draft_properties,
-    is_partial,
+    has_struct,
     name_device,
     read_device_ids,
 )
@@ -60,7 +60,9 @@ class CommandService:
     ids: IdAllocator
     carrier: CommandCarrier
     life: float
+    """Seconds until a command expires that is not answered."""
     coded_life: float
+    """The same for a command that a network server delivers as downlinks."""
 
     async def update_properties(
         self, principal: Principal, device_id: int, properties: dict[str, Any]
@@ -106,7 +108,7 @@ class CommandService:
         checked: list[Draft | InvalidInput] = []
         for start in range(0, len(updates), READ_AT_ONCE):
             some = updates[start : start + READ_AT_ONCE]
-            partial = [thing for thing, properties in some if is_partial(properties)]
+            partial = [thing for thing, properties in some if has_struct(properties)]
             current = await self._current(partial) if partial else {}
             for thing, properties in some:
                 known = current.get(thing.id, {})
@@ -140,19 +142,19 @@ class CommandService:
 
     async def validate(self, device: Device, config: dict[str, Any]) -> None:
         """Raise `InvalidInput` when a new device's TSL rejects its first configuration."""
-        await self._draft_first(device, config)
+        await self._draft_first_config(device, config)
 
     async def provision(self, device: Device, config: dict[str, Any]) -> None:
         """Issue the first configuration of a device that has just been added."""
         application = str(device.application_id)
         principal = Principal(CallerKind.APPLICATION, device.tenant, application)
-        await self.issue(principal, [await self._draft_first(device, config)])
+        await self.issue(principal, [await self._draft_first_config(device, config)])
 
     async def forget(self, thing_id: int) -> None:
         """Delete the configuration of a device whose owner changes."""
         await self.store.forget(thing_id)
 
-    async def _draft_first(self, device: Device, config: dict[str, Any]) -> Draft:
+    async def _draft_first_config(self, device: Device, config: dict[str, Any]) -> Draft:
         """Return the draft of a first configuration; without `type`, its fields decide the type."""
         try:
             wire = msgspec.convert(config, Config)
@@ -231,10 +233,10 @@ class CommandService:
         one device build on each other.
         """
         integrations = {draft.thing.integration for draft in drafts}
-        carriers = {one: await self.carrier.carries(one) for one in integrations}
+        transports = {one: await self.carrier.get_transport(one) for one in integrations}
         if principal.kind is CallerKind.APPLICATION:
-            _check_deliverable(carriers)
-        coded = [one.thing for one in drafts if carriers[one.thing.integration] == "frames"]
+            _check_deliverable(transports)
+        coded = [one.thing for one in drafts if transports[one.thing.integration] == "frames"]
         await self.carrier.check_encoders({(thing.tenant, thing.model) for thing in coded})
 
         ids = [await self.ids.allocate() for _ in drafts]
@@ -243,11 +245,11 @@ class CommandService:
 
             async def make(session: Session) -> CommandsWithEvents:
                 whole = await self._complete_structs(drafts, session)
-                return self._build(principal, whole, ids, carriers)
+                return self._build(principal, whole, ids, transports)
 
             commands = await self.store.insert_serialized(partial, make)
         else:
-            commands = await self.store.write(self._build(principal, drafts, ids, carriers))
+            commands = await self.store.write(self._build(principal, drafts, ids, transports))
         known = {draft.thing.id: draft.thing.additional or {} for draft in drafts}
         self.carrier.send(commands, known)
         return commands
@@ -273,20 +275,20 @@ class CommandService:
         principal: Principal,
         drafts: Sequence[Draft],
         ids: Sequence[int],
-        carriers: Mapping[str, Carries],
+        transports: Mapping[str, Transport],
     ) -> CommandsWithEvents:
         check_size(drafts)
-        moment, applies = utc_now(), principal.kind is CallerKind.APPLICATION
+        moment, is_application = utc_now(), principal.kind is CallerKind.APPLICATION
 
-        def command_of(draft: Draft, command_id: int, carries: Carries) -> Command:
-            coded = carries == "frames"
+        def command_of(draft: Draft, command_id: int, transport: Transport) -> Command:
+            coded = transport == "frames"
             return Command(
                 id=command_id,
                 thing_id=draft.thing.id,
                 sn=draft.thing.sn,
                 tenant=draft.thing.tenant,
-                application_id=principal.application_id if applies else None,
-                user_id=None if applies else principal.user_id,
+                application_id=principal.application_id if is_application else None,
+                user_id=None if is_application else principal.user_id,
                 hops=current_hops(),
                 kind=draft.kind,
                 payload=draft.payload,
@@ -296,13 +298,13 @@ class CommandService:
                 created_at=moment,
                 expires_at=moment + timedelta(seconds=self.coded_life if coded else self.life),
                 status="SENT" if draft.thing.online and not coded else "PENDING",
-                carrier=draft.thing.integration if carries else None,
+                carrier=draft.thing.integration if transport else None,
                 coded=coded,
                 provisions=draft.thing.needs_configuration,
             )
 
         commands = [
-            command_of(draft, command_id, carriers[draft.thing.integration])
+            command_of(draft, command_id, transports[draft.thing.integration])
             for draft, command_id in zip(drafts, ids, strict=True)
         ]
         return commands, [
@@ -312,10 +314,10 @@ class CommandService:
         ]
 
 
-def _check_deliverable(carriers: Mapping[str, Carries]) -> None:
+def _check_deliverable(transports: Mapping[str, Transport]) -> None:
     """Raise `Conflict` for an integration that does not accept commands."""
-    for integration, carries in carriers.items():
-        if integration != DIRECT and not carries:
+    for integration, transport in transports.items():
+        if integration != DIRECT and not transport:
             text = f"the integration {integration} does not accept commands"
             raise Conflict(text, field="deviceId", code="device_of_integration")
 

@@ -53,7 +53,7 @@ CommandsWithEvents = tuple[Sequence[Command], Sequence[OutboxEntry]]
 
 
 _RESULT = ("finishedAt", "outputs", "error", "errorCode", "closedBy", "downlinks", "shown")
-_CLOSED = {"nextSendAt": "", "awaited": "", "sealed": "", "unpublished": ""}
+_OPEN_FIELDS = {"nextSendAt": "", "awaited": "", "sealed": "", "unpublished": ""}
 """Fields that only open commands have."""
 
 
@@ -95,9 +95,9 @@ class CommandStore(ThingDataStore):
         """Commands that are published but not marked yet."""
         self._marking = NamedTasks()
 
-    async def write(self, made: CommandsWithEvents) -> Sequence[Command]:
+    async def write(self, new: CommandsWithEvents) -> Sequence[Command]:
         """Insert new commands, all or none, and publish their events and messages."""
-        commands, entries = made
+        commands, entries = new
         self.wakeups.notify(DELIVERY)
         documents, outgoing = [to_document(one) for one in commands], self._outbox.build(entries)
         if len(documents) == 1:
@@ -251,7 +251,7 @@ class CommandStore(ThingDataStore):
         command.error = command.error and command.mask(command.error)
         result = await self._commands.update_one(
             {"_id": command.id, "status": {"$in": OPEN}},
-            {"$set": _ended(command), "$unset": _CLOSED},
+            {"$set": _ended(command), "$unset": _OPEN_FIELDS},
             session=session,
         )
         if result.modified_count:
@@ -272,7 +272,7 @@ class CommandStore(ThingDataStore):
         answered |= dict.fromkeys(("outputs", "error", "errorCode"))
         before = await self._commands.find_one_and_update(
             {"_id": command_id, "thingId": thing_id, "status": {"$in": OPEN}},
-            {"$set": answered, "$unset": _CLOSED},
+            {"$set": answered, "$unset": _OPEN_FIELDS},
             session=session,
         )
         return from_document(before)

@@ -23,7 +23,7 @@ INLINE = 512 * 1024
 """Bytes of other values in the document of the thing."""
 MAX_BYTES = 4 * 1024 * 1024
 """Bytes of all latest values of a thing."""
-BEYOND = f"would take the latest values of the device beyond {MAX_BYTES} bytes"
+TOO_LARGE_REASON = f"would take the latest values of the device beyond {MAX_BYTES} bytes"
 """The reason why a property is rejected."""
 SPREAD = 32
 """Parts that share the other values of a thing when these exceed `INLINE`."""

@@ -46,7 +46,7 @@ from services.device.telemetry.batch_store import ReportStore
 from services.device.telemetry.dead_messages import DeadMessageBuilder
 from services.device.telemetry.device_fields import DeviceFieldUpdater
 from services.device.telemetry.events import build_events
-from services.device.telemetry.folded_values import BEYOND
+from services.device.telemetry.folded_values import TOO_LARGE_REASON
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.ports import AlarmTrigger, CommandCloser, FrameDecoder
 from services.device.telemetry.quota import Quota, SlowCodecs
@@ -257,7 +257,7 @@ class Ingest:
             or one.uplink.channel == "frame"
         ]
         if reports and (names := await self.latest.find_oversized(reports)):
-            batch.reject(names, BEYOND)
+            batch.reject(names, TOO_LARGE_REASON)
 
     async def _finish(self, uplinks: list[Uplink], batch: Batch, messages: list[Msg]) -> None:
         with trace_step("store batch", SpanKind.CLIENT):

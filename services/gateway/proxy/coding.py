@@ -12,8 +12,8 @@ _RAW = -15
 _PIECE = 64 * 1024
 """Bytes that are decoded in one step."""
 _LEVEL = 1
-"""The lowest compression level: level 2 halves the remaining size, but needs four times the
-time."""
+"""The fastest compression level. On history, level 6 saves another fifth and takes four times as
+long."""
 _TEXTUAL = (b"text/", b"application/json", b"image/svg+xml")
 
 Field = tuple[bytes, bytes]

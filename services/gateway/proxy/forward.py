@@ -81,7 +81,7 @@ def _kept(fields: Fields, dropped: frozenset[bytes]) -> list[Field]:
     return kept
 
 
-def to_service(fields: Fields, *, origin: Origin, request_id: str) -> list[Field]:
+def to_service_fields(fields: Fields, *, origin: Origin, request_id: str) -> list[Field]:
     """Return the header of the request to the service, with names in lower case."""
     kept = _kept(fields, _FROM_CLIENT)
     kept += (
@@ -94,7 +94,7 @@ def to_service(fields: Fields, *, origin: Origin, request_id: str) -> list[Field
     return kept
 
 
-def to_client(fields: Fields, *, status: int, request_id: str) -> list[Field]:
+def to_client_fields(fields: Fields, *, status: int, request_id: str) -> list[Field]:
     """Return the header fields of the answer to the client, with names in lower case.
 
     An answer must not be stored, unless its service permits it.
@@ -111,11 +111,11 @@ LINGER = 30.0
 """Seconds for which a client may continue to send a rejected body."""
 SILENCE = 5.0
 """Seconds without data after which the connection is closed."""
-UNBIDDEN = 0.1
+UNEXPECTED_BODY_SECONDS = 0.1
 """Seconds in which a client that expects `100 Continue` may start to send anyway."""
 MAX_SKIPPED_BYTES = 64 * 1024 * 1024
 """Maximum bytes of a rejected body; then the connection is reset."""
-SMALL = 64 * 1024
+MAX_KEEP_ALIVE_BYTES = 64 * 1024
 """Maximum bytes of a rejected body; a larger body closes the connection."""
 
 _CHALLENGES = {
@@ -162,7 +162,9 @@ async def refuse(
         headers.append((b"www-authenticate", _CHALLENGES[credential]))
     if isinstance(error, UnknownCoding):
         headers.append((b"accept-encoding", b", ".join(CODINGS)))
-    closes = body.on_demand or (not body.finished and (body.length or SMALL + 1) > SMALL)
+    closes = body.on_demand or (
+        not body.finished and (body.length or MAX_KEEP_ALIVE_BYTES + 1) > MAX_KEEP_ALIVE_BYTES
+    )
     if closes:
         headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": error.status, "headers": headers})
@@ -175,7 +177,7 @@ async def refuse(
 
 async def _linger(body: RequestBody) -> None:
     """Read and discard the rest of the body, within limits."""
-    pause, left = UNBIDDEN if body.on_demand else SILENCE, MAX_SKIPPED_BYTES
+    pause, left = UNEXPECTED_BODY_SECONDS if body.on_demand else SILENCE, MAX_SKIPPED_BYTES
     try:
         async with asyncio.timeout(LINGER):
             while not body.finished and left > 0:
@@ -315,7 +317,7 @@ class Forwarder:
         if upstream is None:
             raise Unavailable(f"the service {exchange.route.upstream} is not part of this platform")
         body = exchange.body
-        taken = upstream.acquire_slot(poll=exchange.wait > 0)
+        slot = upstream.acquire_slot(poll=exchange.wait > 0)
         try:
             exchange.watch.limit(
                 self.timeout + exchange.wait,
@@ -335,13 +337,13 @@ class Forwarder:
                 upstream.end(connection)
             return answer.status
         finally:
-            taken.release()
+            slot.release()
 
     async def _answer(
         self, exchange: Exchange, upstream: Upstream, answer: Answer, send: Send
     ) -> None:
         status, request_id, watch = answer.status, exchange.request_id, exchange.watch
-        fields = to_client(answer.fields, status=status, request_id=request_id)
+        fields = to_client_fields(answer.fields, status=status, request_id=request_id)
         encode = None
         if answer.waiting > PACKET or not answer.complete:
             encode = encoder_for(fields, exchange.headers, exchange.scope["method"])
@@ -359,7 +361,7 @@ class Forwarder:
             await send({"type": "http.response.body", "body": part, "more_body": more})
 
     def _fields(self, exchange: Exchange) -> list[Field]:
-        fields = to_service(
+        fields = to_service_fields(
             exchange.scope["headers"], origin=exchange.origin, request_id=exchange.request_id
         )
         if exchange.principal is not None:

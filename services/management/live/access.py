@@ -26,7 +26,7 @@ from libs.common.limits.tenants import (
 )
 from libs.common.mqtt import Connect
 from libs.common.store.redis import Redis, RedisError
-from services.management.live.exchange import MqttListener
+from services.management.live.mqtt_publisher import MqttListener
 from services.management.live.sockets import LiveSocket
 from services.management.live.subscriber import Subscriber
 
@@ -80,7 +80,7 @@ class UserAccess:
             return None
 
 
-class Admission:
+class AdmissionControl:
     """Checks CONNECT packets, and limits connections per user and tenant in this replica."""
 
     def __init__(
@@ -106,13 +106,13 @@ class Admission:
         if len(connect.fields) > 1:  # the client id, and the parts of a will
             raise Unauthenticated("a will is not permitted, because clients must not publish")
         (version,) = await self._credentials.versions([holder.tenant])
-        judged = await self._user_access.read(holder, version)
-        if judged is None:
+        current = await self._user_access.read(holder, version)
+        if current is None:
             raise Unauthenticated("the user does not exist or is disabled")
         held = acquire_slots(
             self._open, self._claims(holder, "websockets"), holder.tenant, RETRY_SECONDS
         )
-        return MqttListener(judged[0], credential, judged[1], live_socket), held
+        return MqttListener(current[0], credential, current[1], live_socket), held
 
     def count_keys(self, subscriber: Subscriber, number: int) -> None:
         """Count the subscribed keys of a socket in place of its previous ones.
@@ -129,11 +129,12 @@ class Admission:
 
     def _claims(self, user: Principal, name: str) -> list[SlotLimit]:
         """Return the slot limits of a user and its tenant."""
-        limits, each = msgspec.to_builtins(self._limits.get(user.tenant)), f"eachW{name[1:]}"
+        each = f"each{name[0].upper()}{name[1:]}"  # the limit of a single user
+        limits = msgspec.to_builtins(self._limits.get(user.tenant))
         user_claim = (_key(user.tenant, user.subject), limits[each], each)
         return [user_claim, (user.tenant, limits[name], name)]
 
-    async def use(self, request: UsageRequest) -> Usage:
+    async def measure_usage(self, request: UsageRequest) -> Usage:
         """Return the usage of a user and its tenant, by the name of the limit."""
         return {
             "websockets": self._open.occupied(request.tenant),

@@ -20,11 +20,11 @@ from libs.common.identity import TOKEN_HEADER
 from libs.common.identity.grants import GrantReader
 from libs.common.identity.tokens import access_token_key
 from libs.common.mqtt import Connect, PacketError
-from services.management.live.access import Admission
+from services.management.live.access import AdmissionControl
 from services.management.live.events import LiveEvents
-from services.management.live.exchange import MqttListener
 from services.management.live.frames import BadFrame, Follow, read_frame
 from services.management.live.hub import Hub, Subscriptions
+from services.management.live.mqtt_publisher import MqttListener
 from services.management.live.packets import (
     PINGRESP,
     REFUSED,
@@ -85,14 +85,14 @@ async def _read(
         try:
             text = await live_socket.socket.receive_data(mode="text")
             async with subscriptions.turns.step(subscriber.principal.tenant):
-                said = read_frame(text)
-            if isinstance(said, frozenset):
-                await subscriptions.subscribe(subscriber, said)
-            elif isinstance(said, Follow):
-                await subscriptions.follow(subscriber, said.pattern)
-                await live_socket.send(said.text)
-            elif said is not None:
-                await live_socket.send(said)
+                requested = read_frame(text)
+            if isinstance(requested, frozenset):
+                await subscriptions.subscribe(subscriber, requested)
+            elif isinstance(requested, Follow):
+                await subscriptions.follow(subscriber, requested.pattern)
+                await live_socket.send(requested.text)
+            elif requested is not None:
+                await live_socket.send(requested)
         except WebSocketDisconnect:
             return
         except BadFrame as error:
@@ -105,7 +105,7 @@ async def _read(
 async def mqtt(
     socket: WebSocket[Any, Any, Any],
     events: NamedDependency[LiveEvents],
-    admission: NamedDependency[Admission],
+    admission: NamedDependency[AdmissionControl],
     turns: NamedDependency[Turns],
 ) -> None:
     """Push ids of changed entities until either side disconnects; the platform gives a reason."""
@@ -136,7 +136,7 @@ async def _listen(
     packets: AsyncIterator[Packet],
     connect: Connect,
     events: LiveEvents,
-    admission: Admission,
+    admission: AdmissionControl,
 ) -> None:
     """Admit a client and process its packets; raise `TimeoutError` if it is silent."""
     try:
@@ -155,7 +155,7 @@ async def _listen(
         await _process_packets(live_socket, packets, connect, listener, hub)
     finally:
         held.release()
-        hub.exchange.leave(listener)
+        hub.mqtt_publisher.leave(listener)
         hub.leave(listener)
 
 
@@ -177,11 +177,11 @@ async def _process_packets(
             case Subscribe(packet_id, filters):
                 codes = [0 if one == listener.topic else REFUSED for one in filters]
                 if 0 in codes:
-                    hub.exchange.subscribe(listener)
+                    hub.mqtt_publisher.subscribe(listener)
                 await live_socket.send(suback(packet_id, codes))
             case Unsubscribe(packet_id, filters):
                 if listener.topic in filters:
-                    hub.exchange.leave(listener)
+                    hub.mqtt_publisher.leave(listener)
                 await live_socket.send(unsuback(packet_id))
             case None:
                 return
@@ -212,7 +212,7 @@ class LiveHandlers:
     subscriptions: Subscriptions
     grants: GrantReader
     turns: Turns
-    admission: Admission
+    admission: AdmissionControl
 
 
 def create_router(handlers: LiveHandlers) -> Router:

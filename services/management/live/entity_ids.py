@@ -29,7 +29,7 @@ report."""
 CACHE_SIZE = 20_000
 """Products and things whose numbers are cached."""
 
-Owner = tuple[str, str | int]
+CacheKey = tuple[str, str | int]
 """A tenant, with the model of a product or the id of a thing."""
 
 
@@ -37,8 +37,8 @@ Paths = dict[str, int | None]
 """Numbers by path; None without an entity."""
 
 
-class _Asked(NamedTuple):
-    owner: Owner
+class _Missing(NamedTuple):
+    cache_key: CacheKey
     paths: Paths
     path: str
 
@@ -48,7 +48,7 @@ class EntityIds:
 
     def __init__(self, devices: DeviceClient) -> None:
         self._devices = devices
-        self._known: LruCache[Owner, tuple[float, Paths]] = LruCache(CACHE_SIZE)
+        self._known: LruCache[CacheKey, tuple[float, Paths]] = LruCache(CACHE_SIZE)
         """Numbers with the time until which they are cached."""
 
     async def ids(self, changes: Sequence[EntityChange]) -> list[list[int]]:
@@ -56,13 +56,13 @@ class EntityIds:
 
         While `device` does not answer, only cached ids are returned.
         """
-        owners = list(map(_owner, changes))
-        known = list(map(self._paths_of, owners))
-        missing: dict[str, dict[str, _Asked]] = defaultdict(dict)
-        for change, owner, paths in zip(changes, owners, known, strict=True):
+        cache_keys = list(map(_cache_key, changes))
+        known = list(map(self._paths_of, cache_keys))
+        missing: dict[str, dict[str, _Missing]] = defaultdict(dict)
+        for change, cache_key, paths in zip(changes, cache_keys, known, strict=True):
             for key, path in _keys(change):
                 if path not in paths:
-                    missing[change.tenant][key] = _Asked(owner, paths, path)
+                    missing[change.tenant][key] = _Missing(cache_key, paths, path)
                     paths[path] = None  # one request suffices for all devices of a product
         for tenant, wanted in missing.items():
             await self._learn(tenant, wanted)
@@ -75,36 +75,36 @@ class EntityIds:
             for change, paths in zip(changes, known, strict=True)
         ]
 
-    def _paths_of(self, owner: Owner) -> Paths:
-        """Return the known paths of an owner, which the caller may fill after they expired."""
-        until, paths = self._known.get(owner) or (0.0, {})
+    def _paths_of(self, cache_key: CacheKey) -> Paths:
+        """Return the known paths of a key, which the caller may fill after they expired."""
+        until, paths = self._known.get(cache_key) or (0.0, {})
         if until <= time.monotonic():
             paths = {}
-            self._keep(owner, paths, CACHE_SECONDS)
+            self._keep(cache_key, paths, CACHE_SECONDS)
         return paths
 
-    def _keep(self, owner: Owner, paths: Paths, life: float) -> None:
-        self._known.put(owner, (time.monotonic() + life, paths))
+    def _keep(self, cache_key: CacheKey, paths: Paths, life: float) -> None:
+        self._known.put(cache_key, (time.monotonic() + life, paths))
 
-    async def _learn(self, tenant: str, missing: dict[str, _Asked]) -> None:
+    async def _learn(self, tenant: str, missing: dict[str, _Missing]) -> None:
         rest = iter(missing)
         while keys := list(islice(rest, MAX_KEYS)):
             try:
                 entities = await self._devices.resolve(tenant, keys=keys)
             except ThingwayError as error:
                 log.warning("the ids of %d entities could not be read: %s", len(keys), error)
-                for asked in map(missing.__getitem__, keys):
-                    asked.paths.pop(asked.path, None)
+                for entry in map(missing.__getitem__, keys):
+                    entry.paths.pop(entry.path, None)
                 continue
             found = {entity.key: entity_number(entity.id) for entity in entities}
             for key in keys:
-                asked = missing[key]
-                asked.paths[asked.path] = found.get(key)
+                entry = missing[key]
+                entry.paths[entry.path] = found.get(key)
                 if key not in found:
-                    self._keep(asked.owner, asked.paths, MISSING_CACHE_SECONDS)
+                    self._keep(entry.cache_key, entry.paths, MISSING_CACHE_SECONDS)
 
 
-def _owner(change: EntityChange) -> Owner:
+def _cache_key(change: EntityChange) -> CacheKey:
     thing = change.thing
     shared = thing.device and thing.model and thing.model != GENERIC
     return change.tenant, thing.model if shared else thing.id

@@ -95,7 +95,7 @@ async def _push(hub: Hub, messages: list[Msg]) -> None:
             if message.subject.endswith((".reported", ".event")):
                 changes.append(read_change(message.data))
             else:
-                hub.exchange.publish(read_state_change(message.subject, message.data))
+                hub.mqtt_publisher.publish(read_state_change(message.subject, message.data))
         except INVALID_JSON as error:
             log.warning("%s cannot be decoded: %s", message.subject, error)
         if changes and len(messages) <= MAX_WAITING:

@@ -106,34 +106,34 @@ class EncodedChange(NamedTuple):
 
 
 class QueuedBytes:
-    """Number of queued bytes, which is also added to the total `whole`."""
+    """Bytes of a queue, which also count in `total`."""
 
-    __slots__ = ("maximum", "size", "whole")
+    __slots__ = ("maximum", "size", "total")
 
-    def __init__(self, maximum: int, whole: "QueuedBytes | None" = None) -> None:
+    def __init__(self, maximum: int, total: "QueuedBytes | None" = None) -> None:
         self.maximum = maximum
-        self.whole = whole
+        self.total = total
         self.size = 0
 
     @property
     def is_full(self) -> bool:
         """Return whether this count or the total exceeds its limit."""
-        return self.size > self.maximum or (self.whole is not None and self.whole.is_full)
+        return self.size > self.maximum or (self.total is not None and self.total.is_full)
 
     def add(self, size: int) -> None:
         """Add `size` bytes."""
         self.size += size
-        if self.whole is not None:
-            self.whole.add(size)
+        if self.total is not None:
+            self.total.add(size)
 
 
 class ChangeQueue:
     """Changes that wait for a socket."""
 
-    def __init__(self, whole: QueuedBytes) -> None:
+    def __init__(self, total: QueuedBytes) -> None:
         self._waiting: deque[EncodedChange] = deque()
         self._skipped = 0
-        self._queued = QueuedBytes(MAX_CHANGE_BYTES, whole)
+        self._queued = QueuedBytes(MAX_CHANGE_BYTES, total)
 
     def __bool__(self) -> bool:
         return bool(self._waiting)

@@ -28,18 +28,19 @@ from libs.common.identity.grants import Grants
 from libs.common.jobs import NamedTasks
 from libs.common.lru_cache import LruCache
 from libs.common.scheduling.turns import repeat
-from services.management.live.access import Admission, Credentials, UserAccess
-from services.management.live.exchange import Exchange
+from services.management.live.access import AdmissionControl, Credentials, UserAccess
 from services.management.live.frames import EncodedChange, Pattern, QueuedBytes, Update, Value
+from services.management.live.mqtt_publisher import MqttPublisher
 from services.management.live.sockets import POLICY, Pause, Turns
 from services.management.live.subscriber import Listener, Subscriber
 
 log = logging.getLogger(__name__)
 
-EVERY = 0.4
+CHECK_PERIOD = 0.4
 """Seconds between two checks: sockets of a revoked token are closed within a second."""
 CHUNK = 2000
-ENDED = "the token is no longer valid"
+"""Credentials per read from Redis."""
+ENDED_REASON = "the token is no longer valid"
 REMEMBERED_EVENTS = 5_000
 """Event ids per tenant that are remembered to recognize duplicates."""
 TENANT_BYTES = 16 * 1024**2
@@ -86,10 +87,10 @@ class _Sockets:
 
 
 class Hub:
-    """The sockets of this process; `exchange` serves pages over MQTT."""
+    """The sockets of this process; `mqtt_publisher` serves pages over MQTT."""
 
-    def __init__(self, exchange: Exchange) -> None:
-        self.exchange = exchange
+    def __init__(self, mqtt_publisher: MqttPublisher) -> None:
+        self.mqtt_publisher = mqtt_publisher
         self.listeners: set[Listener] = set()
         self._tenants: defaultdict[str, _Sockets] = defaultdict(_Sockets)
         self._audience_of: dict[Subscriber, Audience] = {}
@@ -98,7 +99,7 @@ class Hub:
         """Add a socket without subscriptions."""
         sockets = self._tenants[listener.principal.tenant]
         sockets.number += 1
-        listener.queued.whole = sockets.queued
+        listener.queued.total = sockets.queued
         self.listeners.add(listener)
 
     def leave(self, listener: Listener) -> None:
@@ -167,7 +168,7 @@ class Hub:
             if change.event_id in sockets.known:
                 continue
             sockets.known.put(change.event_id, None)
-            self.exchange.publish(change)
+            self.mqtt_publisher.publish(change)
             _, values = latest.get(change.thing.key, (None, {}))
             latest[change.thing.key] = change.thing, values
             for key, raw in change.values.items():
@@ -230,7 +231,9 @@ def _shared(
 class Subscriptions:
     """Manages the subscriptions of sockets."""
 
-    def __init__(self, hub: Hub, devices: DeviceClient, admission: Admission, turns: Turns) -> None:
+    def __init__(
+        self, hub: Hub, devices: DeviceClient, admission: AdmissionControl, turns: Turns
+    ) -> None:
         self._hub = hub
         self._devices = devices
         self._admission = admission
@@ -250,7 +253,7 @@ class Subscriptions:
             by_key = {entity.key: str(entity.id) for entity in found}
         async with self.turns.step(subscriber.principal.tenant):
             self._hub.subscribe(subscriber, keys, by_key)
-        await self.find_granted_keys(subscriber)
+        await self.update_granted_keys(subscriber)
 
     def leave(self, subscriber: Subscriber) -> None:
         """Remove a socket."""
@@ -260,9 +263,9 @@ class Subscriptions:
     async def follow(self, subscriber: Subscriber, pattern: Pattern | None) -> None:
         """Replace the pattern that a socket follows; raise as `subscribe` does."""
         self._hub.follow(subscriber, pattern)
-        await self.find_granted_keys(subscriber)
+        await self.update_granted_keys(subscriber)
 
-    async def find_granted_keys(self, subscriber: Subscriber) -> None:
+    async def update_granted_keys(self, subscriber: Subscriber) -> None:
         """Update the keys that are granted directly; with a pattern, of all granted entities."""
         granted = subscriber.grants.resources.entities
         subscriber.granted_keys = frozenset()
@@ -297,7 +300,7 @@ class Watch:
     async def run(self) -> None:
         """Check for ever; without Redis or `auth`, the last known state remains valid."""
         try:
-            await repeat(self.check_sockets, EVERY, "sockets could not be checked")
+            await repeat(self.check_sockets, CHECK_PERIOD, "sockets could not be checked")
         finally:
             await self.refreshing.stop()
 
@@ -309,7 +312,7 @@ class Watch:
             valid = await self.tokens.valid([one.credential for one in chunk])
             for subscriber, is_valid in zip(chunk, valid, strict=True):
                 if not is_valid:
-                    subscriber.close(POLICY, ENDED)
+                    subscriber.close(POLICY, ENDED_REASON)
         await self._refresh_stale()
 
     async def _refresh_stale(self) -> None:
@@ -331,12 +334,12 @@ class Watch:
                 user = subscriber.principal.subject
                 if user not in known:
                     known[user] = await self.user_access.read(subscriber.principal, version)
-                judged = known[user]
-                if judged is None:
+                current = known[user]
+                if current is None:
                     subscriber.close(POLICY, "the user does not exist or is disabled")
                 else:
-                    subscriber.principal, subscriber.grants = judged
+                    subscriber.principal, subscriber.grants = current
                     if isinstance(subscriber, Subscriber):
-                        await self.subscriptions.find_granted_keys(subscriber)
+                        await self.subscriptions.update_granted_keys(subscriber)
         except ThingwayError as error:
             log.warning("sockets could not be checked: %s", error)

@@ -12,12 +12,12 @@ from libs.common.identity.grants import GrantReader
 from libs.common.jobs import run_in_background
 from libs.common.limits.tenants import LimitsCache, report_usage
 from libs.common.store.redis import Redis
-from services.management.live.access import Admission, Credentials, UserAccess
+from services.management.live.access import AdmissionControl, Credentials, UserAccess
 from services.management.live.console import LiveHandlers, create_router
 from services.management.live.entity_ids import EntityIds
 from services.management.live.events import LiveEvents
-from services.management.live.exchange import Exchange
 from services.management.live.hub import Hub, Subscriptions, Watch
+from services.management.live.mqtt_publisher import MqttPublisher
 from services.management.live.sockets import Turns
 
 
@@ -29,18 +29,18 @@ class Live:
     bus: Bus
     hub: Hub
     events: LiveEvents
-    admission: Admission
+    admission: AdmissionControl
     watch: Watch
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Push changes and check sockets while the block runs."""
-        await report_usage(self.bus, self.admission.use)
+        await report_usage(self.bus, self.admission.measure_usage)
         try:
             async with run_in_background(self.events.consumer.run(), self.watch.run()):
                 yield
         finally:
-            await self.hub.exchange.stop()
+            await self.hub.mqtt_publisher.stop()
 
 
 def wire(
@@ -54,10 +54,10 @@ def wire(
 ) -> Live:
     """Return the hub of this process with its endpoints and jobs."""
     turns = Turns()
-    hub = Hub(Exchange(EntityIds(devices), turns))
+    hub = Hub(MqttPublisher(EntityIds(devices), turns))
     events = LiveEvents(bus, hub)
     credentials, user_access = Credentials(redis), UserAccess(rpc_client, grants)
-    admission = Admission(credentials, user_access, limits)
+    admission = AdmissionControl(credentials, user_access, limits)
     subscriptions = Subscriptions(hub, devices, admission, turns)
     return Live(
         router=create_router(LiveHandlers(events, subscriptions, grants, turns, admission)),

@@ -27,11 +27,11 @@ from services.workflow.runs.model import Run
 
 log = logging.getLogger(__name__)
 
-Seal = Callable[[Run], Awaitable[None]]
+MarkUnrepeatable = Callable[[Run], Awaitable[None]]
 """Records that the run starts an unrepeatable step."""
 Turn = Callable[[], AbstractAsyncContextManager[None]]
 """Waits for the slot of a request to another system, and holds it."""
-SPENT = "the run took longer than {:g} s"
+RUN_TIMEOUT = "the run took longer than {:g} s"
 
 
 class _Arrival(msgspec.Struct, frozen=True):
@@ -140,7 +140,7 @@ class Execution:
     plan: Plan
     run: Run
     limits: Limits
-    seal: Seal
+    mark_unrepeatable: MarkUnrepeatable
     turn: Turn = nullcontext
     dry_run: bool = False
 
@@ -149,7 +149,7 @@ class Execution:
         self._trace = Trace(self.run)
         self._edges = Edges(self.plan, self._trace.render)
         self._outputs: dict[str, Any] = {}
-        self._supposed: set[str] = set()
+        self._sampled: set[str] = set()
         self._notes: dict[str, list[str]] = {}
         self._clock = asyncio.get_running_loop().time
         self._deadline = 0.0
@@ -173,13 +173,13 @@ class Execution:
     async def _follow(self, following: list[Ready]) -> None:
         """Run nodes one after the other, and branches in separate tasks."""
         while len(following) == 1:
-            following = await self._node(following[0])
+            following = await self._run_node(following[0])
         if following:
             async with asyncio.TaskGroup() as branches:
                 for ready in following:
                     branches.create_task(self._follow([ready]))
 
-    async def _node(self, ready: Ready) -> list[Ready]:
+    async def _run_node(self, ready: Ready) -> list[Ready]:
         """Run one node, record its trace, and return the nodes that become ready."""
         node, started, begun = ready.node, now_ms(), time.monotonic()
         done: _Result | None = None
@@ -223,7 +223,7 @@ class Execution:
         outcome, followers = await self._step(ready.node, ready.body), ready.node.followers
         skipped: tuple[Follower, ...] = ()
         if isinstance(outcome, Sample):
-            self._supposed.add(ready.node.id)
+            self._sampled.add(ready.node.id)
             outcome = outcome.output
         if isinstance(outcome, BranchChoice):
             followers, skipped = split_edges(followers, outcome.handle)
@@ -234,10 +234,10 @@ class Execution:
     async def _step(self, node: PlanNode, body: Any) -> Any:
         run, now = self.run, self._clock()
         if now >= self._deadline:
-            raise NodeFailed(SPENT.format(self.limits.run_seconds))
+            raise NodeFailed(RUN_TIMEOUT.format(self.limits.run_seconds))
         step = cast("Step[Any]", node.type)  # a plan has only one entry
         if not (step.repeatable or self._sealed or self.dry_run):
-            await self.seal(run)
+            await self.mark_unrepeatable(run)
             self._sealed = True
         context = NodeContext(
             tenant=run.tenant,
@@ -249,7 +249,7 @@ class Execution:
             dry_run=self.dry_run,
             deadline=min(self._deadline, now + self.limits.node_seconds),
             properties=self._outputs,
-            supposed=self._supposed,
+            sampled=self._sampled,
             notes=self._notes.setdefault(node.id, []),
         )
         if node.instant:
@@ -260,7 +260,7 @@ class Execution:
 
     def _describe_timeout(self, seconds: float) -> str:
         if self._clock() >= self._deadline:
-            return SPENT.format(self.limits.run_seconds)
+            return RUN_TIMEOUT.format(self.limits.run_seconds)
         if seconds >= self.limits.node_seconds:
             return f"the node took longer than {self.limits.node_seconds:g} s"
         return "another service did not respond to the node in time"

@@ -16,9 +16,9 @@ from libs.common.errors import TooManyRequests
 from libs.common.scheduling import Caps, FairScheduler
 from services.workflow.runs.model import Owner
 
-QUICK = 16
+QUICK_FACTOR = 16
 """Quick runs, which wait only for stores, may exceed the limits of running runs by this factor."""
-PLACE = 8192
+BYTES_PER_PLACE = 8192
 """Bytes of a run's input per place in the queue."""
 RETRY_AFTER = 1.0
 """Seconds after which a rejected caller may try again."""
@@ -46,17 +46,17 @@ class NoRoom(TooManyRequests):
         self.limit = limit
 
 
-class Place(NamedTuple):
-    """The places of a run in the queue."""
+class QueueShare(NamedTuple):
+    """The places that a run occupies in the queue."""
 
     owner: Owner
-    number: int = 1
+    places: int = 1
     """More than one for a large input."""
 
 
-def build_place(owner: Owner, size: int) -> Place:
+def build_share(owner: Owner, size: int) -> QueueShare:
     """Return the places of a run with an input of `size` bytes."""
-    return Place(owner, 1 + size // PLACE)
+    return QueueShare(owner, 1 + size // BYTES_PER_PLACE)
 
 
 class RunQueue:
@@ -69,7 +69,7 @@ class RunQueue:
         self._waiting: Counter[str | Owner] = Counter()
         """Places by tenant and by flow."""
         self._slots = self._scheduler("flow runs", limits)
-        self._quick = self._scheduler("quick flow runs", limits, QUICK)
+        self._quick = self._scheduler("quick flow runs", limits, QUICK_FACTOR)
         self._requests = self._scheduler("requests of flows", limits)
         metrics.get_meter("thingway").create_observable_gauge(
             "thingway_flow_runs_waiting",
@@ -77,10 +77,10 @@ class RunQueue:
             description="Waiting runs of flows, by tenant",
         )
 
-    def find_reached_limit(self, place: Place) -> str:
+    def find_reached_limit(self, share: QueueShare) -> str:
         """Return the name of the reached limit, as in `Limits` on the wire, or ""."""
-        (tenant, _), number = place
-        if self._waiting[place.owner] + number > self._limits_of(tenant).each_waiting_runs:
+        (tenant, _), number = share
+        if self._waiting[share.owner] + number > self._limits_of(tenant).each_waiting_runs:
             return "eachWaitingRuns"
         return "" if number <= self._room(tenant) else "waitingRuns"
 
@@ -92,20 +92,20 @@ class RunQueue:
         """Return the places left for a tenant, which may not use more than remain free."""
         return min(self._limits_of(tenant).waiting_runs, self._free) - self._waiting[tenant]
 
-    def enter(self, place: Place) -> None:
+    def enter(self, share: QueueShare) -> None:
         """Add a waiting run; raise `NoRoom` if a limit is reached."""
-        limit = self.find_reached_limit(place)
+        limit = self.find_reached_limit(share)
         if limit:
             raise NoRoom(limit)
-        self.put(place)
+        self.put(share)
 
-    def put(self, place: Place) -> None:
+    def put(self, share: QueueShare) -> None:
         """Add a waiting run that must be executed in any case."""
-        self._add(place.owner, place.number)
+        self._add(share.owner, share.places)
 
-    def leave(self, place: Place) -> None:
+    def leave(self, share: QueueShare) -> None:
         """Remove a run that does not wait any more."""
-        self._add(place.owner, -place.number)
+        self._add(share.owner, -share.places)
 
     def _add(self, owner: Owner, number: int) -> None:
         self._free -= number
@@ -116,21 +116,21 @@ class RunQueue:
                 del self._waiting[key]
 
     async def run(
-        self, place: Place, job: Callable[[], Awaitable[object]], *, quick: bool = False
+        self, share: QueueShare, job: Callable[[], Awaitable[object]], *, quick: bool = False
     ) -> None:
         """Wait for the turn of a run, and then execute `job`.
 
         After `job`, the run occupies its places again until its result is recorded and the caller
         calls `leave`. A `quick` run waits only for stores.
         """
-        tenant, flow_id = place.owner
+        tenant, flow_id = share.owner
         slots = self._quick if quick else self._slots
         began = await slots.acquire(tenant, sub=flow_id)
-        self.leave(place)
+        self.leave(share)
         try:
             await job()
         finally:
-            self.put(place)
+            self.put(share)
             slots.release(tenant, began, sub=flow_id)
 
     def request(self, owner: Owner) -> AbstractAsyncContextManager[None]:
@@ -140,7 +140,7 @@ class RunQueue:
         """
         return self._requests.slot(owner.tenant, sub=owner.flow_id)
 
-    def use(self, tenant: str) -> dict[str, int]:
+    def measure_usage(self, tenant: str) -> dict[str, int]:
         """Return the tenant's usage of its limits in this process, by name."""
         running = self._slots.held(tenant) + self._quick.held(tenant)
         return {"runs": running, "waitingRuns": self._waiting[tenant]}

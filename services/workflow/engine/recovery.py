@@ -41,7 +41,7 @@ class Replicas:
         self._replicas = database["replicas"]
         self.own = replica
 
-    async def sign(self) -> None:
+    async def renew_entry(self) -> None:
         """Renew the entry of this replica."""
         until = {
             "$dateAdd": {
@@ -54,10 +54,10 @@ class Replicas:
             {"_id": self.own}, [{"$set": {"until": until}}], upsert=True
         )
 
-    async def renew(self) -> None:
+    async def keep_renewing(self) -> None:
         """Renew the entry of this replica until cancelled."""
         await repeat(
-            self.sign,
+            self.renew_entry,
             REPLICA_SECONDS / 3,
             f"the entry of replica {self.own} was not renewed; retrying",
         )

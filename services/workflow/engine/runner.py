@@ -26,7 +26,7 @@ from libs.common.telemetry.tracing import continue_trace, mark_failed
 from services.workflow.engine.execution import Execution
 from services.workflow.engine.log_entries import CircuitBreaker, RefusedRuns
 from services.workflow.engine.plans import Plans
-from services.workflow.engine.queue import Limits, NoRoom, Place, RunQueue, build_place
+from services.workflow.engine.queue import Limits, NoRoom, QueueShare, RunQueue, build_share
 from services.workflow.graph.design import DesignInvalid
 from services.workflow.graph.plan import Plan
 from services.workflow.runs.log import ReplicaLog
@@ -94,7 +94,7 @@ class Engine:
     queue: RunQueue
     refused: RefusedRuns
     ids: IdAllocator
-    _active: dict[int, Place] = field(default_factory=dict, init=False)
+    _active: dict[int, QueueShare] = field(default_factory=dict, init=False)
     _deferred: set[Identity] = field(default_factory=set, init=False)
     """Runs that are executed before they are recorded."""
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set, init=False)
@@ -121,13 +121,13 @@ class Engine:
         Raises `Conflict` if its cause has started the flow before, `TooManyRequests` if too many
         runs wait.
         """
-        place = _place(start.flow, start.entered)
+        share = _share(start.flow, start.entered)
         try:
-            self.queue.enter(place)
+            self.queue.enter(share)
         except NoRoom as error:
-            count_limited(error.limit, place.owner.tenant)
+            count_limited(error.limit, share.owner.tenant)
             raise
-        runs = await self._record([(start, place)])
+        runs = await self._record([(start, share)])
         if not runs:
             text = f"flow {start.flow.flow_id} has already run for {start.cause.key}"
             raise Conflict(text, field="key")
@@ -140,25 +140,25 @@ class Engine:
         each run, and acknowledges its cause when it is recorded. `recovery` handles a crash in
         between.
         """
-        entered: list[tuple[Start, Place]] = []
+        queued: list[tuple[Start, QueueShare]] = []
         refused: list[Start] = []
         flows = {start.flow.flow_id: start.flow for start in starts if start.is_held}
         quick = {flow_id for flow_id, flow in flows.items() if await self._is_quick(flow)}
         for start in starts:
-            place = _place(start.flow, start.entered)
-            if start.identity in self._deferred or self.queue.find_reached_limit(place):
+            share = _share(start.flow, start.entered)
+            if start.identity in self._deferred or self.queue.find_reached_limit(share):
                 refused.append(start)
                 continue
-            self.queue.put(place)
-            entered.append((start, place))
+            self.queue.put(share)
+            queued.append((start, share))
             if start.is_held and start.flow.flow_id in quick:
                 self._deferred.add(start.identity)
-        return Admitted(await self._record(entered) if entered else [], refused)
+        return Admitted(await self._record(queued) if queued else [], refused)
 
     def refuse(self, start: Start) -> None:
         """Reject a run without room; count it for the flow's log."""
         limit = (
-            self.queue.find_reached_limit(Place(Owner(start.flow.tenant, start.flow.flow_id)))
+            self.queue.find_reached_limit(QueueShare(Owner(start.flow.tenant, start.flow.flow_id)))
             or DROPPED_LIMIT
         )
         self.refused.note(start.flow, limit)
@@ -169,14 +169,14 @@ class Engine:
 
     def has_room(self, run: Run) -> bool:
         """Return whether a recorded run may wait here."""
-        return not self.queue.find_reached_limit(_place(run, run.entered))
+        return not self.queue.find_reached_limit(_share(run, run.entered))
 
-    async def _record(self, entered: Sequence[tuple[Start, Place]]) -> list[Run]:
+    async def _record(self, queued: Sequence[tuple[Start, QueueShare]]) -> list[Run]:
         """Record runs that have places; runs that exist already release their places."""
         now, runs = now_ms(), list[Run]()
         begun: set[int] = set()
         try:
-            for start, place in entered:
+            for start, share in queued:
                 run = Run(
                     id=await self.ids.allocate(),
                     tenant=start.flow.tenant,
@@ -188,13 +188,13 @@ class Engine:
                     recorded=start.identity not in self._deferred,
                 )
                 runs.append(run)
-                self._active[run.id] = place
+                self._active[run.id] = share
             begun = {run.id for run in await self.log.begin(runs)}
         finally:
             ids = [run.id for run in runs]
-            for run_id, (start, place) in zip_longest(ids, entered):
+            for run_id, (start, share) in zip_longest(ids, queued):
                 if run_id not in begun:
-                    self.queue.leave(place)
+                    self.queue.leave(share)
                     self._deferred.discard(start.identity)
                     self._active.pop(run_id, None)
         return [run for run in runs if run.id in begun]
@@ -209,8 +209,8 @@ class Engine:
     def execute(self, run: Run) -> "asyncio.Task[None]":
         """Execute a recorded run in the background."""
         if run.id not in self._active:
-            place = self._active[run.id] = _place(run, run.entered)
-            self.queue.put(place)
+            share = self._active[run.id] = _share(run, run.entered)
+            self.queue.put(share)
         # A run of an event continues the trace of the event, and not that of its batch.
         return self.run_in_background(self._run(run), None if run.recorded else Context())
 
@@ -231,17 +231,22 @@ class Engine:
         self, plan: Plan, run: Run, *, dry_run: bool, outputs: Mapping[str, Any] | None = None
     ) -> None:
         """Execute a plan with given `outputs`, and fill in `run`, without a log."""
-        place = Place(Owner(run.tenant, run.flow_id))
-        self.queue.enter(place)
+        share = QueueShare(Owner(run.tenant, run.flow_id))
+        self.queue.enter(share)
         limits = replace(self.limits, run_seconds=min(self.limits.run_seconds, TEST_SECONDS))
-        turn = partial(self.queue.request, place.owner)
+        turn = partial(self.queue.request, share.owner)
         execution = Execution(
-            plan=plan, run=run, limits=limits, seal=_skip_seal, turn=turn, dry_run=dry_run
+            plan=plan,
+            run=run,
+            limits=limits,
+            mark_unrepeatable=_mark_nothing,
+            turn=turn,
+            dry_run=dry_run,
         )
         try:
-            await self.queue.run(place, partial(execution.execute, outputs))
+            await self.queue.run(share, partial(execution.execute, outputs))
         finally:
-            self.queue.leave(place)
+            self.queue.leave(share)
 
     async def drain(self, seconds: float) -> None:
         """Wait up to `seconds` for current runs; then interrupt them for recovery."""
@@ -276,10 +281,15 @@ class Engine:
         except (DesignInvalid, ThingwayError) as error:
             _fail(run, f"the design cannot run: {error}")
             return
-        place, limits, seal = self._active[run.id], self.limits, self.log.seal
-        turn = partial(self.queue.request, place.owner)
-        execution = Execution(plan=plan, run=run, limits=limits, seal=seal, turn=turn)
-        await self.queue.run(place, execution.execute, quick=plan.quick)
+        share = self._active[run.id]
+        execution = Execution(
+            plan=plan,
+            run=run,
+            limits=self.limits,
+            mark_unrepeatable=self.log.mark_unrepeatable,
+            turn=partial(self.queue.request, share.owner),
+        )
+        await self.queue.run(share, execution.execute, quick=plan.quick)
 
 
 class ExecutionResult(NamedTuple):
@@ -310,14 +320,14 @@ async def record_and_execute(engine: Engine, starts: Iterable[Start]) -> Executi
     return ExecutionResult(refused, deferred)
 
 
-def _place(flow: Deployed | Run, entered: Any) -> Place:
+def _share(flow: Deployed | Run, entered: Any) -> QueueShare:
     size = len(msgspec.json.encode(entered, enc_hook=str))
-    return build_place(Owner(flow.tenant, flow.flow_id), size)
+    return build_share(Owner(flow.tenant, flow.flow_id), size)
 
 
 def _fail(run: Run, reason: str) -> None:
     run.status, run.error = "ERROR", reason
 
 
-async def _skip_seal(_: Run) -> None:
+async def _mark_nothing(_: Run) -> None:
     """Record nothing, for tests."""

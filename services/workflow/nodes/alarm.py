@@ -59,9 +59,9 @@ class AlarmNode(EntityStep[AlarmParameters]):
     ) -> dict[str, Any] | Sample:
         """Change the alarm; a dry run validates known values and returns a sample."""
         fields = {name: getattr(parameters, name) for name in ("entity", "key", "content")}
-        supposed = Sample({"alarmId": "0", "changed": True})
+        sample = Sample({"alarmId": "0", "changed": True})
         if context.find_sampled(fields):
-            return supposed
+            return sample
         raising = parameters.action == "RAISE"
         answer = await self._entities.change_alarm(
             ChangeAlarm(
@@ -79,6 +79,6 @@ class AlarmNode(EntityStep[AlarmParameters]):
             context.seconds_left,
         )
         if context.dry_run:
-            return supposed
+            return sample
         output = {"alarmId": answer.alarm_id and str(answer.alarm_id), "changed": answer.changed}
         return {name: value for name, value in output.items() if value is not None}

@@ -62,7 +62,7 @@ class NodeContext(msgspec.Struct, frozen=True, kw_only=True):
     """Deadline of the node on the clock of the event loop."""
     properties: Mapping[str, Any]
     """Outputs of finished nodes, by node id."""
-    supposed: Collection[str] = ()
+    sampled: Collection[str] = ()
     """Ids of nodes that were only validated; their outputs are samples."""
     notes: list[str] = []
     """Notes of the node for the log of the run."""
@@ -75,7 +75,7 @@ class NodeContext(msgspec.Struct, frozen=True, kw_only=True):
         try:
             return resolve(value, self.properties)
         except ReferenceMissing as error:
-            if error.node in self.supposed:
+            if error.node in self.sampled:
                 raise NotKnown(str(error)) from error
             raise NodeFailed(str(error)) from error
         except ReferenceInvalid as error:
@@ -83,12 +83,12 @@ class NodeContext(msgspec.Struct, frozen=True, kw_only=True):
 
     def find_sampled(self, values: Mapping[str, Any]) -> frozenset[str]:
         """Return the names of `values` that refer to samples; none in a real run."""
-        if not self.supposed:
+        if not self.sampled:
             return frozenset()
         return frozenset(
             name
             for name, value in values.items()
-            if any(reference.node in self.supposed for reference in find_references(value))
+            if any(reference.node in self.sampled for reference in find_references(value))
         )
 
     def resolve_text(self, value: str) -> str:

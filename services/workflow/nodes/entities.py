@@ -181,10 +181,10 @@ class ServiceInvocation(EntityStep[ServiceInvocationParameters]):
         """Call the service; a dry run validates known inputs and returns a sample."""
         setting = parameters.service_invocation_setting
         inputs: dict[str, Any] = context.resolve(setting.service_params)
-        supposed = Sample({output.name: sample_value(output.type) for output in parameters.payload})
+        sample = Sample({output.name: sample_value(output.type) for output in parameters.payload})
         if context.find_sampled(setting.service_params):
             await self.read_latest(context, [setting.service_entity, *inputs])
-            return supposed
+            return sample
         exchange = inputs or {setting.service_entity: {}}
         answer = await self._entities.call_services(
             context.tenant,
@@ -194,6 +194,6 @@ class ServiceInvocation(EntityStep[ServiceInvocationParameters]):
             dry_run=context.dry_run,
         )
         if context.dry_run:
-            return supposed
+            return sample
         check_outputs(parameters.payload, answer)
         return dict(answer)

@@ -92,8 +92,8 @@ class HttpRequestNode(Step[HttpRequestParameters]):
         request = _build_request(context, parameters)
         if context.dry_run:
             await self._http.check(request, context.seconds_left)
-            supposed = {"statusCode": 200, "responseHeaders": {}, "responseBody": {}}
-            return Sample(supposed | {"responseFault": None})
+            sample = {"statusCode": 200, "responseHeaders": {}, "responseBody": {}}
+            return Sample(sample | {"responseFault": None})
         answer = await self._http.send(request, context.seconds_left)
         return {
             "statusCode": answer.status,

@@ -59,7 +59,7 @@ class ReplicaLog:
             run.recorded = True
         return begun
 
-    async def seal(self, run: Run) -> None:
+    async def mark_unrepeatable(self, run: Run) -> None:
         """Record that a run must not be restarted.
 
         Raises `Conflict` if another replica has taken over the run: it repeats unrepeatable steps
@@ -90,7 +90,7 @@ class ReplicaLog:
         return await self._store.begin(runs, self._replica)
 
     async def _seal(self, runs: Sequence[Run]) -> Sequence[bool]:
-        return await self._store.seal([run.id for run in runs], self._replica)
+        return await self._store.mark_unrepeatable([run.id for run in runs], self._replica)
 
     async def _end(self, runs: Sequence[Run]) -> list[None]:
         await self._store.finish([(run, build_finished_event(run)) for run in runs], self._replica)

@@ -64,7 +64,7 @@ class RunStore:
         found = self._runs.find({"$or": query}, {"flow": 1, "key": 1}, session=session)
         return {(row["flow"], row["key"]) async for row in found}
 
-    async def seal(self, ids: Sequence[int], replica: str) -> list[bool]:
+    async def mark_unrepeatable(self, ids: Sequence[int], replica: str) -> list[bool]:
         """Mark runs as not restartable; return for each whether the replica has it."""
         mine = {"_id": {"$in": list(ids)}, "status": "RUNNING", "replica": replica}
         result = await self._runs.update_many(mine, {"$set": {"sealed": True}})

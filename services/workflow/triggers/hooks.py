@@ -153,10 +153,10 @@ MAX_FLOWS = 20
 _decode = msgspec.json.Decoder(Deployed).decode
 TOKEN = "token"  # noqa: S105 - the name of a field
 FAILURES = 20
-"""Consecutive failures of an address before attempts are limited to one per `PAUSE` seconds."""
+"""Consecutive failures of a client address, after which it has one attempt per `PAUSE` seconds."""
 PAUSE = 1.0
-MAX_ADDRESSES = 10_000
-"""Maximum addresses whose failures a process stores."""
+MAX_CLIENT_ADDRESSES = 10_000
+"""Maximum client addresses whose failures a process stores."""
 
 
 class HookStore:
@@ -309,22 +309,24 @@ class HttpLogins:
 
     def __init__(self, credentials: TenantCredentials) -> None:
         self._credentials = credentials
-        self._failures: LruCache[str, tuple[int, float]] = LruCache(MAX_ADDRESSES)
-        """Number and time of the latest failure by address."""
+        self._failures: LruCache[str, tuple[int, float]] = LruCache(MAX_CLIENT_ADDRESSES)
+        """Number and time of the latest failure by client address."""
 
-    async def verify(self, access_key: str, login: tuple[str, str] | None, address: str) -> str:
+    async def verify(
+        self, access_key: str, login: tuple[str, str] | None, client_address: str
+    ) -> str:
         """Return the tenant of an access key and its secret.
 
-        Raises `Unauthenticated`, and `TooManyRequests` for an address with too many failures.
+        Raises `Unauthenticated`, and `TooManyRequests` for a client address with too many failures.
         """
-        failed, last = self._failures.get(address) or (0, 0.0)
+        failed, last = self._failures.get(client_address) or (0, 0.0)
         if failed >= FAILURES and time.monotonic() < last + PAUSE:
             raise TooManyRequests("too many wrong logins", retry_after=PAUSE)
         if login is None or login[0] != access_key:
             raise Unauthenticated("send the access key and its secret as Authorization: Basic")
         tenant = await self._credentials.verify_login(CredentialsType.HTTP, *login)
         if tenant is None:
-            self._failures.put(address, (failed + 1, time.monotonic()))
+            self._failures.put(client_address, (failed + 1, time.monotonic()))
             raise Unauthenticated("the access key or its secret is wrong")
-        self._failures.pop(address)
+        self._failures.pop(client_address)
         return tenant

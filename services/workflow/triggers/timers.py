@@ -137,7 +137,7 @@ class TimerStore:
         ]
         await self._timers.bulk_write(updates, ordered=False)
 
-    async def next_due(self, now: int) -> int | None:
+    async def find_next_due(self, now: int) -> int | None:
         """Return the earliest time when a timer is due, or its claim ends."""
         fields = {"due": 1, "claim.until": 1}
         found = self._timers.find({"due": {"$type": "number"}}, fields).sort("due", 1)
@@ -269,7 +269,7 @@ class TimerRunner:
 
     async def _pause(self) -> float:
         """Return the seconds until the next query; at most 0 if a timer is due."""
-        due = await self._store.next_due(self._now())
+        due = await self._store.find_next_due(self._now())
         return IDLE_PERIOD if due is None else min((due - self._now()) / 1000, IDLE_PERIOD)
 
 

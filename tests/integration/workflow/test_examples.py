@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from libs.common.contracts.limits import Limits as TenantLimits
-from services.workflow.engine.queue import QUICK, Limits
+from services.workflow.engine.queue import QUICK_FACTOR, Limits
 from services.workflow.engine.runner import TEST_SECONDS
 from services.workflow.graph.design import MAX_EDGES, MAX_NODES
 from services.workflow.nodes.base import Entry
@@ -81,7 +81,7 @@ def test_the_limits_of_the_page_are_those_of_the_code():
     assert f"| {MAX_NODES}, {MAX_EDGES} |" in PAGE
     assert f"| {limits.node_seconds:g} s, {limits.run_seconds:g} s, {TEST_SECONDS:g} s |" in PAGE
     assert f"| {tenant.each_runs}, {tenant.runs}, {limits.running}; more wait |" in PAGE
-    quick = (QUICK * one for one in (tenant.each_runs, tenant.runs, limits.running))
+    quick = (QUICK_FACTOR * one for one in (tenant.each_runs, tenant.runs, limits.running))
     assert "| {}, {:,}, {:,} |".format(*quick) in PAGE
     waiting = f"{tenant.each_waiting_runs:,}, {tenant.waiting_runs:,}, {limits.waiting:,}"
     assert f"| {waiting}; more are rejected |" in PAGE

@@ -217,7 +217,7 @@ async def orphaned(workflow, flow, sealed):
     run = _run(flow, 4242, "e-9")
     assert await store.begin([run], "dead") == [True]
     if sealed:
-        await store.seal([run.id], "dead")
+        await store.mark_unrepeatable([run.id], "dead")
     return run
 
 
@@ -272,7 +272,7 @@ async def test_a_run_is_sealed_before_an_unrepeatable_step(workflow):
 async def test_runs_of_replicas_that_live_are_left_alone(workflow):
     """A replica that shows that it lives keeps its runs."""
     database = workflow.core.clients.mongo.database
-    await Replicas(database, "busy").sign()
+    await Replicas(database, "busy").renew_entry()
 
     assert {"busy", workflow.core.engine.replicas.own} == set(
         await workflow.core.engine.replicas.list_alive()

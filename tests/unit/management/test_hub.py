@@ -17,11 +17,11 @@ from libs.common.errors import TooManyRequests
 from libs.common.identity import Kind, Principal
 from libs.common.identity.grants import ALL, Grants
 from services.management.live import frames, sockets
-from services.management.live.access import Admission
+from services.management.live.access import AdmissionControl
 from services.management.live.events import LiveEvents
-from services.management.live.exchange import Exchange
 from services.management.live.frames import EncodedChange, Pattern
 from services.management.live.hub import TENANT_BYTES, Hub, Subscriptions
+from services.management.live.mqtt_publisher import MqttPublisher
 from services.management.live.sockets import LiveSocket, Turns
 from services.management.live.subscriber import MAX_BYTES, MAX_WAITING, Subscriber
 
@@ -85,7 +85,7 @@ class Changes:
 
 @pytest_asyncio.fixture
 async def hub() -> AsyncIterator[Hub]:
-    hub = Hub(Exchange(None, None))  # type: ignore[arg-type]
+    hub = Hub(MqttPublisher(None, None))  # type: ignore[arg-type]
     yield hub
     for listener in list(hub.listeners):
         hub.leave(listener)
@@ -260,13 +260,13 @@ class KnownLimits:
 async def test_keys_are_counted_by_user_and_tenant(hub: Hub) -> None:
     """All sockets of a user may have 480 keys each; beyond the limit one is refused alone."""
     limits = Limits()
-    admission = Admission(None, None, KnownLimits(limits))  # type: ignore[arg-type]
+    admission = AdmissionControl(None, None, KnownLimits(limits))  # type: ignore[arg-type]
     subscriptions = Subscriptions(hub, None, admission, Turns())  # type: ignore[arg-type]
     opened = [Socket(hub).subscriber for _ in range(limits.each_websockets)]
     for one in opened:
         await subscriptions.subscribe(one, frozenset(KEYS))
     await subscriptions.subscribe(opened[0], frozenset(KEYS[:10]))
-    used = await admission.use(UsageRequest(tenant="t", kind="user", subject="1"))
+    used = await admission.measure_usage(UsageRequest(tenant="t", kind="user", subject="1"))
     assert used["eachWebsocketKeys"] == used["websocketKeys"] == 99 * 480 + 10
     many = [frozenset(f"a.{number}.{key}" for key in range(10_000)) for number in range(6)]
     for one, keys in zip(opened[1:], many[:5], strict=False):
@@ -275,7 +275,7 @@ async def test_keys_are_counted_by_user_and_tenant(hub: Hub) -> None:
         await subscriptions.subscribe(opened[6], many[5])
     for one in opened:
         subscriptions.leave(one)
-    used = await admission.use(UsageRequest(tenant="t", kind="user", subject="1"))
+    used = await admission.measure_usage(UsageRequest(tenant="t", kind="user", subject="1"))
     assert used["eachWebsocketKeys"] == used["websocketKeys"] == 0
 
 

@@ -121,7 +121,7 @@ class Flow:
     ) -> Run:
         """Run the flow; `seals` records sealed runs."""
 
-        async def seal(run: Run) -> None:
+        async def mark_unrepeatable(run: Run) -> None:
             if seals is not None:
                 seals.append(run)
 
@@ -134,7 +134,9 @@ class Flow:
             entered={} if entered is None else entered,
             started_at=0,
         )
-        await Execution(plan=self.plan, run=run, limits=Limits(**limits), seal=seal).execute()
+        await Execution(
+            plan=self.plan, run=run, limits=Limits(**limits), mark_unrepeatable=mark_unrepeatable
+        ).execute()
         return run
 
 

@@ -37,13 +37,13 @@ from services.device.registry.imports.sheets import SheetService
 
 ADDERS = allow_holders(Function.DEVICE_ADD)
 
-Given = NamedDependency[SheetService]
+Sheets = NamedDependency[SheetService]
 Jobs = NamedDependency[ImportService]
 
 
 @post("/template", guards=[ADDERS], media_type=MEDIA, summary="Get empty sheet for import")
 async def make_device_sheet(
-    request: HttpRequest, sheets: Given, data: JSONBody[SheetTemplateRequest]
+    request: HttpRequest, sheets: Sheets, data: JSONBody[SheetTemplateRequest]
 ) -> Response[bytes]:
     """Return an empty sheet with the columns for devices of an integration."""
     made = await sheets.template(get_principal(request), data.integration, data.format)
@@ -52,7 +52,7 @@ async def make_device_sheet(
 
 @post("/parse", guards=[ADDERS], waits=True)
 async def parse_device_sheet(
-    principal: RequestPrincipal, sheets: Given, data: MultipartBody[SheetUpload]
+    principal: RequestPrincipal, sheets: Sheets, data: MultipartBody[SheetUpload]
 ) -> ParsedSheet:
     """Return the rows of a sheet as bodies of `POST /device`, at most 500.
 
@@ -64,7 +64,7 @@ async def parse_device_sheet(
 
 @post("/fill-error", guards=[ADDERS], media_type=MEDIA, waits=True)
 async def fill_device_errors(
-    request: HttpRequest, sheets: Given, data: MultipartBody[SheetErrorsUpload]
+    request: HttpRequest, sheets: Sheets, data: MultipartBody[SheetErrorsUpload]
 ) -> Response[bytes]:
     """Return the rows that `errors` names, with its messages in a separate column."""
     try:
@@ -87,13 +87,13 @@ async def import_devices(
 
     Every row is checked before the first device is added.
     """
-    begun = await imports.begin(
+    import_id = await imports.begin(
         principal,
         data.integration,
         await data.file.read(),
         only_good=data.only_good,
     )
-    return ImportRef(str(begun))
+    return ImportRef(str(import_id))
 
 
 @get("/import", guards=[ADDERS])
@@ -135,8 +135,10 @@ async def get_import_errors(
     request: HttpRequest, imports: Jobs, import_id: PathId, data: JSONBody[FaultsFile | None] = None
 ) -> Response[bytes]:
     """Return the rows with faults as a sheet, to correct and import again."""
-    form = (data or FaultsFile()).format
-    return _file(await imports.errors(get_principal(request), import_id, form), "Errors", form)
+    file_format = (data or FaultsFile()).format
+    return _file(
+        await imports.errors(get_principal(request), import_id, file_format), "Errors", file_format
+    )
 
 
 @post("/import/{import_id:str}/keys", guards=[ADDERS])
@@ -155,7 +157,7 @@ async def get_import_keys(
 
 @post("/export", guards=[allow_holders(Function.DEVICE_VIEW)], media_type=MEDIA, waits=True)
 async def export_devices(
-    request: HttpRequest, sheets: Given, data: JSONBody[ExportDevices]
+    request: HttpRequest, sheets: Sheets, data: JSONBody[ExportDevices]
 ) -> Response[bytes]:
     """Return the devices that match a search as a sheet, at most 100,000.
 
@@ -164,8 +166,8 @@ async def export_devices(
     return _file(await sheets.export(get_principal(request), data), "Devices", data.format)
 
 
-def _file(content: bytes, name: str, form: Format) -> Response[bytes]:
-    headers: dict[str, Any] = {"Content-Disposition": f"attachment; filename={name}.{form}"}
+def _file(content: bytes, name: str, file_format: Format) -> Response[bytes]:
+    headers: dict[str, Any] = {"Content-Disposition": f"attachment; filename={name}.{file_format}"}
     return Response(content, media_type=MEDIA, headers=headers)
 
 

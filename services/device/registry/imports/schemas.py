@@ -79,7 +79,7 @@ class ImportProgress(console.ResponseModel, kw_only=True):
 
     A REFUSED import adds nothing. `failed` counts rows with faults, which `POST
     /device-batch/import/{import_id}/errors` returns. `waiting_for` is the reason why a RUNNING
-    import does not progress: its integration is not running, or an earlier import of the tenant is.
+    import does not progress: its integration is not running, or it waits for an earlier import.
     """
 
     import_id: str

@@ -120,22 +120,24 @@ class ImportService:
             if len(await self.store.list_running(principal.tenant)) >= MAX_RUNNING:
                 text = f"{MAX_RUNNING} imports are under way"
                 raise TooManyRequests(text, retry_after=10)
-            filled = await self.sheets.read(principal, integration, data, MAX_IMPORTED)
-            rows = [row async for row in _checked(filled)]
-            await self._check_together(principal.tenant, filled, rows)
+            device_sheet = await self.sheets.read(principal, integration, data, MAX_IMPORTED)
+            rows = [row async for row in _checked(device_sheet)]
+            await self._check_together(principal.tenant, device_sheet, rows)
             refused = not only_good and any(row.outcome for row in rows)
-            keys = [column.key for column in filled.heads]
+            keys = [column.key for column in device_sheet.heads]
             return await self.store.add(principal, integration, keys, rows, refused=refused)
 
-    async def _check_together(self, tenant: str, filled: DeviceSheet, rows: Sequence[Row]) -> None:
+    async def _check_together(
+        self, tenant: str, device_sheet: DeviceSheet, rows: Sequence[Row]
+    ) -> None:
         """Fail rows that conflict with other rows or with stored devices."""
         requests = [
-            (row, filled.columns.request(filled.heads, row.cells)[0])
+            (row, device_sheet.columns.request(device_sheet.heads, row.cells)[0])
             for row in rows
             if not row.outcome
         ]
-        await self._check_identifiers(tenant, filled.form, requests)
-        await self._check_models(tenant, filled.form, _good(requests))
+        await self._check_identifiers(tenant, device_sheet.form, requests)
+        await self._check_models(tenant, device_sheet.form, _good(requests))
         await self._check_groups(tenant, _good(requests))
 
     async def _check_identifiers(
@@ -159,13 +161,13 @@ class ImportService:
                 fail_row(row, form.parameters.input_error(form.identifier, text))
             elif first is not row:
                 fail_row(row, same_device_conflict(first.number))
-        there = await self.devices.find_by_serials(list(named))
-        for device in there:
+        stored = await self.devices.find_by_serials(list(named))
+        for device in stored:
             if (device.tenant, device.integration) != (tenant, form.integration):
                 fail_row(named[device.sn_key], duplicated_eui_error(device.sn, field))
         for serial in await self.devices.filter_rps_serials(list(named)):
             fail_row(named[serial], rps_record_exists(serial, field))
-        known = {device.sn_key for device in there}
+        known = {device.sn_key for device in stored}
         new = [row for key, row in named.items() if key not in known and not row.outcome]
         too_many, error = await self.devices.count_beyond_limit(tenant, len(new))
         for row in new[len(new) - too_many :]:
@@ -219,7 +221,7 @@ class ImportService:
         rows, total = await self.store.find_faults(import_id, request.skip, request.size)
         return Page(page_size=request.size, page_number=request.number, total=total, content=rows)
 
-    async def errors(self, principal: Principal, import_id: int, form: Format) -> bytes:
+    async def errors(self, principal: Principal, import_id: int, file_format: Format) -> bytes:
         """Return the rows with faults as a sheet, with the faults in a separate column."""
         known = await self._find(principal, import_id)
         _, columns = await self.sheets.columns(principal, known.integration)
@@ -229,7 +231,7 @@ class ImportService:
             [*row.cells, "; ".join(_fault_text(fault, titles) for fault in row.faults)]
             async for row in self.store.iterate_failed(import_id)
         ]
-        return await self.sheets.write(known.tenant, form, heads, rows, ERROR)
+        return await self.sheets.write(known.tenant, file_format, heads, rows, ERROR)
 
     async def keys(
         self, principal: Principal, import_id: int, request: FindKeys
@@ -245,7 +247,7 @@ class ImportService:
         devices = await self.devices.find_by_serials([serial_key(one) for one in found])
 
         async def first(device: Device) -> InitialDeviceKey:
-            check_exists = partial(self._there, device)
+            check_exists = partial(self._check_exists, device)
             key = await self.credentials.issue_first(device, check_exists)
             return InitialDeviceKey(device_id=str(device.id), sn=device.sn, key=key)
 
@@ -253,7 +255,7 @@ class ImportService:
         rows = await gather_limited(KEYS_ABREAST, own)
         return Page(page_size=request.size, page_number=request.number, total=total, content=rows)
 
-    async def _there(self, device: Device) -> None:
+    async def _check_exists(self, device: Device) -> None:
         if await self.devices.find(device.tenant, device.id) is None:
             raise NotFound(f"device {device.id} not found")
 
@@ -268,13 +270,13 @@ def _good(requests: Requests) -> Requests:
     return [(row, request) for row, request in requests if not row.outcome]
 
 
-async def _checked(filled: DeviceSheet) -> AsyncIterator[Row]:
+async def _checked(device_sheet: DeviceSheet) -> AsyncIterator[Row]:
     """Yield the rows of a sheet, those with faults as failed."""
-    for number, (at, cells) in enumerate(filled.sheet.rows):
+    for number, (at, cells) in enumerate(device_sheet.sheet.rows):
         if number % CHUNK == 0:
             await asyncio.sleep(0)
-        request, faults = filled.columns.request(filled.heads, cells)
-        faults = faults or [*_find_faults(filled.form, request)]
+        request, faults = device_sheet.columns.request(device_sheet.heads, cells)
+        faults = faults or [*_find_faults(device_sheet.form, request)]
         yield Row(number=at, cells=cells, faults=faults, outcome="FAILED" if faults else None)
 
 

@@ -23,7 +23,7 @@ _REQUIRED = {"num_format": '@" *"', "bold": True}
 
 
 def write(
-    form: Format, columns: Sequence[Column], rows: Iterable[Sequence[Any]], *more: str
+    file_format: Format, columns: Sequence[Column], rows: Iterable[Sequence[Any]], *more: str
 ) -> bytes:
     """Return a sheet with `columns`, then columns with the titles `more`.
 
@@ -36,7 +36,7 @@ def write(
     ]
     labels += [{} for _ in more]
     shown = ([_shown(*cell) for cell in zip(labels, row, strict=True)] for row in rows)
-    if form == "csv":
+    if file_format == "csv":
         return csv_lines([titles, *([_text(cell) for cell in row] for row in shown)])
     return _workbook(columns, titles, shown)
 

@@ -77,10 +77,10 @@ class SheetService:
         columns = Columns(integration, form.parameters, models=models, groups=groups)
         return form, columns
 
-    async def template(self, principal: Principal, integration: str, form: Format) -> bytes:
+    async def template(self, principal: Principal, integration: str, file_format: Format) -> bytes:
         """Return an empty sheet."""
         _, columns = await self.columns(principal, integration)
-        return await self.write(principal.tenant, form, columns.all, [])
+        return await self.write(principal.tenant, file_format, columns.all, [])
 
     async def read(
         self, principal: Principal, integration: str, data: bytes, maximum: int
@@ -118,25 +118,25 @@ class SheetService:
         all.
         """
         async with self.readers.slot(principal.tenant, size=len(data)):
-            filled = await self.read(principal, integration, data, MAX_PARSED)
+            device_sheet = await self.read(principal, integration, data, MAX_PARSED)
         requests, wrong = [], []
-        for at, cells in filled.sheet.rows:
-            request, faults = filled.columns.request(filled.heads, cells)
+        for at, cells in device_sheet.sheet.rows:
+            request, faults = device_sheet.columns.request(device_sheet.heads, cells)
             requests.append(request)
             wrong += [(at, fault) for fault in faults]
         if wrong:
             raise _unparsed(wrong)
-        return ParsedSheet(requests, [at for at, _ in filled.sheet.rows])
+        return ParsedSheet(requests, [at for at, _ in device_sheet.sheet.rows])
 
     async def with_errors(
         self, principal: Principal, integration: str, data: bytes, errors: RowErrors
     ) -> bytes:
         """Return the rows of a sheet that have errors, with these in a separate column."""
         async with self.readers.slot(principal.tenant, size=len(data)):
-            filled = await self.read(principal, integration, data, MAX_IMPORTED)
+            device_sheet = await self.read(principal, integration, data, MAX_IMPORTED)
         texts = {error.id: error.msg for error in errors.errors}
-        rows = [[*cells, texts[at]] for at, cells in filled.sheet.rows if at in texts]
-        return await self.write(principal.tenant, "xlsx", filled.heads, rows, ERROR)
+        rows = [[*cells, texts[at]] for at, cells in device_sheet.sheet.rows if at in texts]
+        return await self.write(principal.tenant, "xlsx", device_sheet.heads, rows, ERROR)
 
     async def write(self, tenant: str, *sheet: Any) -> bytes:
         """Return a sheet like `sheet_writer.write`, after waiting for a slot."""

@@ -156,8 +156,8 @@ class ImportStore:
         if integrations is not None:
             query["integration"] = {"$in": list(integrations)}
         found = self._imports.find(query, sort=[("_id", -1)], limit=2 * KEPT_IMPORTS)
-        going = await self._find_active(tenant)
-        return [_shown(msgspec.convert(one, Import), going) async for one in found]
+        active_id = await self._find_active(tenant)
+        return [_shown(msgspec.convert(one, Import), active_id) async for one in found]
 
     async def _find_active(self, tenant: str) -> int | None:
         """Return the import of a tenant that progresses: the oldest that does not wait."""
@@ -247,8 +247,8 @@ class ImportStore:
             yield msgspec.convert(document, Row)
 
 
-def _shown(job: Import, going: int | None) -> ImportProgress:
+def _shown(job: Import, active_id: int | None) -> ImportProgress:
     waiting_for: WaitingFor | None = None
-    if job.state == "RUNNING" and job.id != going:
+    if job.state == "RUNNING" and job.id != active_id:
         waiting_for = "INTEGRATION" if job.waiting else "EARLIER_IMPORT"
     return ImportProgress.from_fields(job, import_id=str(job.id), waiting_for=waiting_for)

@@ -150,17 +150,17 @@ class ImportWorker:
             return
         taken = await self.store.find_identifiers(job.id)
         until = time.monotonic() + TURN
-        away: list[NoResponders] = []
+        no_responders: list[NoResponders] = []
 
         async def prepare(row: Row) -> tuple[Row, DeviceDraft] | None:
-            if away or time.monotonic() > until:
+            if no_responders or time.monotonic() > until:
                 return None
             request, _ = columns.request(heads, row.cells)
             try:
                 wanted = await self._prepare(job.principal, form, request)
                 _claim(row, wanted.new.identifier, taken)
             except NoResponders as error:
-                away.append(error)
+                no_responders.append(error)
                 return None
             except ThingwayError as error:
                 fail_row(row, error)
@@ -173,8 +173,8 @@ class ImportWorker:
             ready = await gather_limited(ABREAST, (partial(prepare, row) for row in rows))
             await self._write(job, form, [one for one in ready if one is not None])
             await self.store.write_outcomes(job.id, rows)
-            if away:
-                raise away[0]
+            if no_responders:
+                raise no_responders[0]
             if job.waiting:
                 log.info("import %d continues", job.id)
                 await self.store.set_waiting(job.id, waiting=False)

@@ -16,7 +16,7 @@ from services.device.lorawan.codec_runner import Budgets, CodecWorkers
 from services.device.lorawan.codec_scripts import DECODERS, find_entry_point
 from services.device.lorawan.frame_decoder import BUDGET_SPENT
 from services.device.lorawan.frame_store import FRAMES
-from services.device.telemetry.folded_values import BEYOND, MAX_BYTES
+from services.device.telemetry.folded_values import MAX_BYTES, TOO_LARGE_REASON
 from services.device.telemetry.ledger import Totals
 from services.device.telemetry.partitions import KEY
 from services.device.things.codec_model import Codec
@@ -101,9 +101,11 @@ async def test_a_property_beyond_the_limit_of_latest_values_is_rejected_before_h
     assert stored["p"] == {"interval": 2}
     found = await world.latest_of(7)
     assert (found["interval"], len(found)) == (2, 18)
-    assert (await world.reasons())[0] == f"properties.firmware_version: {BEYOND}"
-    assert (await world.reasons())[1] == f"properties.temperature: {BEYOND}"
-    assert [row["w"] for row in await kept(world)] == [f"properties.temperature: {BEYOND}"] * 2
+    assert (await world.reasons())[0] == f"properties.firmware_version: {TOO_LARGE_REASON}"
+    assert (await world.reasons())[1] == f"properties.temperature: {TOO_LARGE_REASON}"
+    assert [row["w"] for row in await kept(world)] == [
+        f"properties.temperature: {TOO_LARGE_REASON}"
+    ] * 2
     events = [subject.rpartition(".")[2] for subject, _ in await world.said()]
     assert sorted(events) == ["rejected", "rejected", "rejected", "reported"]
     assert await world.totals() == Totals(stored=2, rejected=2)

@@ -99,8 +99,8 @@ async def test_a_replica_that_was_taken_for_dead_does_nothing_a_second_time(work
     store = RunStore(core.clients.mongo, Outbox(core.clients.mongo.database, core.clients.bus))
     assert await store.adopt(run, "other", [], restart=True)
     with pytest.raises(Conflict, match="another replica"):
-        await ReplicaLog(store, core.engine.replicas.own).seal(run)
-    await ReplicaLog(store, "other").seal(run)
+        await ReplicaLog(store, core.engine.replicas.own).mark_unrepeatable(run)
+    await ReplicaLog(store, "other").mark_unrepeatable(run)
     await core.engine.runner.execute(run)
     (found,) = await runs_of(core, [start.flow.flow_id])
     assert (found["status"], found["replica"], found["sealed"]) == ("RUNNING", "other", True)

@@ -3,7 +3,7 @@
 import asyncio
 from uuid import uuid4
 
-from services.workflow.engine.queue import Place
+from services.workflow.engine.queue import QueueShare
 from services.workflow.engine.runner import Start
 from services.workflow.runs.model import Cause, Owner
 from tests.integration.workflow.conftest import Workflow
@@ -56,7 +56,7 @@ async def test_a_flood_of_code_that_spins_keeps_nobody_else_waiting(workflow: Wo
     assert {answer.status_code for answer in answers} == {200, 429}
     assert all("retry-after" in answer.headers for answer in answers if answer.status_code == 429)
     assert (
-        core.engine.queue.use("loud")["waitingRuns"] <= 20 + 4
+        core.engine.queue.measure_usage("loud")["waitingRuns"] <= 20 + 4
     )  # half, and those that are recorded
 
     assert (await workflow.http.post(address)).status_code == 200
@@ -66,7 +66,7 @@ async def test_a_flood_of_code_that_spins_keeps_nobody_else_waiting(workflow: Wo
     await make_due(core, timed)
     runs = await ended(core, [hooked, listening, timed], 3)
     assert {run["status"] for run in runs} == {"SUCCESS"}
-    assert core.engine.queue.use("loud")["waitingRuns"] > 0
+    assert core.engine.queue.measure_usage("loud")["waitingRuns"] > 0
 
 
 async def test_events_of_a_tenant_without_room_come_again_and_hold_up_nobody(workflow: Workflow):
@@ -77,7 +77,7 @@ async def test_events_of_a_tenant_without_room_come_again_and_hold_up_nobody(wor
     flooded = await listens(workflow.admin("loud"), key, code())
     calm = await listens(workflow.admin("other"), key)
     flood = [reported(key, tenant="loud", t=number) for number in range(5)]
-    busy, end = Place(Owner("loud", 0)), asyncio.Event()
+    busy, end = QueueShare(Owner("loud", 0)), asyncio.Event()
     core.engine.queue.put(busy)
     holding = asyncio.ensure_future(core.engine.queue.run(busy, end.wait))
     await workflow.bus.publish([*flood, reported(key, tenant="other", t=1)])

@@ -40,7 +40,7 @@ REASONS: dict[str, list[str]] = {
         "libs/common/store_metrics.py measure_redis: repeat",
         "services/device/telemetry/backup_metrics.py BackupMetrics.run: repeat",
         "services/device/telemetry/ledger.py UplinkMetrics.run: repeat",
-        "services/workflow/engine/recovery.py Replicas.renew: repeat",
+        "services/workflow/engine/recovery.py Replicas.keep_renewing: repeat",
         "libs/common/http/app.py _operations.metrics: to_thread",
         "libs/common/integrations/host.py IntegrationHost._keep_announcing: endless loop",
         "libs/common/store/lease.py Leader.run: endless loop",
@@ -118,7 +118,7 @@ REASONS: dict[str, list[str]] = {
         f"{NETWORK} TenantConnection._stay_connected: endless loop",
         f"{CLIENT}/remote.py Remote.__init__: Lock",
         "services/management/live/frames.py ChangeQueue.__init__: deque",
-        "services/management/live/exchange.py MqttListener.__init__: deque",
+        "services/management/live/mqtt_publisher.py MqttListener.__init__: deque",
         "services/management/live/subscriber.py Subscriber.__init__: deque",
     ],
     "A task for each tenant, user or search: none waits for another.": [
@@ -126,7 +126,7 @@ REASONS: dict[str, list[str]] = {
         "services/auth/callout/admission_registry.py AdmissionRegistry.__init__: NamedTasks",
         "services/auth/callout/service.py Callout.__init__: NamedTasks",
         "services/device/things/device_search.py CachedCounter.__init__: NamedTasks",
-        "services/management/live/exchange.py Exchange.__init__: NamedTasks",
+        "services/management/live/mqtt_publisher.py MqttPublisher.__init__: NamedTasks",
     ],
     "The request holds a worker of its tenant meanwhile (`libs.common.http.middleware`).": [
         "services/device/registry/products/templates.py Templates._made: to_thread",

@@ -12,7 +12,7 @@ import pytest
 from libs.common.bus import OutboxEntry
 from libs.common.errors import Conflict, InvalidInput, NotFound, ThingwayError, TooLarge
 from libs.common.identity import Kind, Principal
-from libs.common.integrations.client import Carries
+from libs.common.integrations.client import Transport
 from libs.common.tsl import compile_tsl, parse_document
 from services.device.commands.drafts import read_device_ids
 from services.device.commands.events import command_messages
@@ -232,7 +232,7 @@ async def test_an_integration_without_commands_rejects_those_of_applications(wor
 class Lamps(NoCarrier):
     """An integration that delivers commands."""
 
-    async def carries(self, integration: str) -> Carries:
+    async def get_transport(self, integration: str) -> Transport:
         return "commands"
 
     def send(self, commands: Iterable[Command], additional: object = None) -> None:

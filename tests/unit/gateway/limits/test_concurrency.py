@@ -129,13 +129,13 @@ async def test_the_use_of_tenant_and_principal_is_reported() -> None:
         hand.acquire("requests", device("b")),
         hand.acquire("polls", device("b")),
     ]
-    used = await hand.use(UsageRequest("t1", "device", "a"))
+    used = await hand.measure_usage(UsageRequest("t1", "device", "a"))
     assert {name: number for name, number in used.items() if number} == {
         "requests": 2, "eachRequests": 1, "polls": 1
     }  # fmt: skip
     for entry in held:
         entry.release()
-    assert set((await hand.use(UsageRequest("t1", "device", "a"))).values()) == {0}
+    assert set((await hand.measure_usage(UsageRequest("t1", "device", "a"))).values()) == {0}
 
 
 def test_sockets_without_a_login_leave_room_for_others() -> None:

@@ -7,7 +7,14 @@ from contextlib import asynccontextmanager
 import pytest
 
 from libs.common.contracts.limits import Limits as TenantLimits
-from services.workflow.engine.queue import PLACE, Limits, NoRoom, Place, RunQueue, build_place
+from services.workflow.engine.queue import (
+    BYTES_PER_PLACE,
+    Limits,
+    NoRoom,
+    QueueShare,
+    RunQueue,
+    build_share,
+)
 from services.workflow.runs.model import Owner
 
 
@@ -20,14 +27,16 @@ def entered(queue: RunQueue, tenant: str, flow_id: int = 1, most: int = 10_000) 
     """How many runs may wait."""
     for number in range(most):
         try:
-            queue.enter(Place(Owner(tenant, flow_id)))
+            queue.enter(QueueShare(Owner(tenant, flow_id)))
         except NoRoom:
             return number
     return most
 
 
 @asynccontextmanager
-async def running(queue: RunQueue, place: Place, *, quick: bool = False) -> AsyncIterator[None]:
+async def running(
+    queue: RunQueue, place: QueueShare, *, quick: bool = False
+) -> AsyncIterator[None]:
     """Hold the turn of a run around the block."""
     begun, end = asyncio.Event(), asyncio.Event()
 
@@ -47,7 +56,7 @@ def test_a_flow_has_so_many_runs_that_wait():
     found = queue(each_waiting_runs=3)
     assert (entered(found, "t", 1), entered(found, "t", 2)) == (3, 3)
     with pytest.raises(NoRoom) as refused:
-        found.enter(Place(Owner("t", 1)))
+        found.enter(QueueShare(Owner("t", 1)))
     assert (refused.value.limit, refused.value.status) == ("eachWaitingRuns", 429)
     assert refused.value.retry_after > 0
 
@@ -56,7 +65,7 @@ def test_a_tenant_has_so_many_runs_that_wait():
     """Nobody else is refused for it."""
     found = queue(waiting_runs=5, each_waiting_runs=3)
     assert [entered(found, "t", flow) for flow in (1, 2, 3)] == [3, 2, 0]
-    assert found.find_reached_limit(Place(Owner("t", 3))) == "waitingRuns"
+    assert found.find_reached_limit(QueueShare(Owner("t", 3))) == "waitingRuns"
     assert entered(found, "other") == 3
 
 
@@ -64,37 +73,37 @@ def test_the_tenant_with_most_waiting_runs_is_rejected_first():
     """It leaves half of the queue free, and another tenant finds room."""
     found = queue(waiting=100)
     assert [entered(found, name) for name in ("busy", "second", "third")] == [50, 25, 13]
-    found.enter(Place(Owner("new", 1)))
+    found.enter(QueueShare(Owner("new", 1)))
 
 
 def test_a_run_that_begins_with_much_takes_several_places():
     """So that the memory of all that waits has a bound."""
     found = queue(each_waiting_runs=10)
-    assert build_place(Owner("t", 1), 3 * PLACE) == Place(Owner("t", 1), 4)
-    found.enter(build_place(Owner("t", 1), 8 * PLACE))
+    assert build_share(Owner("t", 1), 3 * BYTES_PER_PLACE) == QueueShare(Owner("t", 1), 4)
+    found.enter(build_share(Owner("t", 1), 8 * BYTES_PER_PLACE))
     assert entered(found, "t") == 1
 
 
 async def test_a_run_whose_turn_it_is_does_not_wait():
     """It waits again to be recorded. Quick runs have separate slots."""
     found = queue(runs=1)
-    place, use = Place(Owner("t", 1)), []
+    place, use = QueueShare(Owner("t", 1)), []
     for quick in (False, True):
         found.enter(place)
-        use.append(found.use("t"))
+        use.append(found.measure_usage("t"))
         async with running(found, place, quick=quick):
-            use.append(found.use("t"))
-        use.append(found.use("t"))
+            use.append(found.measure_usage("t"))
+        use.append(found.measure_usage("t"))
         found.leave(place)
     waits, runs = {"runs": 0, "waitingRuns": 1}, {"runs": 1, "waitingRuns": 0}
     assert use == [waits, runs, waits] * 2
-    assert found.use("t") == {"runs": 0, "waitingRuns": 0}
+    assert found.measure_usage("t") == {"runs": 0, "waitingRuns": 0}
 
 
 async def test_quick_runs_do_not_wait_for_slow_ones():
     """The narrow limits of slow runs do not apply to them."""
     found = queue(runs=1)
-    slow, quick = Place(Owner("t", 1)), Place(Owner("t", 2))
+    slow, quick = QueueShare(Owner("t", 1)), QueueShare(Owner("t", 2))
     for place in (slow, slow, quick, quick):
         found.enter(place)
     begun = asyncio.Event()

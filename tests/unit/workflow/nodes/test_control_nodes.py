@@ -34,7 +34,7 @@ INPUTS = msgspec.convert(
 
 
 def context(
-    *, dry_run: bool = False, supposed: Collection[str] = (), **properties: Any
+    *, dry_run: bool = False, sampled: Collection[str] = (), **properties: Any
 ) -> NodeContext:
     """A node in a run."""
     return NodeContext(
@@ -47,7 +47,7 @@ def context(
         dry_run=dry_run,
         deadline=float("inf"),
         properties=properties,
-        supposed=supposed,
+        sampled=sampled,
     )
 
 
@@ -261,7 +261,7 @@ async def test_a_dry_run_sets_and_calls_nothing():
 
 async def test_a_dry_run_does_not_validate_assumed_values():
     """An assumed answer is neither right nor wrong, but an entity must exist."""
-    dry = context(dry_run=True, supposed={"ask"}, ask={"statusCode": 200})
+    dry = context(dry_run=True, sampled={"ask"}, ask={"statusCode": 200})
     entities = Entities(a=1, b=2)
     payload = {"a": "#{properties.ask['statusCode']}", "b": 7}
     assigned = EntityAssignerParameters(exchange_payload=payload)

@@ -56,7 +56,7 @@ class Kept:
         for timer, due in timers:
             self.timers[timer.flow.flow_id] = (timer.flow, timer.anchor, due)
 
-    async def next_due(self, now):
+    async def find_next_due(self, now):
         return min((due for _, _, due in self.timers.values() if due is not None), default=None)
 
     def due(self, flow_id: int = 1) -> int | None:

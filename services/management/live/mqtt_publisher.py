@@ -91,7 +91,7 @@ class MqttListener(Listener):
         return publish(self.topic, self._messages.popleft())
 
 
-class Exchange:
+class MqttPublisher:
     """The subscribed pages of this process."""
 
     def __init__(self, entity_ids: EntityIds, turns: Turns) -> None:
@@ -99,8 +99,8 @@ class Exchange:
         self._turns = turns
         self._listeners: dict[str, set[MqttListener]] = defaultdict(set)
         """Pages by tenant."""
-        self._gathered: dict[str, _Gathered] = defaultdict(_Gathered)
-        self._telling = NamedTasks()
+        self._collected: dict[str, _CollectedChanges] = defaultdict(_CollectedChanges)
+        self._publishing = NamedTasks()
 
     def subscribe(self, listener: MqttListener) -> None:
         """Start sending to a page; may be repeated."""
@@ -116,24 +116,24 @@ class Exchange:
     def publish(self, change: EntityChange) -> None:
         """Send a change soon, if a page of its tenant is subscribed."""
         if change.tenant in self._listeners:
-            self._gathered[change.tenant].add(change)
-            self._telling.start(change.tenant, partial(self._publish_collected, change.tenant))
+            self._collected[change.tenant].add(change)
+            self._publishing.start(change.tenant, partial(self._publish_collected, change.tenant))
 
     async def stop(self) -> None:
         """Stop sending."""
-        await self._telling.stop()
+        await self._publishing.stop()
 
     async def _publish_collected(self, tenant: str) -> None:
         clock = asyncio.get_running_loop().time
-        while gathered := self._gathered.pop(tenant, None):
+        while collected := self._collected.pop(tenant, None):
             began = clock()
-            await self._publish(tenant, list(gathered.changes.values()))
+            await self._publish(tenant, list(collected.changes.values()))
             await asyncio.sleep(
                 min(max(PAUSE, COLLECT_RATIO * (clock() - began)), MAX_COLLECT_SECONDS)
             )
 
     async def _publish(self, tenant: str, changes: list[EntityChange]) -> None:
-        collected = _Changes()
+        collected = _ChangedIds()
         for change, ids in zip(changes, await self._entity_ids.ids(changes), strict=True):
             collected.add(change, ids)
         messages: dict[int, tuple[Grants, set[int], list[bytes]]] = {}
@@ -148,7 +148,7 @@ class Exchange:
             listener.push(*messages[seen][1:])
 
 
-class _Gathered:
+class _CollectedChanges:
     """Collected changes of a tenant, without values."""
 
     def __init__(self) -> None:
@@ -166,7 +166,7 @@ class _Gathered:
             self.changes[change.thing.key] = replace(change, values=values)
 
 
-class _Changes:
+class _ChangedIds:
     """Ids of changed entities of a tenant, by the resources that can be granted."""
 
     def __init__(self) -> None:
