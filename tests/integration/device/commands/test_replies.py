@@ -556,15 +556,18 @@ async def test_the_event_of_a_published_command_is_not_repeated(
 async def test_a_late_reply_publishes_the_event_of_a_command_whose_process_ended(
     world: World, sn: str, monkeypatch: pytest.MonkeyPatch
 ):
-    """A polling device may answer before delivery repeats the command."""
+    """A polling device may answer before delivery repeats the command.
+
+    The id is unique, because the process of an earlier test may still mark its commands.
+    """
     monkeypatch.setattr(store, "MARK_INTERVAL", 60.0)
     before = utc_now() - timedelta(seconds=4)
-    await issue(world, command(5, created_at=before))
+    await issue(world, command(505, created_at=before))
     await world.database["commands"].update_many({}, {"$set": {"unpublished": True}})
-    await world.say(sn, {"commandId": 5, "status": "SUCCESS"}, "reply")
+    await world.say(sn, {"commandId": 505, "status": "SUCCESS"}, "reply")
     await world.deal(1)
     said = subjects(await world.said())
-    assert said == ["task.5.created", "task.5.finished", "device.7.reported"]
+    assert said == ["task.505.created", "task.505.finished", "device.7.reported"]
 
 
 async def test_the_events_of_a_reply_are_published_after_a_failure(
