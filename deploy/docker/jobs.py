@@ -17,6 +17,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePath
 
@@ -115,9 +116,14 @@ def write_share(out: Path, share: Share) -> None:
 
 
 def give_volume(volume: Path, owner: int) -> None:
-    """Make the user of a server the owner of its empty volume."""
-    if not any(volume.iterdir()):
-        os.chown(volume, owner, owner)
+    """Make the user of a server the owner of its files.
+
+    Earlier versions ran the server as the user of its image. It may still run and delete files.
+    """
+    for path in (volume, *volume.rglob("*")):
+        with suppress(FileNotFoundError):
+            if path.lstat().st_uid != owner:
+                os.chown(path, owner, owner, follow_symlinks=False)
 
 
 def _write_bootstrap_state(out: Path, state: State, places: Places) -> None:

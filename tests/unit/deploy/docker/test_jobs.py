@@ -104,16 +104,16 @@ def test_a_successful_job_prints_its_result(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr() == ("setup: done\n", "")
 
 
-def test_only_an_empty_volume_gets_another_owner(
+def test_files_of_a_server_that_ran_as_another_user_get_its_owner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The files of an existing installation keep their owner."""
+    """Files that have the right owner stay unchanged."""
     owners: dict[Path, int] = {}
-    monkeypatch.setattr("os.chown", lambda path, user, _: owners.update({path: user}))
-    empty, used = tmp_path / "mongo", tmp_path / "redis"
-    for volume in (empty, used):
-        volume.mkdir()
-    (used / "appendonlydir").mkdir()
-    for volume in (empty, used):
-        give_volume(volume, 999)
-    assert owners == {empty: 999}
+    monkeypatch.setattr("os.chown", lambda path, user, *_, **__: owners.update({path: user}))
+    file = tmp_path / "appendonlydir" / "appendonly.aof"
+    file.parent.mkdir()
+    file.touch()
+    give_volume(tmp_path, file.stat().st_uid)
+    assert owners == {}
+    give_volume(tmp_path, 999)
+    assert owners == dict.fromkeys((tmp_path, file.parent, file), 999)
