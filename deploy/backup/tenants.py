@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import bson
 import msgspec
+from nats.errors import Error as NatsError
 from pymongo import ReturnDocument
 from pymongo.errors import BulkWriteError
 
@@ -35,16 +36,20 @@ from deploy.platform import keys
 from deploy.platform.errors import CommandError
 from deploy.platform.mongo_server import Client
 from deploy.platform.state import State
+from libs.common.bus import Wakeups
 from libs.common.clock import now_ms
+from libs.common.errors import Unavailable
 from libs.common.identity.seal import Seal
+from libs.common.scheduling.turns import IDLE_PERIOD
 from libs.common.store.ids import FIRST
 from libs.common.store.migrations import create_missing
 from libs.common.store.mongo import DUPLICATE_KEY
 from libs.common.version import VERSION
 from services.device.telemetry.partitions import KEY
-from services.workflow.triggers.deployed_flows import CHANGES
+from services.workflow.triggers.deployed_flows import CHANGES, FLOWS
 
 _PREFIX = "thingway_"
+_WORKFLOW = "workflow"
 _BATCH = 1000
 """Ids per query."""
 _MAX_LISTED = 5
@@ -252,6 +257,19 @@ async def restore_tenant(
             await writer.undo(log)
             raise
         await writer.delete_marker()
+    await _wake_flow_replicas(stores, log)
+
+
+async def _wake_flow_replicas(stores: Stores, log: Log) -> None:
+    """Let the replicas of `workflow` load the new flows before `IDLE_PERIOD` ends."""
+    try:
+        async with stores.bus(_WORKFLOW) as bus:
+            wakeups = Wakeups(bus, _WORKFLOW)
+            wakeups.notify(FLOWS)
+            await wakeups.send()
+            await bus.client.flush()
+    except (CommandError, Unavailable, NatsError) as error:
+        log(f"the flows start after up to {IDLE_PERIOD:.0f} s: {error}")
 
 
 class _TenantWriter:

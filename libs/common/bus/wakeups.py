@@ -71,13 +71,17 @@ class Wakeups:
         while True:
             self._changed.clear()
             try:
-                await self._bus.publish_core(self._subject, msgspec.json.encode(self._own))
+                await self.send()
             except Unavailable as error:
                 log.info("wakeups: %s", error)
             self.wake_after_silence(time.monotonic())
             sent = time.monotonic()
             await wait_for_event(self._changed, seconds_to_tick(BEAT))
             await asyncio.sleep(sent + PAUSE - time.monotonic())
+
+    async def send(self) -> None:
+        """Publish the changes of this process once; raise `Unavailable`."""
+        await self._bus.publish_core(self._subject, msgspec.json.encode(self._own))
 
     async def _receive(self, message: Msg) -> None:
         self.receive(message.data)
