@@ -138,7 +138,7 @@ class DeviceStore:
     async def list_certificates(self, sn: str) -> list[DeviceCertificate]:
         """Return the certificates of an SN, latest first."""
         found = await self._credentials.find_one({"_id": sn.upper()}) or {}
-        return [DeviceCertificate(sn, **one) for one in found.get("certificates", [])]
+        return [DeviceCertificate(sn, **entry) for entry in found.get("certificates", [])]
 
     async def _revoke(self, before: Document | None, session: Session) -> str | None:
         if before is None:
@@ -152,7 +152,7 @@ class DeviceStore:
         found = await self._credentials.find_one({"_id": sn.upper()})
         if found is None:
             return None
-        serials = [one["serial"] for one in found.get("certificates", [])]
+        serials = [certificate["serial"] for certificate in found.get("certificates", [])]
         return DeviceKeyCopy(
             found["sn"], found["deviceId"], found["tenant"], found["keyHash"], serials
         )

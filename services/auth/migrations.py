@@ -52,9 +52,9 @@ async def _add_menus(new_codes: Collection[str], database: Database) -> None:
     codes = {menu.id: menu.code for menu in INITIAL_MENUS}
     async for tenant in database["tenants"].find({}, {"_id": 1}):
         menus = database["menus"]
-        known = {one["code"]: one["_id"] async for one in menus.find({"tenant": tenant["_id"]})}
+        known = {menu["code"]: menu["_id"] async for menu in menus.find({"tenant": tenant["_id"]})}
         for menu in (
-            one for one in INITIAL_MENUS if one.code in new_codes and one.code not in known
+            menu for menu in INITIAL_MENUS if menu.code in new_codes and menu.code not in known
         ):
             parent = None if menu.parent_id is None else known.get(codes[menu.parent_id])
             if parent is None and menu.parent_id is not None:

@@ -95,8 +95,8 @@ class PasswordHashes:
         except VerifyMismatchError:
             return False
 
-    async def _run(self, work: Callable[[], R]) -> R:
-        running = asyncio.get_running_loop().run_in_executor(self._pool, work)
+    async def _run(self, function: Callable[[], R]) -> R:
+        running = asyncio.get_running_loop().run_in_executor(self._pool, function)
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:

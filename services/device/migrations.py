@@ -298,11 +298,11 @@ async def divide_values(database: Database) -> None:
     The log lists the things that exceed the present limit: they keep their values.
     """
     large = {"$expr": {"$gt": [{"$bsonSize": "$v"}, LARGE]}}
-    async for one in database["latest"].find(large, {"_id": 1}):
-        size = await LatestValues(database).split(one["_id"])
+    async for document in database["latest"].find(large, {"_id": 1}):
+        size = await LatestValues(database).split(document["_id"])
         if size > MAX_BYTES:
             text = "latest values of device %d have %d bytes, above the limit of %d"
-            log.warning(text, one["_id"], size, MAX_BYTES)
+            log.warning(text, document["_id"], size, MAX_BYTES)
 
 
 contracting = partial(Migration, contract=True)

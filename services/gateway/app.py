@@ -60,7 +60,7 @@ async def create_gateway(
     session = ClientSession(
         cookie_jar=DummyCookieJar(), connector=TCPConnector(ssl=client_context(settings.ca_file))
     )
-    bounds = _bounds(settings)
+    bounds = _process_bounds(settings)
     concurrency, tarpit = ConcurrencyLimiter(LimitsCache(rpc), bounds), Tarpit()
     upstreams = {
         name: Upstream(
@@ -168,8 +168,8 @@ def _limits(redis: Redis, settings: GatewaySettings) -> Limits:
     )
 
 
-def _bounds(settings: GatewaySettings) -> Bounds:
-    """Return the limits of the process: long polls and WebSockets use two files each."""
+def _process_bounds(settings: GatewaySettings) -> Bounds:
+    """Return the limits of the process. A long poll or a WebSocket opens two files."""
     files = open_files()
     return Bounds(
         requests=settings.upstream_requests,

@@ -139,9 +139,10 @@ class IntegrationStore:
         """Store the current time for stored manifests; save all if one is not stored."""
         renewals = [
             UpdateOne(
-                {"_id": one.id, "manifest": _encode(one)}, [{"$set": {"announcedAt": "$$NOW"}}]
+                {"_id": manifest.id, "manifest": _encode(manifest)},
+                [{"$set": {"announcedAt": "$$NOW"}}],
             )
-            for one in manifests
+            for manifest in manifests
         ]
         found = await self._integrations.bulk_write(renewals, ordered=False)
         for manifest in manifests if found.matched_count < len(manifests) else ():
@@ -190,7 +191,7 @@ class Registry:
                 raise InvalidInput(f"the TSL has no service {service!r}", field=field)
         named = manifest.identifier_input
         inputs = services.get(manifest.add_device_service or "", [])
-        if named is not None and named not in {one.id.rpartition(".")[2] for one in inputs}:
+        if named is not None and named not in {entry.id.rpartition(".")[2] for entry in inputs}:
             raise InvalidInput(f"the add service has no input {named!r}", field="identifier_input")
         await self._store.save(manifest)
         self._known.put(who, manifest)
@@ -203,7 +204,11 @@ class Registry:
     async def list_visible(self) -> list[Manifest]:
         """Return the integrations that users may see: running, and not hidden."""
         known = await self._store.list_all()
-        return [one.manifest for one in known if one.alive and not one.manifest.hidden]
+        return [
+            integration.manifest
+            for integration in known
+            if integration.alive and not integration.manifest.hidden
+        ]
 
 
 COLUMNS = {name: name for name in ("id", "name", "device_count", "entity_count")}
@@ -245,7 +250,7 @@ class IntegrationService:
         if not (await self._grants.read(user)).allows_integration(integration):
             raise Forbidden("the user does not have data permission", field="integration_id")
         visible = await self._registry.list_visible()
-        manifest = next((one for one in visible if one.id == integration), None)
+        manifest = next((manifest for manifest in visible if manifest.id == integration), None)
         if manifest is None:
             raise NotFound(f"the integration {integration} does not exist", field="integration_id")
         counts = await self._devices.count_devices(user.tenant)
@@ -269,12 +274,14 @@ class IntegrationService:
         return DescribedIntegrations(
             [
                 DescribedIntegration(
-                    id=one.id,
-                    name=one.name,
-                    devices=counts.get(one.id, _NONE).devices,
-                    entities=_entity_count(one, counts.get(one.id, _NONE)),
+                    id=manifest.id,
+                    name=manifest.name,
+                    devices=counts.get(manifest.id, _NONE).devices,
+                    entities=_entity_count(manifest, counts.get(manifest.id, _NONE)),
                 )
-                for one in sorted(found, key=lambda one: (one.name.casefold(), one.id))
+                for manifest in sorted(
+                    found, key=lambda manifest: (manifest.name.casefold(), manifest.id)
+                )
             ]
         )
 

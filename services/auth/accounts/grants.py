@@ -129,7 +129,7 @@ class GrantStore:
         if after is not None:
             query["_id"] = {"$gt": after}
         page = self._grants.find(query, sort=[("_id", 1)], limit=PAGE)
-        return [(one["_id"], one["tenant"], msgspec.convert(one, Resource)) async for one in page]
+        return [(row["_id"], row["tenant"], msgspec.convert(row, Resource)) async for row in page]
 
     async def delete_role(self, tenant: str, role_id: int, session: Session) -> None:
         """Delete all grants of a role."""

@@ -128,7 +128,9 @@ class TenantStore:
         default = self._defaults[name]
         query = {} if default < below else {f"limits.{name}": {"$lt": below}}
         found = self._tenants.find(query, {f"limits.{name}": 1})
-        limits = {one["_id"]: one.get("limits", {}).get(name, default) async for one in found}
+        limits = {
+            tenant["_id"]: tenant.get("limits", {}).get(name, default) async for tenant in found
+        }
         return {tenant: maximum for tenant, maximum in limits.items() if maximum < below}
 
     async def record_purge(self, tenant: str, events: int, share: int) -> None:

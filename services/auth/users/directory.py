@@ -94,12 +94,14 @@ class UserDirectory:
         """Return the integration, group and device that the resource belongs to."""
         if kind is ResourceType.DEVICE:
             found = await self.devices.describe_devices(tenant, [number])
-            return [owner for one in found for owner in _list_owners(one)]
+            return [owner for device in found for owner in _list_owners(device)]
         if kind is not ResourceType.ENTITY:
             return []
         entities = await self.devices.resolve(tenant, ids=[number])
-        owners = [owner for one in entities for owner in _list_owners(one)]
-        owners += [Resource(ResourceType.DEVICE, one.thing_id) for one in entities if one.device]
+        owners = [owner for entity in entities for owner in _list_owners(entity)]
+        owners += [
+            Resource(ResourceType.DEVICE, entity.thing_id) for entity in entities if entity.device
+        ]
         return owners
 
     async def _get_user(self, tenant: str, user_id: int) -> StoredUser:
@@ -128,10 +130,10 @@ class UserDirectory:
         )
 
 
-def _list_owners(one: DescribedDevice | ResolvedEntity) -> list[Resource]:
-    owners = [Resource(ResourceType.INTEGRATION, one.integration)]
-    if one.group is not None:
-        owners.append(Resource(ResourceType.DEVICE_GROUP, one.group))
+def _list_owners(resource: DescribedDevice | ResolvedEntity) -> list[Resource]:
+    owners = [Resource(ResourceType.INTEGRATION, resource.integration)]
+    if resource.group is not None:
+        owners.append(Resource(ResourceType.DEVICE_GROUP, resource.group))
     return owners
 
 

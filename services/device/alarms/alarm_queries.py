@@ -53,8 +53,8 @@ class AlarmQueries:
         }
         stages = [{"$match": query}, {"$group": {"_id": of, "n": {"$sum": 1}}}]
         return [
-            (one["_id"]["severity"], one["_id"]["open"], one["_id"]["claimed"], one["n"])
-            async for one in await self._alarms.aggregate(stages)
+            (group["_id"]["severity"], group["_id"]["open"], group["_id"]["claimed"], group["n"])
+            async for group in await self._alarms.aggregate(stages)
         ]
 
     async def ids(self, query: Document, limit: int) -> list[int]:

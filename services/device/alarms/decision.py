@@ -141,7 +141,7 @@ def find_start(state: State, oldest: int, earliest: int, now: int) -> FoldStart:
 
 def drop_late(rows: list[TimedValue]) -> list[TimedValue]:
     """Return readings without those that arrived `LATE_MS` after newer ones."""
-    if all(one.arrival <= other.arrival for one, other in pairwise(rows)):
+    if all(row.arrival <= other.arrival for row, other in pairwise(rows)):
         return rows
     newest, late = 0, set[tuple[int, int]]()
     for row in sorted(rows, key=lambda row: (row.arrival, row.ts)):
@@ -170,7 +170,7 @@ def decide(
     newest = max(
         state.newest, max(map(_measured_at, rows), default=0), 0 if window.complete else now
     )
-    points = [one for one in state.points if one.until < fold.point.until]
+    points = [point for point in state.points if point.until < fold.point.until]
     if state.checkpoint is not None and state.checkpoint.until < fold.point.until:
         points.insert(0, state.checkpoint)
     points.append(window.start.point or msgspec.structs.replace(fold.point))
@@ -181,11 +181,11 @@ def decide(
             points.append(msgspec.structs.replace(fold.point, until=left.pop(0)))
         fold.add(row, check(row.value))
     points += [msgspec.structs.replace(fold.point, until=at) for at in left]
-    due = fold.end(now)
+    due = fold.raise_if_due(now)
     point, changes = fold.point, fold.changes()
     at, sequence = max((state.at, state.sequence), (point.at, point.sequence))
     if window.start.full or state.settles is None:
-        points = points[sum(one.until <= newest - LATE_MS for one in points[1:]) :]
+        points = points[sum(point.until <= newest - LATE_MS for point in points[1:]) :]
     after = msgspec.structs.replace(
         state,
         status=point.status,
@@ -196,7 +196,7 @@ def decide(
         sequence=sequence,
         newest=newest,
         checkpoint=points[0],
-        points=_thin_checkpoints(points[1:], newest),
+        points=_reduce_checkpoints(points[1:], newest),
         due=due,
     )
     return _schedule_evaluation(state, after, window), changes
@@ -270,10 +270,11 @@ class _Fold:
                 self.transitions.append(_Transition(row.ts, row.sequence, raised=False))
             point.status, point.at, point.sequence = "NORMAL", row.ts, row.sequence
 
-    def end(self, now: int) -> int | None:
-        """End a duration at `now` (ms), or return when it will end.
+    def raise_if_due(self, now: int) -> int | None:
+        """Raise the alarm if its duration is over at `now` (ms), or return when it will be over.
 
-        Readings arrive with a delay, so interrupting readings are given the same delay.
+        The duration begins when its first reading arrives, because later readings that end it
+        early arrive with a similar delay.
         """
         point = self.point
         if point.status != "PENDING":
@@ -343,8 +344,11 @@ def _start_fold(
     return _Fold(state, point, duration), (point.at, point.sequence + 1)
 
 
-def _thin_checkpoints(points: Sequence[Checkpoint], newest: int) -> list[Checkpoint]:
-    """Return the newest checkpoint, and the oldest one of each class of ages."""
+def _reduce_checkpoints(points: Sequence[Checkpoint], newest: int) -> list[Checkpoint]:
+    """Return few of the checkpoints: the newest, and the oldest of each class of age.
+
+    A class begins at a power of two of seconds, so that few recent checkpoints are dropped.
+    """
     classes = {
         ((newest - point.until) // 1000).bit_length(): point for point in reversed(points[:-1])
     }

@@ -128,7 +128,7 @@ class Evaluator:
             await self._evaluate(tenant, evaluations),
             now_ms() + int(RETRY_SECONDS * 1000),
         )
-        await self.alarms.postpone([(one, later) for one in states if one.device in waiting])
+        await self.alarms.postpone([(state, later) for state in states if state.device in waiting])
 
     async def _reload_states(self, evaluations: Collection[Evaluation]) -> None:
         stored = await self.alarms.find_states([item.state.id for item in evaluations])
@@ -141,17 +141,23 @@ class Evaluator:
         until, waiting = time.monotonic() + BATCH_SECONDS, set[int]()
         states = [item.state for item in evaluations]
         ids = {state.device for state in states}
-        serials = {one.id: one.sn for one in await self.devices.queries.list_by_ids(tenant, ids)}
+        serials = {
+            device.id: device.sn for device in await self.devices.queries.list_by_ids(tenant, ids)
+        }
         await self.alarms.end([state for state in states if state.device not in serials])
         left = group_by_device(evaluations, serials)
         while left and time.monotonic() < until:
             some, left = left[:DEVICES], left[DEVICES:]
-            jobs = [self.readers.run(tenant, partial(self._decide, one)) for one in some]
+            jobs = [self.readers.run(tenant, partial(self._decide, device)) for device in some]
             decided = await asyncio.gather(*jobs)
-            settled = await self.alarms.apply_updates([one for each in decided for _, one in each])
+            settled = await self.alarms.apply_updates(
+                [decision for each in decided for _, decision in each]
+            )
             waiting.update(device.device for device in some if device.must_wait)
             for device, each in zip(some, decided, strict=True):
-                if overtaken := [item for item, one in each if one.before.id not in settled]:
+                if overtaken := [
+                    item for item, decision in each if decision.before.id not in settled
+                ]:
                     await self._reload_states(overtaken)
                     left.append(DeviceEvaluations(device.device, device.sn, overtaken))
         return waiting | {device.device for device in left}
@@ -163,8 +169,8 @@ class Evaluator:
             return await self._decide_silences(device)
         stored, missing, complete = await self._read_history(device, sources)
         found = list[Decision]()
-        for one in device.decide_all(stored, missing, now_ms(), complete=complete):
-            found.append(one)
+        for decision in device.decide_all(stored, missing, now_ms(), complete=complete):
+            found.append(decision)
             await asyncio.sleep(0)  # lets other tasks run between long decisions
         return found
 
@@ -242,9 +248,15 @@ def build_consumer(bus: Bus, evaluator: Evaluator) -> BatchConsumer:
         with trace_batch("alarms batch", [read_trace(message.headers) for message in messages]):
             events = ((message.subject, message.data) for message in messages)
             waiting = await evaluator.evaluate_events(event_tenant(messages[0]), events)
-            late = {one.reply for one in messages if int(one.subject.split(".")[3]) in waiting}
+            late = {
+                message.reply
+                for message in messages
+                if int(message.subject.split(".")[3]) in waiting
+            }
             await hand_back(bus.client, dict.fromkeys(late, RETRY_SECONDS))
-            await acknowledge(bus.client, (one for one in messages if one.reply not in late))
+            await acknowledge(
+                bus.client, (message for message in messages if message.reply not in late)
+            )
 
     return BatchConsumer(
         bus=bus,
@@ -282,14 +294,15 @@ class DueStateSweep:
         """Run until cancelled, by the holder of the lease."""
         wake = self.alarms.wakeups.event(ALARMS)
         await take_turns(
-            "due alarms", SWEEPERS, self._tenants, self._steps, PERIOD, wake, self._tenants
+            "due alarms", SWEEPERS, self._tenants, self._sweep_tenant, PERIOD, wake, self._tenants
         )
 
     async def _tenants(self, within: float = 0) -> set[str]:
         moment = now_ms() + int(within * 1000)
         return {*await self.rules.tenants_pending(), *await self.alarms.tenants_due(moment)}
 
-    async def _steps(self, tenant: str) -> Steps:
+    async def _sweep_tenant(self, tenant: str) -> Steps:
+        """Apply rule changes and evaluate due states of a tenant, step by step."""
         for rule in await self.rules.list_pending(tenant):
             await self._apply_rule_change(rule)
             yield

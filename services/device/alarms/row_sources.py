@@ -74,15 +74,18 @@ class History:
             "$gt": history_key(device_id, start, sequence),
             "$lte": history_key(device_id, LAST, LAST),
         }
-        query: Document = {"_id": bounds, "$or": [{one: {"$exists": True}} for one in sources]}
-        fields = [one for one in sources if not any(up in sources for up in _parents(one))]
+        query: Document = {
+            "_id": bounds,
+            "$or": [{source: {"$exists": True}} for source in sources],
+        }
+        fields = [source for source in sources if not any(up in sources for up in _parents(source))]
         names = [EVENTS] if EVENT in sources else map(collection_name, _partitions(start, now))
-        paths, rows = {one: tuple(one.split(".")) for one in sources}, list[StoredReport]()
+        paths, rows = {source: tuple(source.split(".")) for source in sources}, list[StoredReport]()
         for name in names:
             found = self._database[name].find(
                 query, [*fields, DELAY], sort=[("_id", 1)], limit=CHUNK - len(rows)
             )
-            rows += [_stored(one, paths) async for one in found]
+            rows += [_stored(document, paths) async for document in found]
             if len(rows) >= CHUNK:
                 break
         return rows
@@ -97,9 +100,9 @@ def select_values(condition: HistoryCondition, stored: Iterable[StoredReport]) -
     """Return the values of a condition from rows of history."""
     source = history_field(condition)
     rows = [
-        TimedValue(one.ts, one.sequence, one.values[source], one.arrival)
-        for one in stored
-        if source in one.values
+        TimedValue(report.ts, report.sequence, report.values[source], report.arrival)
+        for report in stored
+        if source in report.values
     ]
     if isinstance(condition, EventCondition):
         return [row for row in rows if row.value in (condition.event, condition.ended_by)]
@@ -189,7 +192,9 @@ class UplinkReader:
         Only the streams that contain the sequences `near` are read, or all if `near` is empty.
         Raises `Unavailable`.
         """
-        streams = {UPLINKS[one >> PARTITION_BITS] for one in near if one} or self._streams
+        streams = {
+            UPLINKS[sequence >> PARTITION_BITS] for sequence in near if sequence
+        } or self._streams
         found = await asyncio.gather(
             *(
                 self._first(stream, subject, after, stored)
@@ -197,7 +202,7 @@ class UplinkReader:
                 for subject in _subjects(stream, sn)
             )
         )
-        return min((one for one in found if one is not None), default=None)
+        return min((message for message in found if message is not None), default=None)
 
     async def _first(
         self, stream: str, subject: str, after: int, stored: Container[int]

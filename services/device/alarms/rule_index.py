@@ -50,9 +50,9 @@ class PropertyRules:
     ordered: bool = True
     """Whether all rules compare numbers."""
 
-    def add(self, one: CompiledRule, condition: ValueCondition) -> None:
+    def add(self, compiled: CompiledRule, condition: ValueCondition) -> None:
         """Add a rule and narrow the range."""
-        self.rules.append(one)
+        self.rules.append(compiled)
         threshold = condition.threshold
         if isinstance(threshold, (bool, str)):
             self.ordered = False
@@ -101,20 +101,20 @@ class TargetRules:
     events: dict[str, list[CompiledRule]] = field(default_factory=lambda: defaultdict(list))
     silences: list[CompiledRule] = field(default_factory=list)
 
-    def add(self, one: CompiledRule) -> None:
+    def add(self, compiled: CompiledRule) -> None:
         """Add a rule."""
-        condition = one.rule.condition
+        condition = compiled.rule.condition
         match condition:
             case ValueCondition():
                 path = condition.property
                 if path not in self.properties:
                     self.properties[path] = PropertyRules(tuple(path.split(".")))
-                self.properties[path].add(one, condition)
+                self.properties[path].add(compiled, condition)
             case EventCondition():
                 for event in {condition.event, condition.ended_by} - {None}:
-                    self.events[str(event)].append(one)
+                    self.events[str(event)].append(compiled)
             case SilenceCondition():
-                self.silences.append(one)
+                self.silences.append(compiled)
 
 
 def compile_rule(rule: Rule) -> CompiledRule:
@@ -227,21 +227,21 @@ class RuleIndex:
     def match_event(self, about: Subject, event: str, ts: int) -> Iterator[RuleMatch]:
         """Yield the rules whose state an event at `ts` (ms) may change."""
         for plan in self._find_target_rules(*about):
-            for one in plan.events.get(event, ()):
-                if found := self._match(one, about[1], event, ts):
+            for compiled in plan.events.get(event, ()):
+                if found := self._match(compiled, about[1], event, ts):
                     yield found
 
-    def _match(self, one: CompiledRule, device: int, value: Any, ts: int) -> RuleMatch | None:
-        verdict = one.check(value)
+    def _match(self, compiled: CompiledRule, device: int, value: Any, ts: int) -> RuleMatch | None:
+        verdict = compiled.check(value)
         if verdict is None:
             return None
-        state = self._known(one.rule, device)
-        seconds = getattr(one.rule.condition, "seconds", 0)
+        state = self._known(compiled.rule, device)
+        seconds = getattr(compiled.rule.condition, "seconds", 0)
         duration_ended = ts - state.since >= seconds * 1000
         if may_change(state.status, verdict, earlier=ts < state.at, duration_ended=duration_ended):
-            return RuleMatch(one, value)
-        unsure = one.rule.id in self._uncertain.get(device, ())
-        return RuleMatch(one, value, is_certain=False) if unsure else None
+            return RuleMatch(compiled, value)
+        unsure = compiled.rule.id in self._uncertain.get(device, ())
+        return RuleMatch(compiled, value, is_certain=False) if unsure else None
 
     def _known(self, rule: Rule, device: int) -> "_KnownState":
         known = self._states.get(device)

@@ -96,17 +96,17 @@ class RuleStore:
         """Return a page of rules, and how many match."""
         query = {**query, "ending": False}
         found, total = await find_page(self._rules, query, order, skip, limit)
-        return [from_document(one, Rule) for one in found], total
+        return [from_document(document, Rule) for document in found], total
 
     async def all(self) -> list[Rule]:
         """Return the active rules of all tenants."""
         found = self._rules.find({"enabled": True, "ending": False})
-        return [from_document(one, Rule) async for one in found]
+        return [from_document(document, Rule) async for document in found]
 
     async def list_changed(self, since: int) -> list[Rule]:
         """Return rules written since a time (ms), including deleted ones."""
         found = self._rules.find({"changed": {"$gte": since}})
-        return [from_document(one, Rule) async for one in found]
+        return [from_document(document, Rule) async for document in found]
 
     async def list_for_devices(self, tenant: str, devices: Mapping[int, str]) -> list[Rule]:
         """Return the active rules of devices, which are given with their products."""
@@ -115,12 +115,12 @@ class RuleStore:
             {"product": {"$in": list(set(devices.values()))}},
         ]
         query = {"tenant": tenant, "enabled": True, "ending": False, "$or": targets}
-        return [from_document(one, Rule) async for one in self._rules.find(query)]
+        return [from_document(document, Rule) async for document in self._rules.find(query)]
 
     async def find_all(self, ids: Sequence[int]) -> dict[int, Rule]:
         """Return rules by id."""
         found = self._rules.find({"_id": {"$in": list(ids)}})
-        return {one["_id"]: from_document(one, Rule) async for one in found}
+        return {document["_id"]: from_document(document, Rule) async for document in found}
 
     async def tenants_pending(self) -> list[str]:
         """Return the tenants of rules that `list_pending` returns."""
@@ -129,7 +129,7 @@ class RuleStore:
     async def list_pending(self, tenant: str) -> list[Rule]:
         """Return changed rules whose states must be ended or created."""
         query = {"todo": True, "tenant": tenant}
-        return [from_document(one, Rule) async for one in self._rules.find(query)]
+        return [from_document(document, Rule) async for document in self._rules.find(query)]
 
     async def finish_change(self, rule: Rule) -> None:
         """Record that states follow a rule; remove a deleted rule."""
@@ -271,7 +271,9 @@ class AlarmRules:
 
     async def _may_see(self, principal: Principal, grants: Grants, device_id: int) -> bool:
         found = await self.devices.queries.list_by_ids(principal.tenant, [device_id])
-        return any(grants.allows_device(one.id, one.integration, one.group) for one in found)
+        return any(
+            grants.allows_device(device.id, device.integration, device.group) for device in found
+        )
 
 
 def _evaluation_key(rule: Rule) -> tuple[Any, ...]:

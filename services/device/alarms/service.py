@@ -106,7 +106,10 @@ class AlarmService:
         if body.device_id is not None:
             device_id = body.device_id
             found = await self.devices.queries.list_by_ids(principal.tenant, [device_id])
-            if not any(grants.allows_device(one.id, one.integration, one.group) for one in found):
+            if not any(
+                grants.allows_device(device.id, device.integration, device.group)
+                for device in found
+            ):
                 raise NotFound(f"device {device_id} not found", field="device_id")
             query["device"] = device_id
         else:
@@ -184,7 +187,7 @@ class AlarmService:
 
     async def _places(self, tenant: str, alarms: Sequence[Alarm]) -> dict[int, Location]:
         found = await self.devices.find_all(tenant, list({alarm.device for alarm in alarms}))
-        return {one.id: one.location for one in found if one.location is not None}
+        return {device.id: device.location for device in found if device.location is not None}
 
 
 def _shown(alarm: Alarm, place: Location | None) -> AlarmResponse:

@@ -95,16 +95,16 @@ class AlarmStore:
                 session: Session, some: Sequence[StateUpdate] = some
             ) -> tuple[list[StateUpdate], list[Document]]:
                 current = await self._current(some, session)
-                devices = await self._present({one.before.device for one in current}, session)
+                devices = await self._present({update.before.device for update in current}, session)
                 return current, await self._write(current, devices, session)
 
-            if any(one.is_written for one in some):
+            if any(update.is_written for update in some):
                 current, entries = await self._mongo.transaction(write)
                 self.wakeups.notify(ALARMS)
                 await self._outbox.relay(entries)
             else:
                 current = await self._current(some)
-            settled.update(one.before.id for one in current)
+            settled.update(update.before.id for update in current)
         return settled
 
     async def end(self, states: Iterable[State], *, delete: bool = False) -> None:
@@ -115,7 +115,7 @@ class AlarmStore:
         """
         left = {state.id: state for state in states}
         while left:
-            ended = [StateUpdate(None, one, None if delete else one) for one in left.values()]
+            ended = [StateUpdate(None, state, None if delete else state) for state in left.values()]
             left = await self.find_states(list(left.keys() - await self.apply_updates(ended)))
 
     async def delete_device(self, device_id: int) -> None:
@@ -148,12 +148,12 @@ class AlarmStore:
     async def list_active(self) -> list[State]:
         """Return the states that are not NORMAL, of all tenants, with `INGEST_FIELDS` only."""
         found = self._states.find({"status": {"$ne": "NORMAL"}}, INGEST_FIELDS)
-        return [from_document(one, State) async for one in found]
+        return [from_document(document, State) async for document in found]
 
     async def list_changed(self, since: int) -> list[State]:
         """Return the states changed since a time (ms), with `INGEST_FIELDS` only."""
         found = self._states.find({"changed": {"$gte": since}}, INGEST_FIELDS)
-        return [from_document(one, State) for one in await found.to_list(None)]
+        return [from_document(document, State) for document in await found.to_list(None)]
 
     async def tenants_due(self, now: int) -> list[str]:
         """Return the tenants of states that are due at `now` (ms)."""
@@ -163,26 +163,29 @@ class AlarmStore:
         """Return states that are due at `now` (ms), the longest due first."""
         query = {"tenant": tenant, "due": {"$lte": now}}
         found = self._states.find(query, sort=[("due", 1)], limit=limit)
-        return [from_document(one, State) async for one in found]
+        return [from_document(document, State) async for document in found]
 
     async def list_for_other_rules(
         self, devices: Sequence[int], rules: Sequence[int]
     ) -> list[State]:
         """Return the states of devices for other rules than these."""
         query = {"device": {"$in": list(devices)}, "rule": {"$nin": list(rules)}}
-        return [from_document(one, State) async for one in self._states.find(query)]
+        return [from_document(document, State) async for document in self._states.find(query)]
 
     async def find_states(self, keys: Sequence[str]) -> dict[str, State]:
         """Return states by key."""
         found = self._states.find({"_id": {"$in": list(keys)}})
-        return {one["_id"]: from_document(one, State) async for one in found}
+        return {document["_id"]: from_document(document, State) async for document in found}
 
     async def list_outdated(self, rule: Rule, limit: int) -> list[State]:
         """Return states of older generations; all states of an inactive rule."""
         query: Document = {"rule": rule.id}
         if rule.is_active:
             query["generation"] = {"$lt": rule.generation}
-        return [from_document(one, State) async for one in self._states.find(query, limit=limit)]
+        return [
+            from_document(document, State)
+            async for document in self._states.find(query, limit=limit)
+        ]
 
     async def watch_silences(self, rule: Rule, devices: Sequence[int], now: int) -> None:
         """Create silence states of devices that have none."""
@@ -192,8 +195,8 @@ class AlarmStore:
         if fresh:
             await self._states.bulk_write(
                 [
-                    UpdateOne({"_id": one.id}, {"$setOnInsert": to_document(one)}, upsert=True)
-                    for one in fresh
+                    UpdateOne({"_id": state.id}, {"$setOnInsert": to_document(state)}, upsert=True)
+                    for state in fresh
                 ],
                 ordered=False,
             )
@@ -236,16 +239,16 @@ class AlarmStore:
 
             async def change_alarms(session: Session, query: Document = query) -> list[Document]:
                 found = await self._alarms.find(query, session=session).to_list(None)
-                alarms = [from_document(one | changes, Alarm) for one in found]
-                some = {"_id": {"$in": [one.id for one in alarms]}}
+                alarms = [from_document(document | changes, Alarm) for document in found]
+                some = {"_id": {"$in": [alarm.id for alarm in alarms]}}
                 await self._alarms.update_many(some, {"$set": changes}, session=session)
                 if what == "cleared":
                     await self._detach_states(alarms, session)
-                devices = await self._present({one.device for one in alarms}, session)
+                devices = await self._present({alarm.device for alarm in alarms}, session)
                 entries = [
-                    alarm_changed(one, what, event_profile(devices[one.device]))
-                    for one in alarms
-                    if one.device in devices
+                    alarm_changed(alarm, what, event_profile(devices[alarm.device]))
+                    for alarm in alarms
+                    if alarm.device in devices
                 ]
                 return await self._outbox.add(entries, session)
 
@@ -275,14 +278,18 @@ class AlarmStore:
         self, decisions: Sequence[StateUpdate], session: Session | None = None
     ) -> list[StateUpdate]:
         """Return the updates whose states have not changed since they were read."""
-        query = {"_id": {"$in": [one.before.id for one in decisions]}}
+        query = {"_id": {"$in": [decision.before.id for decision in decisions]}}
         found = self._states.find(query, {"revision": 1}, session=session)
-        revisions = {one["_id"]: one.get("revision", 0) async for one in found}
-        return [one for one in decisions if revisions.get(one.before.id, 0) == one.before.revision]
+        revisions = {document["_id"]: document.get("revision", 0) async for document in found}
+        return [
+            decision
+            for decision in decisions
+            if revisions.get(decision.before.id, 0) == decision.before.revision
+        ]
 
     async def _present(self, ids: Iterable[int], session: Session) -> dict[int, PresentDevice]:
         found = await self._devices.presence.find_by_ids(set(ids), session)
-        return {one.id: one for one in found}
+        return {device.id: device for device in found}
 
     async def _write(
         self,
@@ -291,23 +298,27 @@ class AlarmStore:
         session: Session,
     ) -> list[Document]:
         """Write states, their alarms, and events."""
-        lasting = [_end_unless_applies(one, devices.get(one.before.device)) for one in decisions]
-        alarm_ids = [one.before.alarm for one in lasting if one.changes]
+        lasting = [
+            _end_unless_applies(decision, devices.get(decision.before.device))
+            for decision in decisions
+        ]
+        alarm_ids = [update.before.alarm for update in lasting if update.changes]
         stored = self._alarms.find({"_id": {"$in": alarm_ids}, "open": True}, session=session)
         known = (
-            {one["_id"]: from_document(one, Alarm) async for one in stored}
+            {document["_id"]: from_document(document, Alarm) async for document in stored}
             if any(alarm_ids)
             else {}
         )
         new, entries, now = dict[int, Alarm](), list[OutboxEntry](), now_ms()
         writes: list[ReplaceOne[Document] | DeleteOne] = []
-        for one in (one for one in lasting if one.is_written):
-            before, device, alarm_id = one.before, devices.get(one.before.device), one.before.alarm
-            for change in one.changes:
+        for update in (update for update in lasting if update.is_written):
+            before = update.before
+            device, alarm_id = devices.get(before.device), before.alarm
+            for change in update.changes:
                 alarm = known.get(alarm_id) or new.get(alarm_id or 0)
                 alarm_id = None
-                if change.raised and one.rule is not None and device is not None:
-                    alarm = await self._new_alarm(one.rule, before, change, device)
+                if change.raised and update.rule is not None and device is not None:
+                    alarm = await self._new_alarm(update.rule, before, change, device)
                     new[alarm.id], alarm_id = alarm, alarm.id
                 elif alarm is not None:
                     alarm.open, alarm.cleared_at = False, max(change.at, alarm.raised_at)
@@ -315,12 +326,12 @@ class AlarmStore:
                 if alarm is not None and device is not None:
                     what: AlarmChange = "raised" if alarm.open else "cleared"
                     entries.append(alarm_changed(alarm, what, event_profile(device)))
-            if one.after is None:
+            if update.after is None:
                 writes.append(DeleteOne({"_id": before.id}))
                 continue
-            changed = before.changed if is_unchanged(before, one.after) else now
+            changed = before.changed if is_unchanged(before, update.after) else now
             after = msgspec.structs.replace(
-                one.after, alarm=alarm_id, changed=changed, revision=before.revision + 1
+                update.after, alarm=alarm_id, changed=changed, revision=before.revision + 1
             )
             writes.append(ReplaceOne({"_id": after.id}, to_document(after), upsert=True))
         if new:
@@ -357,28 +368,28 @@ class AlarmStore:
 def _split_transactions(decisions: Iterable[StateUpdate]) -> Iterator[list[StateUpdate]]:
     """Yield the updates of one transaction each."""
     part, changes = list[StateUpdate](), 0
-    for one in decisions:
-        changes += len(one.changes)
+    for decision in decisions:
+        changes += len(decision.changes)
         if part and (len(part) == CHUNK or changes > MAX_CHANGES):
             yield part
-            part, changes = [], len(one.changes)
-        part.append(one)
+            part, changes = [], len(decision.changes)
+        part.append(decision)
     if part:
         yield part
 
 
-def _end_unless_applies(one: StateUpdate, device: PresentDevice | None) -> StateUpdate:
+def _end_unless_applies(update: StateUpdate, device: PresentDevice | None) -> StateUpdate:
     """Return the update, or the end of the state when its rule does not apply."""
-    if not one.is_written:
-        return one
-    if one.rule and device and one.rule.applies(device.tenant, device.id, device.model):
-        return one
-    before, now = one.before, now_ms()
+    if not update.is_written:
+        return update
+    if update.rule and device and update.rule.applies(device.tenant, device.id, device.model):
+        return update
+    before, now = update.before, now_ms()
     changes = [] if before.alarm is None else [AlarmTransition(raised=False, at=now)]
     after = msgspec.structs.replace(
         before, status="NORMAL", due=None, settles=None, checkpoint=None, points=[], begun=now
     )
-    return StateUpdate(None, before, after if device and one.after else None, changes)
+    return StateUpdate(None, before, after if device and update.after else None, changes)
 
 
 def cleared_fields(at: int, by: str) -> Document:

@@ -112,10 +112,10 @@ def _request_messages(
         request = EvaluationRequest(
             tenant=thing.tenant,
             device_id=thing.id,
-            values={one.compiled.rule.id: bounded(one.value) for one in each},
+            values={match.compiled.rule.id: bounded(match.value) for match in each},
             ts=ts,
             sequence=uplink.sequence,
             received=uplink.received,
-            earliest=min(index.mark_uncertain(one, thing.id, until, ts) for one in each),
+            earliest=min(index.mark_uncertain(match, thing.id, until, ts) for match in each),
         )
         yield request_message(request, uplink.key, trace_header(uplink.trace))

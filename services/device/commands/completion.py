@@ -161,7 +161,9 @@ class CommandCompletion(CommandCloser):
             outcome.closed.append((answer, command))
             closing.append(ClosingReply(uplink, thing, properties))
         await self.latest.apply(
-            (one.thing.id, one.uplink.received, one.properties) for one in closing if one.properties
+            (report.thing.id, report.uplink.received, report.properties)
+            for report in closing
+            if report.properties
         )
         return closing
 

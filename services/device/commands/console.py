@@ -220,7 +220,7 @@ async def find_device_commands(
     page: Page[CommandResponse] = Page(
         page_size=size, page_number=wanted.number, total=total, content=[]
     )
-    return Streamed(page, (_shown_command(one) async for one in found))
+    return Streamed(page, (_shown_command(command) async for command in found))
 
 
 class SetProperties(msgspec.Struct, kw_only=True):

@@ -128,13 +128,13 @@ class CommandCarrier:
         waiting = [
             Downlink(
                 id=downlink_id(command.id, number),
-                port=one.port,
-                data=one.data,
+                port=downlink.port,
+                data=downlink.data,
                 confirmed=True,
                 expires_at=to_ms(command.expires_at),
             )
-            for number, one in enumerate(command.downlinks, 1)
-            if one.state is None
+            for number, downlink in enumerate(command.downlinks, 1)
+            if downlink.state is None
         ]
         if waiting:
             await self.client.queue_downlinks(carrier, device, waiting)

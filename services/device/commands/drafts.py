@@ -77,7 +77,10 @@ def name_device(device_id: int, error: InvalidInput) -> InvalidInput:
     about = f"(device {device_id})"
     if error.faults:
         return InvalidInput.from_faults(
-            [msgspec.structs.replace(one, reason=f"{one.reason} {about}") for one in error.faults]
+            [
+                msgspec.structs.replace(fault, reason=f"{fault.reason} {about}")
+                for fault in error.faults
+            ]
         )
     return InvalidInput(f"{error.message} {about}", field=error.field, code=error.code)
 
@@ -93,7 +96,9 @@ def draft_properties(
         whole = thing.tsl.check_write(properties, current)
     except InvalidValues as error:
         prefix = field.removesuffix("properties")
-        faults = [msgspec.structs.replace(one, path=prefix + one.path) for one in error.faults]
+        faults = [
+            msgspec.structs.replace(fault, path=prefix + fault.path) for fault in error.faults
+        ]
         raise InvalidInput.from_faults(faults) from error
     draft = draft_command(thing, "SET_PROPERTIES", {"properties": whole})
     return replace(draft, given=properties) if has_struct(properties) else draft
@@ -119,7 +124,7 @@ def read_device_ids(given: "list[int | str] | str") -> list[int]:
     ids: list[int] = []
     for part in parts:
         named = re.split(" *[,;] *", part) if isinstance(part, str) else [part]
-        ids += [parse_id(one, "deviceIds") for one in named]
+        ids += [parse_id(device_id, "deviceIds") for device_id in named]
     unique = list(dict.fromkeys(ids))
     if not unique or len(unique) > MAX_DEVICES:
         raise InvalidInput(f"must name 1 to {MAX_DEVICES} devices", field="deviceIds")

@@ -69,7 +69,9 @@ class CommandPolls:
                 taken = await self._store.schedule.fetch_for_poll(thing.id, utc_now())
                 left = deadline - asyncio.get_running_loop().time()
                 if taken or left <= 0:
-                    return Commands([one.to_wire() for one in taken if one.is_deliverable])
+                    return Commands(
+                        [command.to_wire() for command in taken if command.is_deliverable]
+                    )
                 await wait_for_event(arrived, left)
                 arrived.clear()
         return Commands([])

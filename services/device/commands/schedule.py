@@ -78,10 +78,10 @@ class CommandSchedule(ReconnectListener):
 
         Copies with write-only values are deleted from nats-server.
         """
-        plain = [one for one in commands if not one.write_only]
-        secret = [one for one in commands if one.write_only]
-        await self._reschedule(plain, lambda one: one.expires_at, {})
-        await self._reschedule(secret, lambda one: one.expires_at, {"wipeAt": utc_now()})
+        plain = [command for command in commands if not command.write_only]
+        secret = [command for command in commands if command.write_only]
+        await self._reschedule(plain, lambda command: command.expires_at, {})
+        await self._reschedule(secret, lambda command: command.expires_at, {"wipeAt": utc_now()})
         if secret:
             self._wakeups.notify(WIPING)
 
@@ -92,14 +92,17 @@ class CommandSchedule(ReconnectListener):
             await self._commands.bulk_write(
                 [
                     UpdateOne(
-                        {"_id": one.id, "status": {"$in": OPEN}},
+                        {"_id": command.id, "status": {"$in": OPEN}},
                         {
-                            "$set": {**changes, "nextSendAt": min(when(one), one.expires_at)},
+                            "$set": {
+                                **changes,
+                                "nextSendAt": min(when(command), command.expires_at),
+                            },
                             "$inc": {"attempts": 1},
                             "$unset": {"unpublished": ""},
                         },
                     )
-                    for one in commands
+                    for command in commands
                 ],
                 ordered=False,
             )

@@ -116,7 +116,7 @@ class CommandService:
                     checked.append(draft_properties(thing, properties, "properties", known))
                 except InvalidInput as error:
                     checked.append(error)
-            check_size(one for one in checked if isinstance(one, Draft))
+            check_size(draft for draft in checked if isinstance(draft, Draft))
         return checked
 
     def check_call(self, thing: Thing, service_id: str, inputs: dict[str, Any] | None) -> Draft:
@@ -200,13 +200,15 @@ class CommandService:
         things = await self.things.find_all_visible(principal, ids)
         current = await self._current(things.values())
         drafts = []
-        for one in ids:
-            if one not in things:
-                raise device_not_found(one)
+        for device_id in ids:
+            if device_id not in things:
+                raise device_not_found(device_id)
             try:
-                draft = draft_config(things[one], request.type, request.config, current[one])
+                draft = draft_config(
+                    things[device_id], request.type, request.config, current[device_id]
+                )
             except InvalidInput as error:
-                raise name_device(one, error) from error
+                raise name_device(device_id, error) from error
             drafts.append(draft)
         return drafts
 
@@ -233,10 +235,10 @@ class CommandService:
         one device build on each other.
         """
         integrations = {draft.thing.integration for draft in drafts}
-        transports = {one: await self.carrier.get_transport(one) for one in integrations}
+        transports = {name: await self.carrier.get_transport(name) for name in integrations}
         if principal.kind is CallerKind.APPLICATION:
             _check_deliverable(transports)
-        coded = [one.thing for one in drafts if transports[one.thing.integration] == "frames"]
+        coded = [draft.thing for draft in drafts if transports[draft.thing.integration] == "frames"]
         await self.carrier.check_encoders({(thing.tenant, thing.model) for thing in coded})
 
         ids = [await self.ids.allocate() for _ in drafts]

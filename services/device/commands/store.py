@@ -99,7 +99,10 @@ class CommandStore(ThingDataStore):
         """Insert new commands, all or none, and publish their events and messages."""
         commands, entries = new
         self.wakeups.notify(DELIVERY)
-        documents, outgoing = [to_document(one) for one in commands], self._outbox.build(entries)
+        documents, outgoing = (
+            [to_document(command) for command in commands],
+            self._outbox.build(entries),
+        )
         if len(documents) == 1:
             await self._commands.insert_one(documents[0])
         else:
@@ -122,7 +125,7 @@ class CommandStore(ThingDataStore):
             self.wakeups.notify(DELIVERY)
             commands, entries = await make(session)
             outgoing = self._outbox.build(entries)
-            await self._insert([to_document(one) for one in commands], session)
+            await self._insert([to_document(command) for command in commands], session)
             return commands, outgoing
 
         async with AsyncExitStack() as turns:  # only other processes cause write conflicts
@@ -306,7 +309,7 @@ class CommandStore(ThingDataStore):
         A command is suspended when each of its downlinks has a state.
         """
         command = await self.coded.update_state(command_id, thing_id, number, state)
-        if command and command.downlinks and all(one.state for one in command.downlinks):
+        if command and command.downlinks and all(downlink.state for downlink in command.downlinks):
             await self.schedule.suspend([command])
         return command
 

@@ -154,8 +154,8 @@ class AdvancedFilter:
         self.things.tests.append(lambda thing: thing.group in groups)
 
     async def _add_tags(self, column_filter: ColumnFilter, names: NameResolver) -> None:
-        positive = {"NOT_CONTAINS": "ANY_EQUALS", "IS_EMPTY": "IS_NOT_EMPTY"}
-        operator = positive.get(column_filter.operator, column_filter.operator)
+        opposites = {"NOT_CONTAINS": "ANY_EQUALS", "IS_EMPTY": "IS_NOT_EMPTY"}
+        operator = opposites.get(column_filter.operator, column_filter.operator)
         tagged = await names.tags.find_tagged(names.tenant, operator, column_filter.values)
         if operator == column_filter.operator:
             self.ids = tagged
@@ -276,7 +276,11 @@ class Order:
         """
         criteria = request.order(COLUMNS)
         first = next(at for at, (name, _) in enumerate(criteria) if name in _THING)
-        rest = [one for one in criteria[first:] if one[0] in _MEMBER or one[0] in ("_id", "key")]
+        rest = [
+            criterion
+            for criterion in criteria[first:]
+            if criterion[0] in _MEMBER or criterion[0] in ("_id", "key")
+        ]
         return cls(criteria[:first], criteria[first], rest, names)
 
     @property
@@ -309,12 +313,12 @@ class Order:
 
     def sorted_members(self, members: Iterable[Member]) -> list[Member]:
         """Return members of one thing and group, in order."""
-        found = sorted(members, key=lambda one: one.number, reverse=self.is_descending)
+        found = sorted(members, key=lambda member: member.number, reverse=self.is_descending)
         for name, direction in reversed(self.members):
             if name == "_id":
-                found.sort(key=lambda one: one.number, reverse=direction < 0)
+                found.sort(key=lambda member: member.number, reverse=direction < 0)
             elif name == "key":
-                found.sort(key=lambda one: one.path, reverse=direction < 0)
+                found.sort(key=lambda member: member.path, reverse=direction < 0)
             else:
                 found.sort(key=_MEMBER[name], reverse=direction < 0)
         return found

@@ -229,8 +229,8 @@ async def call_entity_services(
     """
     called = await entity_caller.call(get_principal(request), data)
     queued = [
-        QueuedCall(device=one.sn, command_id=str(one.id), expires_at=to_ms(one.expires_at))
-        for one in called.queued
+        QueuedCall(device=call.sn, command_id=str(call.id), expires_at=to_ms(call.expires_at))
+        for call in called.queued
     ]
     return CalledServices(
         data=called.outputs, request_id=get_request_id(request), detail=queued or UNSET

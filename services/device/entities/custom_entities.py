@@ -255,7 +255,9 @@ class CustomEntities:
                     field="entity_ids",
                     code="method_not_allowed",
                 )
-        whole = {one.thing.id: one.thing for one in custom.values() if not one.member.path}
+        whole = {
+            entity.thing.id: entity.thing for entity in custom.values() if not entity.member.path
+        }
         await self.store.delete(principal.tenant, list(whole))
         children: dict[int, set[int]] = defaultdict(set)
         for entity_id in custom:

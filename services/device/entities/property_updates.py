@@ -206,8 +206,10 @@ class EntityWriter:
 
         A dry run raises the errors that can be found without a write, and sets nothing.
         """
-        wanted = [one for one in collect_updates(exchange, entities, settable) if one.values]
-        devices = [(one.thing.record, one.values) for one in wanted if one.thing.device]
+        wanted = [
+            update for update in collect_updates(exchange, entities, settable) if update.values
+        ]
+        devices = [(update.thing.record, update.values) for update in wanted if update.thing.device]
         checked = iter(await self.commands.check_properties(devices))
         drafts: list[Draft] = []
         others: list[tuple[EntityThing, dict[str, Any]]] = []

@@ -84,10 +84,10 @@ class EntityRpc:
         latest = await self.values.find_values(request.tenant, found.values())
         return EntityValues(
             {
-                key: one.value_in(without_times(latest.get(one.thing.id, {})))
-                if one.member.type == "PROPERTY"
+                key: entity.value_in(without_times(latest.get(entity.thing.id, {})))
+                if entity.member.type == "PROPERTY"
                 else None
-                for key, one in found.items()
+                for key, entity in found.items()
             },
             _write_only(found),
         )
@@ -96,18 +96,18 @@ class EntityRpc:
         """Set properties; an update with an unknown entity has an error that names it."""
         _check_size("updates", request.updates)
         keys: dict[str, set[str]] = defaultdict(set)
-        for one in request.updates:
-            keys[one.tenant].update(one.exchange)
+        for update in request.updates:
+            keys[update.tenant].update(update.exchange)
         found = {
             tenant: await self.directory.find_by_keys(tenant, some, records=True)
             for tenant, some in keys.items()
         }
-        updates = [_update(one, found[one.tenant]) for one in request.updates]
+        updates = [_update(update, found[update.tenant]) for update in request.updates]
         good = [update for update in updates if update.error is None]
         await asyncio.gather(
-            self._write_custom([one for one in good if one.is_custom]),
+            self._write_custom([update for update in good if update.is_custom]),
             gather_limited(
-                AT_ONCE, (partial(self._write, one) for one in good if not one.is_custom)
+                AT_ONCE, (partial(self._write, update) for update in good if not update.is_custom)
             ),
         )
         return UpdatedEntities(list(map(_to_outcome, updates)))
@@ -147,7 +147,7 @@ class EntityRpc:
                 who, request.exchange, found, dry_run=request.dry_run
             )
         if called.queued:
-            sns = ", ".join(one.sn for one in called.queued[:5])
+            sns = ", ".join(call.sn for call in called.queued[:5])
             text = f"{sns} is offline and receives the call when it connects"
             raise UpstreamTimeout(text, field="exchange")
         return CalledServices(called.outputs)
@@ -180,7 +180,9 @@ def _to_outcome(update: FlowUpdate) -> UpdateOutcome:
     error = update.error
     if error is not None:
         return UpdateOutcome(status=error.status, code=error.code, error=error.text)
-    updated = {key: one for key, one in update.entities.items() if is_settable_by_flows(one)}
+    updated = {
+        key: entity for key, entity in update.entities.items() if is_settable_by_flows(entity)
+    }
     return UpdateOutcome(keys=list(updated), write_only=_write_only(updated))
 
 

@@ -206,9 +206,9 @@ class EntitySearch:
     ) -> list[EntityResponse]:
         """Return rows with device groups and tags."""
         rows = [shown_entity(entity, integrations) for entity in entities]
-        groups = {one.thing.group for one in entities if one.thing.group is not None}
+        groups = {entity.thing.group for entity in entities if entity.thing.group is not None}
         names = await self.groups.names(tenant, groups) if groups else {}
-        tags = await self.tags.find_tags(tenant, [one.id for one in entities])
+        tags = await self.tags.find_tags(tenant, [entity.id for entity in entities])
         for entity, row in zip(entities, rows, strict=True):
             group = entity.thing.group
             if group is not None and group in names:
@@ -219,7 +219,7 @@ class EntitySearch:
     async def _add_values(
         self, entities: Sequence[Entity], rows: Sequence[EntityResponse], *, with_events: bool
     ) -> None:
-        of_properties = [one for one in entities if one.member.type == "PROPERTY"]
+        of_properties = [entity for entity in entities if entity.member.type == "PROPERTY"]
         latest = await self.values.find_reported(of_properties)
         known = {"PROPERTY": latest}
         if with_events:
@@ -316,7 +316,7 @@ def _key_row(device: Device, key: str, integrations: ShownIntegrations) -> Entit
 
 
 def _names(integrations: ShownIntegrations) -> dict[str, str]:
-    return {one: known.name or "" for one, known in integrations.items()}
+    return {integration: known.name or "" for integration, known in integrations.items()}
 
 
 def _split_disjoint(
@@ -327,9 +327,9 @@ def _split_disjoint(
     MongoDB uses an index for each condition, but not for a disjunction of all of them.
     """
     return [
-        [*part, one, *([{"$nor": list(either[:at])}] if at else [])]
+        [*part, condition, *([{"$nor": list(either[:at])}] if at else [])]
         for part in parts
-        for at, one in enumerate(either)
+        for at, condition in enumerate(either)
     ]
 
 

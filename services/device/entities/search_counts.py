@@ -127,14 +127,14 @@ class SelectedMembers:
             own = self._matching_numbers[model]
             whole = keyword.matches_thing(thing)
             members = [
-                one
-                for one in members
-                if (whole or one.number in own or keyword.matches_across(thing, one))
+                member
+                for member in members
+                if (whole or member.number in own or keyword.matches_across(thing, member))
                 != self._negated
             ]
         if not self._without:
             return members
-        return [one for one in members if Entity(thing, one).id not in self._without]
+        return [member for member in members if Entity(thing, member).id not in self._without]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,15 +184,19 @@ class ListedEntities:
     async def find_counted(self) -> list[Entity]:
         """Return excluded entities that the counts of devices include."""
         found = await self.find_by_ids(sorted(self._request.excluded_ids))
-        return [one for one in found if one.thing.device and one.thing.is_visible_to(self._grants)]
+        return [
+            entity
+            for entity in found
+            if entity.thing.device and entity.thing.is_visible_to(self._grants)
+        ]
 
     async def find_by_ids(self, ids: Sequence[int]) -> list[Entity]:
         """Return matching entities by id."""
         found = await self._directory.find_by_ids(self._request.tenant, ids)
-        rows = [one for one in found.values() if self._customized in (None, one.is_custom)]
-        things = {one.thing.id: one.thing for one in rows}
+        rows = [entity for entity in found.values() if self._customized in (None, entity.is_custom)]
+        things = {entity.thing.id: entity.thing for entity in rows}
         wanted = set(found)
-        return [one for one in self._matching(things.values()) if one.id in wanted]
+        return [entity for entity in self._matching(things.values()) if entity.id in wanted]
 
     async def _find_non_devices(self) -> list[Entity]:
         """Return entities of integrations, custom entities, and separately granted entities."""
@@ -201,7 +205,7 @@ class ListedEntities:
         if condition:
             things += await self._directory.find_other_things(tenant, condition)
         if not self._customized and not self._grants.everything:
-            single = {entity_thing(one) for one in self._grants.resources.entities}
+            single = {entity_thing(entity_id) for entity_id in self._grants.resources.entities}
             known = await self._directory.find_things(tenant, single) if single else {}
             things += [
                 thing
@@ -220,7 +224,7 @@ class ListedEntities:
         if not self._customized and self._grants.everything:
             seen.append({"integration": {"$ne": SYSTEM}})
         elif not self._customized and (grants.integrations or grants.entities):
-            single = [entity_thing(one) for one in grants.entities]
+            single = [entity_thing(entity_id) for entity_id in grants.entities]
             mine = [{"integration": {"$in": list(grants.integrations)}}, {"_id": {"$in": single}}]
             seen.append({"integration": {"$ne": SYSTEM}, "$or": mine})
         return {"$or": seen} if seen else None

@@ -69,8 +69,8 @@ class Keyword:
         self._names, self._keys = names, keys
         self._find = re.compile(literal_pattern(text), re.IGNORECASE).search
         self._named = {
-            one
-            for one, known in integrations.items()
+            integration
+            for integration, known in integrations.items()
             if names and known.name and self._find(known.name)
         }
         parts = self._lower.split(".")
@@ -305,5 +305,7 @@ def find_integrations(
 ) -> Sequence[str]:
     """Return the integrations whose names match an operator."""
     return sorted(
-        one for one, known in integrations.items() if text_matches(operator, text, known.name)
+        integration
+        for integration, known in integrations.items()
+        if text_matches(operator, text, known.name)
     )

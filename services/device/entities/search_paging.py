@@ -146,8 +146,8 @@ class _GroupReader:
         """Walk over the devices of each integration, in the order of names."""
         found = await self._queries.list_integrations(self._devices.tenant)
         for integration in self._order.sorted_integrations(found):
-            one = [*conditions, {"integration": integration}]
-            async with aclosing(self._walk_devices(one, 0, expected)) as devices:
+            narrowed = [*conditions, {"integration": integration}]
+            async with aclosing(self._walk_devices(narrowed, 0, expected)) as devices:
                 async for device in devices:
                     yield device
 
@@ -199,10 +199,14 @@ def models_condition(models: Collection[ModelKey]) -> Condition:
     return {
         "$or": [
             {
-                "model": one.model,
-                "entityNames": one.names or None,
-                **({"tslVersion": one.version} if one.version else {"shape": one.shape or None}),
+                "model": model.model,
+                "entityNames": model.names or None,
+                **(
+                    {"tslVersion": model.version}
+                    if model.version
+                    else {"shape": model.shape or None}
+                ),
             }
-            for one in models
+            for model in models
         ]
     }

@@ -73,16 +73,16 @@ class ValueReader:
 
     async def find_reported(self, entities: Sequence[Entity]) -> dict[int, Entries]:
         """Return the reported top-level properties of entities, by thing."""
-        things = {one.thing.id for one in entities}
-        keys = {one.reported_path[0] for one in entities}
+        things = {entity.thing.id for entity in entities}
+        keys = {entity.reported_path[0] for entity in entities}
         return await self.latest.find_entries(things, keys=keys) if things else {}
 
     async def find_events(self, entities: Iterable[Entity]) -> dict[int, Entries]:
         """Return the outputs of the newest event of each kind, by thing."""
         by_kind = {
-            (one.thing.id, one.reported_path[0]): one.thing
-            for one in entities
-            if one.member.type == "EVENT"
+            (entity.thing.id, entity.reported_path[0]): entity.thing
+            for entity in entities
+            if entity.member.type == "EVENT"
         }
         found = dict[int, Entries]()
         calls = (partial(self._last, thing, name) for (_, name), thing in by_kind.items())
@@ -169,7 +169,7 @@ class EntityService:
         if all(map(_is_shared, rows)):
             return rows
         grants = await self.grants.read(principal)
-        return [one for one in rows if _is_shared(one) or one.is_visible_to(grants)]
+        return [entity for entity in rows if _is_shared(entity) or entity.is_visible_to(grants)]
 
     async def find_all(self, principal: Principal, ids: Sequence[int]) -> list[Entity]:
         """Return the visible ones of some entities, at least one.
@@ -193,14 +193,16 @@ class EntityService:
         parts = split_keys(keys)
         await self.integration_things.ensure_all(principal.tenant, integrations_in(parts))
         found = await self.directory.find_by_parts(principal.tenant, parts, records=True)
-        shared = {key: one for key, one in found.items() if _is_shared(one)}
+        shared = {key: entity for key, entity in found.items() if _is_shared(entity)}
         if len(shared) == len(keys):
             return shared
         grants = (
             await self.grants.read(principal) if shared else await self._require_grants(principal)
         )
         return {
-            key: one for key, one in found.items() if key in shared or one.is_visible_to(grants)
+            key: entity
+            for key, entity in found.items()
+            if key in shared or entity.is_visible_to(grants)
         }
 
     async def _require_grants(self, principal: Principal) -> Grants:
@@ -250,7 +252,7 @@ class EntityService:
 
         async def read(entities: Sequence[Entity]) -> list[tuple[str, LatestValue]]:
             values = await self._latest(principal.tenant, entities)
-            return [(str(one.id), value) for one, value in zip(entities, values, strict=True)]
+            return [(str(entity.id), value) for entity, value in zip(entities, values, strict=True)]
 
         return Streamed({}, map_batches(iterate_rows(seen), read, VALUES_TOGETHER))
 
@@ -258,13 +260,17 @@ class EntityService:
         self, principal: Principal, entities: Mapping[int, Entity]
     ) -> list[Entity]:
         grants = await self.grants.read(principal)
-        return [one for one in entities.values() if _is_shared(one) or one.is_visible_to(grants)]
+        return [
+            entity
+            for entity in entities.values()
+            if _is_shared(entity) or entity.is_visible_to(grants)
+        ]
 
     async def _latest(self, tenant: str, entities: Sequence[Entity]) -> list[LatestValue]:
         entries = await self.values.find_values(tenant, entities)
         for thing_id, events in (await self.values.find_events(entities)).items():
             entries[thing_id] = entries.get(thing_id, {}) | events
-        return [_latest_value(one, entries.get(one.thing.id, {})) for one in entities]
+        return [_latest_value(entity, entries.get(entity.thing.id, {})) for entity in entities]
 
 
 def entity_not_found(entity_id: int) -> NotFound:

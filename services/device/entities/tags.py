@@ -106,7 +106,7 @@ class TagStore(ThingDataStore):
 
     async def count_uses(self, tenant: str, ids: Collection[int]) -> dict[int, int]:
         """Return the number of entities with each tag."""
-        queries = ({"tenant": tenant, "tags": one} for one in ids)
+        queries = ({"tenant": tenant, "tags": tag_id} for tag_id in ids)
         counted = (partial(self._tagged.count_documents, query) for query in queries)
         counts = await gather_limited(AT_ONCE, counted)
         return dict(zip(ids, counts, strict=True))
@@ -174,9 +174,9 @@ class TagStore(ThingDataStore):
             rows = await self._tagged.find(some, session=session).to_list(None)
             current: Mapping[int, list[int]] = {row["_id"]: row["tags"] for row in rows}
             operations = [
-                _operation(one, tenant, after)
-                for one in entity_ids
-                if (after := change(current.get(one, []))) != current.get(one, [])
+                _operation(entity_id, tenant, after)
+                for entity_id in entity_ids
+                if (after := change(current.get(entity_id, []))) != current.get(entity_id, [])
             ]
             if operations:
                 await self._tagged.bulk_write(operations, ordered=False, session=session)
@@ -264,7 +264,7 @@ class EntityTags:
                 raise InvalidInput(text, field="added_tag_ids", code=code)
             return after
 
-        await self.store.map(principal.tenant, [one.id for one in entities], added, change)
+        await self.store.map(principal.tenant, [entity.id for entity in entities], added, change)
 
     async def find_tags(self, tenant: str, entity_ids: Iterable[int]) -> dict[int, list[EntityTag]]:
         """Return the tags of entities, by entity, in the order of their addition."""
@@ -274,7 +274,8 @@ class EntityTags:
         shown = {tag.id: EntityTag.from_fields(tag) for tag in tags.values()}
         current = await self.store.find_tag_ids(tenant, entity_ids)
         return {
-            entity: [shown[one] for one in ids if one in shown] for entity, ids in current.items()
+            entity: [shown[tag_id] for tag_id in ids if tag_id in shown]
+            for entity, ids in current.items()
         }
 
     async def find_tagged(self, tenant: str, operator: str, names: Collection[str]) -> list[int]:
@@ -294,5 +295,7 @@ def _apply_operation(
         return added
     if operation == "REPLACE" and removed.isdisjoint(current):
         return current
-    left = current if operation == "ADD" else [one for one in current if one not in removed]
+    left = (
+        current if operation == "ADD" else [tag_id for tag_id in current if tag_id not in removed]
+    )
     return left if operation == "REMOVE" else list(dict.fromkeys([*left, *added]))

@@ -55,7 +55,10 @@ class _Engine:
     """
 
     def __init__(self, scripts: Iterable[Script], changeable: Sequence[str] | None) -> None:
-        """Let scripts change built-in objects with these paths; by default those that they name."""
+        """Create a context in which scripts can change the built-in objects at the given paths.
+
+        Without `changeable`, they can change the built-in objects that they name.
+        """
         self._context = _context()
         if any(script.buffer for script in scripts):
             self._context.eval(BUFFER)
@@ -81,10 +84,10 @@ class LoadedCodec(_Engine):
     """A codec whose functions can be called."""
 
     def __init__(self, codec: Codec, changeable: Sequence[str] | None = None) -> None:
-        """Raise `CodecFailed` when the scripts cannot be read.
+        """Load the scripts of a codec; raise `CodecFailed` when they cannot be parsed.
 
         `changeable` are paths of built-in objects (`Array.prototype`) that scripts can change, and
-        `EVERYTHING` is all of them. By default they are those that the scripts name.
+        `EVERYTHING` is all of them. By default scripts can change those that they name.
         """
         scripts = {name: read_script(source) for name, source in codec.scripts.items()}
         super().__init__(scripts.values(), changeable)
@@ -128,7 +131,7 @@ class ScriptReader(_Engine):
     """Reads one script when it is imported."""
 
     def __init__(self, source: str, changeable: Sequence[str] | None = None) -> None:
-        """Raise `CodecFailed` for a script that is no whole program."""
+        """Parse a script; raise `CodecFailed` if it is not a complete program."""
         self._script = read_script(source)
         _check_whole(self._script.source)
         super().__init__([self._script], changeable)

@@ -224,7 +224,9 @@ class CodecWorkers:
         process = self._processes.pop(tenant, None)
         if process is None or process.returncode is not None:
             if len(self._processes) >= self._maximum:
-                await self._end(next(one for one in self._processes if not self._turns.held(one)))
+                await self._end(
+                    next(idle for idle in self._processes if not self._turns.held(idle))
+                )
             self._processes[tenant] = None
             process = await start_worker(WORKER, largest=LARGEST_ANSWER)
         self._processes[tenant] = process

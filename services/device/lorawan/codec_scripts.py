@@ -105,7 +105,7 @@ def _equals(given: Any, expected: Any, depth: int) -> bool:
         )
     if isinstance(given, list) and isinstance(expected, list):
         return len(given) == len(expected) and all(
-            _equals(one, other, depth + 1) for one, other in zip(given, expected, strict=True)
+            _equals(left, other, depth + 1) for left, other in zip(given, expected, strict=True)
         )
     texts = isinstance(given, str), isinstance(expected, str)
     number = parse_number(given if texts[0] else expected) if texts[0] != texts[1] else None
@@ -209,7 +209,9 @@ def _check_answer(value: Any) -> dict[str, Any]:
 
 def _texts(answer: dict[str, Any], name: str) -> list[str]:
     texts = answer.get(name) or []
-    return [str(one)[:500] for one in texts[:20]] if isinstance(texts, list) else [str(texts)[:500]]
+    return (
+        [str(text)[:500] for text in texts[:20]] if isinstance(texts, list) else [str(texts)[:500]]
+    )
 
 
 HISTORY_KEY = "history"
@@ -237,7 +239,9 @@ def extract_past_readings(
             faults.append(Fault(place, f"{ts:.0f} is outside the retention"))
             continue
         good, bad = tsl.check_decoded({k: v for k, v in row.items() if k != "timestamp"})
-        faults += [Fault(f"{place}.{one.path}", one.reason, one.code, one.args) for one in bad]
+        faults += [
+            Fault(f"{place}.{fault.path}", fault.reason, fault.code, fault.args) for fault in bad
+        ]
         if good:
             values = past.setdefault(int(ts), {})
             faults += [
@@ -246,14 +250,14 @@ def extract_past_readings(
                 if values.get(key, good[key]) != good[key]
             ]
             past[int(ts)] = good | values
-    return [Reading(*one) for one in past.items()], faults
+    return [Reading(*item) for item in past.items()], faults
 
 
 def _pop_rows(
     given: dict[str, Any], tsl: Tsl, faults: list[Fault]
 ) -> list[tuple[str, dict[str, Any]]]:
     found: list[tuple[str, Any]] = []
-    for key in [one for one in given if one == HISTORY_KEY or one.endswith("_history")]:
+    for key in [key for key in given if key == HISTORY_KEY or key.endswith("_history")]:
         if tsl.property(key) is None and _are_past_readings(given[key]):
             found += [(f"{key}[{at}]", row) for at, row in enumerate(given.pop(key))]
     if len(found) > MAX_READINGS:

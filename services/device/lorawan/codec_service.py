@@ -232,18 +232,18 @@ class CodecService:
         """Decode examples; raise `InvalidInput` with every fault."""
         paths = [f"examples[{at}]" for at in range(len(examples))]
         calls = [
-            Call("decode", one.content(f"{path}."), one.port, 0)
-            for path, one in zip(paths, examples, strict=True)
+            Call("decode", example.content(f"{path}."), example.port, 0)
+            for path, example in zip(paths, examples, strict=True)
         ]
         outcomes = await self._workers.run(tenant, codec, calls) if calls else []
         faults = []
-        for path, one, outcome in zip(paths, examples, outcomes, strict=True):
+        for path, example, outcome in zip(paths, examples, outcomes, strict=True):
             try:
                 given = read_decoded(codec.decoder, outcome.result()).properties
             except CodecFailed as error:
                 faults.append(Fault(path, str(error)))
                 continue
-            if one.expected is not None and not is_expected(given, one.expected):
+            if example.expected is not None and not is_expected(given, example.expected):
                 text = msgspec.json.encode(given).decode()
                 faults.append(Fault(f"{path}.expected", f"the codec returns {text:.500}"))
         if faults:
@@ -296,7 +296,7 @@ def _test_decoder(codec: Codec, outcome: Outcome, tsl: Tsl) -> CodecTestResult:
         properties=properties,
         warnings=warnings,
         accepted=accepted,
-        history=[PastReading(*one) for one in readings],
+        history=[PastReading(*reading) for reading in readings],
         refused=_to_codec_faults([*left_out, *faults, *bad]),
     )
 
@@ -316,7 +316,7 @@ def _test_encoder(
 
 def _write_faults(tsl: Tsl, values: dict[str, Any]) -> list[CodecFault]:
     """Return the faults of writing `values`; service calls have none."""
-    properties: dict[str, Any] = {k: one for k, one in values.items() if not tsl.service(k)}
+    properties: dict[str, Any] = {k: value for k, value in values.items() if not tsl.service(k)}
     if not properties:
         return []
     try:
@@ -327,4 +327,4 @@ def _write_faults(tsl: Tsl, values: dict[str, Any]) -> list[CodecFault]:
 
 
 def _to_codec_faults(faults: Sequence[Fault]) -> list[CodecFault]:
-    return [CodecFault(one.path, one.reason) for one in faults]
+    return [CodecFault(fault.path, fault.reason) for fault in faults]

@@ -74,7 +74,10 @@ def _encode_response(answer: Response) -> bytes:
         return _write(answer)
     except OverflowError:
         whole = answer or BatchResult([])
-        outcomes = [Outcome(_shrink(one.value), one.fault, one.log) for one in whole.outcomes]
+        outcomes = [
+            Outcome(_shrink(outcome.value), outcome.fault, outcome.log)
+            for outcome in whole.outcomes
+        ]
         return _write(BatchResult(outcomes, whole.seconds))
 
 

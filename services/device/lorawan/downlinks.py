@@ -81,9 +81,9 @@ class CodecDownlinkEncoder(DownlinkEncoder):
             largest_payload(last.data_rate, last.frequency) if last else largest_payload("", None)
         )
         port, at = last.port if last else DEFAULT_PORT, to_ms(command.created_at)
-        calls = [Call("encode", one, port, at) for one in (values, *parts)]
+        calls = [Call("encode", part, port, at) for part in (values, *parts)]
         outcomes = await self.workers.run(command.tenant, codec, calls)
-        whole, *alone = [_result(codec, one, port) for one in outcomes]
+        whole, *alone = [_result(codec, outcome, port) for outcome in outcomes]
         return split_downlinks(whole, dict(zip(values, alone or [whole], strict=True)), largest)
 
     async def _codec(self, tenant: str, model: str) -> Codec:
@@ -113,23 +113,23 @@ def split_downlinks(
     """
     if isinstance(whole, CodecFailed):
         raise whole
-    for key, one in alone.items():
-        if isinstance(one, EncodedDownlink) and not one.content:
+    for key, encoded in alone.items():
+        if isinstance(encoded, EncodedDownlink) and not encoded.content:
             raise CodecFailed(f"returns no bytes for {key}")
     if len(whole.content) <= largest:
         return [SentDownlink(port=whole.port, data=whole.content)]
     if len(alone) > MAX_DOWNLINKS:
         raise CodecFailed(f"returns over {largest} bytes for more than {MAX_DOWNLINKS} values")
-    return [_part(key, one, largest) for key, one in alone.items()]
+    return [_part(key, encoded, largest) for key, encoded in alone.items()]
 
 
-def _part(key: str, one: EncodedDownlink | CodecFailed, largest: int) -> SentDownlink:
-    if isinstance(one, CodecFailed):
-        raise CodecFailed(f"{one} when it encodes only {key}")
-    size = len(one.content)
+def _part(key: str, encoded: EncodedDownlink | CodecFailed, largest: int) -> SentDownlink:
+    if isinstance(encoded, CodecFailed):
+        raise CodecFailed(f"{encoded} when it encodes only {key}")
+    size = len(encoded.content)
     if size > largest:
         raise CodecFailed(f"returns {size} bytes for {key}, but the data rate carries {largest}")
-    return SentDownlink(port=one.port, data=one.content, keys=[key])
+    return SentDownlink(port=encoded.port, data=encoded.content, keys=[key])
 
 
 FAILURES = {"UNACKNOWLEDGED": "the device did not acknowledge it", "REFUSED": "refused"}
@@ -180,11 +180,11 @@ def _build_reply(command: Command, report: SendDownlinkState) -> dict[str, Any] 
     """Return the reply that downlink states imply; None while the command is open."""
     downlinks = command.downlinks or []
     reply = {"commandId": command.id}
-    for one in downlinks:
-        if one.state in FAILURES:
-            reason = report.error or FAILURES[one.state]
-            about = f" ({', '.join(one.keys)})" if one.keys else ""
+    for downlink in downlinks:
+        if downlink.state in FAILURES:
+            reason = report.error or FAILURES[downlink.state]
+            about = f" ({', '.join(downlink.keys)})" if downlink.keys else ""
             return reply | {"status": "FAILED", "error": reason + about}
-    if all(one.state == "ACKNOWLEDGED" for one in downlinks):
+    if all(downlink.state == "ACKNOWLEDGED" for downlink in downlinks):
         return reply | {"status": "SUCCESS"}
     return None

@@ -79,7 +79,7 @@ class CodecFrameDecoder(FrameDecoder):
             for tenant, some in tenants.items()
         }
         late, began = set(asked), time.monotonic()
-        while late and (wait or not all(self.workers.is_late(one, began) for one in late)):
+        while late and (wait or not all(self.workers.is_late(tenant, began) for tenant in late)):
             await asyncio.wait(asked.values(), timeout=None if wait else CHECK_SECONDS)
             late = {tenant for tenant, task in asked.items() if not task.done()}
         answers = _Answers()
@@ -109,7 +109,9 @@ class CodecFrameDecoder(FrameDecoder):
 
     async def _decode_tenant(self, tenant: str, unread: Iterable[tuple[Uplink, Thing]]) -> _Answers:
         earlier = await asyncio.gather(*self._late.pop(tenant, []), return_exceptions=True)
-        answers: _Answers = dict(ChainMap(*(one for one in earlier if isinstance(one, dict))))
+        answers: _Answers = dict(
+            ChainMap(*(decoded for decoded in earlier if isinstance(decoded, dict)))
+        )
         products: dict[ProductKey, list[_ParsedFrame]] = defaultdict(list)
         for uplink, thing in unread:
             if uplink.sequence in answers:
@@ -126,8 +128,8 @@ class CodecFrameDecoder(FrameDecoder):
         for key, known in (await self.codecs.find_all(products)).items():
             frames = products[key]
             results = await self._decode_product(tenant, known, frames)
-            for one, result in zip(frames, results, strict=True):
-                answers[one.uplink.sequence] = one, known, result
+            for parsed, result in zip(frames, results, strict=True):
+                answers[parsed.uplink.sequence] = parsed, known, result
         return answers
 
     async def _decode_product(
@@ -136,17 +138,19 @@ class CodecFrameDecoder(FrameDecoder):
         codec = known.codec
         if codec is None:
             return [DecodeResult({}, [], [], NO_CODEC)] * len(frames)
-        calls = [Call("decode", one.frame.data, one.frame.port, one.ts) for one in frames]
+        calls = [
+            Call("decode", parsed.frame.data, parsed.frame.port, parsed.ts) for parsed in frames
+        ]
         outcomes = await self._run_codec(tenant, known, codec, calls)
         return [
             check_decoded_frame(
                 codec,
                 outcome,
-                one.thing.tsl,
-                one.uplink.received - self.retention_ms,
-                one.uplink.received + FUTURE_MS,
+                parsed.thing.tsl,
+                parsed.uplink.received - self.retention_ms,
+                parsed.uplink.received + FUTURE_MS,
             )
-            for one, outcome in zip(frames, outcomes, strict=True)
+            for parsed, outcome in zip(frames, outcomes, strict=True)
         ]
 
     async def _run_codec(
@@ -162,9 +166,9 @@ class CodecFrameDecoder(FrameDecoder):
         return answered.outcomes
 
     def _add_result(
-        self, batch: Batch, one: _ParsedFrame, known: CachedCodec, result: DecodeResult
+        self, batch: Batch, parsed: _ParsedFrame, known: CachedCodec, result: DecodeResult
     ) -> None:
-        uplink, thing, ts = one.uplink, one.thing, one.ts
+        uplink, thing, ts = parsed.uplink, parsed.thing, parsed.ts
         if result.reason:
             batch.refused.append(RefusedUplink(uplink, result.reason, thing, result.faults))
         elif result.properties:
@@ -173,7 +177,7 @@ class CodecFrameDecoder(FrameDecoder):
         kept = KeptFrame(
             uplink=uplink,
             thing=thing,
-            frame=one.frame,
+            frame=parsed.frame,
             ts=ts,
             stamp=decoder_stamp(known.version, thing),
             days=known.frame_days or self.frame_days,

@@ -32,8 +32,8 @@ class FrameService:
             found = await self.partitions.find_properties(bytes(row["_id"]) for row in rows)
             values = [found.get(bytes(row["_id"])) for row in rows]
             return [
-                (row, None if one is None else tsl.readable(one))
-                for row, one in zip(rows, values, strict=True)
+                (row, None if value is None else tsl.readable(value))
+                for row, value in zip(rows, values, strict=True)
             ]
 
         rows = self.store.list_before(key_range.first, key_range.last, size + 1)

@@ -75,7 +75,7 @@ def parse_counted(key: bytes, name: bytes) -> CountedFrame:
 
 def names_between(thing_id: int, session: bytes, first: int, last: int) -> tuple[bytes, bytes]:
     """Return bounds of identities with counters from `first` to `last`, in all laps."""
-    low, high = (_NAME.pack(thing_id, session, one) for one in (first, last))
+    low, high = (_NAME.pack(thing_id, session, counter) for counter in (first, last))
     return low + _LAP.pack(0), high + _LAP.pack(2**16 - 1)
 
 
@@ -95,13 +95,13 @@ def split_repeated(
     for frame in frames:
         key, ts = frame.key, frame.ts
         laps = known.setdefault(frame_name(frame), [])
-        near = next((one for one in laps if one[2] == key), None) or next(
-            (one for one in laps if abs(one[1] - ts) <= SAME_MS), None
+        near = next((other for other in laps if other[2] == key), None) or next(
+            (other for other in laps if abs(other[1] - ts) <= SAME_MS), None
         )
         if near is not None and near[2] != key:
             repeated.append(frame.uplink)
             continue
-        lap = near[0] if near else max((one[0] for one in laps), default=-1) + 1
+        lap = near[0] if near else max((other[0] for other in laps), default=-1) + 1
         if near is None:
             laps.append((lap, ts, key))
         kept.append(frame if lap == frame.lap else msgspec.structs.replace(frame, lap=lap))
@@ -159,7 +159,7 @@ class FrameStore(ThingDataStore):
             rows = self._frames.find({"i": {"$in": wanted}}, {"i": 1})
             some = [StoredFrame(bytes(row["i"]), bytes(row["_id"])) async for row in rows]
             found += some
-            names, lap = {one.name for one in some}, lap + 1
+            names, lap = {frame.name for frame in some}, lap + 1
         return found
 
     async def list_counted(

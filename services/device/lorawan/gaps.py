@@ -210,7 +210,14 @@ def _before(key: bytes) -> bytes:
 
 def _record(gap: Gap, tracked: list[TrackedGap]) -> GapRecord:
     """Return a gap with the state of the tracked gap that contains it."""
-    found = next((one for one in tracked if one.start <= gap.start and gap.end <= one.end), None)
+    found = next(
+        (
+            candidate
+            for candidate in tracked
+            if candidate.start <= gap.start and gap.end <= candidate.end
+        ),
+        None,
+    )
     record = copy_fields(GapRecord, gap, state="OPEN")
     if found is not None:
         for name in ("state", "asks", "asked", "found", "reason"):

@@ -239,14 +239,14 @@ class Healer:
         thing_id = int.from_bytes(gap.key[:8])
         named = await self.frames.find_by_counters(thing_id, gap.session, gap.counter, gap.last)
         same = range(gap.start - SAME_MS, gap.end + SAME_MS + 1)
-        late = [one for one in named if one.ts in same]
-        missing = gap.last - gap.counter + 1 - len({one.counter for one in late})
+        late = [frame for frame in named if frame.ts in same]
+        missing = gap.last - gap.counter + 1 - len({frame.counter for frame in late})
         if missing <= 0:
             await self.gaps.remove(gap)
             return True
         maximum = 4 * (missing + len(late))
         times = await self.partitions.find_times(thing_id, gap.start + 1, gap.end - 1, maximum)
-        found = len(times - {one.ts for one in late})
+        found = len(times - {frame.ts for frame in late})
         await self.gaps.change(gap, missing=missing, found=found)
         if found >= missing:
             await self.gaps.change(gap, state="HEALED", reason=None)

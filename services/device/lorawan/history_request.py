@@ -22,8 +22,8 @@ _PORT = 85
 _INPUTS = {"start_time", "end_time"}
 _HOUR, _BASE = 3600, 1_700_000_000
 RANGES = [
-    *((_BASE, _BASE + one) for one in (1, 59, 255, 256, _HOUR, 65_536, 86_400)),
-    *((_BASE + one, _BASE + 86_400) for one in (1, 60, 256, _HOUR, 65_536)),
+    *((_BASE, _BASE + seconds) for seconds in (1, 59, 255, 256, _HOUR, 65_536, 86_400)),
+    *((_BASE + seconds, _BASE + 86_400) for seconds in (1, 60, 256, _HOUR, 65_536)),
     (0x65000000, 0x66000000),
     (0x7FFFFF80, 0x7FFFFFFF),
 ]
@@ -33,8 +33,8 @@ RANGES = [
 def find_candidates(document: TslDocument) -> list[str]:
     """Return the first services whose inputs are a time range."""
     inputs = {
-        one.id: {each.id.rpartition(".")[2] for each in one.inputs}
-        for one in ids_from_keys(document).services
+        service.id: {each.id.rpartition(".")[2] for each in service.inputs}
+        for service in ids_from_keys(document).services
     }
     return [service for service, names in inputs.items() if names == _INPUTS][:MAX_SERVICES]
 

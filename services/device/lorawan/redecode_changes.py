@@ -67,10 +67,10 @@ class HistoryChanges:
 
     def add_plain(self, frames: Iterable[DecodedFrame]) -> None:
         """Add frames whose only record is written without reading history."""
-        for row, one in frames:
+        for row, result in frames:
             key = bytes(row["_id"])
-            self.assumed[key] = one.properties
-            self.record_frame(key, one, set(), same=not one.rejection)
+            self.assumed[key] = result.properties
+            self.record_frame(key, result, set(), same=not result.rejection)
 
     def record_frame(
         self, key: bytes, result: DecodeResult, past: set[bytes], *, same: bool
@@ -124,7 +124,7 @@ def is_plain(row: Document, result: DecodeResult) -> bool:
 def expected_records(key: bytes, result: DecodeResult) -> dict[bytes, Document]:
     """Return the records that history must contain for a frame, by key."""
     thing_id = KEY.unpack(key)[0]
-    wanted = {past_reading_key(thing_id, one): one.properties for one in result.past}
+    wanted = {past_reading_key(thing_id, reading): reading.properties for reading in result.past}
     return wanted | ({key: result.properties} if result.properties else {})
 
 
@@ -146,7 +146,7 @@ def _frame_change(key: bytes, stamp: str, result: DecodeResult, past: set[bytes]
     gone = {name: "" for name in ("w", "h") if not fields[name]}
     if holds_write_only(result.faults):
         gone["f"] = ""
-    change: Document = {"$set": {name: one for name, one in fields.items() if one}}
+    change: Document = {"$set": {name: value for name, value in fields.items() if value}}
     return UpdateOne({"_id": key}, change | ({"$unset": gone} if gone else {}))
 
 

@@ -124,9 +124,9 @@ class RedecodeWorker:
             )
         )
         gone = DeviceProgress(is_finished=True)
-        found = [progress.get(one, gone) for one in ids]
-        job.differences += [difference for one in found for difference in one.differences]
-        job.told += sum(one.republished for one in found)
+        found = [progress.get(device_id, gone) for device_id in ids]
+        job.differences += [difference for outcome in found for difference in outcome.differences]
+        job.told += sum(outcome.republished for outcome in found)
         went = await self.store.save_progress(job, ids, found)
         if job.told >= MAX_REPUBLISHED:
             await self.store.end(job, "FAILED", fault=TOO_MANY_REPORTS)
@@ -136,12 +136,14 @@ class RedecodeWorker:
     async def _things(self, job: RedecodeJob, ids: list[int]) -> dict[int, Thing]:
         """Return the devices that still have the product's model, by id."""
         devices = await self.devices.find_all(job.tenant, ids)
-        some = await self.things.build_things([one for one in devices if one.model == job.model])
+        some = await self.things.build_things(
+            [device for device in devices if device.model == job.model]
+        )
         return {thing.id: thing for thing in some}
 
     async def _next(self, job: RedecodeJob) -> list[int]:
         if job.devices is not None:
-            return [one for one in job.devices if one > job.last_device][:DEVICES]
+            return [device_id for device_id in job.devices if device_id > job.last_device][:DEVICES]
         return await self.devices.queries.list_ids_of_product(
             job.tenant, job.model, job.last_device, DEVICES
         )
@@ -173,29 +175,33 @@ class RedecodeWorker:
 
         Changes to `interrupted` devices are unknown, so all their values are recalculated.
         """
-        for one in found.keys() & interrupted:
-            entries = (await self.latest.find_entries([one])).get(one, {})
+        for device_id in found.keys() & interrupted:
+            entries = (await self.latest.find_entries([device_id])).get(device_id, {})
             known_times = {entry["t"] for entry in entries.values()}
-            found[one].changed_times |= await self.redecoder.frames.find_times(one, known_times)
+            found[device_id].changed_times |= await self.redecoder.frames.find_times(
+                device_id, known_times
+            )
         times = {
-            one: progress.changed_times
-            for one, progress in found.items()
-            if progress.changed_times or one in interrupted
+            device_id: progress.changed_times
+            for device_id, progress in found.items()
+            if progress.changed_times or device_id in interrupted
         }
         if not times:
             return
         weeks = await self.partitions.collections()
         await self.latest.rebuild(
             {
-                one: RewrittenHistory(
-                    partial(self._reports, things[one], weeks),
+                device_id: RewrittenHistory(
+                    partial(self._reports, things[device_id], weeks),
                     rewritten,
-                    None if one in interrupted else found[one].changed_properties,
+                    None if device_id in interrupted else found[device_id].changed_properties,
                 )
-                for one, rewritten in times.items()
+                for device_id, rewritten in times.items()
             }
         )
-        await self.device_fields.rewrite({one: things[one] for one in times}, times)
+        await self.device_fields.rewrite(
+            {device_id: things[device_id] for device_id in times}, times
+        )
 
     async def _reports(
         self, thing: Thing, weeks: list[Collection], newest: int | None

@@ -147,7 +147,7 @@ class RedecodeStore:
 
     async def start_devices(self, job: RedecodeJob, devices: list[int]) -> bool:
         """Record the devices of a turn; return False when the job was stopped."""
-        left = [one for one in job.in_progress if one not in devices]
+        left = [device_id for device_id in job.in_progress if device_id not in devices]
         noted = {"under": devices, "turn": now_ms()}
         change = {"$set": noted, "$addToSet": {"lost": {"$each": left}}}
         return await self._update_running(job, change)
@@ -157,20 +157,20 @@ class RedecodeStore:
     ) -> bool:
         """Record the progress of devices; return False when the job was stopped."""
         job.in_progress = []
-        through = all(one.is_finished for one in found)
+        through = all(progress.is_finished for progress in found)
         rest = (
             {}
             if through
-            else {str(at): one.last_key for at, one in zip(devices, found, strict=True)}
+            else {str(at): progress.last_key for at, progress in zip(devices, found, strict=True)}
         )
-        shown = [difference for one in found for difference in one.differences]
+        shown = [difference for progress in found for difference in progress.differences]
         change = {
             "$set": {"rest": rest, "under": []} | ({"after": devices[-1]} if through else {}),
             "$pullAll": {"lost": [] if job.dry else devices},
             "$inc": {
-                "read": sum(one.read for one in found),
-                "changed": sum(one.changed for one in found),
-                "told": sum(one.republished for one in found),
+                "read": sum(progress.read for progress in found),
+                "changed": sum(progress.changed for progress in found),
+                "told": sum(progress.republished for progress in found),
                 "done": len(devices) if through and not job.is_second_pass else 0,
             },
             "$push": {
@@ -256,4 +256,4 @@ class RedecodeService:
 
     async def _total(self, tenant: str, model: str) -> int:
         counted = await self._lists.count_models_by_integration(tenant)
-        return sum(one.devices for one in counted if one.model.model == model)
+        return sum(count.devices for count in counted if count.model.model == model)

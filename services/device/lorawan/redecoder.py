@@ -72,12 +72,12 @@ class Redecoder:
             rows = await asyncio.gather(
                 *(
                     self.frames.find_outdated(
-                        decoder_stamp(known.version, one),
-                        found[one.id].last_key,
-                        history_key(one.id, job.end, LAST),
+                        decoder_stamp(known.version, thing),
+                        found[thing.id].last_key,
+                        history_key(thing.id, job.end, LAST),
                         limit,
                     )
-                    for one in left
+                    for thing in left
                 )
             )
             writes = await self._decode(job, known, list(zip(left, rows, strict=True)), found)
@@ -88,7 +88,7 @@ class Redecoder:
                 if some:
                     found[thing.id].last_key = bytes(some[-1]["_id"])
             left = [thing for thing in left if not found[thing.id].is_finished]
-            republished = sum(one.republished for one in found.values())
+            republished = sum(progress.republished for progress in found.values())
             if time.monotonic() > until or job.told + republished >= MAX_REPUBLISHED:
                 break
         return found
@@ -114,11 +114,11 @@ class Redecoder:
         history = await asyncio.gather(*(self._find_history(looked) for looked, _ in parted))
         writes = []
         for (thing, _), (looked, plain), before in zip(frames, parted, history, strict=True):
-            one = HistoryChanges(thing, decoder_stamp(known.version, thing))
-            one.add_plain(plain)
+            changes = HistoryChanges(thing, decoder_stamp(known.version, thing))
+            changes.add_plain(plain)
             found[thing.id].read += len(plain)
-            self._collect_changes(job, known.version, looked, before, one, found[thing.id])
-            writes.append(one)
+            self._collect_changes(job, known.version, looked, before, changes, found[thing.id])
+            writes.append(changes)
         return writes
 
     @staticmethod
@@ -168,17 +168,17 @@ class Redecoder:
     ) -> None:
         now = now_ms()
         kept = set(writes.assumed)
-        for row, one in frames:
+        for row, result in frames:
             key = bytes(row["_id"])
-            wanted = expected_records(key, one)
+            wanted = expected_records(key, result)
             kept.update(wanted)
             changed = {k: v for k, v in wanted.items() if not equals_exactly(before.get(k), v)}
             past, stored_past = wanted.keys() - {key}, set(map(bytes, row.get("h", ())))
             stale = stored_past - past
             if key in before and key not in wanted:
                 stale.add(key)
-            same = row.get("w", "") == one.rejection and stored_past == past
-            writes.record_frame(key, one, past, same=same)
+            same = row.get("w", "") == result.rejection and stored_past == past
+            writes.record_frame(key, result, past, same=same)
             found.read += 1
             if not (changed or stale):
                 continue
@@ -190,9 +190,9 @@ class Redecoder:
             found.changed_times |= {KEY.unpack(each)[1] for each in (key, *changed, *stale)}
             if _keeps_differences(job, found):
                 shown = key in before and writes.thing.tsl.readable(before[key])
-                found.differences.append(build_difference(key, shown or None, one))
+                found.differences.append(build_difference(key, shown or None, result))
             if job.tell and key in changed:
-                event = redecoded_event(writes.thing, key, version, one.properties, now)
+                event = redecoded_event(writes.thing, key, version, result.properties, now)
                 writes.events.append(event)
         writes.stale -= kept
         found.republished += len(writes.events)
@@ -204,22 +204,24 @@ class Redecoder:
 
         A past reading that another frame of the device contains, too, is kept.
         """
-        for one in writes:
-            if one.stale:
-                one.stale -= await self.frames.find_past_keys(one.thing.id, one.stamp, one.stale)
+        for write in writes:
+            if write.stale:
+                write.stale -= await self.frames.find_past_keys(
+                    write.thing.id, write.stamp, write.stale
+                )
         history: dict[int, list[DeleteMany | UpdateMany | InsertOne[Document]]] = defaultdict(list)
         for kind in (
             HistoryChanges.deletions,
             HistoryChanges.replacements,
             HistoryChanges.insertions,
         ):
-            for week, change in (each for one in writes for each in kind(one)):
+            for week, change in (each for write in writes for each in kind(write)):
                 history[week].append(change)
         await self.partitions.ensure(
-            key_week(key) for one in writes for key in (*one.rows, *one.assumed)
+            key_week(key) for write in writes for key in (*write.rows, *write.assumed)
         )
-        notes = [note for one in writes for note in one.frame_updates()]
-        events = [entry for one in writes for entry in one.events]
+        notes = [note for write in writes for note in write.frame_updates()]
+        events = [entry for write in writes for entry in write.events]
 
         async def write_changes(session: Session) -> tuple[int, list[Document]]:
             for week, changes in history.items():
@@ -240,22 +242,22 @@ class Redecoder:
         Missing records are looked up only when MongoDB matched fewer than expected.
         """
         weeks: dict[int, list[UpdateMany]] = defaultdict(list)
-        for week, change in (each for one in writes for each in replacements(one.assumed)):
+        for week, change in (each for write in writes for each in replacements(write.assumed)):
             weeks[week].append(change)
         matched = changed = 0
         for week, changes in weeks.items():
             partition = self.mongo.database[collection_name(week)]
             done = await partition.bulk_write(changes, session=session)
             matched, changed = matched + done.matched_count, changed + done.modified_count
-        if matched == sum(len(one.assumed) for one in writes):
+        if matched == sum(len(write.assumed) for write in writes):
             return changed
-        for one in writes:
-            for week, keys in group_by_week(one.assumed):
+        for write in writes:
+            for week, keys in group_by_week(write.assumed):
                 partition = self.mongo.database[collection_name(week)]
                 rows = partition.find({"_id": key_range(keys)}, {"_id": 1}, session=session)
                 lacks = set(keys) - {bytes(row["_id"]) async for row in rows}
                 if lacks:
-                    new = [{"_id": key, "p": one.assumed[key]} for key in lacks]
+                    new = [{"_id": key, "p": write.assumed[key]} for key in lacks]
                     await partition.insert_many(new, session=session)
                 changed += len(lacks)
         return changed
@@ -269,12 +271,12 @@ class Redecoder:
         MongoDB reports how many records changed, not which. The sum over devices is what counts, so
         one device gets all of them.
         """
-        assumed = [one for one in writes if one.assumed]
+        assumed = [write for write in writes if write.assumed]
         found[assumed[0].thing.id].changed += changed
-        for one in assumed:
-            progress = found[one.thing.id]
-            progress.changed_properties.update(*one.assumed.values())
-            progress.changed_times.update(KEY.unpack(key)[1] for key in one.assumed)
+        for write in assumed:
+            progress = found[write.thing.id]
+            progress.changed_properties.update(*write.assumed.values())
+            progress.changed_times.update(KEY.unpack(key)[1] for key in write.assumed)
 
 
 def _call(row: Document) -> Call:

@@ -80,7 +80,7 @@ class FrameRpc:
 
     async def frames(self, integration: str, sent: SendRawFrames) -> FramesAnswer:
         """Publish frames for ingest; reject those of devices of other integrations."""
-        payloads = [one.payload(index) for index, one in enumerate(sent.frames)]
+        payloads = [frame.payload(index) for index, frame in enumerate(sent.frames)]
         things = await self._things(integration, sent.frames)
         trace = trace_header() | hops_header(current_hops())
         await self.bus.publish(
@@ -94,11 +94,11 @@ class FrameRpc:
                 if thing is not None
             ]
         )
-        await self.presence.record_contacts(one for one in things if one)
+        await self.presence.record_contacts(thing for thing in things if thing)
         return FramesAnswer(
             [
-                RefusedFrame(index=index, reason=_unknown(integration, one.identifier))
-                for index, (one, thing) in enumerate(zip(sent.frames, things, strict=True))
+                RefusedFrame(index=index, reason=_unknown(integration, frame.identifier))
+                for index, (frame, thing) in enumerate(zip(sent.frames, things, strict=True))
                 if thing is None
             ]
         )
@@ -118,14 +118,16 @@ class FrameRpc:
         self, integration: str, report: Sequence[RawDeviceFrame | SendLinkState]
     ) -> list[Thing | None]:
         """Return the integration's device of each entry, or None."""
-        found = await self.directory.find_by_sn({one.identifier for one in report}, DEVICE_SECONDS)
+        found = await self.directory.find_by_sn(
+            {frame.identifier for frame in report}, DEVICE_SECONDS
+        )
         return [
             thing
-            if (thing := found.get(one.identifier)) is not None
+            if (thing := found.get(frame.identifier)) is not None
             and thing.device
-            and (thing.tenant, thing.integration) == (one.tenant, integration)
+            and (thing.tenant, thing.integration) == (frame.tenant, integration)
             else None
-            for one in report
+            for frame in report
         ]
 
 

@@ -78,7 +78,11 @@ def important_members(members: MemberSet) -> tuple[Member, ...]:
 
     Their attribute `important` holds the position, from 1, by which consoles sort them.
     """
-    top = [member for member in members.families() if member.parent is None and member.visible]
+    top = [
+        member
+        for member in members.list_in_tree_order()
+        if member.parent is None and member.visible
+    ]
     values = (
         member
         for member in top
@@ -121,11 +125,11 @@ class EntityThing:
     flow: int | None = None
     """Id of the flow that offers it as a service."""
     loaded: Thing | None = None
-    """The record that reports and commands need, if it was loaded."""
+    """The thing with its TSL, which reports and commands need, if it was loaded."""
 
     @property
     def record(self) -> Thing:
-        """Return the record that reports and commands need."""
+        """Return the thing with its TSL; raise `RuntimeError` if it was not loaded."""
         if self.loaded is None:
             raise RuntimeError(f"the thing {self.key} was loaded without its record")
         return self.loaded

@@ -59,7 +59,11 @@ class IntegrationThings:
         if len(self._applied) > CACHE_SIZE:
             self._applied.popitem(last=False)
         manifests = [entry.manifest for entry in found.values() if entry.alive]
-        new = [one for one in manifests if not one.hidden and applied.get(one.id) != one]
+        new = [
+            manifest
+            for manifest in manifests
+            if not manifest.hidden and applied.get(manifest.id) != manifest
+        ]
         await asyncio.gather(*(self._apply(tenant, manifest, applied) for manifest in new))
 
     async def _apply(self, tenant: str, manifest: Manifest, applied: dict[str, Manifest]) -> None:

@@ -102,7 +102,7 @@ class MemberSet:
         """Return the children of a member, sorted by path."""
         return [member for member in self.members if member.parent == path]
 
-    def families(self) -> list[Member]:
+    def list_in_tree_order(self) -> list[Member]:
         """Return all members by number, with each parent followed by its children."""
         children: dict[str | None, list[Member]] = defaultdict(list)
         for member in sorted(self.members, key=lambda member: member.number):

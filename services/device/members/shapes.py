@@ -107,9 +107,9 @@ def _within(shape: Shape, path: str, value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
     return {
-        name: _within(shape, f"{path}.{name}", one)
-        for name, one in value.items()
-        if isinstance(one, Mapping) or f"{path}.{name}" in shape
+        name: _within(shape, f"{path}.{name}", inner)
+        for name, inner in value.items()
+        if isinstance(inner, Mapping) or f"{path}.{name}" in shape
     }
 
 

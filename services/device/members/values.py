@@ -181,7 +181,7 @@ def _words(member: Member, fault: Fault, *, whole: bool) -> tuple[str, str, dict
             return "invalid_enum", fault.reason, shown
         case "encoding" if form:
             return "not_match_format", fault.reason, {"format": form, **shown}
-        case "range" | "size" as code if bounds := _bounds(member, code):
+        case "range" | "size" as code if bounds := _bounds_error(member, code):
             return bounds[0], bounds[1], bounds[2] | shown
         case "type" | "encoding" as code if code == "type" or kind == "BINARY":
             args = {"required_type": kind, "type": kind, **shown}
@@ -189,8 +189,8 @@ def _words(member: Member, fault: Fault, *, whole: bool) -> tuple[str, str, dict
     return "not_match_type", fault.reason, {"required_type": kind}
 
 
-def _bounds(member: Member, code: str) -> tuple[str, str, dict[str, Any]] | None:
-    """Return code, text and arguments for the bounds of a member; None without bounds."""
+def _bounds_error(member: Member, code: str) -> tuple[str, str, dict[str, Any]] | None:
+    """Return code, text and arguments of the error of a value beyond a member's bounds."""
     names, both, lower, upper = _BOUNDS[code]
     shown = {name: member.attribute[name] for name in names if name in member.attribute}
     if not shown:

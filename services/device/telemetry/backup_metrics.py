@@ -63,7 +63,7 @@ class BackupMetrics:
         await repeat(self._read, PERIOD, "metrics of backups")
 
     async def _read(self) -> None:
-        found = {one["_id"]: one async for one in self._records.find({})}
+        found = {record["_id"]: record async for record in self._records.find({})}
         times = {key: found.get(key, {"at": 0})["at"] for key in _times}
         times[VERIFIED] = max(times[VERIFIED], times[RESTORED])
         for key, gauge in _times.items():

@@ -96,7 +96,7 @@ class KeptFrame(msgspec.Struct, frozen=True):
 
     def past_readings(self) -> list[tuple[bytes, Reading]]:
         """Return its readings of the past with their keys in history."""
-        return [(past_reading_key(self.thing.id, one), one) for one in self.past]
+        return [(past_reading_key(self.thing.id, reading), reading) for reading in self.past]
 
 
 def past_reading_key(thing_id: int, reading: Reading) -> bytes:
@@ -167,19 +167,23 @@ class Batch:
         if repeated:
             self.duplicates += repeated
             removed = {uplink.sequence for uplink in repeated}
-            self.reports = [one for one in self.reports if one.uplink.sequence not in removed]
-            self.refused = [one for one in self.refused if one.uplink.sequence not in removed]
+            self.reports = [
+                report for report in self.reports if report.uplink.sequence not in removed
+            ]
+            self.refused = [
+                refused for refused in self.refused if refused.uplink.sequence not in removed
+            ]
 
     def keep_only(self, uplinks: Iterable[Uplink]) -> None:
         """Keep only these uplinks; another batch processes the others."""
         kept = {uplink.sequence for uplink in uplinks}
-        self.reports = [one for one in self.reports if one.uplink.sequence in kept]
-        self.events = [one for one in self.events if one.uplink.sequence in kept]
-        self.replies = [one for one in self.replies if one[0].sequence in kept]
-        self.undecoded = [one for one in self.undecoded if one[0].sequence in kept]
-        self.frames = [one for one in self.frames if one.uplink.sequence in kept]
-        self.duplicates = [one for one in self.duplicates if one.sequence in kept]
-        self.refused = [one for one in self.refused if one.uplink.sequence in kept]
+        self.reports = [report for report in self.reports if report.uplink.sequence in kept]
+        self.events = [event for event in self.events if event.uplink.sequence in kept]
+        self.replies = [reply for reply in self.replies if reply[0].sequence in kept]
+        self.undecoded = [pair for pair in self.undecoded if pair[0].sequence in kept]
+        self.frames = [frame for frame in self.frames if frame.uplink.sequence in kept]
+        self.duplicates = [uplink for uplink in self.duplicates if uplink.sequence in kept]
+        self.refused = [refused for refused in self.refused if refused.uplink.sequence in kept]
 
 
 def past_reports(frames: Iterable[KeptFrame]) -> Iterator[ValidReport]:
@@ -228,7 +232,7 @@ def _sort(uplink: Uplink, thing: Thing, retention_ms: int, batch: Batch) -> None
                 batch.events.append(ValidEvent(uplink, thing, ts, event.event_id, event.outputs))
             case "reply":
                 batch.replies.append((uplink, thing))
-            case "frame" if not uplink.is_sent_for(thing):
+            case "frame" if not uplink.is_addressed_to(thing):
                 batch.refused.append(RefusedUplink(uplink, "the device has a new owner"))
             case "frame":
                 batch.undecoded.append((uplink, thing))

@@ -85,8 +85,8 @@ class ReportStore:
         A redelivered uplink is stored by its current validation, and counted by its first one.
         """
         await self._partitions.ensure(
-            {partition_at(one.ts) for one in batch.reports if one.thing.data_storage}
-            | {partition_at(one.ts) for frame in batch.frames for one in frame.past}
+            {partition_at(report.ts) for report in batch.reports if report.thing.data_storage}
+            | {partition_at(reading.ts) for frame in batch.frames for reading in frame.past}
         )
         redelivered = [uplink for uplink in batch.uplinks() if uplink.delivered > 1]
         counted = await self._ledger.find_counted(redelivered)
@@ -116,7 +116,7 @@ class ReportStore:
 
         Confirmed properties are stored like a report. `received` are the times of all replies.
         """
-        await self._partitions.ensure({partition_at(one) for one in received})
+        await self._partitions.ensure({partition_at(moment) for moment in received})
         closing: list[Uplink] = []
 
         async def close_and_store(session: Session) -> bool:
@@ -225,7 +225,7 @@ class ReportStore:
             {"$lookup": {**lookup, "pipeline": [{"$project": {"_id": 1}}]}},
             {"$match": {"found": {"$ne": []}}},
         ]
-        return [bytes(one["key"]) async for one in await self._database.aggregate(there)]
+        return [bytes(row["key"]) async for row in await self._database.aggregate(there)]
 
 
 def _delayed(uplink: Uplink, ts: int, document: dict[str, Any]) -> dict[str, Any]:

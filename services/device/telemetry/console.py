@@ -72,11 +72,13 @@ class Connections:
         Raises `Unavailable` when the message bus does not answer.
         """
         device = await self._devices.find(principal, device_id)
-        subjects = [device_event(device.tenant, device.id, one) for one in ("online", "offline")]
+        subjects = [
+            device_event(device.tenant, device.id, change) for change in ("online", "offline")
+        ]
         before = None if request.next_key is None else int(request.next_key)
         size = request.page_size
         found = await read_newest_events(self._bus, subjects, size + 1, before)
-        events = [(to_ms(one.at), _decode(one.message.data)) for one in found[:size]]
+        events = [(to_ms(message.at), _decode(message.message.data)) for message in found[:size]]
         return ConnectionEvents(
             content=[
                 ConnectionEvent(at=at, status=body.connect_status)

@@ -90,7 +90,7 @@ class DeadMessagePublisher:
 
     async def publish(self, thing: Thing, channel: str, rejected: Sequence[RejectedEntry]) -> None:
         """Record refused messages; log those that the bus does not accept."""
-        batch = Batch(refused=[_refused(thing, channel, one) for one in rejected])
+        batch = Batch(refused=[_refused(thing, channel, message) for message in rejected])
         # Without ids, which derive from a sequence in `UPLINK`: requests are never redelivered.
         entries = [replace(entry, msg_id=None) for entry in self._refusals.build(batch)]
         try:

@@ -123,7 +123,7 @@ def merge_entries(entries: dict[str, Any] | None, more: dict[str, Any]) -> dict[
     """Merge the entries, `{key: {v, t}}`, of two documents of a thing; newer ones win."""
     joined = dict(entries or {})
     for key, entry in more.items():
-        old, new = sorted((joined.get(key, entry), entry), key=lambda one: one["t"])
+        old, new = sorted((joined.get(key, entry), entry), key=lambda entry: entry["t"])
         joined[key] = {"v": merge(old["v"], new["v"]), "t": new["t"]}
     return joined
 
@@ -230,7 +230,7 @@ def _replacing(old: str, value: Any) -> Any:
     """Return an expression: `value` merged into the value at the path `old`."""
     if not isinstance(value, dict) or not all(map(_is_name, value)):
         return {"$literal": value}
-    members = {key: _replacing(f"{old}.{key}", one) for key, one in value.items()}
+    members = {key: _replacing(f"{old}.{key}", inner) for key, inner in value.items()}
     is_object = {"$eq": [{"$type": old}, "object"]}
     return {"$mergeObjects": [{"$cond": [is_object, old, {}]}, members]}
 

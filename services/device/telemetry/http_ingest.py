@@ -106,7 +106,9 @@ class EdgeService:
             if waiter is None:
                 return IngestResult(len(accepted), refused)
             outcomes = await waiter.wait()
-        refused_late = [RejectedItem(-1, channel, one.refused) for one in outcomes if one.refused]
+        refused_late = [
+            RejectedItem(-1, channel, outcome.refused) for outcome in outcomes if outcome.refused
+        ]
         return IngestResult(len(accepted) - len(refused_late), refused + refused_late)
 
     def _count(self, thing: Thing, entries: list[bytes]) -> None:
@@ -236,7 +238,7 @@ async def report_event(
     sn: FromPath[str],
     wait: Wait = None,
 ) -> IngestResult:
-    """Report what happened: one event of the TSL, or an array of up to 1000."""
+    """Report events of the TSL: one event, or an array of up to 1000."""
     return await edge.accept(principal, sn, "event", await request.body(), stored=wait is not None)
 
 

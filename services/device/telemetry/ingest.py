@@ -61,7 +61,7 @@ NAME = "ingest message"
 
 
 class ReportSpans:
-    """The trace spans of one batch; `uplinks` hold their own."""
+    """The trace spans of one batch. `uplinks` are its messages, with the ids of their spans."""
 
     def __init__(self, uplinks: Iterable[Uplink]) -> None:
         self._spans: dict[int, Span] = {}
@@ -90,17 +90,17 @@ class ReportSpans:
     @contextmanager
     def batch_span(self) -> Iterator[None]:
         """Run the processing in one span; the spans of uplinks end with it."""
-        with trace_batch("ingest batch", [one.trace for one in self.uplinks]) as span:
+        with trace_batch("ingest batch", [uplink.trace for uplink in self.uplinks]) as span:
             try:
                 yield
             except BaseException as error:
-                for one in self._spans.values():
-                    mark_failed(one, type(error).__name__)
+                for uplink_span in self._spans.values():
+                    mark_failed(uplink_span, type(error).__name__)
                 raise
             finally:
-                for one in self._spans.values():
-                    one.add_link(span.get_span_context())
-                    one.end()
+                for uplink_span in self._spans.values():
+                    uplink_span.add_link(span.get_span_context())
+                    uplink_span.end()
 
     def refuse(self, uplinks: Sequence[Uplink]) -> None:
         """Mark the spans of refused uplinks as failed."""
@@ -216,18 +216,24 @@ class Ingest:
 
     async def _process(self, messages: list[Msg], *, slow: bool) -> None:
         started = time.perf_counter()
-        spans = ReportSpans(read_uplink(one) for one in messages if not is_second_copy(one))
+        spans = ReportSpans(
+            read_uplink(message) for message in messages if not is_second_copy(message)
+        )
         if not spans.uplinks:
             await acknowledge(self.bus.client, messages)
             return
         with spans.batch_span():
             batch, uplinks = await self._sort(spans.uplinks, slow=slow)
             if len(uplinks) < len(spans.uplinks):
-                replies = {one.message.reply for one in uplinks}
-                messages = [one for one in messages if one.reply in replies or is_second_copy(one)]
+                replies = {uplink.message.reply for uplink in uplinks}
+                messages = [
+                    message
+                    for message in messages
+                    if message.reply in replies or is_second_copy(message)
+                ]
             await self._close_commands(batch)
             await self._finish(uplinks, batch, messages)
-            spans.refuse([one.uplink for one in batch.refused])
+            spans.refuse([refused.uplink for refused in batch.refused])
         _duration.record(time.perf_counter() - started)
         _size.record(len(messages))
 
@@ -251,10 +257,10 @@ class Ingest:
     async def _reject_beyond(self, batch: Batch) -> None:
         """Reject properties that would make the latest values of a thing too large."""
         reports = [
-            (one.thing.id, one.as_of, one.properties)
-            for one in (*batch.reports, *past_reports(batch.frames))
-            if self.latest.may_exceed(one.thing.id, len(one.uplink.payload))
-            or one.uplink.channel == "frame"
+            (report.thing.id, report.as_of, report.properties)
+            for report in (*batch.reports, *past_reports(batch.frames))
+            if self.latest.may_exceed(report.thing.id, len(report.uplink.payload))
+            or report.uplink.channel == "frame"
         ]
         if reports and (names := await self.latest.find_oversized(reports)):
             batch.reject(names, TOO_LARGE_REASON)
@@ -279,14 +285,16 @@ class Ingest:
         For the open product only properties with an entity have a latest value; history has all.
         """
         reports = [*batch.reports, *past_reports(batch.frames)]
-        shapes = await self.shapes.update((one.thing, one.properties) for one in reports)
-        current = [one for one in reports if one.ts >= one.thing.owned_since]
+        shapes = await self.shapes.update((report.thing, report.properties) for report in reports)
+        current = [report for report in reports if report.ts >= report.thing.owned_since]
         arrivals: dict[int, int] = {}
         for report in current:
             arrivals[report.thing.id] = max(
                 report.uplink.received, arrivals.get(report.thing.id, 0)
             )
-        latest = ((one.thing.id, one.as_of, _with_entities(one, shapes)) for one in current)
+        latest = (
+            (report.thing.id, report.as_of, _with_entities(report, shapes)) for report in current
+        )
         of_devices = [report for report in current if report.thing.device]
         await asyncio.gather(
             self.latest.apply(latest, arrivals), self.device_fields.update_times(of_devices)

@@ -135,7 +135,7 @@ class LatestValues(LatestValueReader, ThingDataStore):
         wanted = [
             folded_values.own_part(key, name) for key in divided for name in large[key].values
         ]
-        own = {bytes(one["_id"]) async for one in self._parts.find(ids_in(wanted), {"_id": 1})}
+        own = {bytes(part["_id"]) async for part in self._parts.find(ids_in(wanted), {"_id": 1})}
         for key, fold in large.items():
             fold.assign_parts(
                 key, own, known[key].inline, is_spread=known[key].parts == folded_values.ALL
@@ -180,11 +180,11 @@ class LatestValues(LatestValueReader, ThingDataStore):
         now = time.monotonic()
         states = dict.fromkeys(thing_ids, _Stored(read=now))
         shown = {"t": 1, "p": 1, "n": {"$bsonSize": "$v"}}
-        async for one in self._latest.find(ids_in(thing_ids), shown):
-            parts = one.get("p", 0)
-            states[one["_id"]] = _Stored(one.get("t", 0), one["n"] or 0, parts, now)
+        async for document in self._latest.find(ids_in(thing_ids), shown):
+            parts = document.get("p", 0)
+            states[document["_id"]] = _Stored(document.get("t", 0), document["n"] or 0, parts, now)
             if parts:
-                self._divided.put(one["_id"], parts)
+                self._divided.put(document["_id"], parts)
         return states
 
     async def _write(
@@ -203,7 +203,7 @@ class LatestValues(LatestValueReader, ThingDataStore):
             if {fault["code"] for fault in faults} - TOO_LARGE - {DUPLICATE_KEY}:
                 raise
             keys = list(changes)
-            taken = [keys[one["index"]] for one in faults if one["code"] == DUPLICATE_KEY]
+            taken = [keys[fault["index"]] for fault in faults if fault["code"] == DUPLICATE_KEY]
             if len(taken) < len(faults):
                 large = len(faults) - len(taken)
                 log.warning("latest values of %d things are too large", large)
@@ -256,7 +256,9 @@ class LatestValues(LatestValueReader, ThingDataStore):
         names = sorted(sizes, key=sizes.__getitem__, reverse=True)
         for first in range(0, len(names), MOVED_VALUES):
             some = {name: entries[name] for name in names[first : first + MOVED_VALUES]}
-            await self.apply((thing_id, one["t"], {name: one["v"]}) for name, one in some.items())
+            await self.apply(
+                (thing_id, entry["t"], {name: entry["v"]}) for name, entry in some.items()
+            )
         return sum(sizes.values())
 
     async def rebuild(self, things: Mapping[int, RewrittenHistory]) -> None:
@@ -285,9 +287,9 @@ class LatestValues(LatestValueReader, ThingDataStore):
                 for key, entries in changed.items()
             ]
             parts = [
-                DeleteOne({n: one[n] for n in ("_id", "v")})
+                DeleteOne({n: row[n] for n in ("_id", "v")})
                 for key in changed
-                for one in before[key][1:]
+                for row in before[key][1:]
             ]
             if await self._replace_all(self._latest, changes) and await self._replace_all(
                 self._parts, parts

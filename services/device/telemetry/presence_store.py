@@ -112,7 +112,7 @@ class PresenceStore:
         async def update_silent(session: Session) -> tuple[int, list[dict[str, Any]]]:
             await self._lock(session)
             devices = await self._devices.pop_silent(now, CHUNK, session)
-            connected = await self._connected({one.sn_key for one in devices}, session)
+            connected = await self._connected({device.sn_key for device in devices}, session)
             return len(devices), await self._update_states(devices, connected, session)
 
         number, written = await self._mongo.transaction(update_silent)
@@ -127,7 +127,7 @@ class PresenceStore:
     async def record_contacts(self, ids: list[int], at: datetime, life: timedelta) -> None:
         """Record reports over HTTP of several devices; ONLINE ones take one write."""
         online = await self._devices.record_contacts(ids, at, life)
-        others = [one for one in ids if one not in online]
+        others = [device_id for device_id in ids if device_id not in online]
         for first in range(0, len(others), CHUNK):
             await self._set_online(others[first : first + CHUNK], at, life)
 
@@ -137,13 +137,13 @@ class PresenceStore:
         async def update_devices(session: Session) -> list[dict[str, Any]]:
             await self._devices.rewrite_contacts(ids, at, life, session)
             devices = await self._devices.find_by_ids(ids, session)
-            connected = await self._connected({one.sn_key for one in devices}, session)
+            connected = await self._connected({device.sn_key for device in devices}, session)
             return await self._update_states(devices, connected, session)
 
         await self._outbox.relay(await self._mongo.transaction(update_devices))
 
     async def _lock(self, session: Session) -> None:
-        """Let two replicas that both consider themselves leader conflict."""
+        """Change a document, so that transactions of two replicas that both lead conflict."""
         await self._turn.update_one(
             {"_id": "presence"}, {"$inc": {"taken": 1}}, upsert=True, session=session
         )
@@ -151,18 +151,20 @@ class PresenceStore:
     async def _write(
         self, opened: dict[Connection, User], ended: dict[Connection, User], session: Session
     ) -> None:
-        ids = [_id(one) for one in opened]
+        ids = [_id(connection) for connection in opened]
         known = {
             _connection(row)
             async for row in self._connections.find({"_id": {"$in": ids}}, session=session)
         }
         rows = [
-            {"_id": _id(one), "user": user.name} for one, user in opened.items() if one not in known
+            {"_id": _id(connection), "user": user.name}
+            for connection, user in opened.items()
+            if connection not in known
         ]
         if rows:
             await self._connections.insert_many(rows, session=session)
         if ended:
-            query = {"_id": {"$in": [_id(one) for one in ended]}}
+            query = {"_id": {"$in": [_id(connection) for connection in ended]}}
             await self._connections.delete_many(query, session=session)
 
     async def _connected(self, users: Collection[str], session: Session) -> set[str]:
@@ -238,7 +240,8 @@ def offer_connections(rpc: RpcServer, store: PresenceStore, account: SystemAccou
 
     async def close(request: Connections) -> Done:
         await gather_limited(
-            CONCURRENT_CLOSES, (partial(account.close, one) for one in request.connections)
+            CONCURRENT_CLOSES,
+            (partial(account.close, connection) for connection in request.connections),
         )
         return Done()
 
@@ -340,11 +343,11 @@ class HttpPresence:
     async def _record_together(self, tenant: str, things: Mapping[int, Thing]) -> None:
         """Record devices of a tenant together; one by one if that fails."""
         contact = _Contact(time.monotonic(), from_ms(now_ms()))
-        lives: dict[float, list[int]] = defaultdict(list)
+        ids_by_life: dict[float, list[int]] = defaultdict(list)
         try:
             for key, thing in things.items():
-                lives[await self._timeouts.find_lifetime(thing) or self._life].append(key)
-            for life, ids in lives.items():
+                ids_by_life[await self._timeouts.find_lifetime(thing) or self._life].append(key)
+            for life, ids in ids_by_life.items():
                 async with self._scheduler.slot(tenant):
                     await self._store.record_contacts(ids, contact.at, timedelta(seconds=life))
                 for key in ids:

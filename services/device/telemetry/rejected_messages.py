@@ -114,19 +114,19 @@ def _page(
     If a stream has more messages than were read, older messages of the other stream may not be the
     next ones. The page therefore ends where the first incomplete stream ends.
     """
-    found = [(one.at, DEAD, one) for one in dead]
-    found += [(one.at, EVENTS, one) for one in events]
+    found = [(message.at, DEAD, message) for message in dead]
+    found += [(message.at, EVENTS, message) for message in events]
     found.sort(key=lambda entry: entry[0], reverse=True)
     full = [some[-1].at for some in (dead, events) if len(some) >= maximum]
     left = {DEAD: maximum <= len(dead), EVENTS: maximum <= len(events)}
     reached = {DEAD: 0, EVENTS: 0}
     content: list[RejectedMessage] = []
-    for at, stream, one in found:
+    for at, stream, message in found:
         if len(content) == request.page_size or (full and at < max(full)):
             left[stream] = True
             break
-        reached[stream] = one.sequence
-        refusal = _from_dead(one) if stream == DEAD else _from_event(one)
+        reached[stream] = message.sequence
+        refusal = _from_dead(message) if stream == DEAD else _from_event(message)
         if refusal is not None and _fits(refusal, device, request.reason):
             content.append(refusal)
     if not any(left.values()):
@@ -148,20 +148,22 @@ def _read_key(key: str | None) -> tuple[int | None, int | None]:
     return int(dead), int(events)
 
 
-def _from_dead(one: RetainedMessage) -> RejectedMessage:
-    body = _dead(one.message.data)
+def _from_dead(retained: RetainedMessage) -> RejectedMessage:
+    body = _dead(retained.message.data)
     channel = body.subject.rpartition(".")[2]
-    return copy_fields(RejectedMessage, body, id=f"d{one.sequence}", channel=channel, whole=True)
+    return copy_fields(
+        RejectedMessage, body, id=f"d{retained.sequence}", channel=channel, whole=True
+    )
 
 
-def _from_event(one: RetainedMessage) -> RejectedMessage | None:
+def _from_event(retained: RetainedMessage) -> RejectedMessage | None:
     """Return the refusal; None for the event of a message that is in `DEAD` too."""
-    body = _rejected(one.message.data)
+    body = _rejected(retained.message.data)
     if body.whole:
         return None
     return RejectedMessage(
-        id=f"e{one.sequence}",
-        received_at=to_ms(one.at),
+        id=f"e{retained.sequence}",
+        received_at=to_ms(retained.at),
         channel="report",
         whole=False,
         reason="; ".join(f"{fault.path}: {fault.reason}" for fault in body.faults),

@@ -57,7 +57,9 @@ async def notify(bus: Bus, uplinks: Iterable[Uplink], batch: Batch) -> None:
     ]
     if not waiting:
         return
-    reasons = {one.uplink.sequence: one.reason[:LONGEST_REASON] for one in batch.refused}
+    reasons = {
+        refused.uplink.sequence: refused.reason[:LONGEST_REASON] for refused in batch.refused
+    }
     answers: dict[str, list[Outcome]] = defaultdict(list)
     for uplink, found in waiting:
         outcome = Outcome(reasons.get(uplink.sequence), int(found[2] or 0))

@@ -51,7 +51,7 @@ class Uplink(msgspec.Struct, frozen=True):
         """Return a unique key, from which the ids of its events derive."""
         return f"{self.received:x}-{self.sequence:x}"
 
-    def is_sent_for(self, thing: Thing) -> bool:
+    def is_addressed_to(self, thing: Thing) -> bool:
         """Return whether the sender meant this device, not an earlier one with its SN."""
         headers = self.message.headers or {}
         sender = headers.get(TENANT), headers.get(INTEGRATION)

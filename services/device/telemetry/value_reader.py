@@ -71,7 +71,7 @@ class LatestValueReader:
         """Return the time (ms) at which the last report of each thing arrived."""
         found = self._latest.find({"_id": {"$in": list(thing_ids)}}, {"t": 1, "a": 1})
         return {
-            one["_id"]: one["a"] if "a" in one else one["t"] async for one in found if "t" in one
+            row["_id"]: row["a"] if "a" in row else row["t"] async for row in found if "t" in row
         }
 
     async def find_with_times(

@@ -85,7 +85,7 @@ class DeviceQueries:
         ]
         async for document in await self._devices.aggregate(stages):
             return device_from_document(document), next(
-                (one["hash"] for one in document["tsl"]), None
+                (version["hash"] for version in document["tsl"]), None
             )
         return None
 

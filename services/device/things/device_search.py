@@ -226,7 +226,7 @@ class DeviceSearch:
         hint = None
         if ngrams:
             ngram, number = await self._rarest(query.scope, ngrams)
-            conditions, hint = [_and_ngram(ngram, one) for one in conditions], INDEX
+            conditions, hint = [_and_ngram(ngram, condition) for condition in conditions], INDEX
             ordered = query.order[0][0] == "_id" and len(query.scope) > 1 and len(ngram) == LENGTH
             if ordered or number < MANY:
                 query = replace(query, filter=_and_ngram(ngram, query.filter), hint=INDEX)

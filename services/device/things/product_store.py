@@ -256,7 +256,7 @@ class ProductStore:
                 raise product_in_use_error(model)
             identity = product_id(tenant, model)
             deleted = await self._products.delete_one({"_id": identity}, session=session)
-            await self._usage.end(tenant, model, session)
+            await self._usage.delete(tenant, model, session)
             await self._members.delete(product_owner(tenant, model), session)
             await self._tsls.delete(tenant, model, session)
             await self.codecs.delete(tenant, model, session)

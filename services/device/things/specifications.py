@@ -183,7 +183,7 @@ class ProductUsage:
                 session=session,
             )
 
-    async def end(self, tenant: str, model: str, session: Session) -> None:
+    async def delete(self, tenant: str, model: str, session: Session) -> None:
         """Delete the slots of a deleted product."""
         keys = [_slot_key(tenant, model, slot) for slot in range(SLOTS)]
         await self._slots.delete_many({"_id": {"$in": keys}}, session=session)

@@ -62,7 +62,7 @@ class CanvasService:
         entities = await self.devices.resolve_all(user.tenant, canvas.entity_ids)
         return CanvasResponse.from_fields(
             canvas,
-            widgets=[widget.shown for widget in canvas.widgets],
+            widgets=[widget.response for widget in canvas.widgets],
             entity_ids=list(map(str, canvas.entity_ids)),
             entities=[_shown_entity(entity) for entity in entities if grants.allows_entity(entity)],
             device_ids=list(map(str, canvas.device_ids)),
@@ -172,7 +172,7 @@ class CanvasService:
         return Content(
             widgets=widgets,
             entity_ids=tuple(entity.id for entity in entities),
-            device_ids=tuple(one.id for one in known),
+            device_ids=tuple(device.id for device in known),
         )
 
     async def _visible(

@@ -52,8 +52,8 @@ class StoredWidget(msgspec.Struct, frozen=True):
     data: str
 
     @property
-    def shown(self) -> WidgetResponse:
-        """Return the widget of an answer, with its data as stored."""
+    def response(self) -> WidgetResponse:
+        """Return the widget for a response, with its JSON text unparsed."""
         return WidgetResponse(str(self.id), cast("dict[str, Any]", msgspec.Raw(self.data.encode())))
 
 

@@ -97,7 +97,11 @@ class DashboardService:
     async def delete_all(self, user: Principal, request: DeleteDashboards) -> None:
         """Delete the dashboards that the user sees; the others are ignored."""
         grants = await self._sharing.read_grants(user)
-        ids = [one for one in distinct_ids(request.dashboard_ids) if grants.allows_dashboard(one)]
+        ids = [
+            dashboard_id
+            for dashboard_id in distinct_ids(request.dashboard_ids)
+            if grants.allows_dashboard(dashboard_id)
+        ]
         if ids:
             await self._remove(user.tenant, ids)
 
@@ -106,9 +110,11 @@ class DashboardService:
         found = self._store.read(user.tenant, _granted_ids(await self._sharing.read_grants(user)))
         shown = (
             DashboardResponse.from_fields(
-                one, dashboard_id=str(one.id), widgets=[widget.shown for widget in one.widgets]
+                dashboard,
+                dashboard_id=str(dashboard.id),
+                widgets=[widget.response for widget in dashboard.widgets],
             )
-            async for one in found
+            async for dashboard in found
         )
         return Streamed([], shown)
 
@@ -120,14 +126,14 @@ class DashboardService:
         home = await self._store.find_home(user.tenant, user.user_id)
         rows = [
             DashboardTile.from_fields(
-                one,
-                dashboard_id=str(one.id),
-                main_canvas_id=str(one.id),
-                home=one.id == home,
-                cover_type=one.cover and one.cover.type,
-                cover_data=one.cover and one.cover.data,
+                dashboard,
+                dashboard_id=str(dashboard.id),
+                main_canvas_id=str(dashboard.id),
+                home=dashboard.id == home,
+                cover_type=dashboard.cover and dashboard.cover.type,
+                cover_data=dashboard.cover and dashboard.cover.data,
             )
-            for one in reversed(found)
+            for dashboard in reversed(found)
         ]
         return sorted(rows, key=lambda row: not row.home)
 
@@ -141,7 +147,7 @@ class DashboardService:
             raise Forbidden("the user does not have data permission", code="no_data_permission")
         found = await self._list_visible(user, grants)
         home = await self._store.find_home(user.tenant, user.user_id)
-        chosen = [one for one in found if one.id == home] or found[-1:]
+        chosen = [dashboard for dashboard in found if dashboard.id == home] or found[-1:]
         return _main_canvas(chosen[0]) if chosen else MainCanvas()
 
     async def set_home(self, user: Principal, dashboard_id: int) -> None:
@@ -160,9 +166,12 @@ class DashboardService:
         return DescribedDashboards(
             [
                 DescribedDashboard(
-                    id=one.id, name=one.name, created_at=to_ms(one.created_at), user_id=one.user_id
+                    id=dashboard.id,
+                    name=dashboard.name,
+                    created_at=to_ms(dashboard.created_at),
+                    user_id=dashboard.user_id,
                 )
-                for one in sorted(found, key=lambda one: one.name.casefold())
+                for dashboard in sorted(found, key=lambda dashboard: dashboard.name.casefold())
             ]
         )
 

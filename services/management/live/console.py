@@ -175,7 +175,7 @@ async def _process_packets(
             case Ping():
                 await live_socket.send(PINGRESP)
             case Subscribe(packet_id, filters):
-                codes = [0 if one == listener.topic else REFUSED for one in filters]
+                codes = [0 if topic == listener.topic else REFUSED for topic in filters]
                 if 0 in codes:
                     hub.mqtt_publisher.subscribe(listener)
                 await live_socket.send(suback(packet_id, codes))

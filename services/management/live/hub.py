@@ -223,8 +223,8 @@ def _shared(
             if shown is not None:
                 seen = {key: value for key, value in values.items() if key in shown}
             encoded[shown] = encode(seen) if seen else None
-        if (one := encoded[shown]) is not None:
-            found.append((member, one))
+        if (message := encoded[shown]) is not None:
+            found.append((member, message))
     return found
 
 
@@ -309,7 +309,7 @@ class Watch:
         listeners = list(self.hub.listeners)
         for start in range(0, len(listeners), CHUNK):
             chunk = listeners[start : start + CHUNK]
-            valid = await self.tokens.valid([one.credential for one in chunk])
+            valid = await self.tokens.valid([socket.credential for socket in chunk])
             for subscriber, is_valid in zip(chunk, valid, strict=True):
                 if not is_valid:
                     subscriber.close(POLICY, ENDED_REASON)
@@ -322,7 +322,7 @@ class Watch:
         tenants = list(by_tenant)
         versions = await self.tokens.versions(tenants) if tenants else ()
         for tenant, version in zip(tenants, versions, strict=True):
-            stale = [one for one in by_tenant[tenant] if one.principal.access < version]
+            stale = [socket for socket in by_tenant[tenant] if socket.principal.access < version]
             if stale:
                 self.refreshing.start(tenant, partial(self._refresh, stale, version))
 

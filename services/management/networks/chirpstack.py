@@ -167,7 +167,7 @@ def _translate_error(error: grpc.aio.AioRpcError) -> ThingwayError:
     if error.code() in _REFUSED:
         return InvalidInput(f"is rejected by ChirpStack: {reason}", field=API_TOKEN)
     if error.code() in _WRONG:
-        named = [one for one in (PROFILE, APPLICATION, JOIN_EUI, APP_KEY) if _names(reason, one)]
+        named = [name for name in (PROFILE, APPLICATION, JOIN_EUI, APP_KEY) if _names(reason, name)]
         return InvalidInput(
             f"ChirpStack rejects the device: {reason}", field=named[0] if named else "dev_eui"
         )

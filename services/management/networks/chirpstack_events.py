@@ -167,8 +167,8 @@ def _convert_uplink(message: pb.UplinkEvent) -> _Up:
         confirmed=message.confirmed,
         data=message.data,
         rx_info=[
-            _RxInfo(gateway_id=one.gateway_id, rssi=one.rssi, snr=one.snr)
-            for one in message.rx_info
+            _RxInfo(gateway_id=gateway.gateway_id, rssi=gateway.rssi, snr=gateway.snr)
+            for gateway in message.rx_info
         ],
         tx_info=_TxInfo(
             frequency=message.tx_info.frequency or None,
@@ -207,8 +207,8 @@ def _up(tenant: str, identifier: str, event: _Up) -> DeviceFrame | None:
         frequency=event.tx_info.frequency,
         data_rate=str(event.tx_info.modulation),
         gateways=[
-            Reception(gateway=cut_name(one.gateway_id), rssi=one.rssi, snr=one.snr)
-            for one in event.rx_info
+            Reception(gateway=cut_name(gateway.gateway_id), rssi=gateway.rssi, snr=gateway.snr)
+            for gateway in event.rx_info
         ],
     )
 

@@ -123,8 +123,8 @@ def create_uplink(
     return DeviceFrame(tenant=tenant, identifier=identifier, frame=frame)
 
 
-def _strength(one: Reception) -> float:
-    return _BELOW_ALL if one.rssi is None else one.rssi
+def _strength(reception: Reception) -> float:
+    return _BELOW_ALL if reception.rssi is None else reception.rssi
 
 
 def cut_name(text: str) -> str:

@@ -157,8 +157,8 @@ def _uplink(tenant: str, identifier: str, message: _Message, data: bytes) -> Dev
         frequency=message.tx_info.frequency,
         data_rate=str(message.tx_info.data_rate),
         gateways=[
-            Reception(gateway=cut_name(one.mac), rssi=one.rssi, snr=one.snr)
-            for one in message.rx_info
+            Reception(gateway=cut_name(reception.mac), rssi=reception.rssi, snr=reception.snr)
+            for reception in message.rx_info
         ],
     )
 

@@ -62,7 +62,7 @@ class NetworkStore:
     async def tenants(self) -> list[str]:
         """Return the tenants that have ever changed a setting."""
         found = self._servers.find({"_id.integration": self._integration}, {"_id": 1})
-        return [one["_id"]["tenant"] async for one in found]
+        return [group["_id"]["tenant"] async for group in found]
 
     async def get_client_id(self, tenant: str) -> str:
         """Return the constant client id for a tenant's broker, created if missing."""
@@ -112,7 +112,11 @@ class NetworkStore:
 
     async def save_routes(self, tenant: str, routes: Mapping[str, Route]) -> None:
         """Store the destinations of devices' downlinks."""
-        new = {one: route for one, route in routes.items() if self._is_new(tenant, one, route)}
+        new = {
+            identifier: route
+            for identifier, route in routes.items()
+            if self._is_new(tenant, identifier, route)
+        }
         if not new:
             return
         writes = [

@@ -117,7 +117,9 @@ class ConnectionState:
 
     def properties(self) -> dict[str, Any]:
         """Return the properties."""
-        lines = [f"{one}: {reason}" for one, reason in reversed(self._rejected.items())]
+        lines = [
+            f"{identifier}: {reason}" for identifier, reason in reversed(self._rejected.items())
+        ]
         return {
             "connected": self.connected,
             "last_error": self.last_error,
@@ -164,7 +166,9 @@ class UplinkForwarder:
         Raises errors while the platform is unavailable; then a part of the messages may have been
         accepted.
         """
-        for frames, group in groupby(messages, lambda one: isinstance(one.report, DeviceFrame)):
+        for frames, group in groupby(
+            messages, lambda message: isinstance(message.report, DeviceFrame)
+        ):
             if frames:
                 await self._forward_frames(list(group))
             else:
@@ -172,7 +176,7 @@ class UplinkForwarder:
                     await self._forward_other(message.report)
 
     async def _forward_frames(self, messages: Sequence[InboundMessage]) -> None:
-        frames = [one.report for one in messages if isinstance(one.report, DeviceFrame)]
+        frames = [message.report for message in messages if isinstance(message.report, DeviceFrame)]
         try:
             rejected = (await self._things.send_frames(frames)).refused
         except (InvalidInput, TooLarge) as error:
@@ -183,12 +187,18 @@ class UplinkForwarder:
             await self._forward_frames(messages[:half])
             await self._forward_frames(messages[half:])
             return
-        reasons = {one.index: one.reason for one in rejected}
+        reasons = {refused.index: refused.reason for refused in rejected}
         for index, reason in reasons.items():
             self._state.note_rejected(frames[index].identifier, reason)
-        accepted = [one for index, one in enumerate(messages) if index not in reasons]
-        self._state.note_accepted({one.report.identifier for one in accepted}, len(accepted))
-        routes = {one.report.identifier: one.route for one in accepted if one.route is not None}
+        accepted = [message for index, message in enumerate(messages) if index not in reasons]
+        self._state.note_accepted(
+            {message.report.identifier for message in accepted}, len(accepted)
+        )
+        routes = {
+            message.report.identifier: message.route
+            for message in accepted
+            if message.route is not None
+        }
         await self._store.save_routes(self._tenant, routes)
 
     async def _forward_other(self, report: Report) -> None:
@@ -315,7 +325,7 @@ class TenantConnection:
         self._connection = connection
         self.state.set_connected()
         async for batch in connection.batches(MAX_FRAMES):
-            messages = [one for message in batch if (one := self._read(message)) is not None]
+            messages = [read for message in batch if (read := self._read(message)) is not None]
             await self._forwarder.forward_patiently(messages)
             await connection.acknowledge(batch)
 

@@ -190,11 +190,15 @@ def _report(tenant: str, identifier: str, up: _Up) -> Report | None:
         state: DownlinkState = "REFUSED"
     else:
         found = ((getattr(up, key), state) for key, state in _STATES)
-        happened = next(((one, state) for one, state in found if one is not None), None)
+        happened = next(((event, state) for event, state in found if event is not None), None)
         if happened is None:
             return None
         ids, state, error = happened[0].correlation_ids, happened[1], ""
-    ours = [one for one in (*up.correlation_ids, *ids) if one.startswith(CORRELATION)]
+    ours = [
+        correlation_id
+        for correlation_id in (*up.correlation_ids, *ids)
+        if correlation_id.startswith(CORRELATION)
+    ]
     if not ours:
         return None
     return SendDownlinkState(
@@ -222,11 +226,11 @@ def _uplink(tenant: str, identifier: str, up: _Up, message: _Uplink) -> DeviceFr
         frequency=_hertz(settings.frequency),
         gateways=[
             Reception(
-                gateway=cut_name(one.gateway_ids.eui or one.gateway_ids.gateway_id),
-                rssi=one.rssi,
-                snr=one.snr,
+                gateway=cut_name(reception.gateway_ids.eui or reception.gateway_ids.gateway_id),
+                rssi=reception.rssi,
+                snr=reception.snr,
             )
-            for one in message.rx_metadata
+            for reception in message.rx_metadata
         ],
     )
 

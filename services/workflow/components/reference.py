@@ -66,7 +66,7 @@ def _table(shape: Schema) -> list[str]:
 
 def _row(name: str, field: Schema, *, needed: bool) -> str:
     default = "required" if needed else f"`{json.dumps(field.get('default'))}`"
-    notes = [text for text in (field.get("description"), _bounds(field)) if text]
+    notes = [text for text in (field.get("description"), _describe_bounds(field)) if text]
     return f"| `{name}` | {_type(field)} | {default} | {'; '.join(notes)} |"
 
 
@@ -74,9 +74,11 @@ def _type(field: Schema) -> str:
     if "$ref" in field:
         return f"**{_shape(field)}**"
     if "anyOf" in field:
-        return " or ".join(_type(one) for one in field["anyOf"] if one.get("type") != "null")
+        return " or ".join(
+            _type(choice) for choice in field["anyOf"] if choice.get("type") != "null"
+        )
     if "enum" in field:
-        return ", ".join(f"`{one}`" for one in field["enum"])
+        return ", ".join(f"`{value}`" for value in field["enum"])
     if "items" in field:
         return f"list of {_type(field['items'])}"
     if field.get("type") == "object":
@@ -84,9 +86,11 @@ def _type(field: Schema) -> str:
     return str(field.get("type", "any value"))
 
 
-def _bounds(field: Schema) -> str:
+def _describe_bounds(field: Schema) -> str:
     """Return the bounds in words, including those of a type in a union with null."""
-    given = {key: value for one in field.get("anyOf", ()) for key, value in one.items()} | field
+    given = {
+        key: value for choice in field.get("anyOf", ()) for key, value in choice.items()
+    } | field
     least, maximum = (
         next((given[key] for key in keys if key in given), None)
         for keys in (

@@ -219,10 +219,10 @@ class Engine:
         return frozenset(self._active)
 
     def run_in_background(
-        self, work: Coroutine[Any, Any, T], context: Context | None = None
+        self, coroutine: Coroutine[Any, Any, T], context: Context | None = None
     ) -> "asyncio.Task[T]":
-        """Run `work` in the background; `drain` waits for it."""
-        task = asyncio.get_running_loop().create_task(work, context=context)
+        """Run a coroutine in the background; `drain` waits for it."""
+        task = asyncio.get_running_loop().create_task(coroutine, context=context)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task

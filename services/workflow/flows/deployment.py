@@ -227,12 +227,12 @@ class FlowSettler:
         """Repair the oldest unsettled flows. Idempotent."""
         for flow in await self.store.older(GRACE, BATCH):
             try:
-                await self._settle(flow)
+                await self._repair(flow)
             except Conflict as error:
                 log.warning("flow %d has no service: %s", flow.flow_id, error)
             await self.store.unmark(flow)
 
-    async def _settle(self, unsettled: Unsettled) -> None:
+    async def _repair(self, unsettled: Unsettled) -> None:
         flow = await self.flows.get(unsettled.tenant, unsettled.flow_id)
         if flow is None or not await self.deployer.restore(flow):
             await self.entities.remove_service(unsettled.tenant, unsettled.flow_id)

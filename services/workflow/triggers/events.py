@@ -157,7 +157,7 @@ class EventConsumer:
         now, later = list[Msg](), list[Msg]()
         for message, starts in events:
             (later if starts and starts[0].cause.key in running else now).append(message)
-        await self._settle(now, again)
+        await self._acknowledge(now, again)
         if later:
             self._engine.run_in_background(self._settle_later(later, again, executed.deferred))
 
@@ -185,14 +185,16 @@ class EventConsumer:
         except BaseException:
             await hand_back(self._bus.client, {message.reply: 0 for message in messages})
             raise
-        await self._settle(messages, again)
+        await self._acknowledge(messages, again)
 
-    async def _settle(self, messages: Iterable[Msg], again: Mapping[str, float]) -> None:
+    async def _acknowledge(self, messages: Iterable[Msg], again: Mapping[str, float]) -> None:
         """Acknowledge messages; hand back those in `again` with their delays."""
         done = [message for message in messages if message.reply not in again]
         if done:
             await acknowledge(self._bus.client, done)
-        late = {one.reply: again[one.reply] for one in messages if one.reply in again}
+        late = {
+            message.reply: again[message.reply] for message in messages if message.reply in again
+        }
         if late:
             await hand_back(self._bus.client, late)
 

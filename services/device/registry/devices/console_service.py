@@ -105,7 +105,7 @@ class UserDevices:
         """Return a device with its entities, and its first key if the user may see it."""
         device = await self.granted.find(principal, device_id)
         (thing,) = await self.entities.build_things(device.tenant, [device])
-        entities = [_shown(Entity(thing, member)) for member in thing.members.families()]
+        entities = [_shown(Entity(thing, member)) for member in thing.members.list_in_tree_order()]
         if seen and (key := await self.first_keys.find_key(principal, device)) is not None:
             entities = [_shown_key(device, key), *entities]
         groups = await self.names_of_groups(principal, [device])
@@ -205,7 +205,7 @@ class UserDevices:
     async def delete_each(self, principal: Principal, ids: Sequence[int]) -> Outcomes:
         """Delete each device that the user may see; return the outcome of each."""
         grants = await self.grants.read(principal)
-        outcomes: Outcomes = {one: device_not_visible(one) for one in ids}
+        outcomes: Outcomes = {device_id: device_not_visible(device_id) for device_id in ids}
         gone: list[int] = []
         try:
             for device in await self.store.find_all(principal.tenant, ids):
@@ -227,7 +227,10 @@ class UserDevices:
         """Move devices like `move`; return the outcome of each."""
         moved = set(await self.move(principal, body))
         ids = distinct_ids(body.device_id_list)
-        return {one: None if one in moved else device_not_visible(one) for one in ids}
+        return {
+            device_id: None if device_id in moved else device_not_visible(device_id)
+            for device_id in ids
+        }
 
     async def tag_each(self, principal: Principal, body: TagDevices) -> Outcomes:
         """Change the tags of the devices that the user may see; return each outcome."""
@@ -244,7 +247,12 @@ class UserDevices:
         ids = distinct_ids(body.device_id_list)
         condition = granted_condition(await self.grants.read(principal))
         found = set(await self.store.change_each(principal.tenant, ids, condition, change))
-        return {one: too_many.get(one) if one in found else device_not_visible(one) for one in ids}
+        return {
+            device_id: too_many.get(device_id)
+            if device_id in found
+            else device_not_visible(device_id)
+            for device_id in ids
+        }
 
     async def _needs_call(self, integration: str) -> bool:
         """Return whether the integration must be called; raise if it cannot delete."""
@@ -305,7 +313,7 @@ def _shown(entity: Entity) -> DeviceEntity:
 def _add_entities(device: DeviceResponse, thing: EntityThing) -> None:
     """Add the entities that widgets show."""
     device.important_entities = _shown_members(thing, important_members(thing.members))
-    device.common_entities = _shown_members(thing, COMMON_MEMBERS.families())
+    device.common_entities = _shown_members(thing, COMMON_MEMBERS.list_in_tree_order())
 
 
 def _shown_members(thing: EntityThing, members: Iterable[Member]) -> list[DeviceListEntity]:

@@ -119,7 +119,7 @@ class DeviceProvisioner:
 
     async def add_all(self, devices: Sequence[Device]) -> None:
         """Write all new devices, or none; raise `SerialTaken` when an SN has a holder."""
-        groups = {(one.tenant, one.group) for one in devices if one.group is not None}
+        groups = {(device.tenant, device.group) for device in devices if device.group is not None}
 
         async def join(session: Session) -> None:
             for tenant, group in groups:
@@ -201,7 +201,7 @@ class Parameters:
         return name in self._inputs
 
     def input_error(self, name: str, text: str, code: str = "") -> InvalidInput:
-        """Return 400 for an input that its TSL accepts and that is unusable nevertheless."""
+        """Return the error 400 for an input that is valid by the TSL but cannot be used."""
         return multiple_error(
             PARAMETERS_FIELD,
             [integration_fault(self.entity_key(name), self._inputs[name], code, text)],
@@ -232,7 +232,10 @@ class Parameters:
 
 
 def _inputs(members: MemberSet, owner: Member) -> dict[str, Member]:
-    return {one.path.removeprefix(f"{owner.path}."): one for one in members.children(owner.path)}
+    return {
+        member.path.removeprefix(f"{owner.path}."): member
+        for member in members.children(owner.path)
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

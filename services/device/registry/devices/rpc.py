@@ -265,7 +265,7 @@ class IntegrationRpc:
         return ThingEntities(
             [
                 _described(Entity(thing, member), values, models.get(member.path))
-                for member in thing.members.families()
+                for member in thing.members.list_in_tree_order()
             ]
         )
 

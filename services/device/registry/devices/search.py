@@ -189,7 +189,7 @@ def _search_conditions(search: FindDevices) -> Iterator[Condition]:
         yield {"group": None}
     for field, values in (
         ("_id", None if search.id_list is None else distinct_ids(search.id_list)),
-        ("connectStatus", [_STATUS.get(one, one) for one in search.status or ()] or None),
+        ("connectStatus", [_STATUS.get(status, status) for status in search.status or ()] or None),
         ("model", search.model or None),
         ("tag", search.tags or None),
     ):
@@ -217,7 +217,7 @@ def _index_filters(search: FindDevices) -> Iterator[IndexFilter]:
     if search.area is not None:
         yield IndexFilter("place", [_in_area(search.area)])
     if search.status:
-        stored = [_STATUS.get(one, one) for one in search.status]
+        stored = [_STATUS.get(status, status) for status in search.status]
         yield IndexFilter("fleet_status", [{"connectStatus": {"$in": stored}}])
 
 

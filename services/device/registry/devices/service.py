@@ -118,7 +118,7 @@ def device_ref(device: Device) -> DeviceRef:
 
 
 def device_record(device: Device, reported: int | None = None) -> DeviceRecord:
-    """Return the whole record; `reported` (ms) is the time of the newest latest value."""
+    """Return the complete record. `reported` is the time of the newest value, in ms."""
     times = [time for time in (reported, device.last_update_time) if time is not None]
     return copy_fields(
         DeviceRecord,
@@ -160,16 +160,16 @@ class DeviceService:
         config = read_config(body)
         holder, known = await self.store.find_holder(serial_key(serial))
         if known is not None:
-            device = await self._add_again(principal, known, body, config)
+            device = await self._assign_again(principal, known, body, config)
         elif holder is not None:
             raise _taken(holder, serial)
         else:
-            device = await self._add_new(principal, serial, body, config)
+            device = await self._create(principal, serial, body, config)
         if config is not None:
             await self._provision(device, config)
         return device_ref(device)
 
-    async def _add_new(
+    async def _create(
         self, principal: Principal, serial: str, body: AddDevice, config: dict[str, Any] | None
     ) -> Device:
         product = await self.products.choose(principal.tenant, body.model, serial_key(serial))
@@ -184,7 +184,7 @@ class DeviceService:
             raise _taken(holder or "device", serial) from error
         return device
 
-    async def _add_again(
+    async def _assign_again(
         self, principal: Principal, known: Device, body: AddDevice, config: dict[str, Any] | None
     ) -> Device:
         known = await self._find_unassigned(principal, known, body.sn_dev_eui)

@@ -83,7 +83,7 @@ class Columns:
                     ).items()
                 },
                 free=name == MODEL,
-                bounds=_bounds(member.attribute),
+                bounds=_read_bounds(member.attribute),
             )
             for name, key, member in parameters.inputs()
         ]
@@ -180,7 +180,8 @@ def _with_point(cell: Any) -> Any:
     return f"{re.sub(_GROUPING, '', whole)}.{fraction}"
 
 
-def _bounds(attribute: dict[str, Any]) -> tuple[float, float] | None:
+def _read_bounds(attribute: dict[str, Any]) -> tuple[float, float] | None:
+    """Return minimum and maximum of a property, or None if it does not have both."""
     if "min" in attribute and "max" in attribute:
         return float(attribute["min"]), float(attribute["max"])
     return None

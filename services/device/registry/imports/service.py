@@ -181,7 +181,9 @@ class ImportService:
         if form.integration not in BUILT_IN or not form.parameters.has(MODEL):
             return
         key = form.parameters.entity_key(MODEL)
-        models = [(row, model) for row, one in requests if (model := one.param_entities.get(key))]
+        models = [
+            (row, model) for row, request in requests if (model := request.param_entities.get(key))
+        ]
         known = await self.sheets.templates.filter_available(
             tenant, {str(model) for _, model in models}
         )
@@ -191,7 +193,9 @@ class ImportService:
 
     async def _check_groups(self, tenant: str, requests: Requests) -> None:
         """Fail rows whose groups would exceed the tenant's limit."""
-        names = [(row, name) for row, one in requests if (name := (one.group_name or "").strip())]
+        names = [
+            (row, name) for row, request in requests if (name := (request.group_name or "").strip())
+        ]
         beyond = await self.sheets.groups.find_beyond_limit(tenant, [name for _, name in names])
         for row, name in names:
             if name in beyond:
@@ -244,14 +248,14 @@ class ImportService:
         if known.user_id != principal.user_id or known.integration != DIRECT:
             raise Forbidden("only the user who imported directly connected devices gets their keys")
         found, total = await self.store.find_created(import_id, request.skip, request.size)
-        devices = await self.devices.find_by_serials([serial_key(one) for one in found])
+        devices = await self.devices.find_by_serials([serial_key(sn) for sn in found])
 
         async def first(device: Device) -> InitialDeviceKey:
             check_exists = partial(self._check_exists, device)
             key = await self.credentials.issue_first(device, check_exists)
             return InitialDeviceKey(device_id=str(device.id), sn=device.sn, key=key)
 
-        own = (partial(first, one) for one in devices if one.tenant == known.tenant)
+        own = (partial(first, device) for device in devices if device.tenant == known.tenant)
         rows = await gather_limited(KEYS_ABREAST, own)
         return Page(page_size=request.size, page_number=request.number, total=total, content=rows)
 

@@ -214,7 +214,9 @@ def _split_delimiter(text: str) -> tuple[str, str]:
     line = first.strip('"')
     if len(line) == len("sep=") + 1 and line.lower().startswith("sep="):
         return line[-1], "".join(others)
-    return max(_DELIMITERS, key=lambda one: len(next(csv.reader([first], delimiter=one)))), text
+    return max(
+        _DELIMITERS, key=lambda delimiter: len(next(csv.reader([first], delimiter=delimiter)))
+    ), text
 
 
 def plain_title(head: str) -> str:

@@ -72,7 +72,9 @@ def _workbook(
             if (rule := _rule(column, at)) is not None:
                 sheet.data_validation(1, at, LAST_ROW, at, rule)
         for number, labels in enumerate(zip_longest(*(column.choices for column in columns))):
-            lists.write_row(number, 0, [None if one is None else safe_cell(one) for one in labels])
+            lists.write_row(
+                number, 0, [None if label is None else safe_cell(label) for label in labels]
+            )
         for number, row in enumerate(rows, 1):
             for at, cell in enumerate(row):
                 if isinstance(cell, str):

@@ -157,7 +157,7 @@ class ImportStore:
             query["integration"] = {"$in": list(integrations)}
         found = self._imports.find(query, sort=[("_id", -1)], limit=2 * KEPT_IMPORTS)
         active_id = await self._find_active(tenant)
-        return [_shown(msgspec.convert(one, Import), active_id) async for one in found]
+        return [_shown(msgspec.convert(row, Import), active_id) async for row in found]
 
     async def _find_active(self, tenant: str) -> int | None:
         """Return the import of a tenant that progresses: the oldest that does not wait."""

@@ -171,7 +171,7 @@ class ImportWorker:
             if not await self.store.is_running(job.id):
                 return
             ready = await gather_limited(ABREAST, (partial(prepare, row) for row in rows))
-            await self._write(job, form, [one for one in ready if one is not None])
+            await self._write(job, form, [prepared for prepared in ready if prepared is not None])
             await self.store.write_outcomes(job.id, rows)
             if no_responders:
                 raise no_responders[0]
@@ -201,7 +201,7 @@ class ImportWorker:
         """Write new devices together, or each separately when that fails."""
         keys = [serial_key(wanted.new.identifier) for _, wanted in ready]
         known = {device.sn_key for device in await self.devices.find_by_serials(keys)}
-        fresh = [one for key, one in zip(keys, ready, strict=True) if key not in known]
+        fresh = [prepared for key, prepared in zip(keys, ready, strict=True) if key not in known]
         try:
             made = await asyncio.gather(
                 *(self.device_provisioner.create(wanted) for _, wanted in fresh)

@@ -145,7 +145,7 @@ async def find_products(
         page_size=wanted.size,
         page_number=wanted.number,
         total=page.total,
-        content=[ProductResponse(**_fields(one)) for one in page.content],
+        content=[ProductResponse(**_fields(product)) for product in page.content],
     )
 
 
@@ -189,7 +189,7 @@ async def save_product(
         if not error.faults:
             raise
         faults = [
-            msgspec.structs.replace(one, path=_console_path(one.path)) for one in error.faults
+            msgspec.structs.replace(fault, path=_console_path(fault.path)) for fault in error.faults
         ]
         raise InvalidInput.from_faults(faults) from error
     return ProductResponse(**_fields(saved))
@@ -204,7 +204,9 @@ async def check_product(
 ) -> CheckedProduct:
     """Validate a product without saving it, and return all faults of the body."""
     faults: list[Fault] = product_service.check(principal.tenant, model, _put(data))
-    return CheckedProduct([ProductFault(_console_path(one.path), one.reason) for one in faults])
+    return CheckedProduct(
+        [ProductFault(_console_path(fault.path), fault.reason) for fault in faults]
+    )
 
 
 @delete("/{model:str}", guards=_MANAGERS)
@@ -221,7 +223,7 @@ def _put(data: SaveProduct) -> PutProduct:
 
 def _fields(product: Product) -> dict[str, Any]:
     """Return the fields of `ProductResponse`."""
-    held = {one: getattr(product, one) for one in Product.__struct_fields__}
+    held = {name: getattr(product, name) for name in Product.__struct_fields__}
     known = {name: value for name, value in held.items() if value is not msgspec.UNSET}
     return known | {"built_in": product.model == GENERIC}
 
@@ -275,7 +277,10 @@ async def find_rps_records(
         page_size=wanted.size,
         page_number=wanted.number,
         total=total,
-        content=[RpsRecordResponse(one.sn, one.profile_url, str(one.application)) for one in found],
+        content=[
+            RpsRecordResponse(record.sn, record.profile_url, str(record.application))
+            for record in found
+        ],
     )
 
 

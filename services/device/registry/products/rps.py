@@ -108,7 +108,7 @@ class RpsStore:
         if begin:
             wanted["_id"] = {"$regex": "^" + literal_pattern(begin, "sn")}
         found, total = await find_page(self._records, wanted, order, skip, limit)
-        held = [OwnedRecord(one["sn"], one["profileUrl"], one["applicationId"]) for one in found]
+        held = [OwnedRecord(row["sn"], row["profileUrl"], row["applicationId"]) for row in found]
         return held, total
 
     async def delete(self, owner: Owner, key: str) -> bool:
@@ -206,7 +206,7 @@ class RpsService:
             (search.page_number - 1) * search.page_size,
             search.page_size,
         )
-        shown = [RpsRecord(one.sn, one.profile_url) for one in records]
+        shown = [RpsRecord(record.sn, record.profile_url) for record in records]
         return RpsPage(search.page_size, search.page_number, total, shown)
 
     async def list_for_tenant(

@@ -126,7 +126,10 @@ class ProductService:
     async def list_labels(self, tenant: str, maximum: int) -> dict[str, str]:
         """Return labels by model: the built-in product, then at most `maximum` by model."""
         found, _ = await self._store.page(tenant, 0, maximum)
-        return {one.model: format_label(one.name, one.model) for one in (generic_product(), *found)}
+        return {
+            product.model: format_label(product.name, product.model)
+            for product in (generic_product(), *found)
+        }
 
     async def delete(self, principal: Principal, model: str) -> str:
         """Delete a product without devices; return its model."""

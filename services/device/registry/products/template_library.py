@@ -61,7 +61,7 @@ class Archive(Mapping[str, bytes]):
         infos = self._zip.infolist()
         if len(infos) > MAX_FILES:
             raise ArchiveInvalid(f"must have at most {MAX_FILES} files. It has {len(infos)}")
-        self._infos = {one.filename: one for one in infos if one.filename.endswith(ENDINGS)}
+        self._infos = {info.filename: info for info in infos if info.filename.endswith(ENDINGS)}
         self._left = MAX_READ_BYTES
         for path in self._infos:
             if len(path) > LONGEST_PATH:
@@ -109,7 +109,9 @@ class PrefixView(Mapping[str, bytes]):
         """Yield every path."""
         paths = map(PurePosixPath, self._files)
         return (
-            str(one.relative_to(self._folder)) for one in paths if one.is_relative_to(self._folder)
+            str(path.relative_to(self._folder))
+            for path in paths
+            if path.is_relative_to(self._folder)
         )
 
     def __len__(self) -> int:
@@ -192,17 +194,17 @@ def read_library(files: Mapping[str, bytes], name: str) -> Library:
 
     Raises `LibraryInvalid` for unreadable indexes, `NoTemplates`.
     """
-    manifests = sorted(_named(files, MANIFEST), key=lambda one: len(one.parts))
+    manifests = sorted(_named(files, MANIFEST), key=lambda path: len(path.parts))
     if manifests and manifests[0].parent.parent == _TOP:  # downloads have a folder around all
         version, found = _indexed(files, manifests[0])
     else:
         version, found = "", find_templates(files, name)
-    models = {one.model: one for one in reversed(found)}
+    models = {template.model: template for template in reversed(found)}
     if not models:
         raise NoTemplates(f"has no {TEMPLATE}")
     if len(models) > MAX_MODELS:
         raise LibraryInvalid(f"must have at most {MAX_MODELS} models. It has {len(models)}")
-    return Library(version, [models[one] for one in sorted(models)])
+    return Library(version, [models[model] for model in sorted(models)])
 
 
 def find_templates(files: Mapping[str, bytes], name: str) -> list[TemplateRef]:
@@ -231,9 +233,9 @@ def _indexed(files: Mapping[str, bytes], path: PurePosixPath) -> tuple[str, list
     found = []
     for vendor in vendors:
         folder = path.parent / vendor.work_dir
-        for one in _read(files, folder / vendor.model_index, _Models).models:
-            names = one.name or one.id, vendor.name or vendor.id
-            found.append(TemplateRef(one.id.upper(), *names, str(folder), one.template))
+        for model in _read(files, folder / vendor.model_index, _Models).models:
+            names = model.name or model.id, vendor.name or vendor.id
+            found.append(TemplateRef(model.id.upper(), *names, str(folder), model.template))
     return manifest.version, found
 
 

@@ -193,7 +193,7 @@ def _check_shape(content: bytes) -> None:
 
 def _codec(files: Mapping[str, bytes], template: _TemplateFile) -> Codec:
     ref = template.codec
-    found = {one.id: one for one in _yaml(files, ref.ref, _Codecs).codecs}.get(ref.id)
+    found = {codec.id: codec for codec in _yaml(files, ref.ref, _Codecs).codecs}.get(ref.id)
     if found is None:
         raise TemplateInvalid([Fault(ref.ref, f"has no codec {ref.id!r}")])
     encoder = found.encoder.chain if found.encoder else []
@@ -202,8 +202,8 @@ def _codec(files: Mapping[str, bytes], template: _TemplateFile) -> Codec:
     if missing:
         raise TemplateInvalid([Fault(ref.ref, f"{name} does not exist") for name in missing])
     scripts = {name: files[name].decode(errors="replace") for name in names}
-    decoder = [_step(one) for one in found.decoder.chain]
-    encode = [_step(one) for one in encoder]
+    decoder = [_step(step) for step in found.decoder.chain]
+    encode = [_step(step) for step in encoder]
     renamed, typed = _renamed(template), _typed(template)
     if renamed:
         decoder.append(
@@ -228,14 +228,16 @@ def _codec(files: Mapping[str, bytes], template: _TemplateFile) -> Codec:
 
 def _renamed(template: _TemplateFile) -> dict[str, str]:
     """Return the TSL paths of the script values that have another name."""
-    fields = [(_path(one.key), one.path) for one in template.definition.input.properties]
+    fields = [
+        (_path(mapping.key), mapping.path) for mapping in template.definition.input.properties
+    ]
     return {key: path for key, path in fields if key != path}
 
 
 def _typed(template: _TemplateFile) -> dict[str, Any]:
     """Return the script names of TSL values, and whether each is a number there."""
     numbers = {path for entity in template.initial_entities for path in _numbers(entity)}
-    names = {one.path: one.key for one in template.definition.output.properties}
+    names = {mapping.path: mapping.key for mapping in template.definition.output.properties}
     paths = numbers | {path for path, name in names.items() if _path(name) != path}
     return {
         path: {"name": names.get(path, path), "number": path in numbers} for path in sorted(paths)
@@ -267,7 +269,9 @@ def _document(entities: list[_Entity]) -> _Part:
     properties = [entity for entity in entities if entity.type != "service"]
     return {
         "version": "v1.0",
-        "properties": _limit(_with_parents(part for one in properties for part in _members(one))),
+        "properties": _limit(
+            _with_parents(part for entity in properties for part in _members(entity))
+        ),
         "services": _limit(_service(service) for service in services),
     }
 
@@ -324,6 +328,6 @@ def _spec(entity: _Entity) -> _Part:
     if known.unit:
         spec["unitName"] = known.unit
     bounds = {to: getattr(known, name) for name, to in BOUNDS.items()}
-    if validator := {name: one for name, one in bounds.items() if one is not None}:
+    if validator := {name: bound for name, bound in bounds.items() if bound is not None}:
         spec["validator"] = validator
     return spec

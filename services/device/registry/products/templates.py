@@ -140,7 +140,7 @@ class StoredLibrary(msgspec.Struct, frozen=True, kw_only=True):
 
 def product_faults(faults: Sequence[Fault]) -> list[ProductFault]:
     """Return the first faults, in the stored form."""
-    return [ProductFault(one.path[:300], one.reason[:500]) for one in faults[:MAX_FAULTS]]
+    return [ProductFault(fault.path[:300], fault.reason[:500]) for fault in faults[:MAX_FAULTS]]
 
 
 class LibraryStore:
@@ -181,8 +181,8 @@ def product_from_template(template: Template, name: str, known: Product | None) 
     tsl = to_wire(template.document)
     if known is None:
         return PutProduct(name=name, tsl=tsl, device_offline_timeout=SILENCE)
-    fields = {one: getattr(known, one, msgspec.UNSET) for one in PutProduct.__struct_fields__}
-    kept = {one: value for one, value in fields.items() if value is not msgspec.UNSET}
+    fields = {name: getattr(known, name, msgspec.UNSET) for name in PutProduct.__struct_fields__}
+    kept = {name: value for name, value in fields.items() if value is not msgspec.UNSET}
     return PutProduct(**kept | {"tsl": tsl})
 
 
@@ -275,20 +275,20 @@ class Templates:
     async def find(self, tenant: str, request: FindTemplates) -> tuple[list[LibraryTemplate], int]:
         """Return a page of templates, and the total."""
         words = request.keyword.lower()
-        library = await self.store.find(tenant)
         found = [
-            one
-            for one in (library.templates if library else [])
-            if words in f"{one.ref.model} {one.ref.name} {one.ref.vendor}".lower()
+            template
+            for template in await self._find_all(tenant)
+            if words in f"{template.ref.model} {template.ref.name} {template.ref.vendor}".lower()
         ]
         start = (request.number - 1) * request.size
         page = found[start : start + request.size]
-        there = await self.products.filter_existing_models(tenant, [one.ref.model for one in page])
+        models = [template.ref.model for template in page]
+        there = await self.products.filter_existing_models(tenant, models)
         rows = [
             copy_fields(
-                LibraryTemplate, one.ref, imported=one.ref.model in there, faults=one.faults
+                LibraryTemplate, entry.ref, imported=entry.ref.model in there, faults=entry.faults
             )
-            for one in page
+            for entry in page
         ]
         return rows, len(found)
 
@@ -304,40 +304,43 @@ class Templates:
 
         Raises `InvalidInput` with the faults of the template.
         """
-        library = await self.store.find(principal.tenant)
-        if model not in {one.ref.model for one in (library.templates if library else [])}:
+        if model not in {template.ref.model for template in await self._find_all(principal.tenant)}:
             return
         async with self._turn(principal.tenant):
             if await self.products.has(principal.tenant, model):
                 return  # another request created it meanwhile
             (made,) = await self._make(principal, [model])
         if made.faults:
-            text = "; ".join(f"{one.field}: {one.reason}" for one in made.faults)
+            text = "; ".join(f"{fault.field}: {fault.reason}" for fault in made.faults)
             raise InvalidInput(f"the template of {model} is invalid: {text}", field="model")
 
     async def filter_available(self, tenant: str, models: Collection[str]) -> set[str]:
         """Return the models that a new device may have."""
-        library = await self.store.find(tenant)
-        ready = {one.ref.model for one in (library.templates if library else []) if not one.faults}
+        templates = await self._find_all(tenant)
+        ready = {template.ref.model for template in templates if not template.faults}
         there = await self.products.filter_existing_models(tenant, list(models))
-        return {one for one in models if one == GENERIC or one in there or one in ready}
+        return {model for model in models if model == GENERIC or model in there or model in ready}
 
     async def list_labels(self, tenant: str, maximum: int) -> dict[str, str]:
         """Return labels of models: of products, then of valid templates."""
         labels = await self.products.list_labels(tenant, maximum)
-        library = await self.store.find(tenant)
-        for one in library.templates if library else []:
-            if len(labels) < maximum and not one.faults:
-                labels.setdefault(one.ref.model, format_label(one.ref.name, one.ref.model))
+        for template in await self._find_all(tenant):
+            ref = template.ref
+            if len(labels) < maximum and not template.faults:
+                labels.setdefault(ref.model, format_label(ref.name, ref.model))
         return labels
+
+    async def _find_all(self, tenant: str) -> list[StoredTemplate]:
+        library = await self.store.find(tenant)
+        return library.templates if library else []
 
     async def _make(self, principal: Principal, models: Iterable[str]) -> list[ImportedTemplate]:
         whole = await self.store.find_with_archive(principal.tenant)
-        known = {one.ref.model: one for one in whole[0].templates} if whole else {}
+        known = {template.ref.model: template for template in whole[0].templates} if whole else {}
         archive = await asyncio.to_thread(Archive, whole[1]) if whole else None
         return [
-            await self._made(principal, archive, known.get(one), one)
-            for one in dict.fromkeys(models)
+            await self._made(principal, archive, known.get(model), model)
+            for model in dict.fromkeys(models)
         ]
 
     async def _made(
@@ -378,9 +381,9 @@ def _templates(content: bytes, file_name: str) -> tuple[str, list[StoredTemplate
     library = read_library(archive, file_name.rpartition(".")[0] or file_name)
     until = time.thread_time() + VALIDATION_SECONDS
     templates = []
-    for one in library.models:
+    for ref in library.models:
         templates.append(
-            StoredTemplate(one, product_faults(_misnamed(one.model) + find_faults(archive, one)))
+            StoredTemplate(ref, product_faults(_misnamed(ref.model) + find_faults(archive, ref)))
         )
         if time.thread_time() > until:
             raise LibraryInvalid(f"takes more than {VALIDATION_SECONDS} s of a processor to read")

@@ -145,7 +145,7 @@ class OpenApiStore:
     async def list_open_commands(self) -> list[CarriedCommand]:
         """Return unfinished commands."""
         found = self._commands.find({"told": {"$ne": True}})
-        return [one async for document in found if (one := _carried(document))]
+        return [command async for document in found if (command := _carried(document))]
 
     async def close_command(self, carried: CarriedCommand) -> None:
         """Mark a command as finished, and remove its values, which may be secrets."""

@@ -56,14 +56,14 @@ def digest_record(record: Record) -> str:
 def find_unseen(link: Link, records: Iterable[Record]) -> dict[str, Record]:
     """Return the reports that were not imported yet, by digest."""
     oldest = min(link.seen.values(), default=0) if len(link.seen) >= MAX_DIGESTS else 0
-    found = {digest_record(one): one for one in records if one.ts >= oldest}
-    return {digest: one for digest, one in found.items() if digest not in link.seen}
+    found = {digest_record(record): record for record in records if record.ts >= oldest}
+    return {digest: record for digest, record in found.items() if digest not in link.seen}
 
 
 def remember(link: Link, taken: dict[str, Record]) -> None:
     """Add imported reports to the link."""
-    link.at = max([link.at, *(one.ts for one in taken.values())])
-    seen = link.seen | {digest: one.ts for digest, one in taken.items()}
+    link.at = max([link.at, *(record.ts for record in taken.values())])
+    seen = link.seen | {digest: record.ts for digest, record in taken.items()}
     recent = [(ts, digest) for digest, ts in seen.items() if ts >= link.at - OVERLAP_MS]
     link.seen = {digest: ts for ts, digest in sorted(recent)[-MAX_DIGESTS:]}
 

@@ -77,7 +77,7 @@ def test_there_are_two_levels():
         ("s.in.leaf", "s", "LONG"),
         ("s.list", "s", "OBJECT"),
     ]
-    assert [family.path for family in found.families()] == ["s", "s.in.leaf", "s.list"]
+    assert [member.path for member in found.list_in_tree_order()] == ["s", "s.in.leaf", "s.list"]
 
 
 def test_services_and_events_are_objects():
