@@ -129,7 +129,7 @@ def read_alarm(payload: bytes) -> EntityChange:
     """Return the change of an alarm event, whose value belongs to `@alarm` of the device."""
     event = _decoder.decode(payload)
     said: dict[str, Any] = msgspec.json.decode(payload)
-    value = {name: one for name, one in said.items() if name not in _COMMON}
+    value = {name: member for name, member in said.items() if name not in _COMMON}
     values = {member_key(event.device.thing_key, ALARM): value}
     return EntityChange(
         event.event_id, event.tenant, _thing(event.device), event.created_at, values

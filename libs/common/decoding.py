@@ -148,40 +148,40 @@ def parse_validation_error(message: str, above: str = "") -> InputFault:
 
 
 def _reason(plain: str) -> str:
-    for known, say in _WORDS:
+    for known, describe in _WORDS:
         if match := known.match(plain):
-            return say(match)
+            return describe(match)
     return f"{plain[:1].lower()}{plain[1:]}".replace("`", "'")
 
 
-def _kinds(names: str) -> str:
+def _name_types(names: str) -> str:
     return " or ".join(dict.fromkeys(_KINDS.get(name, name) for name in names.split(" | ")))
 
 
-def _got(match: re.Match[str]) -> str:
+def _describe_type(match: re.Match[str]) -> str:
     wanted = [name for name in match["kinds"].split(" | ") if name != "null"]
-    return f"must be {_kinds(' | '.join(wanted))}, not {_kinds(match['got'])}"
+    return f"must be {_name_types(' | '.join(wanted))}, not {_name_types(match['got'])}"
 
 
-def _bound(match: re.Match[str]) -> str:
+def _describe_bound(match: re.Match[str]) -> str:
     return f"must be {_SIGNS[match['sign']]} {match['bound'].removesuffix('.0')}"
 
 
-def _length(match: re.Match[str]) -> str:
+def _describe_length(match: re.Match[str]) -> str:
     parts = _PARTS.get(match["kind"], "entries")
     if (match["sign"], match["bound"]) == (">=", "1"):
         return "must not be empty"
     return f"must have {_SIGNS[match['sign']]} {match['bound']} {parts}"
 
 
-def _pattern(match: re.Match[str]) -> str:
+def _describe_pattern(match: re.Match[str]) -> str:
     return f"must match {literal_eval(match['pattern'])}"
 
 
 _WORDS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
-    (_GOT, _got),
-    (_BOUND, _bound),
-    (_LENGTH, _length),
-    (_PATTERN, _pattern),
+    (_GOT, _describe_type),
+    (_BOUND, _describe_bound),
+    (_LENGTH, _describe_length),
+    (_PATTERN, _describe_pattern),
     (_ENUM, lambda match: f"cannot be {match['value']}"),
 )

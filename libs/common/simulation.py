@@ -51,7 +51,7 @@ class SimulatedDevice:
         """Change the TSL, and keep the settings that the new one has too."""
         self._document = document
         properties = ids_from_keys(document).properties
-        self._top = {one.id: one.access_mode for one in properties if "." not in one.id}
+        self._top = {entry.id: entry.access_mode for entry in properties if "." not in entry.id}
         self._settings = {k: v for k, v in self._settings.items() if self._writes(k)}
 
     def measure(self) -> Values:
@@ -117,7 +117,7 @@ class SimulatedDevice:
         return copy.deepcopy(readable_values(self._document, values))
 
     def _service(self, service: object) -> ServiceSpec | None:
-        return next((one for one in self._document.services if one.id == service), None)
+        return next((entry for entry in self._document.services if entry.id == service), None)
 
     def _outputs(self, service: str) -> Values:
         found = self._service(service)

@@ -94,7 +94,7 @@ class StreamReading(msgspec.Struct):
         """Return the number of copies that are missing or outdated."""
         if self.cluster is None:
             return 0
-        good = sum(one.current and not one.offline for one in self.cluster.replicas)
+        good = sum(replica.current and not replica.offline for replica in self.cluster.replicas)
         return max(0, self.config.num_replicas - good - bool(self.cluster.leader))
 
 
@@ -123,10 +123,10 @@ class StreamMetrics:
         self._read_at = float("-inf")
         meter = metrics.get_meter("thingway")
         gauges: Iterable[tuple[str, str, Callable[[StreamReading], float]]] = (
-            ("messages", "Messages of a stream", lambda one: one.state.messages),
-            ("bytes", "Bytes of a stream", lambda one: one.state.bytes),
-            ("limit_bytes", "Maximum bytes of a stream", lambda one: one.config.max_bytes),
-            ("oldest_seconds", "Age of a stream's oldest message", lambda one: one.oldest),
+            ("messages", "Messages of a stream", lambda stream: stream.state.messages),
+            ("bytes", "Bytes of a stream", lambda stream: stream.state.bytes),
+            ("limit_bytes", "Maximum bytes of a stream", lambda stream: stream.config.max_bytes),
+            ("oldest_seconds", "Age of a stream's oldest message", lambda stream: stream.oldest),
             ("replicas_missing", "Missing or outdated copies of a stream", lambda o: o.missing),
         )
         for name, text, value in gauges:
@@ -140,7 +140,9 @@ class StreamMetrics:
         def observe(_: CallbackOptions) -> list[Observation]:
             if time.monotonic() - self._read_at > STALE_SECONDS:
                 return []
-            return [Observation(value(one), {"stream": name}) for name, one in self._last.items()]
+            return [
+                Observation(value(stream), {"stream": name}) for name, stream in self._last.items()
+            ]
 
         return observe
 

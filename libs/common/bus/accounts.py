@@ -59,7 +59,7 @@ CREATE = f"{_API}.CREATE.{STREAM}.*.>"
 ACKS = f"$JS.ACK.{STREAM}.>"
 INTEGRATION_MESSAGES = (
     announce_subject("*"),
-    *(device_subject("*", one) for one in EXTERNAL_OPERATIONS),
+    *(device_subject("*", operation) for operation in EXTERNAL_OPERATIONS),
 )
 
 RELAYED = (REPORTS, PULL, *CONSUMER, CREATE, ACKS, *INTEGRATION_MESSAGES)

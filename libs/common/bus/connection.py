@@ -175,7 +175,9 @@ class Bus:
 
         Raises `Unavailable` if the bus does not answer.
         """
-        if self._partitions is None and any(one.subject.startswith(EVENT) for one in messages):
+        if self._partitions is None and any(
+            message.subject.startswith(EVENT) for message in messages
+        ):
             try:
                 await self.read_partitions()
             except (NatsError, APIError, TimeoutError) as error:
@@ -184,10 +186,10 @@ class Bus:
         if number == 1:
             return messages
         return [
-            replace(one, subject=partitioned_event(one.subject, number))
-            if one.subject.startswith(EVENT)
-            else one
-            for one in messages
+            replace(message, subject=partitioned_event(message.subject, number))
+            if message.subject.startswith(EVENT)
+            else message
+            for message in messages
         ]
 
     def forget_partitions(self) -> None:
@@ -254,7 +256,7 @@ async def publish_all(bus: Bus, messages: Sequence[OutgoingMessage]) -> None:
     batches = [
         _Batch(chunk, maximum) for some in streams.values() for chunk in chunks(some, MAX_BATCH)
     ]
-    await asyncio.gather(*(one.publish(bus) for one in batches))
+    await asyncio.gather(*(batch.publish(bus) for batch in batches))
 
 
 async def publish_each(bus: Bus, messages: Sequence[OutgoingMessage]) -> None:
@@ -273,8 +275,10 @@ class _Batch:
         self._messages = messages
         self._id = {"Nats-Batch-Id": uuid4().hex}
         self._frames = [
-            publish_frame(one.subject, one.payload, self._headers(number, one), maximum=maximum)
-            for number, one in enumerate(messages, 1)
+            publish_frame(
+                message.subject, message.payload, self._headers(number, message), maximum=maximum
+            )
+            for number, message in enumerate(messages, 1)
         ]
 
     def _headers(self, number: int, message: OutgoingMessage) -> dict[str, str]:

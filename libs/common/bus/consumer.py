@@ -162,29 +162,29 @@ class BatchConsumer:
 
     async def run(self) -> None:
         """Consume until cancelled, then wait for the current batches."""
-        work: _Overlapping | LanedMessages
+        handler: _Overlapping | LanedMessages
         if self.lane is None:
-            work = _Overlapping(self._handle_or_hand_back, self.concurrency, self.overlap_from)
+            handler = _Overlapping(self._handle_or_hand_back, self.concurrency, self.overlap_from)
         else:
             name, handle = f"consumer {self._name}", self._handled
-            work = LanedMessages(self.bus, name, self.lane, handle, self.batch, self.concurrency)
+            handler = LanedMessages(self.bus, name, self.lane, handle, self.batch, self.concurrency)
         try:
-            async with beside(self._watch(work)):
-                await self._run_streams(work)
+            async with beside(self._watch(handler)):
+                await self._run_streams(handler)
         finally:
-            await work.finish(self.ack_wait)
+            await handler.finish(self.ack_wait)
 
-    async def _run_streams(self, work: _Overlapping | LanedMessages) -> None:
+    async def _run_streams(self, handler: _Overlapping | LanedMessages) -> None:
         """Read all streams, also partitions that are created later."""
         running: dict[str, asyncio.Task[None]] = {}
         try:
             while True:
                 for stream in await self._streams():
                     if stream not in running:
-                        running[stream] = asyncio.ensure_future(self._run(work, stream))
+                        running[stream] = asyncio.ensure_future(self._run(handler, stream))
                 ended, _ = await asyncio.wait(running.values(), timeout=WATCH_INTERVAL)
-                for one in ended:
-                    one.result()
+                for task in ended:
+                    task.result()
         finally:
             await cancel_and_wait(*running.values())
 
@@ -198,10 +198,10 @@ class BatchConsumer:
             log.info("the partitions of events are unknown: %r", error)
             return [EVENTS]
 
-    async def _run(self, work: _Overlapping | LanedMessages, stream: str) -> None:
+    async def _run(self, handler: _Overlapping | LanedMessages, stream: str) -> None:
         while True:
             try:
-                await self._consume(work, stream)
+                await self._consume(handler, stream)
             except (NatsError, APIError, OSError, TimeoutError, RequestLostError) as error:
                 log.warning("consumer %s of %s starts again: %r", self.durable, stream, error)
             _heed_cancellation()
@@ -212,12 +212,12 @@ class BatchConsumer:
         """Return the name for metrics; processes share it (`live`, not `live-3f…`)."""
         return self.durable.rpartition("-")[0] if self.fleeting else self.durable
 
-    async def _watch(self, work: _Overlapping | LanedMessages) -> None:
+    async def _watch(self, handler: _Overlapping | LanedMessages) -> None:
         """Measure the backlog, for ever; `device` measures that of `EVENT_READERS`."""
         while True:
             await asyncio.sleep(min(WATCH_INTERVAL, self.ack_wait / 3))
             try:
-                await work.extend()
+                await handler.extend()
                 if self.stream == EVENTS and self.durable in EVENT_READERS:
                     continue
                 for stream in await self._streams():
@@ -225,13 +225,13 @@ class BatchConsumer:
             except (NatsError, APIError, OSError, TimeoutError) as error:
                 log.info("consumer %s cannot be looked at: %r", self.durable, error)
 
-    async def _consume(self, work: _Overlapping | LanedMessages, stream: str) -> None:
+    async def _consume(self, handler: _Overlapping | LanedMessages, stream: str) -> None:
         subjects = await self._ensure(stream)
         messages: list[Msg] = []
         async with MessageInbox(self.bus.client) as inbox:
             while True:
                 _heed_cancellation()
-                await work.ready()
+                await handler.ready()
                 if self._wanted() != subjects:
                     subjects = await self._ensure(stream)
                 messages = []
@@ -245,7 +245,7 @@ class BatchConsumer:
                         messages = [message for message in messages if not _is_copy(message)]
                         await acknowledge(self.bus.client, copies)
                 finally:
-                    await work.put(messages)
+                    await handler.put(messages)
 
     async def _request(
         self, inbox: MessageInbox, stream: str, number: int, seconds: float = 0.0

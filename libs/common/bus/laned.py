@@ -134,7 +134,10 @@ class LanedMessages:
         await self._hand_back(waiting)
 
     def _waiting(self) -> list[Msg]:
-        return [*self._lanes, *(one for some in self._deferred.values() for one in some.parked)]
+        return [
+            *self._lanes,
+            *(message for some in self._deferred.values() for message in some.parked),
+        ]
 
     def _is_later(self, deferred: _Deferred, message: Msg) -> bool:
         """Return whether a message must wait for returned messages of its lane."""
@@ -207,7 +210,9 @@ class LanedMessages:
     async def _handle_batch(self, lane: str, messages: list[Msg], began: float) -> None:
         try:
             if not await self._handle(messages):
-                await self._hand_back({one.reply: self._defer(lane, one) for one in messages})
+                await self._hand_back(
+                    {message.reply: self._defer(lane, message) for message in messages}
+                )
             elif deferred := self._deferred.get(lane):
                 deferred.pace = max(PACE, len(messages) / (time.monotonic() - began + 0.001))
         finally:

@@ -128,7 +128,7 @@ class Outbox:
                 if _stream(entry["subject"]) == EVENTS and not _is_done(entry)
             ]
         try:
-            if left := [one for one in documents if one["entries"]]:
+            if left := [document for document in documents if document["entries"]]:
                 await self._entries.insert_many(left)
         except StoreError as error:
             log.warning("outbox: %s; the caller will publish it", error)
@@ -180,7 +180,7 @@ class Outbox:
         for document in documents:
             entries = _entries(document)
             done = {
-                f"entries.{n}.withdrawn": True for n, one in enumerate(entries) if _is_done(one)
+                f"entries.{n}.withdrawn": True for n, entry in enumerate(entries) if _is_done(entry)
             }
             if len(done) == len(entries):
                 gone.append(document["_id"])

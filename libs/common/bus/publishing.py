@@ -79,12 +79,14 @@ async def acknowledge(client: Client, messages: Iterable[Msg]) -> None:
 
 async def extend(client: Client, messages: Iterable[Msg]) -> None:
     """Restart the acknowledgement timeout of JetStream messages, all in one write."""
-    await write_frames(client, (b"PUB %s 4\r\n+WPI\r\n" % one.reply.encode() for one in messages))
+    await write_frames(
+        client, (b"PUB %s 4\r\n+WPI\r\n" % message.reply.encode() for message in messages)
+    )
 
 
 async def hand_back(client: Client, replies: Mapping[str, float]) -> None:
     """Return JetStream messages by their reply subjects, each with a delay in seconds."""
-    await write_frames(client, (_hand_back_frame(*one) for one in replies.items()))
+    await write_frames(client, (_hand_back_frame(*item) for item in replies.items()))
 
 
 def _hand_back_frame(reply: str, seconds: float) -> bytes:
@@ -198,7 +200,7 @@ class Publisher:
             await self._listen()
         flight = _Flight(len(messages))
         names = [str(next(self._numbers)) for _ in messages]
-        frames = [self._frame(*one) for one in zip(messages, names, strict=True)]
+        frames = [self._frame(*item) for item in zip(messages, names, strict=True)]
         self._flights.update(dict.fromkeys(names, flight))
         try:
             await write_frames(self._client, frames)

@@ -91,9 +91,9 @@ async def read_newest_events(
                 break
             end = newest[-1].sequence
             found += [
-                one._replace(sequence=(number << STREAM_BITS) + one.sequence)
-                for one in newest
-                if COPIED_FROM not in (one.message.headers or {})
+                retained._replace(sequence=(number << STREAM_BITS) + retained.sequence)
+                for retained in newest
+                if COPIED_FROM not in (retained.message.headers or {})
             ]
         end = None
     return found[:maximum]

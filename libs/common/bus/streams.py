@@ -230,15 +230,15 @@ async def complete_streams(js: JetStreamContext, replicas: int) -> None:
         if name in PARTITIONS and not await _is_there(js, name):
             continue
         held = (await js.stream_info(name)).config
-        lacking = {one for one in _BOUNDS if (getattr(held, one) or 0) <= 0}
-        lacking |= {one for one in _PER_SUBJECT if not held.discard_new_per_subject}
-        changes = {one: value for one in lacking if (value := getattr(wanted, one))}
+        lacking = {bound for bound in _BOUNDS if (getattr(held, bound) or 0) <= 0}
+        lacking |= {bound for bound in _PER_SUBJECT if not held.discard_new_per_subject}
+        changes = {bound: value for bound in lacking if (value := getattr(wanted, bound))}
         missing = set(wanted.subjects or ()) - set(held.subjects or ())
         if missing and not (name == EVENTS and held.metadata and _USED in held.metadata):
             changes["subjects"] = [*(held.subjects or ()), *sorted(missing)]
         if (held.num_replicas or 1) < replicas:
             changes["num_replicas"] = replicas
-        if any(getattr(held, one) != value for one, value in changes.items()):
+        if any(getattr(held, bound) != value for bound, value in changes.items()):
             await js.update_stream(held.evolve(**changes))
             log.info("stream %s is changed: %s", name, changes)
 

@@ -115,7 +115,7 @@ def outside_topic(subject: str) -> tuple[str, str]:
     empty level by one slash.
     """
     _, access_key, rest = subject.split(".", 2)
-    levels = ("" if one == "/" else one.replace("//", ".") for one in rest.split("."))
+    levels = ("" if level == "/" else level.replace("//", ".") for level in rest.split("."))
     return access_key, "/".join(levels)
 
 

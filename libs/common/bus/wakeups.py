@@ -102,7 +102,7 @@ class Wakeups:
 
         This process receives its own messages, and is silent while it is disconnected.
         """
-        for process in [one for one, at in self._silent_at.items() if at <= now]:
+        for process in [name for name, at in self._silent_at.items() if at <= now]:
             self._others.pop(process, None)
             del self._silent_at[process]
             if process == self._own.process:

@@ -107,7 +107,7 @@ def add_zero_bounds(parameters: Iterable[dict[str, Any]], handler: HTTPRouteHand
 
 
 def _metas(field: FieldDefinition) -> list[msgspec.Meta]:
-    return [one for one in field.metadata if isinstance(one, msgspec.Meta)]
+    return [meta for meta in field.metadata if isinstance(meta, msgspec.Meta)]
 
 
 WHO = "x-thingway-caller"
@@ -153,7 +153,7 @@ def finish(document: dict[str, Any], app: Litestar) -> None:
         _describe_parameters(parameters)
         add_zero_bounds(parameters, handler)
         _name_forms(document, operation)
-    _settle(document)
+    _correct_schemas(document)
     _name_schemas(document)
     _name_callers(document, app)
 
@@ -224,11 +224,11 @@ def _objects(node: Any) -> Iterator[dict[str, Any]]:
         yield node
 
 
-def _settle(document: dict[str, Any]) -> None:
+def _correct_schemas(document: dict[str, Any]) -> None:
     """Correct constructs that generators of clients do not understand."""
     for node in _objects(document):
-        _settle_choices(node)
-        _settle_bounds(node)
+        _correct_choices(node)
+        _move_bounds(node)
         if node.get("default") == "" or (node.get("const") and "default" in node):
             del node["default"]
         if "const" in (constant := _properties(node).get("status", {})):
@@ -241,7 +241,7 @@ def _properties(node: dict[str, Any]) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _settle_choices(node: dict[str, Any]) -> None:
+def _correct_choices(node: dict[str, Any]) -> None:
     """Remove `integer` next to `number`, and move null out of enumerations."""
     choices = node.get("oneOf")
     if isinstance(choices, list) and {"type": "number"} in choices:
@@ -265,7 +265,7 @@ _BOUNDS = (
 )
 
 
-def _settle_bounds(node: dict[str, Any]) -> None:
+def _move_bounds(node: dict[str, Any]) -> None:
     """Move the bounds of a nullable value to the alternative that they bound."""
     choices = node.get("oneOf")
     if isinstance(choices, list) and len(choices) == 2 and {"type": "null"} in choices:  # noqa: PLR2004 - a type and null
@@ -317,5 +317,7 @@ def _either(names: list[str]) -> str:
 
 def _further(first: str, name: str) -> str:
     """Return the end of a name after the prefix that it shares with `first`."""
-    shared = sum(takewhile(bool, (one == other for one, other in zip(first, name, strict=False))))
+    shared = sum(
+        takewhile(bool, (letter == other for letter, other in zip(first, name, strict=False)))
+    )
     return name[shared:]

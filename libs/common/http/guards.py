@@ -89,7 +89,7 @@ def list_guarded(app: Litestar) -> Iterator[Guarded]:
 
     Sorted by path and method, because Litestar keeps the handlers of a path in a set.
     """
-    return iter(sorted(_operations(app), key=lambda one: (one.path, one.method)))
+    return iter(sorted(_operations(app), key=lambda operation: (operation.path, operation.method)))
 
 
 def _operations(app: Litestar) -> Iterator[Guarded]:

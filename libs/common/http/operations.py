@@ -74,15 +74,15 @@ class ConsoleOperation(Operation):
 def list_operations(module: Mapping[str, Any]) -> list[HTTPRouteHandler]:
     """Return the operations that a module (its `globals()`) has defined so far, in order."""
     return [
-        one
-        for one in module.values()
-        if isinstance(one, HTTPRouteHandler) and one.fn.__module__ == module["__name__"]
+        handler
+        for handler in module.values()
+        if isinstance(handler, HTTPRouteHandler) and handler.fn.__module__ == module["__name__"]
     ]
 
 
 def route_operations(module: Mapping[str, Any], path: str, **options: Any) -> Router:
     """Return a router of the operations of a module (its `globals()`) that have none yet."""
-    routers = [one for one in module.values() if isinstance(one, Router)]
+    routers = [router for router in module.values() if isinstance(router, Router)]
     routed = {
         handler.fn
         for router in routers

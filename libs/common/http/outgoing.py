@@ -128,7 +128,9 @@ class GuardedResolver(AbstractResolver):
     ) -> list[ResolveResult]:
         """Return the permitted addresses of a host; raise `AddressRefused` without any."""
         found = await self._resolver.resolve(host, port, family)
-        usable = [one for one in found if is_address_allowed(one["host"], self._allowed)]
+        usable = [
+            address for address in found if is_address_allowed(address["host"], self._allowed)
+        ]
         if not usable:
             raise AddressRefused(errno.EACCES, describe_blocked_host(host))
         return usable
@@ -190,9 +192,9 @@ async def outgoing_addresses(host: str, port: int, allowed: tuple[str, ...]) -> 
 async def outgoing_socket(host: str, port: int, allowed: tuple[str, ...]) -> socket.socket:
     """Return a TCP connection to a host; raises the errors of `outgoing_addresses`."""
     failures: list[OSError] = []
-    for one in await outgoing_addresses(host, port, allowed):
+    for address in await outgoing_addresses(host, port, allowed):
         try:
-            return await _connected(one["family"], (one["host"], one["port"]))
+            return await _connected(address["family"], (address["host"], address["port"]))
         except OSError as error:
             failures.append(error)
     raise failures[0]

@@ -122,8 +122,8 @@ async def chain_rows(
     first: Sequence[T], others: AsyncGenerator[T, None]
 ) -> AsyncGenerator[T, None]:
     """Yield the items of `first`, then the others."""
-    for one in first:
-        yield one
+    for row in first:
+        yield row
     async with aclosing(others):
         async for other in others:
             yield other

@@ -70,9 +70,11 @@ class TokenReader:
         keys = list(map(token_key, tokens))
         tenants = list({tenant for key in keys if (tenant := self._tenants.get(key))})
         raw = await self._redis.mget([*keys, *map(access_key, tenants)])
-        found = [None if one is None else self._decode(one) for one in raw[: len(keys)]]
+        found = [None if stored is None else self._decode(stored) for stored in raw[: len(keys)]]
         users = {
-            at: one for at, one in enumerate(found) if one is not None and one.kind is Kind.USER
+            at: principal
+            for at, principal in enumerate(found)
+            if principal is not None and principal.kind is Kind.USER
         }
         versions = dict(zip(tenants, raw[len(keys) :], strict=True))
         missing = list({user.tenant for user in users.values()} - versions.keys())
@@ -87,5 +89,5 @@ class TokenReader:
 
 
 def live_key(password: str) -> str:
-    """Return the Redis key of the user of a live password, which exists until logout."""
+    """Return the Redis key that holds the user of a live password until the logout."""
     return f"tw:live:{token_hash(password)}"

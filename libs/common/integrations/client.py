@@ -110,7 +110,7 @@ class Integrations:
     async def list_by_name(self) -> list[str]:
         """Return the ids of integrations, sorted by name."""
         known = await self.list_summaries()
-        return sorted(known, key=lambda one: (known[one].name or "", one))
+        return sorted(known, key=lambda integration: (known[integration].name or "", integration))
 
     async def list_summaries(self) -> Mapping[str, IntegrationSummary]:
         """Return the listed integrations; the last known if `management` is unavailable.

@@ -140,13 +140,13 @@ class UsageCollector:
         except NatsError as error:
             raise Unavailable(f"the bus does not take questions: {error!r}") from error
 
-    async def _sum(self, question: bytes) -> Usage:
+    async def _sum(self, request: bytes) -> Usage:
         loop, client = asyncio.get_running_loop(), self._bus.client
         answers = f"{ANSWERS}.{uuid4().hex}"
         subscription = await client.subscribe(answers)
         together: Counter[str] = Counter()
         try:
-            await client.publish(ASK, question, reply=answers)
+            await client.publish(ASK, request, reply=answers)
             end = loop.time() + ANSWER_SECONDS
             while (left := end - loop.time()) > 0:
                 try:

@@ -149,7 +149,7 @@ class Lanes(Generic[T]):
         else:
             del entry.waiting[sub]
         self._count(entry, -1, -size)
-        self._settle(lane, entry)
+        self._remove_if_empty(lane, entry)
         return item, size
 
     def remove(self, lane: str, item: T, *, size: int = 0, sub: Hashable = None) -> None:
@@ -162,7 +162,7 @@ class Lanes(Generic[T]):
         if not queue:
             del entry.waiting[sub]
         self._count(entry, -1, -size)
-        self._settle(lane, entry)
+        self._remove_if_empty(lane, entry)
 
     def begin(self, lane: str) -> float:
         """Record that a lane occupies one more worker; return the time for `end`."""
@@ -207,7 +207,7 @@ class Lanes(Generic[T]):
         self.items += items
         self.size += size
 
-    def _settle(self, name: str, lane: _Lane[T]) -> None:
+    def _remove_if_empty(self, name: str, lane: _Lane[T]) -> None:
         if not lane.items:
             del self._ring[name]
             self._forget(name, lane)
@@ -226,8 +226,8 @@ class Lanes(Generic[T]):
         self._lanes.move_to_end(name)
         if len(self._lanes) <= REMEMBERED_LANES or lane.items or lane.running:
             return
-        for old, one in self._lanes.items():
-            if not (one.items or one.running):
+        for old, other in self._lanes.items():
+            if not (other.items or other.running):
                 del self._lanes[old]
                 return
 

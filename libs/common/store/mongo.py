@@ -312,9 +312,9 @@ class Mongo:
             raise ConnectionFailure("MongoDB has no writable primary yet")
 
     async def transaction(
-        self, work: Callable[[Session], Awaitable[R]], *, direct: bool = False
+        self, callback: Callable[[Session], Awaitable[R]], *, direct: bool = False
     ) -> R:
-        """Run `work(session)` in a transaction, repeatedly after conflicts.
+        """Run `callback(session)` in a transaction, repeatedly after conflicts.
 
         With `direct`, its operations use collections of `direct`. The driver would retry
         immediately, and occupy a processor while a record is locked.
@@ -325,7 +325,7 @@ class Mongo:
             if tried := next(tries):
                 longest = min(2 ** (tried - 1) * PAUSE, LONGEST_PAUSE)
                 await asyncio.sleep(random.uniform(0, longest))  # noqa: S311 - a pause
-            return await work(session)
+            return await callback(session)
 
         begun = self._direct.start_session() if direct else await self.client.start_session()
         async with begun as session:
@@ -334,12 +334,12 @@ class Mongo:
             )
             return cast("R", done)
 
-    async def at_one_moment(self, work: Callable[[Session], Awaitable[R]]) -> R:
-        """Run `work(session)`, whose reads over `direct` see a single snapshot.
+    async def at_one_moment(self, callback: Callable[[Session], Awaitable[R]]) -> R:
+        """Run `callback(session)`, whose reads over `direct` see a single snapshot.
 
         It is a transaction, because a snapshot session reads the past, which MongoDB may discard.
         """
-        return await self.transaction(work, direct=True)
+        return await self.transaction(callback, direct=True)
 
     async def close(self) -> None:
         """Close all connections."""

@@ -116,20 +116,20 @@ class RequestBatcher(Generic[Q, A]):
     """
 
     def __init__(
-        self, ask: Callable[[Sequence[Q]], Awaitable[Sequence[A]]], delay: float = 0.0
+        self, send_all: Callable[[Sequence[Q]], Awaitable[Sequence[A]]], delay: float = 0.0
     ) -> None:
         """`delay` is the time in seconds for which the first request waits for others."""
-        self._ask, self._delay = ask, delay
+        self._send_all, self._delay = send_all, delay
         self._waiting: list[tuple[Q, asyncio.Future[A]]] = []
         self._running: set[asyncio.Task[None]] = set()
 
-    async def answer(self, question: Q) -> A:
+    async def answer(self, request: Q) -> A:
         """Return the answer to a request; raise the error of the round trip."""
         loop = asyncio.get_running_loop()
         if not self._waiting:
             loop.call_later(self._delay, self._send) if self._delay else loop.call_soon(self._send)
         future: asyncio.Future[A] = loop.create_future()
-        self._waiting.append((question, future))
+        self._waiting.append((request, future))
         return await future
 
     def _send(self) -> None:
@@ -140,7 +140,7 @@ class RequestBatcher(Generic[Q, A]):
 
     async def _answer_all(self, waiting: Sequence[tuple[Q, "asyncio.Future[A]"]]) -> None:
         try:
-            answers = await self._ask([question for question, _ in waiting])
+            answers = await self._send_all([request for request, _ in waiting])
         except Exception as error:  # noqa: BLE001 - every caller gets it
             for _, future in waiting:
                 if not future.done():

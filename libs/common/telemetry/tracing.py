@@ -147,7 +147,9 @@ def trace_step(
 
 def trace_batch(name: str, values: Iterable[str]) -> AbstractContextManager[Span]:
     """Begin a separate trace of a batch, with links to the traces of its items."""
-    links = [Link(one) for value in values if value and (one := span_context(value)).is_valid]
+    links = [
+        Link(context) for value in values if value and (context := span_context(value)).is_valid
+    ]
     return _inside(start_span(name, SpanKind.CONSUMER, links=links) if links else INVALID_SPAN)
 
 

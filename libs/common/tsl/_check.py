@@ -235,12 +235,12 @@ def partial_view(node: Node) -> Node:
     return msgspec.structs.replace(node, members=members, required=False)
 
 
-def without_read_only(node: Node, given: object, path: str, faults: list[Fault]) -> Any:
+def remove_read_only(node: Node, given: object, path: str, faults: list[Fault]) -> Any:
     """Return `given` without its read-only members; add a fault for each."""
     if node.kind == "ARRAY" and node.element and isinstance(given, list):
         element = node.element
         return [
-            without_read_only(element, item, f"{path}[{at}]", faults)
+            remove_read_only(element, item, f"{path}[{at}]", faults)
             for at, item in enumerate(given)
         ]
     if node.kind != "STRUCT" or not isinstance(given, dict):
@@ -253,7 +253,7 @@ def without_read_only(node: Node, given: object, path: str, faults: list[Fault])
         elif not member.writable:
             faults.append(Fault(f"{path}.{key}", "is read-only"))
         else:
-            kept[key] = without_read_only(member, item, f"{path}.{key}", faults)
+            kept[key] = remove_read_only(member, item, f"{path}.{key}", faults)
     return kept
 
 

@@ -205,8 +205,8 @@ def _check_content(
     return None
 
 
-def settle_access(entries: Sequence[PropertySpec], path: str, faults: Faults) -> None:
-    """Check access modes; a member without one inherits that of its parent."""
+def complete_access(entries: Sequence[PropertySpec], path: str, faults: Faults) -> None:
+    """Set missing access modes to those of the parents, and check all."""
     settled: dict[str, str] = {}
     order = sorted(range(len(entries)), key=lambda at: entries[at].id.count("."))
     for at in order:

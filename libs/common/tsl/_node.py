@@ -71,22 +71,22 @@ def build_tree(entries: Iterable[MemberSpec], owner: str = "") -> dict[str, Node
         else:
             nodes[parent].members[key] = node
     for node in top.values():
-        _settle_reading(node, above=True)
+        _set_readable(node, above=True)
     return top
 
 
-def _settle_reading(node: Node, *, above: bool) -> None:
+def _set_readable(node: Node, *, above: bool) -> None:
     """Set `readable` and `conceals` of a node and its members.
 
     Members of a write-only node are write-only, and so is an ARRAY of write-only elements.
     """
     node.readable = node.readable and above
     inner = [*node.members.values(), *([node.element] if node.element else [])]
-    for one in inner:
-        _settle_reading(one, above=node.readable)
+    for child in inner:
+        _set_readable(child, above=node.readable)
     if node.element and not node.element.readable:
         node.readable = False
-    node.conceals = not node.readable or any(one.conceals for one in inner)
+    node.conceals = not node.readable or any(child.conceals for child in inner)
 
 
 def _node(entry: MemberSpec) -> Node:
@@ -168,7 +168,7 @@ def with_booleans(places: Any, value: Any) -> Any:
     if places is True:
         return bool(value) if type(value) in {int, float} and value in {0, 1} else value
     if isinstance(places, list) and isinstance(value, list):
-        return [with_booleans(places[0], one) for one in value]
+        return [with_booleans(places[0], element) for element in value]
     if isinstance(places, dict) and isinstance(value, dict):
         made = {key: with_booleans(places[key], value[key]) for key in places if key in value}
         return {**value, **made}

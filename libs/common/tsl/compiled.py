@@ -12,8 +12,8 @@ from libs.common.tsl._check import (
     keep_valid,
     merge_value,
     partial_view,
+    remove_read_only,
     settable_view,
-    without_read_only,
     writable_view,
 )
 from libs.common.tsl._decoders import (
@@ -214,7 +214,7 @@ class CompiledTsl(Tsl):
             reason = "is read-only" if key in self._tree else "is not known"
             faults.append(Fault(path, reason))
             return None
-        allowed = without_read_only(self._tree[key], given, path, faults)
+        allowed = remove_read_only(self._tree[key], given, path, faults)
         before = len(faults)
         checked = check_value(node, merge_value(node, current, allowed), path, faults)
         if node.conceals:

@@ -185,7 +185,7 @@ def to_wire(document: TslDocument) -> dict[str, Any]:
 _M = TypeVar("_M", bound=MemberSpec)
 
 
-def settle_keys(
+def complete_keys(
     entries: Sequence[MemberSpec], path: str, owner: str, faults: Faults, *, stored: bool = False
 ) -> None:
     """Complete the property keys of entries with valid ids, in place.
@@ -238,10 +238,14 @@ def ids_from_keys(document: TslDocument) -> TslDocument:
     return replace(
         document,
         properties=keyed_entries(document.properties),
-        events=[replace(one, outputs=keyed_entries(one.outputs)) for one in document.events],
+        events=[replace(event, outputs=keyed_entries(event.outputs)) for event in document.events],
         services=[
-            replace(one, inputs=keyed_entries(one.inputs), outputs=keyed_entries(one.outputs))
-            for one in document.services
+            replace(
+                service,
+                inputs=keyed_entries(service.inputs),
+                outputs=keyed_entries(service.outputs),
+            )
+            for service in document.services
         ],
     )
 

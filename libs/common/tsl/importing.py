@@ -6,7 +6,7 @@ from typing import Any, NoReturn, TypeVar
 
 from msgspec.structs import replace
 
-from libs.common.tsl._document_rules import check_members, check_spec, settle_access
+from libs.common.tsl._document_rules import check_members, check_spec, complete_access
 from libs.common.tsl._node import normalise_member, qualify_params
 from libs.common.tsl.document import (
     CALL_TYPES,
@@ -21,8 +21,8 @@ from libs.common.tsl.document import (
     ServiceSpec,
     TslDocument,
     Validator,
+    complete_keys,
     iterate_entries,
-    settle_keys,
 )
 from libs.common.tsl.faults import Fault, Faults, TslInvalid, object_from_pairs, read_struct
 from libs.common.tsl.limits import MAX_DEPTH, MAX_MEMBERS, key_fault, sign_fault
@@ -145,11 +145,11 @@ def parse_document(raw: bytes | dict[str, Any], *, stored: bool = False) -> TslD
         _check_signs(document, faults)
     wrong_keys = Faults() if stored else faults
     if not faults:
-        settle_keys(document.properties, "properties", "", wrong_keys, stored=stored)
+        complete_keys(document.properties, "properties", "", wrong_keys, stored=stored)
         _complete_params(document, faults)
     if not faults:
         for path, owner, params in _params(document):
-            settle_keys(params, path, owner, wrong_keys, stored=stored)
+            complete_keys(params, path, owner, wrong_keys, stored=stored)
     if faults:
         raise TslInvalid(faults.listed())
     if wrong_keys:
@@ -205,7 +205,7 @@ def _normalise(document: TslDocument, faults: Faults) -> None:
 def _check_members(document: TslDocument, faults: Faults) -> None:
     properties = {entry.id: entry.data_spec for entry in document.properties}
     check_members(document.properties, "properties", "", faults)
-    settle_access(document.properties, "properties", faults)
+    complete_access(document.properties, "properties", faults)
     for at, entry in enumerate(document.properties):
         check_spec(entry.data_spec, f"properties[{at}].dataSpec", faults)
     for path, owner, params in _params(document):
