@@ -169,7 +169,7 @@ async def restore(
     """
     await require_empty(stores)
     async with stores.connect_writers() as clients, stores.bus(ADMIN) as bus:
-        restores = {name: DatabaseRestore(one, name) for name, one in clients.items()}
+        restores = {name: DatabaseRestore(client, name) for name, client in clients.items()}
         target = _Target(bus, restores, replicas)
         await target.mark()
         async for record in read_records(archive):

@@ -389,10 +389,10 @@ class _TenantWriter:
         log(f"deleting the incomplete tenant {self._tenant}")
         tenant_query = {"tenant": self._tenant}
         for name, field in _SERIALS.items():
-            serials = [one[field] async for one in self._at(name).find(tenant_query, {field: 1})]
+            serials = [row[field] async for row in self._at(name).find(tenant_query, {field: 1})]
             for some in _batches(serials):
                 others = {field: {"$in": some}, "tenant": {"$ne": self._tenant}}
-                kept = {one[field] async for one in self._at(name).find(others, {field: 1})}
+                kept = {row[field] async for row in self._at(name).find(others, {field: 1})}
                 gone = {"_id": {"$in": sorted(set(some) - kept)}}
                 await self._at("device.serials").delete_many(gone)
         for row in reversed(TENANT_COLLECTIONS):

@@ -36,7 +36,7 @@ from deploy.platform.shares import (
     NATS_PORT,
     REDIS_PORT,
     SERVICE_PORT,
-    Places,
+    PartAddresses,
     Share,
     bootstrap_state,
     create_shares,
@@ -56,7 +56,7 @@ IMAGE_USER = 10001
 """User id of the Thingway image."""
 OWNERS = {"mongo": 999, "redis": 999, "nats": 0}
 """User ids of the servers' official images."""
-PLAIN = Places(
+PLAIN = PartAddresses(
     mongo=f"mongo:{MONGO_PORT}",
     mongo_direct=True,
     redis=f"redis:{REDIS_PORT}",
@@ -126,26 +126,26 @@ def give_volume(volume: Path, owner: int) -> None:
                 os.chown(path, owner, owner, follow_symlinks=False)
 
 
-def _write_bootstrap_state(out: Path, state: State, places: Places) -> None:
+def _write_bootstrap_state(out: Path, state: State, parts: PartAddresses) -> None:
     """Write the state of the bootstrap job, and make two volumes writable for it."""
     directory = out / "bootstrap"
     for volume in (directory, out / "simulator"):
         os.chown(volume, IMAGE_USER, IMAGE_USER)
-    states.save(directory, bootstrap_state(state, states.load(directory), places))
+    states.save(directory, bootstrap_state(state, states.load(directory), parts))
     os.chown(directory / states.FILE_NAME, IMAGE_USER, IMAGE_USER)
 
 
 def _create_secrets() -> None:
     state = states.load(STATE)
     console.adopt_client(state, os.environ)
-    places = ENCRYPTED if os.environ.get(TLS) else PLAIN
-    shares = create_shares(state, places)
+    parts = ENCRYPTED if os.environ.get(TLS) else PLAIN
+    shares = create_shares(state, parts)
     states.save(STATE, state)
     for share in shares:
         write_share(OUT, share)
     for name in ("mongo", "redis"):
         give_volume(DATA / name, OWNERS[name])
-    _write_bootstrap_state(OUT, state, places)
+    _write_bootstrap_state(OUT, state, parts)
 
 
 def setup() -> int:

@@ -40,7 +40,7 @@ from deploy.platform import console, ready
 from deploy.platform.errors import LauncherError
 from deploy.platform.mongo_server import set_up_members
 from deploy.platform.nats import ServerFiles
-from deploy.platform.shares import Places, bootstrap_state, create_shares
+from deploy.platform.shares import PartAddresses, bootstrap_state, create_shares
 from deploy.platform.state import FILE_NAME, Addresses, State
 from libs.common.tls import trusting_context
 
@@ -133,12 +133,12 @@ def write_state(secrets: Secrets, part: str, state: State) -> None:
     secrets.write(part, {FILE_NAME: msgspec.json.encode(state)})
 
 
-def write_secrets(secrets: Secrets, places: Places) -> None:
+def write_secrets(secrets: Secrets, parts: PartAddresses) -> None:
     """Create missing secrets, save them all, and then write the parts' Secrets."""
     state = read_state(secrets, ALL)
     console.adopt_client(state, os.environ)
-    shares = create_shares(state, places)
-    bootstrap = bootstrap_state(state, read_state(secrets, BOOTSTRAP), places)
+    shares = create_shares(state, parts)
+    bootstrap = bootstrap_state(state, read_state(secrets, BOOTSTRAP), parts)
     write_state(secrets, ALL, state)
     write_state(secrets, BOOTSTRAP, bootstrap)
     for part in dict.fromkeys(share.part for share in shares):
@@ -161,7 +161,7 @@ def setup(arguments: Sequence[str]) -> int:
     parser.add_argument("--exporters", action="store_true", help="exporters log in to the stores")
     parser.add_argument("--tls", action="store_true", help=f"nats-server uses {TLS.certificate}")
     given = parser.parse_args(arguments)
-    places = Places(
+    parts = PartAddresses(
         mongo=given.mongo,
         mongo_direct=False,
         redis=given.redis,
@@ -174,7 +174,7 @@ def setup(arguments: Sequence[str]) -> int:
         exporters=given.exporters,
     )
     done = "every part has its secrets"
-    return run_job("setup", lambda: write_secrets(Secrets(given.name, "setup"), places), done)
+    return run_job("setup", lambda: write_secrets(Secrets(given.name, "setup"), parts), done)
 
 
 def mongo_setup(members: Sequence[str]) -> int:

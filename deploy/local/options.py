@@ -22,7 +22,7 @@ def number(minimum: int, maximum: int) -> Callable[[str], int]:
     return parse
 
 
-def positive(text: str) -> float:
+def positive_number(text: str) -> float:
     """Parse a finite number above 0 (argument type)."""
     try:
         value = float(text)
@@ -73,7 +73,7 @@ _TYPES: Mapping[str, Callable[[str], Any]] = {
     "fraction": fraction,
     "limit change": limit_change,
     "path": Path,
-    "positive number": positive,
+    "positive number": positive_number,
     "text": _not_empty,
 }
 

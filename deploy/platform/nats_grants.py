@@ -47,7 +47,7 @@ def _service(
     """Return the grant of a service; `calls` are RPC operations of other services."""
     common = [f"$JS.API.STREAM.{verb}.{name}" for name in STREAMS for verb in ("INFO", "CREATE")]
     common += [f"$JS.API.STREAM.INFO.{name}" for name in EVENT_PARTITIONS]
-    events = (f"events.*.*.{one}" for one in publish if one.startswith(EVENT))
+    events = (f"events.*.*.{subject}" for subject in publish if subject.startswith(EVENT))
     discovery = ("$SRV.>",) if may_reply else ()
     return Grant(
         (*publish, *events, *calls, "use.answer.*", "$JS.API.INFO", *common),
@@ -261,9 +261,9 @@ GRANTS: Mapping[str, Grant] = {
             "$JS.API.STREAM.SNAPSHOT.*",
             "$JS.SNAPSHOT.ACK.>",
             *(
-                f"$JS.API.CONSUMER.{one}"
+                f"$JS.API.CONSUMER.{operation}"
                 for stream in (*_EVENT_STREAMS, "DEAD")
-                for one in (f"CREATE.{stream}.>", f"MSG.NEXT.{stream}.*")
+                for operation in (f"CREATE.{stream}.>", f"MSG.NEXT.{stream}.*")
             ),
         ),
         subscribe=(f"_INBOX.{BACKUP}.>",),

@@ -42,7 +42,7 @@ NOT_SECRET = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Places:
+class PartAddresses:
     """Addresses of the parts of an installation."""
 
     mongo: str
@@ -70,21 +70,21 @@ class Share:
     content: str
 
 
-def create_shares(state: State, places: Places) -> list[Share]:
+def create_shares(state: State, parts: PartAddresses) -> list[Share]:
     """Add missing secrets to `state` and return the files of all parts."""
     state.ports = dict.fromkeys(services.internal_port_names(), SERVICE_PORT)
     state.ports |= {"mongod": MONGO_PORT, "redis": REDIS_PORT}
     return [
-        *(Share(each.name, "env", _environment(each, state, places)) for each in SERVICES),
+        *(Share(each.name, "env", _environment(each, state, parts)) for each in SERVICES),
         Share("mongo", "key", state.secret("mongo_key_file", keys.new_key_file)),
-        *_redis(state, places),
-        Share("nats", "nats.conf", _nats(state, places)),
+        *_redis(state, parts),
+        Share("nats", "nats.conf", _nats(state, parts)),
         Share("gateway", "device-ca.pem", device_authority(state).certificate),
-        *_mongo_users(state, places),
+        *_mongo_users(state, parts),
     ]
 
 
-def bootstrap_state(state: State, found: State, places: Places) -> State:
+def bootstrap_state(state: State, found: State, parts: PartAddresses) -> State:
     """Return the state of the bootstrap job: its own, and secrets it may know.
 
     These are the administrator's password, the console client, which the job prints, and the
@@ -99,22 +99,22 @@ def bootstrap_state(state: State, found: State, places: Places) -> State:
         DEVICES: state.secrets[DEVICES],
     }
     found.adopt_first_data(state)  # present after a restore
-    found.addresses = places.addresses
+    found.addresses = parts.addresses
     return found
 
 
-def _environment(service: Service, state: State, places: Places) -> str:
-    """Return a service's environment with the host names of `places`."""
-    addresses = places.addresses
+def _environment(service: Service, state: State, parts: PartAddresses) -> str:
+    """Return a service's environment with the host names of `parts`."""
+    addresses = parts.addresses
     endpoints = Endpoints("", SERVICE_PORT, "", addresses.nats_url, addresses.mqtt_url)
     given = services.environment(service, state, endpoints)
     for name in NOT_SECRET:
         given.pop(name, None)
     if url := given.get("THINGWAY_MONGO_URL"):
-        direct = "&directConnection=true" if places.mongo_direct else ""
-        given["THINGWAY_MONGO_URL"] = _replace_hosts(places.mongo, url) + direct
+        direct = "&directConnection=true" if parts.mongo_direct else ""
+        given["THINGWAY_MONGO_URL"] = _replace_hosts(parts.mongo, url) + direct
     if url := given.get("THINGWAY_REDIS_URL"):
-        given["THINGWAY_REDIS_URL"] = _replace_hosts(places.redis, url)
+        given["THINGWAY_REDIS_URL"] = _replace_hosts(parts.redis, url)
     return _lines(given)
 
 
@@ -125,7 +125,7 @@ def _replace_hosts(hosts: str, url: str) -> str:
     return parts._replace(netloc=f"{login}@{hosts}").geturl()
 
 
-def _nats(state: State, places: Places) -> str:
+def _nats(state: State, parts: PartAddresses) -> str:
     passwords = {user: state.secret(f"nats.{user}", keys.new_password) for user in USERS}
     seed = state.secret("callout_seed", keys.new_account_seed)
     return render_nats_config(
@@ -133,34 +133,34 @@ def _nats(state: State, places: Places) -> str:
             passwords=passwords,
             callout_issuer=keys.account_public_key(seed),
             store_dir=PurePath("/data"),
-            server_name=places.nats_server_name,
-            cluster=_nats_cluster(state, places),
+            server_name=parts.nats_server_name,
+            cluster=_nats_cluster(state, parts),
             host="0.0.0.0",  # noqa: S104 - the containers' network decides what is published
             port=NATS_PORT,
             mqtt_port=MQTT_PORT,
             websocket_port=WEBSOCKET_PORT,
-            tls=places.tls,
+            tls=parts.tls,
             monitor_port=8222,
             partitions=configured_partitions(),
         )
     )
 
 
-def _nats_cluster(state: State, places: Places) -> NatsCluster | None:
-    if not places.nats_members:
+def _nats_cluster(state: State, parts: PartAddresses) -> NatsCluster | None:
+    if not parts.nats_members:
         return None
     return NatsCluster(
         host="0.0.0.0",  # noqa: S104
         port=ROUTE_PORT,
-        routes=tuple(f"{member}:{ROUTE_PORT}" for member in places.nats_members),
+        routes=tuple(f"{member}:{ROUTE_PORT}" for member in parts.nats_members),
         password=state.secret("nats.route", keys.new_password),
-        replicas=len(places.nats_members),
+        replicas=len(parts.nats_members),
     )
 
 
-def _mongo_users(state: State, places: Places) -> Iterator[Share]:
+def _mongo_users(state: State, parts: PartAddresses) -> Iterator[Share]:
     users = [*services.database_users(state), services.backup_user(state)]
-    if places.exporters:
+    if parts.exporters:
         exporter = services.exporter_user(state)
         users.append(exporter)
         yield Share("mongo", "exporter", exporter.password)
@@ -169,8 +169,8 @@ def _mongo_users(state: State, places: Places) -> Iterator[Share]:
     yield Share("mongo-setup", "env", _lines(passwords))
 
 
-def _redis(state: State, places: Places) -> Iterator[Share]:
-    exporter = state.secret("redis.exporter", keys.new_password) if places.exporters else ""
+def _redis(state: State, parts: PartAddresses) -> Iterator[Share]:
+    exporter = state.secret("redis.exporter", keys.new_password) if parts.exporters else ""
     if exporter:
         yield Share("redis", "exporter", exporter)
     yield Share("redis", "users.acl", render_acl(services.redis_users(state), exporter=exporter))

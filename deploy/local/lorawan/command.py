@@ -347,7 +347,7 @@ class Network:
         if sensor.queue:
             sensor.pending = sensor.queue.popleft()
             counts.sent += 1
-            messages.append(server.build_sent(sensor, sensor.pending, at))
+            messages.append(server.build_sent_event(sensor, sensor.pending, at))
         return messages
 
     def _acknowledgements(self, sensor: Sensor, at: datetime) -> list[Published]:

@@ -53,8 +53,8 @@ class UplinkDecoder:
         self.codec = codec
         self._workers = workers
         self._tsl = compile_tsl(document)
-        self._declared = {one.id for one in document.properties}
-        self.measured = {one.id for one in document.properties if one.access_mode == "R"}
+        self._declared = {entry.id for entry in document.properties}
+        self.measured = {entry.id for entry in document.properties if entry.access_mode == "R"}
 
     async def decode(self, uplinks: Sequence[Uplink], at: int | None = None) -> list[DecodeResult]:
         """Decode uplinks received at `at` (ms), by default now."""
@@ -87,9 +87,11 @@ async def find_uplinks(
     Raises `CommandError` if the decoder accepts no candidate.
     """
     known = [
-        one for one, keys in zip(examples, await decoder.decode_keys(examples), strict=True) if keys
+        example
+        for example, keys in zip(examples, await decoder.decode_keys(examples), strict=True)
+        if keys
     ]
-    parts = await _find_parts(decoder, [one.port for one in examples], rng)
+    parts = await _find_parts(decoder, [example.port for example in examples], rng)
     combined = await _combine(decoder, parts)
     found = [*combined, *known, *parts]
     if not found:
@@ -106,15 +108,15 @@ async def _find_parts(
     numbers, until = _byte_literals(decoder.codec), time.monotonic() + _SEARCH_SECONDS
     for port in dict.fromkeys((*ports, *_PORTS)):
         found: dict[frozenset[str], Uplink] = {}
-        candidates = (Uplink(port, one) for one in _candidates(numbers, rng))
+        candidates = (Uplink(port, content) for content in _candidates(numbers, rng))
         while batch := list(itertools.islice(candidates, _BATCH)):
-            for keys, one in zip(await decoder.decode_keys(batch), batch, strict=True):
+            for keys, uplink in zip(await decoder.decode_keys(batch), batch, strict=True):
                 if keys:
-                    found.setdefault(keys, one)
+                    found.setdefault(keys, uplink)
             if time.monotonic() > until:
                 break
         if found:
-            return [await _shorten(decoder, one) for one in found.values()]
+            return [await _shorten(decoder, uplink) for uplink in found.values()]
     return []
 
 
@@ -139,9 +141,11 @@ def _candidates(numbers: Sequence[int], rng: random.Random) -> Iterator[bytes]:
         yield bytes(rng.choices(numbers, k=rng.choice(_TAILS)))
 
 
-async def _shorten(decoder: UplinkDecoder, one: Uplink) -> Uplink:
+async def _shorten(decoder: UplinkDecoder, uplink: Uplink) -> Uplink:
     """Return the shortest prefix of an uplink with the same readings."""
-    starts = [one._replace(content=one.content[:size]) for size in range(1, len(one.content) + 1)]
+    starts = [
+        uplink._replace(content=uplink.content[:size]) for size in range(1, len(uplink.content) + 1)
+    ]
     readings = [judged.properties for judged in await decoder.decode(starts)]
     return starts[readings.index(readings[-1])]
 
@@ -149,7 +153,7 @@ async def _shorten(decoder: UplinkDecoder, one: Uplink) -> Uplink:
 async def _combine(decoder: UplinkDecoder, parts: Sequence[Uplink]) -> list[Uplink]:
     """Return one uplink with as many measured properties as fit."""
     keys = await decoder.decode_keys(parts)
-    measured = [one for one, has in zip(parts, keys, strict=True) if has & decoder.measured]
+    measured = [uplink for uplink, has in zip(parts, keys, strict=True) if has & decoder.measured]
     if not measured:
         return []
     combined, has = Uplink(measured[0].port, b""), frozenset[str]()
@@ -169,22 +173,22 @@ async def _vary(
     latest = list(pool)
     for turn in range(_POOL_SIZE - len(pool)):
         place = 0 if turn % 4 else (turn // 4) % len(latest)
-        one = latest[place]
-        candidates = [one, *(_change_byte(one, rng) for _ in range(_VARIATIONS))]
+        uplink = latest[place]
+        candidates = [uplink, *(_change_byte(uplink, rng) for _ in range(_VARIATIONS))]
         has, *others = await decoder.decode_keys(candidates)
         latest[place] = next(
-            (new for new, keys in zip(candidates[1:], others, strict=True) if keys == has), one
+            (new for new, keys in zip(candidates[1:], others, strict=True) if keys == has), uplink
         )
         pool.append(latest[place])
     return pool
 
 
-def _change_byte(one: Uplink, rng: random.Random) -> Uplink:
+def _change_byte(uplink: Uplink, rng: random.Random) -> Uplink:
     """Return the uplink with one byte slightly changed."""
-    content = bytearray(one.content)
+    content = bytearray(uplink.content)
     place = rng.randrange(len(content))
     content[place] = (content[place] + rng.choice((-3, -2, -1, 1, 2, 3))) % 256
-    return one._replace(content=bytes(content))
+    return uplink._replace(content=bytes(content))
 
 
 _LOCAL = 0x02

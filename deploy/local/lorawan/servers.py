@@ -34,7 +34,7 @@ class NetworkServer(Protocol):
     def build_status(self, sensor: Sensor, at: datetime) -> Published | None:
         """Return a battery status; None if the server has no such message."""
 
-    def build_sent(self, sensor: Sensor, downlink: Queued, at: datetime) -> Published:
+    def build_sent_event(self, sensor: Sensor, downlink: Queued, at: datetime) -> Published:
         """Return the event that a gateway has sent a downlink."""
 
     def build_acknowledgement(
@@ -120,7 +120,7 @@ class ChirpStack:
             batteryLevel=level,
         )
 
-    def build_sent(self, sensor: Sensor, downlink: Queued, at: datetime) -> Published:
+    def build_sent_event(self, sensor: Sensor, downlink: Queued, at: datetime) -> Published:
         """Return a `txack` event."""
         return self.event(sensor.eui, "txack", at, queueItemId=downlink.name)
 
@@ -197,7 +197,7 @@ class TheThingsStack:
         """Return None: the server has no such message."""
         return None
 
-    def build_sent(self, sensor: Sensor, downlink: Queued, at: datetime) -> Published:
+    def build_sent_event(self, sensor: Sensor, downlink: Queued, at: datetime) -> Published:
         """Return a `down/sent` message."""
         return self.message(sensor.eui, "down/sent", at, downlink_sent=_downlink(downlink))
 

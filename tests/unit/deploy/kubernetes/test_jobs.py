@@ -9,11 +9,11 @@ from deploy.docker.entry import read_variables
 from deploy.kubernetes.jobs import BOOTSTRAP, TLS, read_state, write_secrets, write_state
 from deploy.platform.errors import LauncherError
 from deploy.platform.services import SERVICES
-from deploy.platform.shares import Places
+from deploy.platform.shares import PartAddresses
 from deploy.platform.state import FILE_NAME, Addresses, User
 
 MEMBERS = "m-0.m:27017,m-1.m:27017,m-2.m:27017"
-PLACES = Places(
+PLACES = PartAddresses(
     mongo=MEMBERS,
     mongo_direct=False,
     redis="r:6379",
