@@ -79,7 +79,7 @@ Refused = Callable[[DeviceKeyCopy, LoginFault], None]
 """Called with a device after a login with a wrong key or certificate; must not block."""
 
 
-def _forget(_: DeviceKeyCopy, __: LoginFault) -> None:
+def _ignore(_: DeviceKeyCopy, __: LoginFault) -> None:
     """Ignore a rejected login."""
 
 
@@ -89,7 +89,7 @@ class DeviceKeyReader:
     Look-ups in one iteration of the event loop share a round trip to Redis.
     """
 
-    def __init__(self, redis: Redis, rpc: RpcClient, refused: Refused = _forget) -> None:
+    def __init__(self, redis: Redis, rpc: RpcClient, refused: Refused = _ignore) -> None:
         self._refused = refused
         self._copies = RequestBatcher(redis.mget)
         self._rpc = rpc

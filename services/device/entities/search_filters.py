@@ -34,7 +34,7 @@ class MemberFilter:
         self._hidden = bool(search.show_hidden)
 
     def __call__(self, members: MemberSet) -> list[Member]:
-        """Return the members that pass."""
+        """Return the members that pass the filter."""
         return [member for member in members.members if self._passes(member)]
 
     def _passes(self, member: Member) -> bool:

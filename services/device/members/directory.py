@@ -131,7 +131,7 @@ class EntityDirectory:
     ) -> dict[str, Entity]:
         """Return the entities with these keys; unknown keys are missing.
 
-        With `records` the things hold the record that reports and commands need.
+        With `records`, the things include their TSL, which reports and commands need.
         """
         return await self.find_by_parts(tenant, split_keys(keys), records=records)
 

@@ -98,7 +98,7 @@ class ReplicaLog:
 
 
 def _size(run: Run) -> int:
-    """Return the characters of a trace."""
+    """Return the number of characters in the trace of a run."""
     return sum(len(trace.input or "") + len(trace.output or "") for trace in run.traces)
 
 

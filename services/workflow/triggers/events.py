@@ -152,19 +152,19 @@ class EventConsumer:
             (wanted if fits else refused).extend(starts)
         executed = await record_and_execute(self._engine, wanted)
         refused += executed.refused
-        again = self._delay(events, refused) if refused else {}
+        delays = self._delay(events, refused) if refused else {}
         running = {run.cause.key for run in executed.deferred.values()}
         now, later = list[Msg](), list[Msg]()
         for message, starts in events:
             (later if starts and starts[0].cause.key in running else now).append(message)
-        await self._acknowledge(now, again)
+        await self._acknowledge(now, delays)
         if later:
-            self._engine.run_in_background(self._settle_later(later, again, executed.deferred))
+            self._engine.run_in_background(self._settle_later(later, delays, executed.deferred))
 
     async def _settle_later(
         self,
         messages: Sequence[Msg],
-        again: Mapping[str, float],
+        delays: Mapping[str, float],
         runs: "dict[asyncio.Task[None], Run]",
     ) -> None:
         """Settle messages when their deferred runs have ended or were recorded."""
@@ -185,15 +185,15 @@ class EventConsumer:
         except BaseException:
             await hand_back(self._bus.client, {message.reply: 0 for message in messages})
             raise
-        await self._acknowledge(messages, again)
+        await self._acknowledge(messages, delays)
 
-    async def _acknowledge(self, messages: Iterable[Msg], again: Mapping[str, float]) -> None:
-        """Acknowledge messages; hand back those in `again` with their delays."""
-        done = [message for message in messages if message.reply not in again]
+    async def _acknowledge(self, messages: Iterable[Msg], delays: Mapping[str, float]) -> None:
+        """Acknowledge messages; hand back those in `delays`, in seconds."""
+        done = [message for message in messages if message.reply not in delays]
         if done:
             await acknowledge(self._bus.client, done)
         late = {
-            message.reply: again[message.reply] for message in messages if message.reply in again
+            message.reply: delays[message.reply] for message in messages if message.reply in delays
         }
         if late:
             await hand_back(self._bus.client, late)
@@ -212,7 +212,7 @@ class EventConsumer:
     def _delay(self, events: Sequence[Event], refused: list[Start]) -> dict[str, float]:
         """Return the messages to delay, with their delays in seconds."""
         without_room = set(map(id, refused))
-        again: dict[str, float] = {}
+        delays: dict[str, float] = {}
         for message, starts in events:
             lost = [start for start in starts if id(start) in without_room]
             if not lost:
@@ -220,11 +220,11 @@ class EventConsumer:
             age = datetime.now(UTC) - message.metadata.timestamp
             seconds = self._delayed.delay(lost[0].flow.tenant, age.total_seconds())
             if seconds is not None:
-                again[message.reply] = seconds
+                delays[message.reply] = seconds
                 continue
             for start in lost:
                 self._engine.refuse(start)
-        return again
+        return delays
 
 
 def consume_events(bus: Bus, followed: DeployedFlowIndex, engine: Engine) -> BatchConsumer:
