@@ -92,7 +92,9 @@ async def measure(servers: Stack) -> Row:
         raise RuntimeError("rules that nothing is beyond have raised alarms")
     await bus.drain()
     client.close()
-    ratio = median_value([one / other for one, other in zip(run_concurrently, alone, strict=True)])
+    ratio = median_value(
+        [batched / other for batched, other in zip(run_concurrently, alone, strict=True)]
+    )
     return Row(
         f"ingest with {RULES:,} alarm rules: reports/s, one process of each",
         f"{median_value(run_concurrently):,.0f}",

@@ -210,17 +210,19 @@ async def decode_here(
     return list(await workers.run_each("compare", codec, calls)), None
 
 
-def is_equal(one: Any, other: Any) -> bool:
+def is_equal(value: Any, other: Any) -> bool:
     """Return whether two JSON values are equal, except for rounding and error texts."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(is_equal(one[key], other[key]) for key in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(is_equal, one, other))
-    if type(one) in (int, float) and type(other) in (int, float):
-        return math.isclose(one, other, rel_tol=TOLERANCE)
-    if isinstance(one, str) and isinstance(other, str) and one != other:
-        return bool(ENGINE_ERROR.search(one) and ENGINE_ERROR.search(other))
-    return type(one) is type(other) and one == other
+    if isinstance(value, dict) and isinstance(other, dict):
+        return value.keys() == other.keys() and all(
+            is_equal(value[key], other[key]) for key in value
+        )
+    if isinstance(value, list) and isinstance(other, list):
+        return len(value) == len(other) and all(map(is_equal, value, other))
+    if type(value) in (int, float) and type(other) in (int, float):
+        return math.isclose(value, other, rel_tol=TOLERANCE)
+    if isinstance(value, str) and isinstance(other, str) and value != other:
+        return bool(ENGINE_ERROR.search(value) and ENGINE_ERROR.search(other))
+    return type(value) is type(other) and value == other
 
 
 def matches_documentation(expected: Any, value: Any) -> bool:
@@ -250,7 +252,9 @@ async def compare(folder: Path, payloads: int, show: int) -> None:
         for (source, (path, examples)), theirs in zip(jobs.items(), answers, strict=True):
             outcomes, refused = await decode_here(workers, source, examples)
             counts["scripts"] += 1
-            counts["scripts with examples"] += any(one.expected is not None for one in examples)
+            counts["scripts with examples"] += any(
+                example.expected is not None for example in examples
+            )
             counts["refused"] += refused is not None
             differs = 0
             for example, their, outcome in zip(examples, theirs, outcomes, strict=True):

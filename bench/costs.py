@@ -135,7 +135,7 @@ async def _commands(platform: Platform, api: OpenApi, devices: Devices) -> None:
                 reply = {"commandId": command["commandId"], "status": "SUCCESS"}
                 await client.publish(f"thing/{sn}/up/reply", json.dumps(reply), qos=1)
 
-    await asyncio.gather(*(execute_commands(*one) for one in devices))
+    await asyncio.gather(*(execute_commands(*device) for device in devices))
 
 
 def _client(platform: Platform, sn: str, key: str) -> aiomqtt.Client:

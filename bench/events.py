@@ -37,7 +37,7 @@ async def rate(servers: Stack, partitions: int) -> float:
     try:
         for _, port in started:
             await ready(port)
-        with limited_processes([one.pid for one in children] if needs_shares() else []):
+        with limited_processes([child.pid for child in children] if needs_shares() else []):
             rates = [await _round(bus, children) for _ in range(ROUNDS + 1)]
     finally:
         await bus.drain()
@@ -56,10 +56,10 @@ async def _round(bus: Bus, children: list[subprocess.Popen[bytes]]) -> float:
             bus,
             [
                 OutgoingMessage(
-                    device_event("default", one % DEVICES, "reported"),
-                    BODY % (one, one % DEVICES, one % DEVICES),
+                    device_event("default", number % DEVICES, "reported"),
+                    BODY % (number, number % DEVICES, number % DEVICES),
                 )
-                for one in range(first, first + 500)
+                for number in range(first, first + 500)
             ],
         )
     began = time.perf_counter()

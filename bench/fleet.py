@@ -89,7 +89,7 @@ def _device(number: int, began: datetime) -> Json:
         "name": name,
         "model": f"MODEL-{_random.randrange(MODELS)}",
         "tslVersion": "1",
-        "tag": [f"tag {one}" for one in _random.sample(range(TAGS), _random.randrange(5))],
+        "tag": [f"tag {tag}" for tag in _random.sample(range(TAGS), _random.randrange(5))],
         "connectStatus": _random.choice(("ONLINE", "ONLINE", "OFFLINE", "DISCONNECT")),
         "createdAt": began + timedelta(minutes=number),
         "updatedAt": began + timedelta(minutes=_random.randrange(DEVICES)),
@@ -103,12 +103,12 @@ def _device(number: int, began: datetime) -> Json:
 def _fill(devices: Collection[Json], groups: Collection[Json]) -> None:
     now = datetime.now(UTC)
     groups.insert_many(
-        {"_id": FIRST_GROUP + one, "tenant": TENANT, "name": f"group {one}", "createdAt": now}
-        for one in range(GROUPS)
+        {"_id": FIRST_GROUP + number, "tenant": TENANT, "name": f"group {number}", "createdAt": now}
+        for number in range(GROUPS)
     )
     began = now - timedelta(days=100)
     for first in range(0, DEVICES, 10_000):
-        devices.insert_many(_device(one, began) for one in range(first, first + 10_000))
+        devices.insert_many(_device(number, began) for number in range(first, first + 10_000))
 
 
 async def _search(running: Running, user: str, names: tuple[str, ...], at: int) -> float:
@@ -152,7 +152,10 @@ async def _searches(running: Running, user: str, caller: str) -> Row:
 async def _import(running: Running) -> Row:
     """Measure an import, from the upload to the last device."""
     text = io.StringIO()
-    rows = ([f"imported {one}", f"IM{one:06}", f"group {one % GROUPS}"] for one in range(ROWS))
+    rows = (
+        [f"imported {number}", f"IM{number:06}", f"group {number % GROUPS}"]
+        for number in range(ROWS)
+    )
     csv.writer(text).writerows([["Name", "SN", "Device Group"], *rows])
     headers = {PRINCIPAL_HEADER: running.signer.sign(running.principal(Kind.USER))}
     form = aiohttp.FormData({"integration": "direct"})

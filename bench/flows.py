@@ -151,8 +151,8 @@ def _publish(port: int, topic: str, values: list[float], rate: float, results: A
             time.sleep(max(0.0, begin + number / rate - time.time()))
         times.append(time.time())
         sent.append(client.publish(topic, json.dumps({"properties": {"temperature": value}}), 1))
-    for one in sent:
-        one.wait_for_publish()
+    for message in sent:
+        message.wait_for_publish()
     results.put(times)
     client.disconnect()
     client.loop_stop()
@@ -260,7 +260,7 @@ async def _ours() -> AsyncIterator[_Ours]:
         mongo, nats = servers.children[:2]
         processes = {"workflow": workflow, "device": device, "device-ingest": stores}
         processes |= {"mongod": mongo, "nats": nats}
-        found = _Ours(servers, bus, {name: one.pid for name, one in processes.items()})
+        found = _Ours(servers, bus, {name: process.pid for name, process in processes.items()})
         await bus.client.subscribe(f"event.*.workflow.{FLOW}.finished", cb=found.count)
         changes = Changes("bench", {FLOWS: 1})
         await bus.publish_core(wakeup("workflow"), msgspec.json.encode(changes))
@@ -365,8 +365,8 @@ async def run() -> list[Row]:
     ratio = None
     if theirs is not None:
         pairs = zip(ours.per_cpu, theirs.per_cpu, strict=True)
-        ratio = median_value([one / other for one, other in pairs])
-    cost = median_value([1e6 / one for one in ours.per_cpu])
+        ratio = median_value([ours_rate / other for ours_rate, other in pairs])
+    cost = median_value([1e6 / rate for rate in ours.per_cpu])
     return [
         Row(
             "MQTT report → listener → choice → assigner, runs per second of processor time",

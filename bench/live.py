@@ -206,9 +206,9 @@ async def _idle_pages(
 ) -> tuple[float, float]:
     """Return the KiB that an idle page costs `management` and the gateway."""
     username, password = await _page(platform.ready, token)
-    text = [one.encode() for one in ("bench", username, password)]
+    parts = [text.encode() for text in ("bench", username, password)]
     body = b"\x00\x04MQTT\x04\xc2\x00\x00"
-    body += b"".join(len(one).to_bytes(2, "big") + one for one in text)
+    body += b"".join(len(part).to_bytes(2, "big") + part for part in parts)
     url = _url(platform.ready).replace("/websocket", WS_PATH)
     return await _idle(platform, held, encode_packet(0x10, body), url, subprotocols=["mqtt"])
 

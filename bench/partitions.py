@@ -42,8 +42,8 @@ def limited_processes(pids: list[int]) -> Iterator[None]:
     groups = []
     try:
         for pid in pids:
-            one = GROUPS / "cpu" if (GROUPS / "cpu").is_dir() else GROUPS
-            group = one / f"thingway-bench-{pid}"
+            parent = GROUPS / "cpu" if (GROUPS / "cpu").is_dir() else GROUPS
+            group = parent / f"thingway-bench-{pid}"
             group.mkdir()
             groups.append(group)
             quota = f"{PERIOD * SHARE:.0f}"
@@ -70,7 +70,7 @@ async def rate(servers: Stack, partitions: int) -> float:
         await ready(port)
     bus = await Bus.connect(servers.nats_url, name="bench")
     try:
-        with limited_processes([one.pid for one in children] if needs_shares() else []):
+        with limited_processes([child.pid for child in children] if needs_shares() else []):
             rates = [await _round(bus, children, partitions) for _ in range(ROUNDS + 1)]
     finally:
         await bus.drain()
@@ -123,16 +123,16 @@ async def measure(servers: Stack) -> Row:
     return compare("ingest: reports/s", await rate(servers, 1), await rate(servers, 2))
 
 
-def compare(what: str, one: float, two: float) -> Row:
+def compare(what: str, single: float, two: float) -> Row:
     """Return the row of a rate with one and with two partitions and processes."""
     share = f", each with {SHARE:.0%} of a processor" if needs_shares() else ""
     return Row(
         f"{what}, two partitions on two processes{share}",
         f"{two:,.0f}",
-        f"{one:,.0f} one on one",
-        two / one,
+        f"{single:,.0f} one on one",
+        two / single,
         f">= {BAR:.1f}",
-        two / one >= BAR,
+        two / single >= BAR,
     )
 
 

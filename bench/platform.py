@@ -156,7 +156,7 @@ class Histories:
                 long.append(self._page(client, long_id))
                 driver.append(self._query(long_id))
                 short.append(self._page(client, short_id))
-        ratio = median_value([one / other for one, other in zip(long, driver, strict=True)])
+        ratio = median_value([ours / other for ours, other in zip(long, driver, strict=True)])
         growth = median_value(long) / median_value(short)
         return [
             Row(

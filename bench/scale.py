@@ -77,20 +77,20 @@ class Scale:
         self._register(range(REPORTING, REGISTERED))
         self._auth.device_credentials.insert_many(
             {
-                "_id": device_sn(one),
+                "_id": device_sn(index),
                 "tenant": TENANT,
-                "sn": device_sn(one),
-                "deviceId": FIRST_ID + one,
-                "keyHash": device_key_hash(device_key(one)),
+                "sn": device_sn(index),
+                "deviceId": FIRST_ID + index,
+                "keyHash": device_key_hash(device_key(index)),
             }
-            for one in range(number)
+            for index in range(number)
         )
 
     def _register(self, numbers: range) -> None:
         for first in range(numbers.start, numbers.stop, 10_000):
             some = range(first, min(first + 10_000, numbers.stop))
             self._device.serials.insert_many(
-                ({"_id": device_sn(one), "holder": "device"} for one in some), ordered=False
+                ({"_id": device_sn(index), "holder": "device"} for index in some), ordered=False
             )
             self._device.devices.insert_many(self._documents(some), ordered=False)
 
@@ -283,7 +283,7 @@ def _p95(values: list[float]) -> float:
 def _shown(memory: dict[str, float], before: dict[str, float], number: int) -> str:
     """Return the memory per item, and the processes that use the most."""
     grown = {name: size - before.get(name, 0.0) for name, size in memory.items()}
-    maximum = sorted(grown.items(), key=lambda one: -one[1])[:3]
+    maximum = sorted(grown.items(), key=lambda entry: -entry[1])[:3]
     parts = ", ".join(f"{name} {size:+.0f} MiB" for name, size in maximum)
     return f"{sum(grown.values()) * 1024 / number:.1f} KiB ({parts})"
 

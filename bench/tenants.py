@@ -107,6 +107,6 @@ def _design(hook: str, *nodes: dict[str, Any]) -> str:
         {"id": "end", "componentName": "output", "data": {"parameters": {}}},
     ]
     edges = [
-        {"source": one["id"], "target": other["id"]} for one, other in itertools.pairwise(found)
+        {"source": node["id"], "target": other["id"]} for node, other in itertools.pairwise(found)
     ]
     return json.dumps({"nodes": found, "edges": edges})

@@ -249,7 +249,7 @@ async def _attack(platform: Platform, tenant: Tenant) -> Attack:
         f"event.{tenant.name}.>", durable=login.name, stream="EVENTS", config=config
     )
     await bus.close()
-    logins = [one for _, one in tenant.devices]
+    logins = [device for _, device in tenant.devices]
     return Attack(
         http_port=platform.port,
         mqtt_port=platform.mqtt_port,
@@ -296,11 +296,14 @@ def _at(times: list[float], part: float) -> float:
 def _rows(alone: list[Times], beside: list[Times]) -> list[Row]:
     rows = []
     for name in alone[0]:
-        quiet, loud = [one[name] for one in alone], [one[name] for one in beside]
-        before, after = ([_at(one, 0.95) for one in some] for some in (quiet, loud))
+        quiet, loud = (
+            [measured[name] for measured in alone],
+            [measured[name] for measured in beside],
+        )
+        before, after = ([_at(times, 0.95) for times in some] for some in (quiet, loud))
         ratio = median_value(after) / median_value(before)
         shown = [
-            f"p50 {median_value([_at(one, 0.5) for one in some]):.1f}, p95 {median_value(p95):.1f}"
+            f"p50 {median_value([_at(ms, 0.5) for ms in some]):.1f}, p95 {median_value(p95):.1f}"
             for some, p95 in ((loud, after), (quiet, before))
         ]
         rows.append(
@@ -322,7 +325,7 @@ def _done(hostile: Hostile) -> Row:
     names = sorted({name for count in hostile.counts for name in count})
     rates = {name: sum(count.get(name, 0) for count in hostile.counts) / seconds for name in names}
     shown = ", ".join(f"{name} {rate:,.0f}" for name, rate in rates.items())
-    load = ", ".join(f"{one:.1f}" for one in os.getloadavg())
+    load = ", ".join(f"{load:.1f}" for load in os.getloadavg())
     return Row(f"what the other one did, per second; load of the machine {load}", shown)
 
 

@@ -140,7 +140,7 @@ async def _add_sensor(http: aiohttp.ClientSession, tenant: Tenant, number: int) 
     await tenant.api.put_product("LOOP", {"name": "L", "snPrefixes": [], "tsl": _tsl("tiny")})
     await tenant.api.request("PUT", "/device/openapi/v1/products/LOOP/codec", {"script": LOOP})
     person, token = SignedInUser(http, tenant.token), secrets.token_urlsafe(32)
-    fields = {one: f"/{one}" for one in ("device", "data", "port", "counter")}
+    fields = {pointer: f"/{pointer}" for pointer in ("device", "data", "port", "counter")}
     settings = {"webhook_token": token, "encoding": "hex", **fields}
     exchange = {f"{SERVER}.{name}": value for name, value in settings.items()}
     await person.post("/entity/property/update", {"exchange": exchange})

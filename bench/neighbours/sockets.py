@@ -25,9 +25,9 @@ class Sockets(Contest):
     async def prepare(self, arena: Arena) -> None:
         """Create a device with many properties; listen to the quiet tenant's device."""
         self.base, self.websocket, self.token = arena.base, arena.websocket, arena.loud.token
-        (one,) = PRODUCT["tsl"]["properties"]  # type: ignore[index]
+        (entry,) = PRODUCT["tsl"]["properties"]  # type: ignore[index]
         properties = [
-            one | {"id": f"k{number}", "propertyKey": f"k{number}", "name": f"K{number}"}
+            entry | {"id": f"k{number}", "propertyKey": f"k{number}", "name": f"K{number}"}
             for number in range(KEYS)
         ]
         tsl = PRODUCT["tsl"] | {"properties": properties}  # type: ignore[operator]

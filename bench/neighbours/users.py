@@ -43,12 +43,12 @@ async def add_users(arena: Arena, number: int) -> list[SignedInUser]:
     admin = SignedInUser(arena.http, arena.loud.token)
     page = {"page_size": 999, "page_number": 1}
     roles = (await admin.post("/user/roles/search", page))["content"]
-    emails = [f"user{one}@example.com" for one in range(number)]
+    emails = [f"user{index}@example.com" for index in range(number)]
     for email in emails:
         await admin.post("/user/members", _user(email))
     found = (await admin.post("/user/members/search", page))["content"]
     ids = [entry["user_id"] for entry in found if entry["email"] in emails]
-    (role,) = [one["role_id"] for one in roles if one["name"] == "super_admin"]
+    (role,) = [role["role_id"] for role in roles if role["name"] == "super_admin"]
     await admin.post(f"/user/roles/{role}/associate-user", {"user_ids": ids})
     people = []
     for email in emails:

@@ -30,7 +30,9 @@ def main(paths: list[str]) -> int:
     found = {source.path: list(rules.check(source)) for source in sources}
     for finding in rules.check_grammar(sources):
         found[finding.path].append(finding)
-    findings = sorted(one for source in sources for one in silence(source, found[source.path]))
+    findings = sorted(
+        finding for source in sources for finding in silence(source, found[source.path])
+    )
     for finding in findings:
         sys.stdout.write(f"{finding}\n")
     return 1 if findings else 0

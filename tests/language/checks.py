@@ -43,6 +43,7 @@ class Rules:
         self._max_first_line: int = settings["docstrings"]["max_first_line"]
         self._not_verbs = frozenset(settings["docstrings"]["not_verbs"])
         self._unsearchable = frozenset(settings["names"]["unsearchable"])
+        self._variables = frozenset(settings["names"]["variables"])
         self._constructions = [
             (re.compile(construction["pattern"], re.IGNORECASE), construction["write"])
             for construction in settings["constructions"]
@@ -64,11 +65,11 @@ class Rules:
         """Yield what breaks a rule, without grammar and silences."""
         for text in source.texts:
             yield from self._check_text(source.path, text)
-        for name in source.names:
-            if name.name.strip("_") in self._unsearchable:
-                message = f"`{name.name}` cannot be searched for. Name what it does or holds."
-                lines = range(name.line - 1, name.line + 1)
-                yield Finding(source.path, name.line, "name", message, lines)
+        names = [name for name in source.names if name.name.strip("_") in self._unsearchable]
+        for name in names + [name for name in source.variables if name.name in self._variables]:
+            message = f"`{name.name}` cannot be searched for. Name what it does or holds."
+            lines = range(name.line - 1, name.line + 1)
+            yield Finding(source.path, name.line, "name", message, lines)
 
     def _check_text(self, path: Path, text: Text) -> Iterator[Finding]:
         prose = re.sub(r"`[^`]*`", lambda code: "X" + "\n" * code[0].count("\n"), text.content)
@@ -128,17 +129,18 @@ def silence(source: Source, findings: Iterable[Finding]) -> Iterator[Finding]:
     used = set()
     for finding in findings:
         allowed = [
-            one
-            for one in source.silences
-            if one.rule == finding.rule and (one.line in finding.lines or one.line == finding.line)
+            comment
+            for comment in source.silences
+            if comment.rule == finding.rule
+            and (comment.line in finding.lines or comment.line == finding.line)
         ]
         used.update(allowed)
         if not allowed:
             yield finding
-    for one in source.silences:
-        if not one.reason:
-            message = f"Give the reason: `language: allow {one.rule}: REASON`"
-            yield Finding(source.path, one.line, "silence-reason", message)
-        elif one not in used:
-            message = f"`{one.rule}` finds nothing here. Remove the comment."
-            yield Finding(source.path, one.line, "silence-unused", message)
+    for comment in source.silences:
+        if not comment.reason:
+            message = f"Give the reason: `language: allow {comment.rule}: REASON`"
+            yield Finding(source.path, comment.line, "silence-reason", message)
+        elif comment not in used:
+            message = f"`{comment.rule}` finds nothing here. Remove the comment."
+            yield Finding(source.path, comment.line, "silence-unused", message)

@@ -46,7 +46,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Name:
-    """The name of a function or class."""
+    """The name of a function, class or variable."""
 
     name: str
     line: int
@@ -59,6 +59,8 @@ class Source:
     path: Path
     texts: list[Text] = field(default_factory=list)
     names: list[Name] = field(default_factory=list)
+    """Names of functions and classes."""
+    variables: list[Name] = field(default_factory=list)
     silences: list[Silence] = field(default_factory=list)
 
 
@@ -120,6 +122,9 @@ def read_python(content: str, source: Source) -> None:
     for node in ast.walk(module):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             source.names.append(Name(node.name, node.lineno))
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            source.variables.append(Name(node.id, node.lineno))
+            continue
         elif not isinstance(node, ast.Module):
             continue
         docstring = ast.get_docstring(node)
@@ -128,7 +133,8 @@ def read_python(content: str, source: Source) -> None:
         place = node.body[0]
         begin = 0 if isinstance(node, ast.Module) else node.lineno - 1
         is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not any(
-            isinstance(one, ast.Name) and one.id in PROPERTIES for one in node.decorator_list
+            isinstance(decorator, ast.Name) and decorator.id in PROPERTIES
+            for decorator in node.decorator_list
         )
         end = (place.end_lineno or place.lineno) + 1
         kind = "function" if is_function else "docstring"

@@ -68,8 +68,9 @@ def test_first_lines_of_docstrings_are_short() -> None:
 
 
 def test_names_can_be_searched_for() -> None:
-    """A function called `of` is a finding; a longer name is none."""
+    """A function called `of` and a variable called `one` are findings; longer names are none."""
     assert found("a.py", "def of(): ...\nclass _Told: ...\ndef of_tenant(): ...\n") == ["1 name"]
+    assert found("a.py", "one = 1\none_day = 2\n") == ["1 name"]
 
 
 @pytest.mark.parametrize(

@@ -225,8 +225,8 @@ class AsyncThingway:
                     order=GetPropertyHistoryOrderType0(order),
                 )
             )
-            for one in page.list_:
-                yield Record(one.ts, one.properties.to_dict())
+            for row in page.list_:
+                yield Record(row.ts, row.properties.to_dict())
             if not (key := page.next_page_key or None):
                 return
 
@@ -262,7 +262,8 @@ class AsyncThingway:
             lambda: create_tasks.asyncio_detailed(client=self._client, body=body)
         )
         return {
-            one.device_id: AsyncCommand(self, one.task_id) for one in made.device_task_relations
+            created.device_id: AsyncCommand(self, created.task_id)
+            for created in made.device_task_relations
         }
 
     async def task(self, task_id: int) -> Task:
@@ -342,8 +343,8 @@ class AsyncThingway:
         number, seen = 1, False
         while not seen:
             page = await self._ask(partial(fetch, number))
-            for one in page.content:
-                yield one
+            for entry in page.content:
+                yield entry
             seen = number * page.page_size >= page.total
             number += 1
 
@@ -458,7 +459,7 @@ def _camel(name: str) -> str:
     if name == "dev_eui":
         return "devEUI"
     first, *others = name.split("_")
-    return first + "".join(one.capitalize() for one in others)
+    return first + "".join(word.capitalize() for word in others)
 
 
 def _checked(response: Response[Any]) -> Response[Any]:

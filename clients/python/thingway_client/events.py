@@ -118,7 +118,7 @@ def _like(subject: str, pattern: str) -> bool:
     if wanted[-1] == ">":
         tokens, wanted = tokens[: len(wanted) - 1], wanted[:-1]
     return len(tokens) == len(wanted) and all(
-        one in ("*", token) for token, one in zip(tokens, wanted, strict=True)
+        part in ("*", token) for token, part in zip(tokens, wanted, strict=True)
     )
 
 
