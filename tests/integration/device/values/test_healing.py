@@ -239,6 +239,7 @@ def create_healer(world: World) -> Healer:
         things=things,
         values=world.foundation.values,
         system=world.outside,
+        uplinks=["UPLINK"],
         reconnects=store.schedule,
     )
     commands = wire_commands(
