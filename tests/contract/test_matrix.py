@@ -155,7 +155,7 @@ async def test_matrix_of_functions(cast: Cast, subtests: pytest.Subtests) -> Non
     """Any one of an operation's functions lets a user in."""
     rows = operations_of_users()
     for function in sorted(set().union(*rows)):
-        with subtests.test(function):
+        with subtests.test(str(function)):
             await cast.hold(frozenset({function}))
             for functions, operations in rows.items():
                 for operation, _ in operations if function in functions else ():
