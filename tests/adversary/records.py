@@ -22,7 +22,7 @@ PASSING = {
     "unsettled",
 }
 """Collections whose documents come and go by themselves."""
-MOVING = ("attempts", "nextSendAt", "erased", "conceals")
+MOVING = ("attempts", "nextSendAt", "unpublished", "erased", "conceals")
 """Fields that jobs change: of a command without an answer, and the marks of the job that erases
 write-only values every five minutes."""
 MEASURED = ("EVENTS", "DEAD")
