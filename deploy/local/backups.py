@@ -30,7 +30,8 @@ from deploy.backup.storage import (
     open_storage,
 )
 from deploy.backup.stores import Stores
-from deploy.backup.tenants import back_up_tenant, restore_tenant
+from deploy.backup.tenant_restore import restore_tenant
+from deploy.backup.tenants import back_up_tenant
 from deploy.local import lock, servers
 from deploy.local.process import base_environment
 from deploy.local.supervisor import Supervisor, run_concurrently, wait_ready

@@ -9,7 +9,7 @@ from unittest.mock import AsyncMock
 import msgspec
 
 from deploy.backup.stores import Stores
-from deploy.backup.tenants import _wake_flow_replicas
+from deploy.backup.tenant_restore import _wake_flow_replicas
 from deploy.platform.errors import CommandError
 from libs.common.bus.wakeups import Changes
 from services.workflow.triggers.deployed_flows import FLOWS

@@ -1,0 +1,244 @@
+"""Restore of one tenant into another installation.
+
+The restore shifts ids and seals secrets again (`relocation`). Hashes of passwords and keys do not
+change, so logins keep working.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import bson
+import msgspec
+from nats.errors import Error as NatsError
+from pymongo import ReturnDocument
+from pymongo.errors import BulkWriteError
+
+from deploy.backup import relocation
+from deploy.backup.archive import Log, VerifiedArchive, read_records
+from deploy.backup.databases import split_documents
+from deploy.backup.records import (
+    CollectionHead,
+    Documents,
+    Record,
+    Secrets,
+    Sequences,
+)
+from deploy.backup.relocation import Document, Relocation
+from deploy.backup.stores import Stores
+from deploy.backup.tenant_collections import TENANT_COLLECTIONS, Lookup, Row, find_collection
+from deploy.backup.tenants import batches, find_seals, history_keys, join_name, split_name
+from deploy.platform.errors import CommandError
+from deploy.platform.mongo_server import Client
+from libs.common.bus import Wakeups
+from libs.common.errors import Unavailable
+from libs.common.identity.seal import Seal
+from libs.common.scheduling.turns import IDLE_PERIOD
+from libs.common.store.ids import FIRST
+from libs.common.store.migrations import create_missing
+from libs.common.store.mongo import DUPLICATE_KEY
+from services.workflow.triggers.deployed_flows import CHANGES, FLOWS
+
+_WORKFLOW = "workflow"
+_MAX_LISTED = 5
+"""SNs that an error message lists."""
+_THINGS = "device.things"
+_SERIALS = {"device.devices": "snKey", "device.rps": "_id"}
+"""Collections whose SNs `device.serials` reserves, with the field of the SN."""
+
+
+async def restore_tenant(
+    stores: Stores,
+    tenant: str,
+    secrets: Secrets,
+    archive: VerifiedArchive,
+    log: Log,
+    *,
+    compare: bool,
+) -> None:
+    """Restore a tenant; undo everything on failure.
+
+    The secrets of `archive` have been read already; its other records follow.
+
+    Raises `CommandError`, in particular if the tenant or one of its SNs already exists.
+    """
+    key = Seal(msgspec.json.decode(secrets.state, type=dict[str, str])["key"])
+    async with stores.connect_writers() as clients:
+        accounts, flows = find_seals(stores.state)
+        writer = _TenantWriter(clients, tenant)
+        await writer.require_absent()
+        await writer.undo(log)
+        try:
+            async for record in read_records(archive):
+                if isinstance(record, Sequences):
+                    shifts = await writer.reserve_ids(record.ends)
+                    writer.move = Relocation(
+                        shifts, record.ends, tenant, (key, accounts), (key, flows)
+                    )
+                await writer.write(record)
+            if compare:
+                await writer.compare(archive)
+            await writer.notify_flow_replicas()
+        except BaseException:
+            await writer.undo(log)
+            raise
+        await writer.delete_marker()
+    await _wake_flow_replicas(stores, log)
+
+
+async def _wake_flow_replicas(stores: Stores, log: Log) -> None:
+    """Let the replicas of `workflow` load the new flows before `IDLE_PERIOD` ends."""
+    try:
+        async with stores.bus(_WORKFLOW) as bus:
+            wakeups = Wakeups(bus, _WORKFLOW)
+            wakeups.notify(FLOWS)
+            await wakeups.send()
+            await bus.client.flush()
+    except (CommandError, Unavailable, NatsError) as error:
+        log(f"the flows start after up to {IDLE_PERIOD:.0f} s: {error}")
+
+
+class _TenantWriter:
+    """Writer of a tenant's documents into an installation."""
+
+    def __init__(self, clients: Mapping[str, Client], tenant: str) -> None:
+        self._clients = clients
+        self._tenant = tenant
+        self.move: Relocation | None = None
+        self._row: Row | None = None
+        self._collection = ("", "")
+        self._markers = self._at("auth.migrations")
+        self._marker_id = f"tenant {tenant} on its way in"
+
+    def _at(self, name: str) -> Any:
+        database, collection = split_name(name)
+        return self._clients[database][database][collection]
+
+    async def require_absent(self) -> None:
+        """Raise `CommandError` if the tenant exists."""
+        if await self._at("auth.tenants").find_one({"_id": self._tenant}) is not None:
+            raise CommandError(f"the tenant {self._tenant} already exists")
+
+    async def reserve_ids(self, ends: Mapping[str, int]) -> dict[str, int]:
+        """Reserve a range of each id sequence; return the shift of each."""
+        shifts = {}
+        for name, end in ends.items():
+            database, sequence = split_name(name)
+            counters = self._clients[database][database]["counters"]
+            before = await counters.find_one_and_update(
+                {"_id": sequence},
+                [{"$set": {"next": {"$add": [{"$ifNull": ["$next", FIRST]}, end - FIRST]}}}],
+                upsert=True,
+                return_document=ReturnDocument.BEFORE,
+            )
+            shifts[name] = (int(before["next"]) if before else FIRST) - FIRST
+        first = FIRST + shifts.get(_THINGS, 0)
+        end = ends.get(_THINGS, FIRST) + shifts.get(_THINGS, 0)
+        await self._markers.insert_one({"_id": self._marker_id, "things": [first, end]})
+        return shifts
+
+    async def write(self, record: Record) -> None:
+        """Write a record."""
+        if isinstance(record, CollectionHead):
+            self._row = find_collection(join_name(record.database, record.name))
+            self._collection = record.database, record.name
+            if self._row is None or record.database not in self._clients:
+                raise CommandError(
+                    f"the archive contains the unknown collection {record.database}.{record.name}"
+                )
+            database = self._clients[record.database][record.database]
+            options: dict[str, Any] = bson.decode(record.options)
+            await create_missing(database, record.name, **options)
+        elif isinstance(record, Documents) and self._row is not None and record.data:
+            documents = [self._relocated(raw) for raw in split_documents(record.data)]
+            await self._insert(self._row, documents)
+
+    def _relocated(self, raw: bytes) -> Document:
+        if self._row is None or self.move is None:
+            raise CommandError("the archive lacks the ends of its id sequences")
+        document: Document = bson.decode(raw)
+        relocation.shift(document, self._row.ids, self.move)
+        if self._row.rewrite is not None:
+            self._row.rewrite(document, self.move)
+        return document
+
+    async def _insert(self, row: Row, documents: list[Document]) -> None:
+        database, name = self._collection
+        if row.name in _SERIALS:
+            await self._require_free_serials(
+                [document[_SERIALS[row.name]] for document in documents]
+            )
+        try:
+            await self._clients[database][database][name].insert_many(documents, ordered=False)
+        except BulkWriteError as error:
+            faults = error.details["writeErrors"]
+            if not row.shared or any(fault["code"] != DUPLICATE_KEY for fault in faults):
+                reason = faults[0]["errmsg"] if faults else error
+                raise CommandError(
+                    f"MongoDB rejects the tenant's documents of {name}: {reason}"
+                ) from error
+
+    async def _require_free_serials(self, serials: list[str]) -> None:
+        """Raise `CommandError` if an SN is in use: SNs are unique on a platform."""
+        found = self._at("device.serials").find({"_id": {"$in": serials}})
+        if taken := await found.to_list(_MAX_LISTED):
+            listed = ", ".join(serial["_id"] for serial in taken)
+            raise CommandError(f"these SNs are already in use here: {listed}")
+
+    async def compare(self, archive: VerifiedArchive) -> None:
+        """Raise `CommandError` unless the document counts equal those of the archive."""
+        for (database, name), end in archive.collections.items():
+            row = find_collection(join_name(database, name))
+            if row is None or row.lookup in {Lookup.SERIAL, Lookup.SHAPE}:
+                continue
+            query = await self._query_restored(row)
+            found = await self._clients[database][database][name].count_documents(query)
+            if found != end.count:
+                raise CommandError(
+                    f"{database}.{name} has {found} documents, the archive {end.count}"
+                )
+
+    async def _query_restored(self, row: Row) -> dict[str, Any]:
+        """Return the query for the restored documents of a row."""
+        if isinstance(row.lookup, str):
+            return {row.lookup: self._tenant}
+        marker = await self._markers.find_one({"_id": self._marker_id})
+        first, end = marker["things"]
+        if row.lookup is Lookup.THING:
+            return {"_id": {"$gte": first, "$lt": end}}
+        return {"_id": history_keys(first, end)}
+
+    async def undo(self, log: Log) -> None:
+        """Delete what an incomplete attempt wrote."""
+        if await self._markers.find_one({"_id": self._marker_id}) is None:
+            return
+        log(f"deleting the incomplete tenant {self._tenant}")
+        tenant_query = {"tenant": self._tenant}
+        for name, field in _SERIALS.items():
+            serials = [row[field] async for row in self._at(name).find(tenant_query, {field: 1})]
+            for some in batches(serials):
+                others = {field: {"$in": some}, "tenant": {"$ne": self._tenant}}
+                kept = {row[field] async for row in self._at(name).find(others, {field: 1})}
+                gone = {"_id": {"$in": sorted(set(some) - kept)}}
+                await self._at("device.serials").delete_many(gone)
+        for row in reversed(TENANT_COLLECTIONS):
+            if row.lookup in {Lookup.SERIAL, Lookup.SHAPE}:
+                continue
+            query = await self._query_restored(row)
+            database, _ = split_name(row.name)
+            for name in await self._clients[database][database].list_collection_names():
+                if row.pattern.fullmatch(join_name(database, name)):
+                    await self._clients[database][database][name].delete_many(query)
+        await self.delete_marker()
+
+    async def notify_flow_replicas(self) -> None:
+        """Store the new flows as changes, so that the replicas of `workflow` load them."""
+        query, now = {"tenant": self._tenant}, datetime.now(UTC)
+        found = self._at("workflow.deployments").find(query, {"_id": 1})
+        changes = [{"flow": entry["_id"], "at": now} async for entry in found]
+        if changes:
+            await self._at(f"workflow.{CHANGES}").insert_many(changes)
+
+    async def delete_marker(self) -> None:
+        """Delete the marker of an incomplete attempt."""
+        await self._markers.delete_one({"_id": self._marker_id})
