@@ -157,13 +157,17 @@ async def wait_for_mongo(ping: Callable[[], Awaitable[None]], deadline: float) -
 
     A new MongoDB has no primary and no users until a job has created them.
     """
+    logged = ""
     while True:
         try:
             await ping()
         except StoreError as error:
             if asyncio.get_running_loop().time() > deadline:
                 raise
-            log.info("waiting for MongoDB: %s", str(error).partition(", Topology")[0])
+            reason = str(error).partition(", Topology")[0]
+            if reason != logged:
+                log.warning("waiting for MongoDB: %s", reason)
+                logged = reason
             await asyncio.sleep(_MONGO_PAUSE)
         else:
             return
