@@ -92,7 +92,7 @@ async def test_a_redelivered_batch_is_found_by_its_keys(world: World):
     looked = await world.database["system.profile"].find().to_list(None)
     await world.database.drop_collection("system.profile")
     assert any(one["op"] == "command" and "aggregate" in one["command"] for one in looked)
-    assert max(one.get("docsExamined", 0) for one in looked) < 20
+    assert max(one.get("docsExamined", 0) for one in looked) < 100  # of 503
 
 
 async def test_two_processes_with_the_same_messages_count_them_once(world: World):
