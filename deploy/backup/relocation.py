@@ -56,6 +56,7 @@ _AUDITED = {
     "application": "auth.applications",
     "session": "auth.users",
 }
+"""Id sequences by the type of an object in the audit log; a session has the id of its user."""
 
 
 @dataclass(frozen=True)

@@ -194,6 +194,6 @@ def bare_command(
 
 
 async def wait_ready(url: str) -> None:
-    """Return when the server responds to its user; the caller limits the time."""
+    """Wait until the server answers the user in `url`; the caller limits the time."""
     async with Redis.from_url(url, socket_connect_timeout=1) as client:
         await retry(client.ping, RedisConnectionError, RedisTimeoutError)

@@ -126,10 +126,10 @@ def contains_text(text: str, field: str = "keyword") -> dict[str, str]:
 
 
 def key_range(keys: Sequence[bytes]) -> Document:
-    """Return the condition that `_id` of a clustered collection is one of close `keys`.
+    """Return the condition that `_id` of a clustered collection is one of `keys`.
 
-    With bounds, MongoDB 6 reads the range from the first to the last key; without them, the whole
-    collection.
+    The bounds `$gte` and `$lte` are redundant, but without them MongoDB 6 reads the whole
+    collection instead of the range from the first to the last key. The keys should be close.
     """
     return {"$gte": min(keys), "$lte": max(keys), "$in": keys}
 

@@ -205,7 +205,10 @@ def writable_view(node: Node, *, whole: bool = False) -> Node:
 
 
 def settable_view(node: Node) -> Node:
-    """Return `node` with all members optional and readable, for things that are not devices."""
+    """Return `node` with readable and optional members, for things that are not devices.
+
+    Elements of an ARRAY keep their required members, because an element is written as a whole.
+    """
     members = {key: settable_view(item) for key, item in node.members.items()}
     element = _all_readable(node.element) if node.element else None
     return msgspec.structs.replace(

@@ -324,7 +324,7 @@ class Order:
         return found
 
     def sort_key(self, thing: EntityThing) -> tuple[Any, ...]:
-        """Return the sort key of a thing, to be compared in the direction of `things`."""
+        """Return the sort key of a thing; the second field of `things` is the direction."""
         if self.is_by_integration:
             return (*self._place_of(thing.integration), thing.id)
         return (*_THING[self.things[0]](thing), thing.id)

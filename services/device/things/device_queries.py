@@ -257,7 +257,10 @@ def _grouped(*fields: str) -> Condition:
 
 
 def _worth(counts: Counter[ModelKey]) -> int:
-    """Return how many devices a cached count covers; 0 for too many models."""
+    """Return the number of counted devices, by which the cache decides whether to keep counts.
+
+    It is 0 for more than `MAX_MODELS` models, whose counts are not kept.
+    """
     return counts.total() if len(counts) <= MAX_MODELS else 0
 
 

@@ -192,8 +192,9 @@ class Upstream:
     async def begin(self, request: Request) -> tuple[Connection, Answer]:
         """Send a request and wait for the head of its answer; call `end` later.
 
-        Raises `Unavailable` and `UpstreamFailed` for failures of the service; errors of the body,
-        and all others, are not translated. The caller limits the time.
+        Raises `Unavailable` and `UpstreamFailed` for failures of the service. All other errors,
+        such as those of reading the request's body, are raised unchanged. The caller limits the
+        time.
         """
         try:
             return await self._sent(request)

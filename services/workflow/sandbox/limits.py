@@ -55,9 +55,9 @@ class _Allowance:
 
 
 def to_json_value(value: Any, size: int) -> Any:
-    """Return a result as JSON values of about `size` bytes; raise `CodeFailed`.
+    """Return a result as JSON values; raise `CodeFailed` above about `size` bytes.
 
-    It stops at the size limit, because a small object may contain itself many times.
+    The conversion stops there, because a small object may contain another one many times.
     """
     return _convert(value, _Allowance(size), 0)
 

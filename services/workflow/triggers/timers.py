@@ -138,7 +138,10 @@ class TimerStore:
         await self._timers.bulk_write(updates, ordered=False)
 
     async def find_next_due(self, now: int) -> int | None:
-        """Return the earliest time when a timer is due, or its claim ends."""
+        """Return the earliest time when a timer may be claimed; None without timers.
+
+        It is then due, and no claim of another replica is valid.
+        """
         fields = {"due": 1, "claim.until": 1}
         found = self._timers.find({"due": {"$type": "number"}}, fields).sort("due", 1)
         rows = await found.to_list(AT_ONCE)
