@@ -34,6 +34,7 @@ from libs.common.bus import Wakeups
 from libs.common.errors import Unavailable
 from libs.common.identity.seal import Seal
 from libs.common.scheduling.turns import IDLE_PERIOD
+from libs.common.settings import SettingsInvalid
 from libs.common.store.ids import FIRST
 from libs.common.store.migrations import create_missing
 from libs.common.store.mongo import DUPLICATE_KEY
@@ -94,7 +95,7 @@ async def _wake_flow_replicas(stores: Stores, log: Log) -> None:
             wakeups.notify(FLOWS)
             await wakeups.send()
             await bus.client.flush()
-    except (CommandError, Unavailable, NatsError) as error:
+    except (CommandError, SettingsInvalid, Unavailable, NatsError) as error:
         log(f"the flows start after up to {IDLE_PERIOD:.0f} s: {error}")
 
 

@@ -120,10 +120,11 @@ def give_volume(volume: Path, owner: int) -> None:
 
     Earlier versions ran the server as the user of its image. It may still run and delete files.
     """
-    for path in (volume, *volume.rglob("*")):
-        with suppress(FileNotFoundError):
-            if path.lstat().st_uid != owner:
-                os.chown(path, owner, owner, follow_symlinks=False)
+    for _, _, files, directory in os.fwalk(volume):  # no link leads out of the volume
+        for name in (".", *files):
+            with suppress(FileNotFoundError):
+                if os.stat(name, dir_fd=directory, follow_symlinks=False).st_uid != owner:
+                    os.chown(name, owner, owner, dir_fd=directory, follow_symlinks=False)
 
 
 def _write_bootstrap_state(out: Path, state: State, parts: PartAddresses) -> None:

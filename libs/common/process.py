@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -164,7 +165,7 @@ async def wait_for_mongo(ping: Callable[[], Awaitable[None]], deadline: float) -
         except StoreError as error:
             if asyncio.get_running_loop().time() > deadline:
                 raise
-            reason = str(error).partition(", Topology")[0]
+            reason, *_ = re.split(", Topology|, full error", str(error), maxsplit=1)
             if reason != logged:
                 log.warning("waiting for MongoDB: %s", reason)
                 logged = reason

@@ -110,13 +110,17 @@ const PATTERNS = CHINESE.map(([reason, translation]) => {
   return { pattern: new RegExp(`^${parts.join("(.+?)")}$`), translation };
 });
 
-/** Return a reason in Chinese, also behind the name of a field, or unchanged if the list does not contain it. */
-export function translateReason(reason: string): string {
+function findTranslation(reason: string): string | undefined {
   for (const { pattern, translation } of PATTERNS) {
     const match = pattern.exec(reason);
     if (match) return translation.replace(/\{(\d)\}/g, (_, at: string) => match[Number(at) + 1]!);
   }
+  return undefined;
+}
+
+/** Return a reason in Chinese, also behind the name of a field, or unchanged if the list does not contain it. */
+export function translateReason(reason: string): string {
   const [, field, rest] = /^([\w.[\]]+): (.+)$/s.exec(reason) ?? [];
-  const translated = rest && translateReason(rest);
-  return translated && translated !== rest ? `${field}：${translated}` : reason;
+  const behindField = rest && findTranslation(rest);
+  return findTranslation(reason) ?? (behindField ? `${field}：${behindField}` : reason);
 }

@@ -156,11 +156,13 @@ async def test_an_object_is_stopped_when_its_block_fails() -> None:
     assert log == ["start", "start", "stop", "stop"]
 
 
-async def test_a_process_waits_for_the_users_of_mongodb(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job creates them; the process does not end before its deadline."""
+async def test_a_process_waits_for_the_users_of_mongodb(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A job creates them; the process does not end before its deadline, and logs a reason once."""
     monkeypatch.setattr(libs.common.process, "_MONGO_PAUSE", 0)
-    missing = OperationFailure("Authentication failed.", 18)
-    answers: list[OperationFailure | None] = [missing, missing, None]
+    missing, later = (OperationFailure("Authentication failed.", 18, {"at": at}) for at in (1, 2))
+    answers: list[OperationFailure | None] = [missing, later, None]
 
     async def ping() -> None:
         if error := answers.pop(0):
@@ -169,6 +171,7 @@ async def test_a_process_waits_for_the_users_of_mongodb(monkeypatch: pytest.Monk
     now = asyncio.get_running_loop().time()
     await wait_for_mongo(ping, now + 60)
     assert answers == []
+    assert caplog.messages == ["waiting for MongoDB: Authentication failed."]
     answers.append(missing)
     with pytest.raises(OperationFailure):
         await wait_for_mongo(ping, now - 1)

@@ -107,9 +107,15 @@ def test_a_successful_job_prints_its_result(capsys: pytest.CaptureFixture[str]) 
 def test_files_of_a_server_that_ran_as_another_user_get_its_owner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files that have the right owner stay unchanged."""
+    """Files that have the right owner stay unchanged, and links are not followed."""
     owners: dict[Path, int] = {}
-    monkeypatch.setattr("os.chown", lambda path, user, *_, **__: owners.update({path: user}))
+
+    def chown(name: str, user: int, *_: int, dir_fd: int, follow_symlinks: bool) -> None:
+        assert not follow_symlinks
+        owners[Path(f"/proc/self/fd/{dir_fd}").readlink() / name] = user
+
+    monkeypatch.setattr("os.chown", chown)
+    (tmp_path / "link").symlink_to("/etc")
     file = tmp_path / "appendonlydir" / "appendonly.aof"
     file.parent.mkdir()
     file.touch()
