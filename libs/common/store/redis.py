@@ -33,6 +33,12 @@ WAIT = 3.0
 """Seconds for which a command waits for a connection, for its opening, and for its answer."""
 
 
+RETRIED = [RedisConnectionError, RedisTimeoutError, RuntimeError]
+"""Errors after which a command is sent again on a new connection.
+
+uvloop raises `RuntimeError` for a write to a transport that it has closed, for example after a
+partition; redis-py takes only `OSError` for a lost connection.
+"""
 SENTINEL_WAIT = 1.0
 """Seconds to wait for the answer of a Sentinel before the next one is asked."""
 SENTINEL_PORT = 26379
@@ -58,7 +64,7 @@ def connect_redis(url: str) -> Redis:
         "socket_connect_timeout": WAIT,
         "health_check_interval": 30,
         "retry": Retry(ExponentialBackoff(cap=0.5, base=0.02), 3),
-        "retry_on_error": [RedisConnectionError, RedisTimeoutError],
+        "retry_on_error": RETRIED,
         "max_connections": CONNECTIONS,
     }
     scheme = urlsplit(url).scheme
@@ -87,6 +93,7 @@ def _primary(url: str, options: dict[str, Any]) -> Redis:
             "password": more.get("sentinel_password", password) or None,
             "socket_timeout": SENTINEL_WAIT,
             "socket_connect_timeout": SENTINEL_WAIT,
+            "retry_on_error": RETRIED,
         },
     )
     pool = _PrimaryPool(  # type: ignore[no-untyped-call]
