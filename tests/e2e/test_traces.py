@@ -22,7 +22,7 @@ STRANGER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 LINK = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")
 """What it names."""
 MOST = 200
-"""Reports of which at least one is recorded, but for one run in a thousand million."""
+"""A number of reports with at least one recorded trace, except in one run of a thousand million."""
 
 
 @asynccontextmanager

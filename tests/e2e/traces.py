@@ -18,7 +18,7 @@ from tests.e2e.waiting import until
 MAX_SPANS = 50_000
 """Spans that are kept."""
 SHARE = 0.1
-"""The share of traces that are recorded; all of them would take a fifth of the processor time."""
+"""Share of recorded traces; recording every trace takes a fifth of the processor time."""
 
 
 @dataclass(frozen=True)
