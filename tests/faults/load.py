@@ -97,22 +97,22 @@ class Load:
 
         The ways are MQTT, NATS, and HTTP that waits until a report is accepted, or stored.
         """
-        jobs = []
+        jobs: list[asyncio.Task[None]] = []
         ways = {
             "MQTT": self._mqtt,
             "HTTP": self._http,
             "HTTP, stored": partial(self._http, wait="stored"),
             "NATS": self._nats,
         }
-        for (way, speak), _ in itertools.product(ways.items(), range(each)):
-            device = await self._application.add_device()
-            self.devices.append(device)
-            self.ways[device.id] = way
-            if way in {"MQTT", "NATS"}:
-                self.connected.append(device)
-            has_bad = way in {"MQTT", "NATS"}  # HTTP refuses it at once
-            jobs.append(asyncio.create_task(self._keep(device, speak, has_bad)))
         try:
+            for (way, speak), _ in itertools.product(ways.items(), range(each)):
+                device = await self._application.add_device()
+                self.devices.append(device)
+                self.ways[device.id] = way
+                if way in {"MQTT", "NATS"}:
+                    self.connected.append(device)
+                has_bad = way in {"MQTT", "NATS"}  # HTTP refuses it at once
+                jobs.append(asyncio.create_task(self._keep(device, speak, has_bad)))
             await self.goes_on()
             yield
             await self.goes_on(60)
