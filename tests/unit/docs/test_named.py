@@ -20,7 +20,7 @@ def written(text: str) -> set[str]:
     return {SUFFIX.sub("", name.replace(".", "_")) for name in found}
 
 
-@pytest.mark.parametrize("page", ["how-to/operations.md", "how-to/accounts.md"])
+@pytest.mark.parametrize("page", ["how-to/observability.md", "how-to/accounts.md"])
 def test_every_metric_on_a_page_is_measured(page: str):
     """A service measures each metric that the page names."""
     sources = [
