@@ -1,11 +1,16 @@
-"""The image's entrypoint: load secrets from a file, then execute the command.
+"""The image's entrypoint: load secrets from a file, then run the command.
 
 `python -m deploy.docker.entry COMMAND …` reads `NAME=value` lines from the file that
-`THINGWAY_ENV_FILE` names (default `/secrets/env`; a missing file is ignored) and replaces itself
-with COMMAND. Variables that are already set keep their values.
+`THINGWAY_ENV_FILE` names (default `/secrets/env`; a missing file is ignored) and becomes COMMAND.
+Variables that are already set keep their values.
+
+A container's first process ignores SIGTERM without a handler. So a command `python -m MODULE` runs
+in this process, which ends with code 143 on SIGTERM until the module handles the signal itself.
 """
 
 import os
+import runpy
+import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,14 +36,20 @@ def add_secrets(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def main(arguments: list[str]) -> None:
-    """Execute the command; print one line to stderr if that fails."""
-    if not arguments:
-        sys.exit("usage: python -m deploy.docker.entry COMMAND …")
+    """Run the command; print one line to stderr if it cannot start."""
+    signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
     try:
-        environment = add_secrets(os.environ)
-        os.execvpe(arguments[0], arguments, environment)  # noqa: S606 - no shell is wanted
+        os.environ.update(add_secrets(os.environ))
+        match arguments:
+            case []:
+                sys.exit("usage: python -m deploy.docker.entry COMMAND …")
+            case ["python", "-m", module, *options]:
+                sys.argv[1:] = options
+            case [program, *_]:
+                os.execvp(program, arguments)  # noqa: S606 - no shell is wanted
     except OSError as error:
         sys.exit(f"entry: {error}")
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":
