@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from litestar import Router
 from litestar.types import ControllerRouterHandler
+from nats.errors import Error as NatsError
 
 from libs.common.bus import Bus, Outbox, RpcClient
 from libs.common.bus.connection import START_SECONDS
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 log = logging.getLogger(__name__)
-_MONGO_PAUSE = 0.5
-"""Seconds between two attempts to reach MongoDB."""
+_PAUSE = 0.5
+"""Seconds between two attempts to reach a store."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +107,7 @@ async def start_and_stop(
 
 
 S = TypeVar("S", bound=StoreSettings)
+T = TypeVar("T")
 
 
 class ProcessConnections(NamedTuple, Generic[S]):
@@ -148,27 +150,31 @@ async def connect_process(
             streams=settings.stream_replicas,
         )
         stack.push_async_callback(bus.drain)
-        await wait_for_mongo(mongo.ping, deadline)
+        await wait_for_store("MongoDB", mongo.ping, deadline)
         await migrate(mongo.database, migrations)
         yield ProcessConnections(settings, telemetry, mongo, bus)
 
 
-async def wait_for_mongo(ping: Callable[[], Awaitable[None]], deadline: float) -> None:
-    """Wait until `ping` succeeds; raise its error at `deadline`, by the event loop's clock.
+async def wait_for_store(
+    name: str, attempt: Callable[[], Awaitable[T]], deadline: float | None = None
+) -> T:
+    """Return the result of `attempt`, repeated while the store `name` fails.
 
-    A new MongoDB has no primary and no users until a job has created them.
+    Raises its error at `deadline`, a time of the event loop's clock; the default is `START_SECONDS`
+    from now. A new MongoDB has no primary and no users until a job has created them. A stream of
+    NATS does not answer while too few of its servers run.
     """
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + START_SECONDS if deadline is None else deadline
     logged = ""
     while True:
         try:
-            await ping()
-        except StoreError as error:
-            if asyncio.get_running_loop().time() > deadline:
+            return await attempt()
+        except (StoreError, NatsError, TimeoutError) as error:
+            if clock() > deadline:
                 raise
             reason, *_ = re.split(", Topology|, full error", str(error), maxsplit=1)
             if reason != logged:
-                log.warning("waiting for MongoDB: %s", reason)
+                log.warning("waiting for %s: %s", name, reason)
                 logged = reason
-            await asyncio.sleep(_MONGO_PAUSE)
-        else:
-            return
+            await asyncio.sleep(_PAUSE)

@@ -8,7 +8,13 @@ from libs.common.bus import UPLINK, Bus, RpcServer
 from libs.common.bus.streams import find_uplinks
 from libs.common.http import Service, create_app, serve
 from libs.common.identity import HeaderVerifier
-from libs.common.process import PackageParts, collect_routers, run_packages, start_and_stop
+from libs.common.process import (
+    PackageParts,
+    collect_routers,
+    run_packages,
+    start_and_stop,
+    wait_for_store,
+)
 from libs.common.store.migrations import set_retention
 from services.device.alarms.wiring import wire_alarms
 from services.device.commands.wiring import wire_commands
@@ -127,7 +133,9 @@ async def main() -> None:
         await set_retention(database, "commands", "finishedAt", days)
         await set_retention(database, "alarms", "endedAt", settings.alarm_retention_days)
         await set_retention(database, "alarm_steps", "at", 1)
-        uplinks = await find_uplinks(foundation.clients.bus.js, settings.uplink_partitions)
+        uplinks = await wait_for_store(
+            "NATS", lambda: find_uplinks(foundation.clients.bus.js, settings.uplink_partitions)
+        )
         system = await connect_system(settings)
         try:
             await serve(build_app(foundation, system, uplinks), settings)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from libs.common.bus.streams import complete_streams, ensure_uplinks
 from libs.common.http import Service, create_app, run_service, serve
 from libs.common.identity import HeaderVerifier
-from libs.common.process import PackageParts, run_packages
+from libs.common.process import PackageParts, run_packages, wait_for_store
 from services.device.alarms.wiring import wire_trigger
 from services.device.commands.wiring import wire_completion
 from services.device.entities.tags import TagStore
@@ -51,8 +51,10 @@ async def main() -> None:
     async with started("device-ingest") as foundation:
         clients, settings = foundation.clients, foundation.clients.settings
         bus, mongo, replicas = clients.bus, clients.mongo, settings.stream_replicas
-        streams = await ensure_uplinks(bus.js, replicas, settings.uplink_partitions)
-        await complete_streams(bus.js, replicas)
+        streams = await wait_for_store(
+            "NATS", lambda: ensure_uplinks(bus.js, replicas, settings.uplink_partitions)
+        )
+        await wait_for_store("NATS", lambda: complete_streams(bus.js, replicas))
         ingest, parts = build_ingest(foundation, streams)
         app = create_app(
             Service(

@@ -18,6 +18,7 @@ from collections.abc import Collection
 from typing import Annotated, NamedTuple
 
 import msgspec
+from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
 from nats.js.api import (
     DiscardPolicy,
@@ -275,8 +276,11 @@ async def find_uplinks(js: JetStreamContext, partitions: int = 1) -> list[str]:
 
 
 async def _is_there(js: JetStreamContext, name: str) -> bool:
+    """Return whether a stream exists; raise `TimeoutError` with its name if nobody knows."""
     try:
         await js.stream_info(name)
     except NotFoundError:
         return False
+    except NatsError as error:
+        raise TimeoutError(f"stream {name} does not answer: {error}") from error
     return True

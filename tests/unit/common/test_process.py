@@ -6,12 +6,15 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import nats.errors
 import pytest
 from litestar import Router, get
 from litestar.di import NamedDependency, Provide
+from nats.js.errors import NotFoundError, ServiceUnavailableError
 from pymongo.errors import OperationFailure, WriteConcernError
 
 import libs.common.process
+from libs.common.bus.streams import find_uplinks
 from libs.common.http import run_service
 from libs.common.http.guards import applications
 from libs.common.process import (
@@ -20,7 +23,7 @@ from libs.common.process import (
     create_routers,
     run_packages,
     start_and_stop,
-    wait_for_mongo,
+    wait_for_store,
 )
 from libs.common.store.lease import Lease
 
@@ -160,7 +163,7 @@ async def test_a_process_waits_for_the_users_of_mongodb(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A job creates them; the process does not end before its deadline, and logs a reason once."""
-    monkeypatch.setattr(libs.common.process, "_MONGO_PAUSE", 0)
+    monkeypatch.setattr(libs.common.process, "_PAUSE", 0)
     missing, later = (OperationFailure("Authentication failed.", 18, {"at": at}) for at in (1, 2))
     answers: list[OperationFailure | None] = [missing, later, None]
 
@@ -169,9 +172,30 @@ async def test_a_process_waits_for_the_users_of_mongodb(
             raise error
 
     now = asyncio.get_running_loop().time()
-    await wait_for_mongo(ping, now + 60)
+    await wait_for_store("MongoDB", ping, now + 60)
     assert answers == []
     assert caplog.messages == ["waiting for MongoDB: Authentication failed."]
     answers.append(missing)
     with pytest.raises(OperationFailure):
-        await wait_for_mongo(ping, now - 1)
+        await wait_for_store("MongoDB", ping, now - 1)
+
+
+async def test_a_process_waits_for_a_former_partition(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its reports are not stored without it; while it has no leader, nobody knows if it exists."""
+    monkeypatch.setattr(libs.common.process, "_PAUSE", 0)
+    answers: list[Exception | None] = [nats.errors.TimeoutError(), ServiceUnavailableError(), None]
+
+    class Streams:
+        async def stream_info(self, name: str) -> None:
+            if name != "UPLINK_3":
+                raise NotFoundError
+            if error := answers.pop(0):
+                raise error
+
+    js: Any = Streams()
+    assert await wait_for_store("NATS", lambda: find_uplinks(js)) == ["UPLINK", "UPLINK_3"]
+    assert [text.partition(": nats")[0] for text in caplog.messages] == [
+        "waiting for NATS: stream UPLINK_3 does not answer"
+    ] * 2
