@@ -304,8 +304,8 @@ class Platform:
 
 
 def uplink_counts(exposition: str) -> dict[str, int]:
-    """Return the counts in `/metrics`: accepted, stored, rejected, waiting."""
-    found = {}
+    """Return the counts in `/metrics`: accepted, stored, rejected, waiting; 0 before a reading."""
+    found = dict.fromkeys(("accepted", "stored", "rejected", "waiting"), 0)
     for line in exposition.splitlines():
         name, _, value = line.rpartition(" ")
         name = name.partition("{")[0]

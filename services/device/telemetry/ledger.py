@@ -9,8 +9,8 @@ A page also stores which uplinks it counted, as long as `UPLINK` may deliver the
 that is judged differently after a redelivery is not counted twice.
 
 The metric `accepted` is the sum of handled and waiting messages: a message leaves `UPLINK` only
-after it is counted. The last sequence of the stream is not used, as it also counts the second
-copies of MQTT messages.
+after it is counted. It is a gauge, because it falls when second copies of MQTT messages, which wait
+but are not counted, leave `UPLINK`. The last sequence of the stream counts them for ever.
 """
 
 import logging
@@ -221,18 +221,19 @@ class UplinkMetrics:
         self._read_at = self._stored_at = self._moved_at = time.monotonic()
         meter = metrics.get_meter("thingway")
         for name, text in (
-            ("accepted", "Messages of devices that were accepted"),
             ("stored", "Messages of devices that were stored"),
             ("rejected", "Messages of devices that were refused and are in DEAD"),
         ):
             meter.create_observable_counter(
                 f"thingway_uplink_{name}", [self._observer(name)], description=text
             )
-        meter.create_observable_gauge(
-            "thingway_uplink_waiting",
-            [self._observer("waiting")],
-            description="Messages of devices that wait to be stored (consumer lag)",
-        )
+        for name, text in (
+            ("accepted", "Messages of devices that were accepted: stored, rejected or waiting"),
+            ("waiting", "Messages of devices that wait to be stored (consumer lag)"),
+        ):
+            meter.create_observable_gauge(
+                f"thingway_uplink_{name}", [self._observer(name)], description=text
+            )
         meter.create_observable_counter(
             "thingway_uplink_readings",
             [lambda _: [Observation(self._readings)]],
@@ -240,8 +241,13 @@ class UplinkMetrics:
         )
 
     def _observer(self, name: str) -> Callable[[CallbackOptions], list[Observation]]:
+        """Return a callback that observes nothing before the first reading.
+
+        After 0, the totals would look like an increase.
+        """
+
         def observe(_: CallbackOptions) -> list[Observation]:
-            return [Observation(getattr(self._last, name))]
+            return [Observation(getattr(self._last, name))] if self._readings else []
 
         return observe
 

@@ -115,11 +115,11 @@ CASES = {
     ),
     "ThingwayMessagesRefused": Case(
         {
-            "thingway_uplink_accepted_total": f"0+100x{LONG}",
+            "thingway_uplink_stored_total": f"0+90x{LONG}",
             "thingway_uplink_rejected_total": f"0+10x{LONG}",
         },
         {
-            "thingway_uplink_accepted_total": f"0+1000x{LONG}",
+            "thingway_uplink_stored_total": f"0+990x{LONG}",
             "thingway_uplink_rejected_total": f"0+10x{LONG}",
         },
     ),

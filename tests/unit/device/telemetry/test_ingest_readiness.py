@@ -4,6 +4,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, Sum
 
 from libs.common.errors import Unavailable
 from libs.common.http.app import is_ready, run_check
@@ -70,6 +72,35 @@ async def test_silence_is_ready_and_ignorance_is_not(clock: Clock, uplink: Uplin
     clock.now += STUCK + 1
     with pytest.raises(Unavailable, match="last read"):
         await uplink.check()
+
+
+def test_no_counter_falls(monkeypatch: pytest.MonkeyPatch):
+    """Prometheus would count a fall to `n`, and an increase from 0 to `n`, as `n` messages."""
+    reader = InMemoryMetricReader()
+    monkeypatch.setattr(ledger, "metrics", MeterProvider([reader]))
+    nothing: Any = None
+    uplink = UplinkMetrics(nothing, [], nothing)
+
+    def observe() -> dict[str, tuple[bool, Any]]:
+        data: Any = reader.get_metrics_data()
+        return {
+            metric.name.removeprefix("thingway_uplink_"): (
+                isinstance(metric.data, Sum) and metric.data.is_monotonic,
+                metric.data.data_points[0].value,
+            )
+            for metric in data.resource_metrics[0].scope_metrics[0].metrics
+        }
+
+    assert observe() == {"readings": (True, 0)}
+    uplink._record(Reading(stored=5, waiting=4, accepted=9))  # two messages and second copies
+    uplink._record(Reading(stored=7, accepted=7))
+    assert observe() == {
+        "stored": (True, 7),
+        "rejected": (True, 0),
+        "accepted": (False, 7),
+        "waiting": (False, 0),
+        "readings": (True, 2),
+    }
 
 
 async def test_the_ledger_is_read_only_when_a_stream_has_changed_or_messages_wait(
