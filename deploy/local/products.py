@@ -96,19 +96,24 @@ class TemplateFolder(Mapping[str, bytes]):
     def __getitem__(self, path: str) -> bytes:
         """Return the content of a file below the folder; reject large files."""
         file = (self._root / path).resolve()
-        if not file.is_relative_to(self._root) or not file.is_file():
+        if not self._contains(file):
             raise KeyError(path)
         if file.stat().st_size > MAX_FILE_BYTES:
             raise CommandError(f"{file} has more than {MAX_FILE_BYTES} bytes")
         return file.read_bytes()
 
     def __iter__(self) -> Iterator[str]:
-        """Yield all paths."""
-        return (str(file.relative_to(self._root)) for file in self._root.rglob("*"))
+        """Yield the paths of all files."""
+        for file in self._root.rglob("*"):
+            if self._contains(file.resolve()):
+                yield str(file.relative_to(self._root))
 
     def __len__(self) -> int:
         """Return the number of files."""
         return sum(1 for _ in self)
+
+    def _contains(self, file: Path) -> bool:
+        return file.is_relative_to(self._root) and file.is_file()
 
 
 async def import_template(options: Namespace) -> None:

@@ -12,6 +12,7 @@ from services.auth.accounts.roles import INITIAL_MENUS, menu_document
 from services.auth.accounts.tenants import DEFAULT_TENANT
 
 FLEET = ("device.group_manage", "tag", "entity_tag.view", "entity_tag.manage")
+"""Menus of groups and tags, which tenants of older versions lack."""
 SETTINGS = (
     "dashboard.delete",
     "settings",
@@ -19,8 +20,9 @@ SETTINGS = (
     "credentials.view",
     "credentials.edit",
 )
-"""Menus that tenants of version 0.1 do not have."""
+"""Menus of dashboards and settings, which tenants of older versions lack."""
 PRODUCTS = ("product", "product.view", "product.manage")
+"""Menus of products, which tenants of older versions lack."""
 COLLECTIONS = {
     "applications": [index("clientId", unique=True), index("tenant", "name", unique=True)],
     "revocations": [index("at")],

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local.cli import main
-from deploy.local.products import load_template
+from deploy.local.products import TemplateFolder, load_template
 from deploy.platform.errors import CommandError, Refused
 from tests.templates import SHARED, SMALL, SMALL_CODEC, packed, small
 
@@ -40,6 +40,16 @@ def test_files_outside_a_template_are_not_loaded(tmp_path: Path) -> None:
     files = FILES | {"th1/codec.yaml": CODECS.replace("common/a.js", "../secret.js")}
     with pytest.raises(Refused, match=r"\.\./secret\.js does not exist"):
         load_template(folder(tmp_path / "vendor", files))
+
+
+def test_a_folder_lists_the_files_that_can_be_read(tmp_path: Path) -> None:
+    """Neither folders nor links that leave it."""
+    (tmp_path / "secret.js").write_text("")
+    root = folder(tmp_path / "vendor", FILES).parent
+    (root / "link.js").symlink_to(tmp_path / "secret.js")
+    files = TemplateFolder(root)
+    assert {path: content.decode() for path, content in files.items()} == FILES
+    assert len(files) == len(FILES)
 
 
 def test_every_fault_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
