@@ -197,12 +197,19 @@ _DESCRIPTIONS = {
 
 def describe_fields(kind: type[msgspec.Struct]) -> dict[str, str]:
     """Return the descriptions of a struct's fields by their names in JSON."""
+    texts = read_field_docstrings(kind)
+    names = (field.encode_name for field in msgspec.structs.fields(kind))
+    found = {name: texts.get(name) or find_description(name) for name in names}
+    return {name: text for name, text in found.items() if text}
+
+
+def read_field_docstrings(kind: type[msgspec.Struct]) -> dict[str, str]:
+    """Return the docstrings under a struct's fields by the fields' names in JSON."""
     texts: dict[str, str] = {}
     for base in reversed(kind.__mro__[: kind.__mro__.index(msgspec.Struct)]):
         texts |= _read_field_docstrings(base.__module__)[base.__name__]
-    names = ((field.encode_name, field.name) for field in msgspec.structs.fields(kind))
-    found = {name: texts.get(field) or find_description(name) for name, field in names}
-    return {name: text for name, text in found.items() if text}
+    fields = msgspec.structs.fields(kind)
+    return {field.encode_name: texts[field.name] for field in fields if field.name in texts}
 
 
 def add_descriptions(schemas: dict[str, Any], kinds: Iterable[Any]) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 import services.workflow.nodes
+from libs.common.glossary import read_field_docstrings
 from services.workflow.nodes.base import AnyNode, Group, Node, Step
 
 Schema = dict[str, Any]
@@ -21,8 +22,7 @@ Schema = dict[str, Any]
 _BEGIN = """# Flow nodes
 
 This page lists the fields of `data.parameters` of each node type. [Flows](flows.md) explains how
-nodes work together. `GET /workflow/components/{name}` returns the same for editors. Texts may
-contain references: `#{properties.<node id>['<key>']}`.
+nodes work together. Texts may contain [references](flows.md#nodes). Null stands for the default.
 """
 
 
@@ -49,25 +49,26 @@ def _section(node: type[AnyNode]) -> Iterator[str]:
     name = _shape(root)
     kind = "" if issubclass(node, Step) else " It starts a flow."
     yield f"\n## `{node.name}`\n\n{node.description}.{kind}\n"
-    yield from _table(shapes.pop(name)) or ["It has no parameters."]
+    yield from _table(shapes.pop(name), node.parameters)
     for name, shape in shapes.items():
         yield f"\n**{name}**: {shape.get('description', '')}\n"
-        yield from _table(shape)
+        yield from _table(shape, vars(sys.modules[node.__module__])[name])
 
 
-def _table(shape: Schema) -> list[str]:
-    fields = shape.get("properties", {})
-    if not fields:
-        return []
-    needed = shape.get("required", [])
-    rows = [_row(name, field, needed=name in needed) for name, field in fields.items()]
-    return ["| name | type | default | meaning |", "|---|---|---|---|", *rows]
+def _table(shape: Schema, kind: type[msgspec.Struct]) -> Iterator[str]:
+    yield from ("| name | type | default | meaning |", "|---|---|---|---|")
+    needed, docstrings = shape.get("required", ()), read_field_docstrings(kind)
+    for name, field in shape["properties"].items():
+        yield _row(name, field, docstrings.get(name, ""), needed=name in needed)
 
 
-def _row(name: str, field: Schema, *, needed: bool) -> str:
+def _row(name: str, field: Schema, docstring: str, *, needed: bool) -> str:
     default = "required" if needed else f"`{json.dumps(field.get('default'))}`"
-    notes = [text for text in (field.get("description"), _describe_bounds(field)) if text]
-    return f"| `{name}` | {_type(field)} | {default} | {'; '.join(notes)} |"
+    choices = (field, *field.get("anyOf", ()))
+    descriptions = [choice["description"] for choice in choices if "description" in choice]
+    texts = [text.removesuffix(".") for text in (*descriptions[:1], docstring) if text]
+    notes = "; ".join(filter(None, (". ".join(texts), _describe_bounds(field))))
+    return f"| `{name}` | {_type(field)} | {default} | {' '.join(notes.split())} |"
 
 
 def _type(field: Schema) -> str:

@@ -28,10 +28,13 @@ class AlarmParameters(Parameters):
         ),
     ]
     action: Annotated[Literal["RAISE", "CLEAR"], parameter("Action")] = "RAISE"
+    """`RAISE` opens the alarm unless it is open. `CLEAR` clears it if it is open."""
     severity: Annotated[Severity, parameter("Severity")] = "MAJOR"
+    """Severity of an alarm that is raised."""
     content: Annotated[
         str, parameter("Content", "Text of the alarm for users", max_length=LONGEST_CONTENT)
     ] = ""
+    """Required for `RAISE`."""
 
     def faults(self) -> Iterable[Fault]:
         """Yield a fault for an alarm without content."""

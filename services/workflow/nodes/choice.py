@@ -53,15 +53,20 @@ class Comparison(msgspec.Struct, rename="camel"):
     """`key operator value`. Both operands may be references."""
 
     key: Any = None
+    """Left operand."""
     operator: Operator = "EQ"
+    """`EQ` equal, `NE` not equal; `GT` greater, `GE` or equal; `LT` less, `LE` or equal."""
     value: Any = None
+    """Right operand; ignored by `IS_EMPTY` and `IS_NOT_EMPTY`."""
 
 
 class Condition(msgspec.Struct, rename="camel"):
     """A comparison, or an expression in a language."""
 
     expression_value: Comparison | Annotated[str, msgspec.Meta(max_length=LONGEST_CODE)]
+    """A comparison if the `expressionType` is `condition`, else an expression in this language."""
     id: str | None = None
+    """Used by editors only."""
 
 
 class Branch(msgspec.Struct, rename="camel"):
@@ -69,6 +74,7 @@ class Branch(msgspec.Struct, rename="camel"):
 
     id: Annotated[str, msgspec.Meta(description="`sourceHandle` of the edges of this branch")]
     conditions: Annotated[list[Condition], msgspec.Meta(min_length=1, max_length=MAX_CONDITIONS)]
+    """Conditions of the branch."""
     logic_operator: Annotated[
         Literal["AND", "OR"],
         msgspec.Meta(description="Whether all conditions must be true, or one of them"),
@@ -97,7 +103,9 @@ class Branches(msgspec.Struct):
     """The branches in the order of evaluation."""
 
     when: Annotated[list[Branch], msgspec.Meta(max_length=MAX_BRANCHES)] = []
+    """Branches with conditions."""
     otherwise: ElseBranch | None = None
+    """Followed if no branch is true. Without it, the path then ends."""
 
 
 class ChoiceParameters(Parameters):

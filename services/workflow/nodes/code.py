@@ -30,6 +30,7 @@ class Expression(msgspec.Struct, rename="camel"):
     """A piece of code and its language."""
 
     expression: Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_CODE)]
+    """The code."""
     language: Annotated[str, msgspec.Meta(description="`js` or `python`")] = "js"
 
 

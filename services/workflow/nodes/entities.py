@@ -132,7 +132,9 @@ class ServiceCall(msgspec.Struct, rename="camel"):
     """A service, and its inputs by key."""
 
     service_entity: EntityKey
+    """Key of the service."""
     service_params: Annotated[dict[EntityKey, Any], msgspec.Meta(max_length=MAX_ENTITIES)] = {}
+    """Values or references, by the keys of the service's inputs."""
 
 
 class ServiceInvocationParameters(Parameters):

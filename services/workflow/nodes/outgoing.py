@@ -40,6 +40,7 @@ class HttpRequestParameters(Parameters):
 
     url: Annotated[str, parameter("URL", "Address to call", min_length=1, max_length=LONGEST_URL)]
     method: Annotated[Method, parameter("Method")] = "GET"
+    """HTTP method; `GET` and `HEAD` have no body."""
     header: Annotated[
         dict[str, Any],
         parameter(
@@ -176,17 +177,24 @@ class SmtpConfig(msgspec.Struct, rename="camel"):
     """A mail server and its login; empty if the tenant's server is used."""
 
     host: Field = ""
+    """Name or IP address of the server."""
     port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] | None = None
+    """Port of the server; required."""
     encryption: Encryption = "STARTTLS"
+    """`TLS` encrypts from the start, `STARTTLS` before the login, `NONE` never."""
     username: Field = ""
+    """Login at the server; empty: without login."""
     password: Annotated[str, msgspec.Meta(max_length=LONGEST_FIELD, extra={"secret": True})] = ""
+    """Password of the login."""
 
 
 class EmailConfig(msgspec.Struct, rename="camel"):
     """The mail server to use."""
 
     smtp_config: SmtpConfig | None = None
+    """Required unless `useSystemSettings` is true, then ignored."""
     provider: Literal["SMTP"] | None = "SMTP"
+    """Protocol of the mail server."""
     use_system_settings: Annotated[
         bool, msgspec.Meta(description="Whether to use the tenant's mail server")
     ] = False
@@ -205,14 +213,20 @@ class EmailParameters(Parameters):
         parameter("Recipients", "E-mail addresses", ui="emailRecipients"),
     ]
     subject: Annotated[str, parameter("Subject", max_length=LONGEST_SUBJECT)] = ""
+    """Subject of the e-mail."""
     content: Annotated[
         str, parameter("Content", "HTML", ui="emailContent", max_length=LONGEST_CONTENT)
     ] = ""
     from_name: Annotated[str, parameter("Sender's name", max_length=LONGEST_FIELD)] | None = None
+    """Name of the sender."""
     from_address: (
         Annotated[
             str,
-            parameter("Sender", "Default: the user name of the server", max_length=LONGEST_FIELD),
+            parameter(
+                "Sender",
+                "E-mail address. Default: the user name of the server",
+                max_length=LONGEST_FIELD,
+            ),
         ]
         | None
     ) = None
@@ -304,6 +318,7 @@ class MqttPublishParameters(Parameters):
 
     broker: Annotated[MqttBroker, parameter("Broker", "The MQTT broker")]
     topic: Annotated[str, parameter("Topic", min_length=1, max_length=LONGEST_TOPIC)]
+    """Topic to publish to, without `+` and `#`."""
     payload: Annotated[
         Any,
         parameter(

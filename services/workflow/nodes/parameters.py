@@ -108,7 +108,9 @@ class Output(msgspec.Struct, rename="camel"):
     """A declared output of a node, which later nodes can refer to."""
 
     name: VariableName
+    """Key of the value in the output."""
     type: DeclaredType = "STRING"
+    """Type of the value; `OTHER` is any type. A value of another type fails the node."""
 
 
 def check_outputs(declared: Iterable[Output], output: Any) -> None:

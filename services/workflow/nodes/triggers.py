@@ -30,8 +30,11 @@ class TriggerInput(msgspec.Struct, rename="camel"):
     """An input of the service."""
 
     identify: VariableName
+    """Key of the input in calls and references."""
     name: VariableName
+    """Name for users. Calls accept it as key too."""
     type: DeclaredType = "STRING"
+    """Type of the value; `OTHER` is rejected. Numbers may be texts."""
 
 
 class TriggerParameters(Parameters):
@@ -93,7 +96,9 @@ class TimerRule(msgspec.Struct, rename="camel"):
     """A time of day."""
 
     hour: Annotated[int, msgspec.Meta(ge=0, le=23)]
+    """Hour in the time zone of the timer."""
     minute: Annotated[int, msgspec.Meta(ge=0, le=59)]
+    """Minute of the hour."""
     days_of_week: Annotated[
         Annotated[list[Day], msgspec.Meta(max_length=7)] | None,
         msgspec.Meta(description="Null or empty: every day"),
@@ -104,6 +109,8 @@ class TimerSettings(msgspec.Struct, rename="camel", kw_only=True):
     """The times when the flow runs."""
 
     type: Literal["ONCE", "INTERVAL", "SCHEDULE"]
+    """`ONCE`: at one time. `INTERVAL`: repeatedly; the first interval starts when the flow is
+    enabled or its timer changes. `SCHEDULE`: at times of days. Each type requires its fields."""
     timezone: Annotated[
         Annotated[str, msgspec.Meta(max_length=64)] | None,
         msgspec.Meta(description="IANA name of the time zone. Default: UTC"),

@@ -18,11 +18,17 @@ class MqttBroker(msgspec.Struct, rename="camel"):
     """A broker and its login."""
 
     host: Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_FIELD)]
+    """Name or IP address of the broker."""
     port: Annotated[int, msgspec.Meta(ge=1, le=65_535)] = 1883
+    """Port of the broker."""
     tls: bool = False
+    """Whether to connect with TLS."""
     client_id: Annotated[str, msgspec.Meta(max_length=LONGEST_FIELD)] = ""
+    """MQTT client id; empty: a random one."""
     username: Annotated[str, msgspec.Meta(max_length=LONGEST_FIELD)] = ""
+    """Login at the broker; empty: without login."""
     password: Annotated[str, msgspec.Meta(max_length=LONGEST_PASSWORD, extra={"secret": True})] = ""
+    """Password of the login."""
 
     def __repr__(self) -> str:
         return f"MqttBroker({self.host}:{self.port})"

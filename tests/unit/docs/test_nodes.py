@@ -26,3 +26,10 @@ def test_the_console_has_chinese_words_for_every_node_type():
     for node in reference.node_types():
         for field in msgspec.structs.fields(node.parameters):
             assert f"{field.encode_name}: [" in blocks[node.name], (node.name, field.encode_name)
+
+
+def test_each_field_has_a_meaning():
+    """No cell of the column "meaning" is empty or has bounds only."""
+    bounds = re.compile(r"(at (least|most) )?\d+( to \d+)?( characters)?|").fullmatch
+    rows = (row.split("|") for row in reference.render().splitlines() if row.startswith("| `"))
+    assert [row for row in rows if bounds(row[-2].strip())] == []
