@@ -52,7 +52,7 @@ device_offline_timeout: Minutes without a message after which a device without a
 device_type: `COMMON`, or `GATEWAY` and `SUB_DEVICE` for a gateway and the devices behind it.
 dry_run: Whether nodes with an effect outside the flow are only validated.
 electricity: Charge of the battery in percent, 0 to 100.
-email: E-mail address, which is also the login name.
+email: Email address, which is also the login name.
 encoder: Steps that encode a downlink, in their order. Empty: the entry points of the script.
 end_timestamp: End of the period in milliseconds since 1970-01-01 UTC, inclusive.
 ended_at: Time of the end in milliseconds since 1970-01-01 UTC. Absent while it is running.
@@ -165,7 +165,7 @@ ts: Time in milliseconds since 1970-01-01 UTC.
 tsl: Thing specification (TSL): the properties, events and services of the devices.
 tsl_version: Version of the TSL that the device follows, for example `v1.0`.
 updated_at: Time of the last change in milliseconds since 1970-01-01 UTC.
-user_email: E-mail address of the user.
+user_email: Email address of the user.
 user_id: Id of the user.
 user_nickname: Nickname of the user.
 value_attribute: Unit, bounds and permitted values by attribute, for example

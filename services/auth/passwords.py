@@ -204,7 +204,7 @@ def _rate(burst: int) -> float:
 def _account(tenant: str, email: str) -> str:
     """Return the bucket key of an account.
 
-    It contains a hash, because e-mail addresses can be long and users mistype passwords in this
+    It contains a hash, because email addresses can be long and users mistype passwords in this
     field.
     """
     digest = hashlib.sha256(f"{tenant} {normalize_email(email)}".encode()).hexdigest()

@@ -24,7 +24,7 @@ def form(**fields: str) -> bytes:
 
 
 def new_email() -> str:
-    """An e-mail address that nobody has."""
+    """An email address that nobody has."""
     return f"u{uuid4().hex[:12]}@example.org"
 
 

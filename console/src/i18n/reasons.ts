@@ -42,7 +42,7 @@ const CHINESE: [reason: string, translation: string][] = [
   ["* alone matches all entities; add a prefix", "单独的 * 匹配所有实体；请添加前缀"],
   ["is required for type {}", "类型为 {0} 时必填"],
   ["{} is repeated; names must be unique", "{0} 重复；名称必须唯一"],
-  ["{} is not an e-mail address", "{0} 不是有效的邮箱地址"],
+  ["{} is not an email address", "{0} 不是有效的邮箱地址"],
   ["{} did not respond in time", "{0} 没有及时响应"],
   ["host {} was not found: {}", "找不到主机 {0}：{1}"],
   ["the webhook returned status {}", "Webhook 返回状态码 {0}"],

@@ -197,7 +197,7 @@ class Actor(msgspec.Struct, rename="camel", omit_defaults=True):
     id: str
     """Id of the user or application."""
     name: str = ""
-    """E-mail address of the user, or name of the application."""
+    """Email address of the user, or name of the application."""
 
 
 class ChangedObject(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -208,7 +208,7 @@ class ChangedObject(msgspec.Struct, rename="camel", omit_defaults=True):
     id: str
     """Id of the object."""
     name: str = ""
-    """Name of the object, for a user the e-mail address."""
+    """Name of the object, for a user the email address."""
 
 
 class AccountChanged(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):

@@ -36,7 +36,7 @@ class Principal(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
     subject: str
     """Application id, device SN or user id."""
     name: str = ""
-    """For display and logs: application name or user e-mail."""
+    """For display and logs: application name or user email."""
     family: str = ""
     """Token family: all tokens that were issued for one login by refresh."""
     client: str = ""

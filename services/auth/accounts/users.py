@@ -103,7 +103,7 @@ class UserStore:
     async def find_by_email(
         self, tenant: str, email: str, session: Session | None = None
     ) -> StoredUser | None:
-        """Return the user with an e-mail address, ignoring case."""
+        """Return the user with an email address, ignoring case."""
         query = {"tenant": tenant, "emailKey": normalize_email(email)}
         found = await self._users.find_one(query, session=session)
         return msgspec.convert(found, StoredUser | None)
@@ -168,7 +168,7 @@ class UserStore:
         )
 
     async def insert(self, user: StoredUser, session: Session) -> None:
-        """Add a user; raise `Conflict` if the e-mail address is in use."""
+        """Add a user; raise `Conflict` if the email address is in use."""
         document: Document = msgspec.to_builtins(user, builtin_types=(datetime,))
         document["emailKey"] = normalize_email(user.email)
         with duplicate_raises(_email_exists()):
@@ -184,7 +184,7 @@ class UserStore:
     ) -> StoredUser:
         """Set stored fields of a user and return it.
 
-        With `ends_tokens`, raise its generation. Raises `Conflict` if the e-mail address is in use.
+        With `ends_tokens`, raise its generation. Raises `Conflict` if the email address is in use.
         """
         fields = {**changes, "updatedAt": datetime.now(UTC)}
         if "email" in changes:
@@ -250,4 +250,4 @@ class UserStore:
 
 
 def _email_exists() -> Conflict:
-    return Conflict("another user has this e-mail address", field="email", code=EMAIL_EXISTS)
+    return Conflict("another user has this email address", field="email", code=EMAIL_EXISTS)

@@ -112,7 +112,7 @@ async def set_role_menus(
 async def list_role_members(
     caller: RequestCaller, roles: Roles, role_id: PathId, data: SearchBody = None
 ) -> list[RoleMember] | Page[RoleMember]:
-    """List the users of a role, filtered by part of their e-mail or nickname."""
+    """List the users of a role, filtered by part of their email or nickname."""
     return await _members(caller, roles, role_id, data or KeywordSearch())
 
 
@@ -125,7 +125,7 @@ async def list_role_members_by_get(
     page_size: PageSize = None,
     page_number: PageNumber = None,
 ) -> list[RoleMember] | Page[RoleMember]:
-    """List the users of a role, filtered by part of their e-mail or nickname.
+    """List the users of a role, filtered by part of their email or nickname.
 
     Same as the POST operation, for clients that use GET.
     """

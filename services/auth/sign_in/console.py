@@ -35,7 +35,7 @@ class SignInOperation(Operation):
             build_grant_schema(
                 "PasswordGrant",
                 "password",
-                {"username": "The e-mail address", "password": "The password", **_CLIENT},
+                {"username": "The email address", "password": "The password", **_CLIENT},
             ),
             build_grant_schema(
                 "UserRefreshGrant",
@@ -67,7 +67,7 @@ class SignInOperation(Operation):
 async def sign_in(
     request: HttpRequest, sign_in: NamedDependency[UserTokenService]
 ) -> ConsoleTokenAnswer:
-    """Exchange e-mail address and password, or a refresh token, for a pair of tokens."""
+    """Exchange email address and password, or a refresh token, for a pair of tokens."""
     origin = Origin(
         get_address(request),
         get_request_id(request),

@@ -80,7 +80,7 @@ class PasswordGrant(msgspec.Struct, frozen=True):
     client: ClientCredentials
     """The console."""
     username: str
-    """The e-mail address."""
+    """The email address."""
     password: str
 
 

@@ -112,7 +112,7 @@ ACCOUNT_ROUTER = route_operations(globals(), "/user", tags=["Authentication and 
 async def search_users(
     principal: RequestPrincipal, directory: Directory, data: JSONBody[UserSearch | None] = None
 ) -> list[UserResponse] | Page[UserResponse]:
-    """Search users by part of their nickname or e-mail address."""
+    """Search users by part of their nickname or email address."""
     wanted = data or UserSearch()
     found, total = await directory.search(principal.tenant, wanted)
     return wanted.listed(found, total)
@@ -133,7 +133,7 @@ async def create_user(caller: RequestCaller, people: People, data: JSONBody[Regi
 async def update_user(
     caller: RequestCaller, people: People, user_id: PathId, data: JSONBody[EditUser]
 ) -> None:
-    """Change a user's e-mail address and nickname."""
+    """Change a user's email address and nickname."""
     await people.update(caller, user_id, data)
 
 

@@ -1,4 +1,4 @@
-"""Validation of e-mail addresses, nicknames and passwords."""
+"""Validation of email addresses, nicknames and passwords."""
 
 import re
 import secrets
@@ -11,7 +11,7 @@ SHORTEST_EMAIL, LONGEST_EMAIL = 5, 255
 
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _EMAIL = re.compile(rf"[A-Za-z0-9.!#$%&'*+/=?^_`{{|}}~-]{{1,64}}@{_LABEL}(?:\.{_LABEL})+")
-"""HTML's valid e-mail address (https://html.spec.whatwg.org/#valid-e-mail-address), with a dot
+"""HTML's valid email address (https://html.spec.whatwg.org/#valid-e-mail-address), with a dot
 in its domain."""
 
 
@@ -25,7 +25,7 @@ def validate_email(text: str) -> str:
             f"must have {SHORTEST_EMAIL} to {LONGEST_EMAIL} characters", field="email"
         )
     if not _EMAIL.fullmatch(email):
-        raise InvalidInput("must be an e-mail address", field="email")
+        raise InvalidInput("must be an email address", field="email")
     return email
 
 

@@ -72,7 +72,7 @@ class UserSearch(PageRequest):
     """Body of `POST /user/members/search`."""
 
     keyword: Keyword | None = None
-    """Part of the nickname or e-mail address, ignoring case."""
+    """Part of the nickname or email address, ignoring case."""
 
 
 class RoleName(msgspec.Struct):

@@ -201,7 +201,7 @@ class EmailConfig(msgspec.Struct, rename="camel"):
 
 
 class EmailParameters(Parameters):
-    """The e-mail to send."""
+    """The email to send."""
 
     secrets_go_to = ("emailConfig", "smtpConfig", "host")
 
@@ -210,10 +210,10 @@ class EmailParameters(Parameters):
     ]
     recipients: Annotated[
         Annotated[list[Field], msgspec.Meta(min_length=1, max_length=MAX_RECIPIENTS)],
-        parameter("Recipients", "E-mail addresses", ui="emailRecipients"),
+        parameter("Recipients", "Email addresses", ui="emailRecipients"),
     ]
     subject: Annotated[str, parameter("Subject", max_length=LONGEST_SUBJECT)] = ""
-    """Subject of the e-mail."""
+    """Subject of the email."""
     content: Annotated[
         str, parameter("Content", "HTML", ui="emailContent", max_length=LONGEST_CONTENT)
     ] = ""
@@ -224,7 +224,7 @@ class EmailParameters(Parameters):
             str,
             parameter(
                 "Sender",
-                "E-mail address. Default: the user name of the server",
+                "Email address. Default: the user name of the server",
                 max_length=LONGEST_FIELD,
             ),
         ]
@@ -235,7 +235,7 @@ class EmailParameters(Parameters):
         """Yield invalid addresses and server settings; references are checked later."""
         for place, recipient in enumerate(self.recipients):
             if _REFERENCE not in recipient and not is_address(recipient):
-                yield Fault(f"recipients[{place}]", f"{recipient:.60} is not an e-mail address")
+                yield Fault(f"recipients[{place}]", f"{recipient:.60} is not an email address")
         server = None if self.email_config.use_system_settings else self.email_config.smtp_config
         if server is None and not self.email_config.use_system_settings:
             yield Fault("emailConfig.smtpConfig", "is required unless useSystemSettings is true")
@@ -246,16 +246,16 @@ class EmailParameters(Parameters):
                 yield Fault("emailConfig.smtpConfig.port", "must be from 1 to 65535")
         sender = self.from_address or (server.username if server is not None else _REFERENCE)
         if _REFERENCE not in sender and not is_address(sender):
-            text = "must be an e-mail address, because the server's user name is not an address"
+            text = "must be an email address, because the server's user name is not an address"
             yield Fault("fromAddress", text)
 
 
 class Email(Step[EmailParameters]):
-    """Sends an e-mail. The output is the input."""
+    """Sends an email. The output is the input."""
 
     name = "email"
     title = "Email"
-    description = "Sends an e-mail"
+    description = "Sends an email"
     group = Group.EXTERNAL
 
     def __init__(self, mail: OutgoingMail, credentials: TenantCredentials) -> None:
@@ -263,7 +263,7 @@ class Email(Step[EmailParameters]):
         self._credentials = credentials
 
     async def run(self, context: NodeContext, parameters: EmailParameters, body: Any) -> Any:
-        """Send the e-mail; a dry run only checks the e-mail and the server's host."""
+        """Send the email; a dry run only checks the email and the server's host."""
         server = await self._server(context, parameters.email_config)
         email = _build_email(context, parameters, server)
         deliver = self._mail.check if context.dry_run else self._mail.send
@@ -293,7 +293,7 @@ def _build_email(
     sender = context.resolve_text(parameters.from_address or "") or server.username
     for address in (*recipients, sender):
         if not is_address(address):
-            raise NodeFailed(f"{address:.60} is not an e-mail address")
+            raise NodeFailed(f"{address:.60} is not an email address")
     content = context.resolve_text(parameters.content)
     if len(content) > LONGEST_SENT:
         raise NodeFailed(f"the content must have at most {LONGEST_SENT} characters")

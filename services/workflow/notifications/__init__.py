@@ -1,1 +1,1 @@
-"""Alarm notifications by e-mail and webhook, with digests and quiet hours."""
+"""Alarm notifications by email and webhook, with digests and quiet hours."""

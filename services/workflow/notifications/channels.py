@@ -1,4 +1,4 @@
-"""Sends notifications by e-mail and webhook."""
+"""Sends notifications by email and webhook."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ MAX_LISTED = 100
 """Maximum alarms listed in a message; further ones are counted."""
 SENDER = "Thingway"
 COLUMNS = ("Time", "Severity", "Change", "Alarm", "Device", "Value")
-"""Titles of the columns of an e-mail."""
+"""Titles of the columns of an email."""
 
 
 @dataclass(frozen=True)
 class NotificationChannels:
-    """Sends e-mails and webhooks."""
+    """Sends emails and webhooks."""
 
     mail: OutgoingMail
     credentials: TenantCredentials
@@ -79,7 +79,7 @@ class NotificationChannels:
 
 
 def build_subject(listed: Sequence[AlarmSummary], more: int) -> str:
-    """Return the subject of an e-mail."""
+    """Return the subject of an email."""
     if len(listed) == 1 and not more:
         (alarm,) = listed
         text = f"{alarm.severity} {alarm.change}: {alarm.content} ({alarm.device_name})"
@@ -89,7 +89,7 @@ def build_subject(listed: Sequence[AlarmSummary], more: int) -> str:
 
 
 def build_content(settings: Notifications, listed: Sequence[AlarmSummary], more: int) -> str:
-    """Return an e-mail as HTML with times in the user's time zone."""
+    """Return an email as HTML with times in the user's time zone."""
     rows = "".join(
         f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in _cells(settings, alarm))}</tr>"
         for alarm in listed

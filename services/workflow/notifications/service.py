@@ -122,6 +122,4 @@ def _check(settings: Notifications, user: Principal) -> None:
         except NodeFailed as error:
             raise InvalidInput(str(error), field="webhook.url") from error
     if settings.mail and not is_address(user.name):
-        raise InvalidInput(
-            f"needs an e-mail address as login. Got `{user.name:.60}`.", field="mail"
-        )
+        raise InvalidInput(f"needs an email address as login. Got `{user.name:.60}`.", field="mail")

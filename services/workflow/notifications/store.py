@@ -77,7 +77,7 @@ class Notifications(msgspec.Struct, kw_only=True):
     time_zone: Annotated[str, msgspec.Meta(min_length=1, max_length=64)] = "UTC"
     """IANA name of the time zone of quiet hours and messages."""
     mail: bool = False
-    """Whether to send e-mails to the login address by the tenant's mail server."""
+    """Whether to send emails to the login address by the tenant's mail server."""
     webhook: WebhookChannel | None = None
     """Webhook that receives notifications."""
 
@@ -138,7 +138,7 @@ class NotificationsResponse(console.ResponseModel, kw_only=True):
     time_zone: str
     """IANA name of the time zone, for example `Europe/Berlin`."""
     mail: bool
-    """Whether e-mails are sent to the login address."""
+    """Whether emails are sent to the login address."""
     webhook: WebhookChannel | None = None
     """Webhook that receives notifications."""
     results: dict[str, ChannelResult]

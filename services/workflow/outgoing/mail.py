@@ -1,4 +1,4 @@
-"""E-mails of flows (aiosmtplib)."""
+"""Emails of flows (aiosmtplib)."""
 
 import re
 import ssl
@@ -25,7 +25,7 @@ OUR_NAME = "thingway"
 
 Encryption = Literal["TLS", "STARTTLS", "NONE"]
 is_address = re.compile(r"[^\s@<>,;:\"()\[\]\\]{1,64}@[A-Za-z0-9.-]{1,189}").fullmatch
-"""Return whether a text looks like an e-mail address."""
+"""Return whether a text looks like an email address."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class MailServer:
 
 @dataclass(frozen=True, kw_only=True)
 class EmailMessage:
-    """An e-mail. `content` is HTML."""
+    """An email. `content` is HTML."""
 
     sender: str
     sender_name: str
@@ -51,7 +51,7 @@ class EmailMessage:
 
 
 class OutgoingMail:
-    """Sends e-mails."""
+    """Sends emails."""
 
     def __init__(self, allowed: tuple[str, ...], trusted: ssl.SSLContext | None = None) -> None:
         """Use `trusted` to verify certificates, by default the system's context."""
@@ -64,14 +64,14 @@ class OutgoingMail:
         return self._given or ssl.create_default_context()
 
     async def check(self, server: MailServer, email: EmailMessage, seconds: float) -> None:
-        """Validate an e-mail and its host without connecting."""
+        """Validate an email and its host without connecting."""
         build_mime_message(email)
         await check_host(server.host, server.port, self._allowed, seconds)
 
     async def send(self, server: MailServer, email: EmailMessage, seconds: float) -> None:
-        """Send an e-mail; an encrypted connection needs a valid certificate."""
+        """Send an email; an encrypted connection needs a valid certificate."""
         message = build_mime_message(email)
-        async with delivery(server.host, min(seconds, MAX_SECONDS), "the e-mail", SMTPException):
+        async with delivery(server.host, min(seconds, MAX_SECONDS), "the email", SMTPException):
             await self._send(server, message)
 
     async def _send(self, server: MailServer, message: MimeMessage) -> None:
@@ -105,14 +105,14 @@ async def _supports_login(client: SMTP) -> bool:
 
 
 def build_mime_message(email: EmailMessage) -> MimeMessage:
-    """Return an e-mail as an RFC 5322 message of printable ASCII characters.
+    """Return an email as an RFC 5322 message of printable ASCII characters.
 
     Control characters in the sender's name and in the subject become blanks; the content is
     encoded. Raises `NodeFailed` if an address is missing or invalid, or if a header has a line
     break.
     """
     if not email.recipients:
-        raise NodeFailed("the e-mail has no recipient")
+        raise NodeFailed("the email has no recipient")
     message = MimeMessage()
     try:
         sender = _address(email.sender, email.sender_name)
@@ -123,7 +123,7 @@ def build_mime_message(email: EmailMessage) -> MimeMessage:
         message["Message-ID"] = make_msgid(domain=sender.domain)
         message.set_content(email.content, subtype="html", cte="quoted-printable")
     except (ValueError, IndexError, MessageError) as error:
-        raise NodeFailed(f"the e-mail is invalid: {error!s:.200}") from error
+        raise NodeFailed(f"the email is invalid: {error!s:.200}") from error
     return message
 
 
@@ -134,6 +134,6 @@ def _address(text: str, name: str = "") -> Address:
     """
     local, _, domain = text.rpartition("@")
     if not local or not domain:
-        raise ValueError(f"{text} is not an e-mail address")
+        raise ValueError(f"{text} is not an email address")
     domain = domain.encode("idna").decode("ascii")
     return Address(_CONTROLS.sub(" ", name), addr_spec=f"{local}@{domain}")

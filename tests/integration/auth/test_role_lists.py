@@ -291,7 +291,7 @@ async def test_integrations_are_sorted_and_paged(auth, owners):
 
 
 async def test_dashboards_have_their_creators(auth, owners):
-    """Existing users have a name and an e-mail address."""
+    """Existing users have a name and an email address."""
     role = await role_with(auth, ("DASHBOARD", "8"))
 
     assert await auth.done("POST", f"{role}/dashboards", {"keyword": "ho"}) == [

@@ -30,7 +30,7 @@ async def list_role_ids(auth: Any, user_id: str) -> list[int]:
 
 
 async def test_users_are_added_and_listed(auth):
-    """With e-mail and nickname; those who are left are the candidates."""
+    """With email and nickname; those who are left are the candidates."""
     role_id = await create_role(auth)
     role = f"/user/roles/{role_id}"
     first, second = await store_user(auth, 7), await store_user(auth, 8)
@@ -53,7 +53,7 @@ async def test_users_are_added_and_listed(auth):
 
 
 async def test_members_are_searched_sorted_and_paged(auth):
-    """By part of e-mail or nickname, in any case; the newest user first."""
+    """By part of email or nickname, in any case; the newest user first."""
     role_id = int(await create_role(auth))
     role = f"/user/roles/{role_id}"
     await store_user(auth, 7, role_id, nickname="Zoe")

@@ -113,7 +113,7 @@ async def website() -> AsyncIterator[Web]:
 
 @dataclass
 class Post:
-    """A mail server that records e-mails and connections."""
+    """A mail server that records emails and connections."""
 
     host: str
     port: int

@@ -293,8 +293,8 @@ async def test_a_mail_goes_by_the_tenants_server(workflow, post):
         ({"recipients": []}, "recipients"),
         ({"emailConfig": {"provider": "SMTP"}}, "useSystemSettings"),
         ({"emailConfig": {"smtpConfig": {"host": "", "port": 1}}}, "host"),
-        ({"recipients": ["nobody"]}, "nobody is not an e-mail address"),
-        ({"recipients": ["a@b.c\r\nBcc: d@e.f"]}, "is not an e-mail address"),
+        ({"recipients": ["nobody"]}, "nobody is not an email address"),
+        ({"recipients": ["a@b.c\r\nBcc: d@e.f"]}, "is not an email address"),
         ({"fromAddress": ""}, "fromAddress"),
         ({"emailConfig": {"smtpConfig": {"host": "a", "port": 0}}}, "port"),
         (

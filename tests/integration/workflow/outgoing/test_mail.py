@@ -64,7 +64,7 @@ async def test_the_error_of_a_wrong_password_does_not_contain_it(mail, server, p
         server = replace(server, username="flows@example.com")
     with pytest.raises(NodeFailed) as failed:
         await mail.send(replace(server, password="wrong password"), LETTER, 10)
-    assert "localhost did not accept the e-mail" in str(failed.value)
+    assert "localhost did not accept the email" in str(failed.value)
     assert "wrong password" not in str(failed.value)
     assert post.letters == []
 

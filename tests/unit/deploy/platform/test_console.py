@@ -70,7 +70,7 @@ async def test_the_first_user_is_a_super_admin_of_the_default_tenant() -> None:
 
 async def test_the_user_of_an_interrupted_start_is_adopted() -> None:
     """Its password is unknown, so it gets a new one."""
-    known = Conflict("another user has this e-mail address")
+    known = Conflict("another user has this email address")
     platform = Platform(known, UserPassword(1, "Me@example.com", "Passw0rd"))
 
     made = await console.create_user(platform, "me@example.com")
@@ -84,7 +84,7 @@ async def test_the_user_of_an_interrupted_start_is_adopted() -> None:
 
 async def test_a_rejected_email_address_stops_the_start() -> None:
     """The error of auth is raised."""
-    platform = Platform(InvalidInput("must be an e-mail address", field="email"))
+    platform = Platform(InvalidInput("must be an email address", field="email"))
 
-    with pytest.raises(InvalidInput, match="must be an e-mail address"):
+    with pytest.raises(InvalidInput, match="must be an email address"):
         await console.create_user(platform, "none")
