@@ -49,7 +49,7 @@ compiled: $(DEV) ## Compile the modules that tests import, once for all test pro
 test-all: $(DEV) $(CONSOLE) ## Run all tests; requires Docker and a Kubernetes cluster (ARGS: for pytest)
 	@AXE_RULES=all $(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
-test-kubernetes: $(DEV) ## Try the chart on the cluster that KUBECONFIG names (docs/how-to/kubernetes.md)
+test-kubernetes: $(DEV) ## Try the chart on the cluster that KUBECONFIG names (docs/how-to/releasing.md)
 	@$(BIN)/pytest -m kubernetes tests/kubernetes $(ARGS)
 
 test-faults: $(DEV) ## Inject faults into a cluster and count lost data (ARGS: e.g. "kill partition")
