@@ -158,7 +158,11 @@ class MqttDevice:
 
     async def __aenter__(self) -> Self:
         async with contextlib.AsyncExitStack() as stack:
-            await stack.enter_async_context(self.client)
+            try:
+                await stack.enter_async_context(self.client)
+            except aiomqtt.MqttError:
+                self.client._client.disconnect()  # aiomqtt keeps a connection whose wait timed out
+                raise
             await self.client.subscribe(f"thing/{self.device.sn}/down/#", qos=1)
             stack.pop_all()
         return self

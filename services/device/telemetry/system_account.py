@@ -134,7 +134,9 @@ class SystemAccount:
         found: set[str] = set()
         try:
             await self._bus.client.publish(
-                "$SYS.REQ.SERVER.PING.CONNZ", msgspec.json.encode(_own_account(limit=1)), inbox
+                "$SYS.REQ.SERVER.PING.CONNZ",
+                msgspec.json.encode({"acc": SYSTEM_ACCOUNT, "limit": 1}),
+                inbox,
             )
             while True:
                 message = await subscription.next_msg(
@@ -167,10 +169,9 @@ class SystemAccount:
     async def is_open(self, connection: Connection) -> bool:
         """Return whether a connection is open.
 
-        The request names a small account, so that the server does not copy its whole list. A
-        request for a single cid finds connections of all accounts nevertheless.
+        The request must not name an account: the server would find connections of this one only.
         """
-        rows = await self._request(**_own_account(cid=connection.cid), server=connection.server)
+        rows = await self._request(connection.server, cid=connection.cid)
         return any(row.cid == connection.cid for row in rows)
 
     async def list_user_connections(self, server: str, user: str) -> list[User]:
@@ -207,10 +208,6 @@ class SystemAccount:
         if answer.data.server_id != server:
             raise Unavailable(f"the NATS server {server} does not list its connections")
         return answer.data.connections
-
-
-def _own_account(**options: Any) -> dict[str, Any]:
-    return {"acc": SYSTEM_ACCOUNT, **options}
 
 
 def _users(server: str, rows: Iterable[_Row]) -> list[User]:

@@ -145,6 +145,7 @@ async def test_presence_contains_the_connections_of_the_server(presence: Presenc
     """Connections over MQTT and NATS count; services and applications are no devices."""
     key = await presence.add("Ab12")
     application = await presence.auth.application(events=True)
+    account = SystemAccount(presence.system)
     async with presence.watching():
         app = await connect(presence.auth, application.client_id, application.client_secret)
         await presence.known(f"app.{application.client_id}", 1)
@@ -154,7 +155,10 @@ async def test_presence_contains_the_connections_of_the_server(presence: Presenc
         async with device:
             await presence.known("Ab12", 1)
             assert await presence.online() == {"Ab12"}
+            (connection,) = await presence.store.connections("AB12")
+            assert await account.is_open(connection)
         await presence.known("Ab12", 0)
+        assert not await account.is_open(connection)
         assert await presence.online() == set()
         await app.close()
 
