@@ -7,7 +7,8 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.glob("**/*.md")])
+READMES = ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "deploy/helm/thingway/README.md"
+PAGES = sorted([*READMES, *DOCS.glob("**/*.md")])
 
 
 def links(page: Path) -> list[tuple[Path, str]]:

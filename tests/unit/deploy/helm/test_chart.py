@@ -176,6 +176,22 @@ def test_lint_reports_no_warning(name: str) -> None:
     assert [message for message in report["messages"] if message["severity"] > 1] == []
 
 
+def test_the_readme_names_existing_values_and_their_defaults() -> None:
+    """Its table has a row for each; the text names further values and all services."""
+    text = (CHART / "README.md").read_text()
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    defaults = dict(re.findall(r"^\| `(.*?)` \| `(.*?)` \|", text, re.MULTILINE))
+    assert defaults
+    for name, default in defaults.items():
+        value = functools.reduce(lambda below, key: below[key], name.split("."), values)
+        assert (name, value) == (name, yaml.safe_load(default))
+    for name in re.findall(r"`([a-z]\w*(?:\.\w+)+)`", text):
+        parent, *path = name.split(".")
+        if parent in values and path:
+            functools.reduce(lambda below, key: below[key], path, values[parent])
+    assert [name for name in values["services"] if f"`{name}`" not in text] == []
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
