@@ -64,6 +64,7 @@ class Writers:
         self._console = console
         self.prefix = f"E2E{uuid4().hex[:8].upper()}"
         self._dashboard = ""
+        self._unfinished: list[str] = []
         self._writers = {
             "commands": Writer(self._order),
             "additions": Writer(self._add),
