@@ -24,10 +24,11 @@ class DeviceProfile(msgspec.Struct, rename="camel", omit_defaults=True):
     """Model of the product. Absent for an integration or a custom entity."""
     dev_eui: str | None = msgspec.field(default=None, name="devEUI")
     application_id: int | None = None
+    """Id of the application that the device belongs to, if any."""
     thing_key: str = ""
     """`{integration}.device.{identifier}`, the prefix of its entity keys."""
     group_id: int | None = None
-    """Id of the device group."""
+    """Id of the device group, if any."""
 
 
 class Event(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
@@ -45,14 +46,14 @@ class Event(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
 
 
 class DeviceChanged(Event, kw_only=True):
-    """`device.{id}.(added|updated|deleted)`."""
+    """A device was added, changed or deleted: `device.{id}.(added|updated|deleted)`."""
 
     change: Literal["added", "updated", "deleted", "removed"]
     """Kind of change. `removed`: the device was removed from its application."""
 
 
 class DeviceConnection(Event, kw_only=True):
-    """`device.{id}.(online|offline)`."""
+    """A device connected or disconnected: `device.{id}.(online|offline)`."""
 
     connect_status: Connect
 
@@ -102,7 +103,7 @@ class DeviceEventReported(Event, kw_only=True):
 
 
 class ServiceCalled(Event, kw_only=True):
-    """`service.{deviceId}.called`."""
+    """A service call started: `service.{deviceId}.called`."""
 
     task_id: int
     """Id of the service call."""
@@ -126,7 +127,7 @@ class ServiceReplied(Event, kw_only=True):
 
 
 class TaskCreated(Event, kw_only=True):
-    """`task.{taskId}.created`."""
+    """A property update or configuration started: `task.{taskId}.created`."""
 
     task_id: int
     type: str

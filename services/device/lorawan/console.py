@@ -129,7 +129,7 @@ async def try_codec_of_product(
 async def get_healing_of_product(
     principal: RequestPrincipal, codec_service: Codecs, model: FromPath[str]
 ) -> GapHealingSettings:
-    """Return how often devices are asked for missing readings."""
+    """Return whether and how often devices receive requests for missing readings."""
     return await codec_service.get_healing(principal, model)
 
 
@@ -145,7 +145,7 @@ async def save_healing_of_product(
     model: FromPath[str],
     data: JSONBody[PutGapHealing],
 ) -> GapHealingSettings:
-    """Set how often devices are asked for missing readings; off by default."""
+    """Set how often devices receive requests for missing readings; off by default."""
     return await codec_service.put_healing(principal, model, data)
 
 

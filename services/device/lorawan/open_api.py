@@ -78,7 +78,7 @@ async def try_product_codec(
 async def get_product_healing(
     principal: RequestPrincipal, codec_service: Codecs, model: FromPath[str]
 ) -> GapHealingSettings:
-    """Return how often devices are asked for missing readings."""
+    """Return whether and how often devices receive requests for missing readings."""
     return await codec_service.get_healing(principal, model)
 
 
@@ -93,7 +93,7 @@ async def put_product_healing(
     model: FromPath[str],
     data: JSONBody[PutGapHealing],
 ) -> GapHealingSettings:
-    """Set how often devices are asked for missing readings; off by default."""
+    """Set how often devices receive requests for missing readings; off by default."""
     return await codec_service.put_healing(principal, model, data)
 
 

@@ -26,10 +26,10 @@ class PutCodec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class GapHealingSettings(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """Whether and how often devices are asked for missing readings."""
+    """Whether and how often devices receive requests for missing readings."""
 
     on: bool
-    """Whether devices are asked for missing readings."""
+    """Whether devices receive requests for missing readings."""
     hour: int
     """Maximum requests to one device within an hour."""
     day: int

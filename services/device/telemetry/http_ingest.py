@@ -201,7 +201,7 @@ Edge = NamedDependency[EdgeService]
 Wait = Annotated[
     Literal["stored"] | None,
     QueryParameter(
-        description="`stored`: the answer follows when the data is in MongoDB. Default: in NATS."
+        description="`stored`: answer when the messages are stored. Default: when accepted."
     ),
 ]
 
