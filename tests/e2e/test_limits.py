@@ -1,4 +1,4 @@
-"""Everything that grows has an end, and `docs/reference/limits.md` says which."""
+"""Everything that grows has an end, and `docs/reference/retention.md` says which."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from services.auth.migrations import COLLECTIONS
 from tests.e2e.callers import Application
 from tests.e2e.platform import Platform
 
-PAGE = PROJECT_ROOT / "docs/reference/limits.md"
+PAGE = PROJECT_ROOT / "docs/reference/retention.md"
 SYSTEM = {"admin", "config", "local"}
 """MongoDB's own databases."""
 

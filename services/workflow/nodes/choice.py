@@ -64,7 +64,7 @@ class Condition(msgspec.Struct, rename="camel"):
     """A comparison, or an expression in a language."""
 
     expression_value: Comparison | Annotated[str, msgspec.Meta(max_length=LONGEST_CODE)]
-    """A comparison if the `expressionType` is `condition`, else an expression in this language."""
+    """Comparison, or the expression if `expressionType` names a language."""
     id: str | None = None
     """Used by editors only."""
 
