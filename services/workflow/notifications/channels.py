@@ -1,28 +1,77 @@
 """Sends notifications by email and webhook."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from libs.common.clock import from_ms
 from services.workflow.credentials.service import TenantCredentials
 from services.workflow.errors import NodeFailed
-from services.workflow.notifications.store import AlarmSummary, Channel, Notifications, Subscriber
+from services.workflow.notifications.store import (
+    AlarmSummary,
+    Channel,
+    Language,
+    Notifications,
+    Subscriber,
+)
 from services.workflow.outgoing.http import OutgoingHttp, webhook_request
 from services.workflow.outgoing.mail import EmailMessage, OutgoingMail
 
 SECONDS, TEST_SECONDS = 30.0, 20.0
 """Timeouts of a message, and of a test, which a user waits for behind the gateway."""
-TEST_SUBJECT = "Test of your alarm notifications"
-TEST_CONTENT = "<p>This is a test message. Your alarm notifications are sent to this address.</p>"
 MAX_LISTED = 100
 """Maximum alarms listed in a message; further ones are counted."""
 SENDER = "Thingway"
-COLUMNS = ("Time", "Severity", "Change", "Alarm", "Device", "Value")
-"""Titles of the columns of an email."""
+
+
+class EmailTexts(NamedTuple):
+    """The texts of emails in a language."""
+
+    columns: Sequence[str]
+    """Titles of the columns."""
+    terms: Mapping[str, str]
+    """Severities and changes, as the console shows them; the others stay as they are."""
+    subject: str
+    """Subject for one alarm."""
+    many: str
+    """Subject for several alarms."""
+    more: str
+    """Last line if not all alarms are listed."""
+    test_subject: str
+    test_content: str
+
+
+TEXTS: dict[Language, EmailTexts] = {
+    "en": EmailTexts(
+        columns=("Time", "Severity", "Change", "Alarm", "Device", "Value"),
+        terms={},
+        subject="{severity} {change}: {content} ({device})",
+        many="{count} alarm changes",
+        more="Alarm changes that are not listed: {count}",
+        test_subject="Test of your alarm notifications",
+        test_content="This is a test message. Your alarm notifications are sent to this address.",
+    ),
+    "zh": EmailTexts(
+        columns=("时间", "级别", "变化", "告警", "设备", "值"),
+        terms={
+            "CRITICAL": "紧急",
+            "MAJOR": "重要",
+            "MINOR": "次要",
+            "WARNING": "警告",
+            "INFO": "提示",
+            "raised": "告警产生",
+            "cleared": "告警清除",
+        },
+        subject="{severity}{change}：{content}（{device}）",
+        many="{count} 条告警变化",
+        more="未列出的告警变化：{count} 条",
+        test_subject="告警通知测试",
+        test_content="这是一条测试消息。您的告警通知将发送到此邮箱。",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -44,7 +93,8 @@ class NotificationChannels:
         """Notify a user of alarms and of `missed` unlisted ones; raise `NodeFailed`."""
         listed, more = alarms[-MAX_LISTED:], max(len(alarms) - MAX_LISTED, 0) + missed
         if channel == "MAIL":
-            subject, content = build_subject(listed, more), build_content(settings, listed, more)
+            subject = build_subject(TEXTS[settings.language], listed, more)
+            content = build_content(settings, listed, more)
             await self._mail_to(subscriber, subject, content, SECONDS)
         elif settings.webhook is not None:
             body = {"tenant": subscriber.tenant, "alarms": listed, "more": more}
@@ -56,7 +106,9 @@ class NotificationChannels:
     ) -> None:
         """Send a message that is marked as a test; raise `NodeFailed`."""
         if channel == "MAIL":
-            await self._mail_to(subscriber, TEST_SUBJECT, TEST_CONTENT, TEST_SECONDS)
+            texts = TEXTS[settings.language]
+            content = f"<p>{texts.test_content}</p>"
+            await self._mail_to(subscriber, texts.test_subject, content, TEST_SECONDS)
         elif settings.webhook is not None:
             body = {"tenant": subscriber.tenant, "alarms": [], "more": 0, "test": True}
             request = webhook_request(settings.webhook.url, body, settings.webhook.secret)
@@ -78,32 +130,44 @@ class NotificationChannels:
         await self.mail.send(server, email, seconds)
 
 
-def build_subject(listed: Sequence[AlarmSummary], more: int) -> str:
+def build_subject(texts: EmailTexts, listed: Sequence[AlarmSummary], more: int) -> str:
     """Return the subject of an email."""
     if len(listed) == 1 and not more:
         (alarm,) = listed
-        text = f"{alarm.severity} {alarm.change}: {alarm.content} ({alarm.device_name})"
+        text = texts.subject.format(
+            severity=texts.terms.get(alarm.severity, alarm.severity),
+            change=texts.terms.get(alarm.change, alarm.change),
+            content=alarm.content,
+            device=alarm.device_name,
+        )
     else:
-        text = f"{len(listed) + more} alarm changes"
+        text = texts.many.format(count=len(listed) + more)
     return " ".join(text.split())[:200]
 
 
 def build_content(settings: Notifications, listed: Sequence[AlarmSummary], more: int) -> str:
-    """Return an email as HTML with times in the user's time zone."""
+    """Return an email as HTML in the user's language and time zone."""
+    texts = TEXTS[settings.language]
     rows = "".join(
         f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in _cells(settings, alarm))}</tr>"
         for alarm in listed
     )
-    head = "".join(f"<th align=left>{title}</th>" for title in COLUMNS)
-    rest = f"<p>Alarm changes that are not listed: {more}</p>" if more else ""
+    head = "".join(f"<th align=left>{title}</th>" for title in texts.columns)
+    rest = f"<p>{texts.more.format(count=more)}</p>" if more else ""
     return f"<table><tr>{head}</tr>{rows}</table>{rest}"
 
 
 def _cells(settings: Notifications, alarm: AlarmSummary) -> list[str]:
+    terms = TEXTS[settings.language].terms
     at = alarm.cleared_at if alarm.change == "cleared" and alarm.cleared_at else alarm.raised_at
-    local = f"{from_ms(at).astimezone(settings.zone):%Y-%m-%d %H:%M:%S %Z}"
-    value = _text(alarm.value)
-    return [local, alarm.severity, alarm.change, alarm.content, alarm.device_name, value]
+    return [
+        f"{from_ms(at).astimezone(settings.zone):%Y-%m-%d %H:%M:%S %Z}",
+        terms.get(alarm.severity, alarm.severity),
+        terms.get(alarm.change, alarm.change),
+        alarm.content,
+        alarm.device_name,
+        _text(alarm.value),
+    ]
 
 
 def _text(value: Any) -> str:

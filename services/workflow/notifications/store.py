@@ -22,6 +22,7 @@ from libs.common.store.mongo import Database, Document
 
 Channel = Literal["MAIL", "WEBHOOK"]
 Change = Literal["raised", "cleared"]
+Language = Literal["en", "zh"]
 MAX_DEVICES, MAX_OTHERS = 1000, 100
 """Maximum devices, and maximum groups or products, in the settings."""
 LONGEST_DIGEST = 1440
@@ -76,6 +77,8 @@ class Notifications(msgspec.Struct, kw_only=True):
     """Hours without notifications."""
     time_zone: Annotated[str, msgspec.Meta(min_length=1, max_length=64)] = "UTC"
     """IANA name of the time zone of quiet hours and messages."""
+    language: Language = "en"
+    """Language of emails: English or Chinese."""
     mail: bool = False
     """Whether to send emails to the login address by the tenant's mail server."""
     webhook: WebhookChannel | None = None
@@ -137,6 +140,8 @@ class NotificationsResponse(console.ResponseModel, kw_only=True):
     """Hours without notifications."""
     time_zone: str
     """IANA name of the time zone, for example `Europe/Berlin`."""
+    language: Language
+    """Language of emails: English or Chinese."""
     mail: bool
     """Whether emails are sent to the login address."""
     webhook: WebhookChannel | None = None

@@ -106,6 +106,7 @@ export const en = {
   "notify.zone": "Time zone",
   "notify.channels": "Channels",
   "notify.mail": "By email to {email}",
+  "notify.language": "Language of the emails",
   "notify.test": "Send a test",
   "notify.test.MAIL": "by email",
   "notify.test.WEBHOOK": "to the webhook",

@@ -108,6 +108,7 @@ export const zh: Record<keyof typeof en, string> = {
   "notify.zone": "时区",
   "notify.channels": "通知方式",
   "notify.mail": "发送邮件至 {email}",
+  "notify.language": "邮件语言",
   "notify.test": "发送测试消息",
   "notify.test.MAIL": "（邮件）",
   "notify.test.WEBHOOK": "（Webhook）",

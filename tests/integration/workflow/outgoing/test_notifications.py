@@ -100,7 +100,8 @@ async def test_a_test_returns_its_result(workflow: Workflow, website: Web):
     await user.refused(400, "POST", f"{PATH}/test", body, field="channel")
     assert (await user.done("GET", PATH))["results"] == {}
     hook = {"url": f"{website.url}/status/200", "secret": "s3cret"}
-    await user.done("PUT", PATH, {"webhook": hook, "enabled": False})
+    await user.done("PUT", PATH, {"webhook": hook, "enabled": False, "language": "zh"})
+    assert (await user.done("GET", PATH))["language"] == "zh"
 
     result = await user.done("POST", f"{PATH}/test", body)
 
@@ -328,6 +329,7 @@ async def test_secrets_are_sealed_and_hidden(workflow: Workflow):
     ("body", "field"),
     [
         ({"time_zone": "Nowhere"}, "time_zone"),
+        ({"language": "fr"}, "language"),
         ({"quiet_hours": {"begin": "22:00", "end": "22:00"}}, "quiet_hours.end"),
         ({"quiet_hours": {"begin": "24:00", "end": "6:00"}}, "quiet_hours.begin"),
         ({"webhook": {"url": "ftp://x"}}, "webhook.url"),
