@@ -64,6 +64,7 @@ def test_only_public_ports_are_published() -> None:
         for port in service.get("ports", [])
     }
     assert published == {8000, 4222, 1883, 8083}
+    assert SERVICES["gateway"]["environment"]["THINGWAY_OPERATIONS_PORT"] == "8001"
 
 
 def test_public_addresses_use_tls_with_the_tls_file() -> None:

@@ -214,6 +214,7 @@ def test_the_readme_names_existing_values_and_their_defaults() -> None:
         ("nats.embedded=false", "nats.external"),
         ("mongo.embedded=false", "mongo.external.secret"),
         ("image.digest=sha256:1", "digest"),
+        ("monitoring.serviceMonitor.enabled=true", "needs networkPolicies.metricsFrom"),
     ],
 )
 def test_invalid_values_are_rejected_by_name(values: str, message: str) -> None:
@@ -337,6 +338,21 @@ def test_every_service_is_observable_scalable_and_evictable(name: str) -> None:
         assert {"startupProbe", "readinessProbe", "livenessProbe"} <= container.keys()
         assert container["resources"].keys() == {"requests", "limits"}
         assert spec["topologySpreadConstraints"]
+
+
+@every_set
+def test_public_addresses_lead_to_the_public_port_of_the_gateway(name: str) -> None:
+    """Metrics, and reasons of an unready gateway, are only at its port for operators."""
+    objects = {(one["kind"], one["metadata"]["name"]): one for one in rendered(name)}
+    [container] = pods(name)["Deployment thingway-gateway"]["containers"]
+    ports = {port["containerPort"]: port["name"] for port in container["ports"]}
+    variables = {one["name"]: one.get("value") for one in container["env"]}
+    operations = ports[int(variables["THINGWAY_OPERATIONS_PORT"])]
+    public = objects["Service", "thingway-gateway"]["spec"]["ports"]
+    assert operations not in {port["targetPort"] for port in public}
+    routes = [one["spec"] for (kind, _), one in objects.items() if kind in {"Ingress", "HTTPRoute"}]
+    backends = re.findall(r'"name": "(thingway-[^"]+)"', json.dumps(routes))
+    assert set(backends) <= {"thingway-gateway"}
 
 
 def test_external_stores_are_configured_by_secrets() -> None:

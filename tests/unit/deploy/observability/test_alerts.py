@@ -252,16 +252,34 @@ def test_alerts_fire_and_stay_quiet(tmp_path: Path) -> None:
     _promtool("test", "rules", str(file))
 
 
-OUTAGE = {
-    "ThingwayServiceMissing": {INFO: "1x2 _x120"},
-    "ThingwayMeasurementMissing": {STREAM.format("bytes", "UPLINK"): "1x2 _x120"},
-    "ThingwayReplicaMissing": {INFO: "1x122", EXPECTED: "2x122"},
-    "ThingwayBackupOld": {"thingway_backup_finished_timestamp_seconds": "0x122"},
-    "ThingwayDependencyDown": {
-        'thingway_dependency_up{service="auth",dependency="mongo"}': "1x2 0x120"
-    },
-}
-"""Series of an outage of thirty days, a value every six hours."""
+LOST, KEPT = "1x2 _x120", "1x122"
+"""Values of thirty days, one every six hours: of a part that stops, and of one that runs."""
+
+
+def _without(lost: str, every: list[str]) -> dict[str, str]:
+    """Return series of which one ends."""
+    return dict.fromkeys(every, KEPT) | {lost: LOST}
+
+
+INFOS = [INFO.replace("auth", name) for name in NAMES]
+OUTAGES = [
+    *(("ThingwayServiceMissing", _without(lost, INFOS)) for lost in INFOS),
+    *(("ThingwayMeasurementMissing", _without(lost, MEASURED)) for lost in MEASURED),
+    ("ThingwayReplicaMissing", {INFO: KEPT, EXPECTED: "2x122"}),
+    *(
+        (f"ThingwayBackup{alert}", {f"thingway_backup_{name}_timestamp_seconds": "0x122"})
+        for alert, name in (("Old", "finished"), ("Unverified", "verified"))
+    ),
+    ("ThingwayBackupNotRestored", {"thingway_backup_restored_timestamp_seconds": "1x122"}),
+    *(
+        (
+            "ThingwayDependencyDown",
+            {f'thingway_dependency_up{{service="auth",dependency="{store}"}}': "1x2 0x120"},
+        )
+        for store in ("mongo", "nats", "redis")
+    ),
+]
+"""Alerts and series of outages: of each service, store, measurement and job."""
 
 
 @needs_promtool
@@ -269,7 +287,7 @@ def test_alerts_of_an_outage_stay_for_thirty_days(tmp_path: Path) -> None:
     """They fire at the end of the outage, and with an empty Prometheus without any series."""
     tests = [
         _promtool_test(alert, series, fires=True, at="30d", interval="6h")
-        for alert, series in OUTAGE.items()
+        for alert, series in OUTAGES
     ]
     empty = ("ThingwayServiceMissing", "ThingwayMeasurementMissing")
     tests += [
