@@ -225,11 +225,10 @@ class Load:
         `before` is the metrics of the idle platform. A slow service may still accept a report whose
         sender no longer waits, so the comparison is repeated until nothing changes.
         """
-        now, last = await settled(self._platform), before
-        while now != last:
+        last: dict[str, int] = {}
+        while (now := await settled(self._platform)) != last:
             last = now
-            assert await self.judge() == Verdict()
-            now = await settled(self._platform)
+            assert await self._compare() == Verdict()
         grown = {name: count - before[name] for name, count in now.items()}
         counted = {"stored": self.stored, "rejected": self.rejected, "waiting": 0}
         counted["accepted"] = self.stored + self.rejected
@@ -238,6 +237,9 @@ class Load:
     async def judge(self) -> Verdict:
         """Compare the promised reports with history, events and `DEAD` when idle."""
         await settled(self._platform)
+        return await self._compare()
+
+    async def _compare(self) -> Verdict:
         verdict = Verdict()
         self.stored = self.rejected = 0
         async with self._platform.admin() as client:
