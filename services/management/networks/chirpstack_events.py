@@ -2,12 +2,9 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from chirpstack_api.integration import integration_pb2 as pb
-from google.protobuf.json_format import MessageToJson, SerializeToJsonError
-from google.protobuf.message import DecodeError, Message
 
 from libs.common.clock import parse_time
 from libs.common.contracts.frames import (
@@ -31,6 +28,9 @@ from services.management.networks.messages import (
     parse_dev_eui,
     parse_ms,
 )
+
+if TYPE_CHECKING:
+    from chirpstack_api.integration import integration_pb2 as pb
 
 _TOPIC_PARTS = 6
 _ITEM = "queue_item_id"
@@ -111,14 +111,15 @@ _JSON: dict[str, msgspec.json.Decoder[Any]] = {
     "log": msgspec.json.Decoder(_Log),
     "status": msgspec.json.Decoder(_Status),
 }
-_PROTOBUF: dict[str, Callable[[], Message]] = {
-    "up": pb.UplinkEvent,
-    "join": pb.JoinEvent,
-    "ack": pb.AckEvent,
-    "txack": pb.TxAckEvent,
-    "log": pb.LogEvent,
-    "status": pb.StatusEvent,
+_PROTOBUF = {
+    "up": "UplinkEvent",
+    "join": "JoinEvent",
+    "ack": "AckEvent",
+    "txack": "TxAckEvent",
+    "log": "LogEvent",
+    "status": "StatusEvent",
 }
+"""Types in `integration.proto`."""
 KINDS = tuple(_JSON)
 
 
@@ -141,10 +142,18 @@ def read_event(tenant: str, topic: str, payload: bytes) -> InboundMessage | None
 
 def _decode_protobuf(kind: str, payload: bytes) -> _Event:
     """Decode frequent uplinks directly, and other events through JSON."""
-    message = _PROTOBUF[kind]()
+    # only processes that receive protobuf load its library, which needs 4 MiB
+    from chirpstack_api.integration import integration_pb2 as pb  # noqa: PLC0415
+    from google.protobuf.json_format import (  # noqa: PLC0415
+        MessageToJson,
+        SerializeToJsonError,
+    )
+    from google.protobuf.message import DecodeError  # noqa: PLC0415
+
+    message = getattr(pb, _PROTOBUF[kind])()
     try:
         message.ParseFromString(payload)
-        if isinstance(message, pb.UplinkEvent):
+        if kind == "up":
             return _convert_uplink(message)
         event: _Event = decode_message(_JSON[kind], MessageToJson(message, indent=None).encode())
     except DecodeError as error:
@@ -154,7 +163,7 @@ def _decode_protobuf(kind: str, payload: bytes) -> _Event:
     return event
 
 
-def _convert_uplink(message: pb.UplinkEvent) -> _Up:
+def _convert_uplink(message: "pb.UplinkEvent") -> _Up:
     modulation = message.tx_info.modulation
     kind = modulation.WhichOneof("parameters")
     info = message.device_info
@@ -186,7 +195,7 @@ def _convert_uplink(message: pb.UplinkEvent) -> _Up:
     )
 
 
-def _time(message: pb.UplinkEvent) -> datetime | None:
+def _time(message: "pb.UplinkEvent") -> datetime | None:
     try:
         time: datetime = message.time.ToDatetime(UTC)
     except (ValueError, OverflowError):
@@ -277,6 +286,8 @@ def encode_command(outbound: OutboundDownlink) -> Publication:
     identifier, route, downlink, reference = outbound
     eui = identifier.lower()
     if route.protobuf:
+        from chirpstack_api.integration import integration_pb2 as pb  # noqa: PLC0415 - as above
+
         payload = pb.DownlinkCommand(
             id=reference,
             dev_eui=eui,

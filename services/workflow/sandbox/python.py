@@ -3,6 +3,8 @@
 The interpreter is Monty, which has no access to files, networks or the environment. It runs in
 processes of its own pool, for which the threads here only wait. (Its asyncio interface is not used:
 as of 1.4.0 it cannot be cancelled while code computes, and may abort an interpreter that ends.)
+The first run loads the library and creates the pool: without Python code, a process needs 4 MiB
+less.
 """
 
 import asyncio
@@ -10,14 +12,16 @@ import json
 import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Self
-
-import pydantic_monty as monty
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Self
 
 from services.workflow.sandbox.limits import CodeFailed, Limits, to_json_value
 
+if TYPE_CHECKING:
+    import pydantic_monty as monty
+
 _DEFINES_MAIN = re.compile(r"^def\s+main\s*\(\s*\)", re.MULTILINE)
-_POLICY: monty.OSPolicy = {"sleep": "zero"}
+_POLICY: "monty.OSPolicy" = {"sleep": "zero"}
 GRACE = 0.25
 """Seconds after the time limit of a run when its worker is killed."""
 BUSY = 30.0
@@ -28,18 +32,12 @@ class Python:
     """Runs Python in the worker processes of Monty."""
 
     def __init__(self, processes: int, limits: Limits) -> None:
-        self._limits = limits
+        self._processes, self._limits = processes, limits
         self._threads = ThreadPoolExecutor(processes, "monty")
-        self._pool = monty.Monty(
-            min_processes=0,  # they start when code needs them
-            max_processes=processes,
-            checkout_timeout=BUSY,
-            request_timeout=limits.seconds + GRACE,
-            feed_duration_limit_grace=GRACE,
-        )
+        self._pool: monty.Monty | None = None
+        self._creating = Lock()
 
     async def __aenter__(self) -> Self:
-        await asyncio.get_running_loop().run_in_executor(self._threads, self._pool.__enter__)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -60,10 +58,12 @@ class Python:
             raise
 
     def _run(self, code: str, arguments: dict[str, Any], seconds: float) -> Any:
+        import pydantic_monty as monty  # noqa: PLC0415 - only processes that run Python load it
+
         if _DEFINES_MAIN.search(code):
             code += "\nmain()"
         try:
-            with self._pool.checkout(
+            with self._get_pool().checkout(
                 limits=self._resource_limits(seconds), os_policy=_POLICY
             ) as session:
                 printed = monty.CollectString(self._limits.printed)
@@ -74,7 +74,23 @@ class Python:
             raise CodeFailed("no process was available") from error
         return to_json_value(value, self._limits.output)
 
-    def _resource_limits(self, seconds: float) -> monty.ResourceLimits:
+    def _get_pool(self) -> "monty.Monty":
+        """Return the pool, which the first run creates."""
+        import pydantic_monty as monty  # noqa: PLC0415 - as above
+
+        with self._creating:
+            if self._pool is None:
+                pool = monty.Monty(
+                    min_processes=0,  # they start when code needs them
+                    max_processes=self._processes,
+                    checkout_timeout=BUSY,
+                    request_timeout=self._limits.seconds + GRACE,
+                    feed_duration_limit_grace=GRACE,
+                )
+                self._pool = pool.__enter__()
+            return self._pool
+
+    def _resource_limits(self, seconds: float) -> "monty.ResourceLimits":
         return {
             "max_feed_duration_secs": seconds,
             "max_memory": self._limits.memory,
@@ -83,10 +99,13 @@ class Python:
 
     def _stop(self) -> None:
         self._threads.shutdown()
-        self._pool.__exit__(None, None, None)
+        if self._pool is not None:
+            self._pool.__exit__(None, None, None)
 
 
-def _reason(error: monty.MontyError, printed: int) -> str:
+def _reason(error: "monty.MontyError", printed: int) -> str:
+    import pydantic_monty as monty  # noqa: PLC0415 - as above
+
     if isinstance(error, monty.MontyCrashedError):
         return "took too long" if error.timed_out else "its process ended"
     if not isinstance(error, monty.MontyRuntimeError | monty.MontySyntaxError):

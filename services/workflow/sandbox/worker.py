@@ -25,7 +25,7 @@ from libs.common.sandbox.confine import (
     use_idle_time,
     write_frame,
 )
-from services.workflow.expressions.cel import CelFailed, evaluate
+from services.workflow.expressions.cel import CelFailed, evaluate, load_extension
 from services.workflow.sandbox.limits import CONDITION, GRACE, SECONDS
 
 _PRELUDE = Path(__file__).with_name("prelude.js")
@@ -105,6 +105,7 @@ def main(memory: int, output: int) -> None:
     """Handle requests from standard input until it is closed."""
     end_with_parent()
     lower_priority()
+    load_extension()  # before a child loses access to files
     interpreter = Interpreter(memory, output)
     while True:
         child = _fork(interpreter, memory)

@@ -5,9 +5,6 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import Any, Literal
 
-import xlsxwriter
-from xlsxwriter.utility import xl_col_to_name
-
 from libs.common.spreadsheet import csv_lines, safe_cell
 from services.device.registry.imports.columns import Column
 from services.device.registry.imports.sheet_reader import COLUMNS, DEVICES, OPTIONS
@@ -56,6 +53,8 @@ def _text(cell: Any) -> str:
 def _workbook(
     columns: Sequence[Column], titles: Sequence[str], rows: Iterable[Sequence[Any]]
 ) -> bytes:
+    import xlsxwriter  # noqa: PLC0415 - rare, and it needs 2 MiB
+
     target = io.BytesIO()
     options = {"constant_memory": True, "strings_to_formulas": False, "strings_to_urls": False}
     with xlsxwriter.Workbook(target, options) as book:
@@ -88,6 +87,8 @@ def _workbook(
 
 def _rule(column: Column, at: int) -> dict[str, Any] | None:
     """Return the validation rule of a column for spreadsheet programs, if any."""
+    from xlsxwriter.utility import xl_col_to_name  # noqa: PLC0415 - as above
+
     if column.choices:
         letters = xl_col_to_name(at, col_abs=True)
         source = f"={OPTIONS}!{letters}$1:{letters}${len(column.choices)}"

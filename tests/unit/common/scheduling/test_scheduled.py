@@ -49,7 +49,6 @@ REASONS: dict[str, list[str]] = {
         "services/gateway/docs/catalogue.py Catalogue.__init__: Lock",
         "services/gateway/pages.py _probes.metrics: to_thread",
         "services/gateway/pages.py Readiness.__init__: Lock",
-        "services/workflow/sandbox/python.py Python.__aenter__: run_in_executor",
         "services/workflow/sandbox/python.py Python.__aexit__: to_thread",
     ],
     "It only lists or takes what then has turns of tenants (`FairScheduler`, `FairQueue`).": [
@@ -74,6 +73,7 @@ REASONS: dict[str, list[str]] = {
         "services/workflow/batches.py Batches._next_batch: deque",
         "services/workflow/batches.py Batches._add: deque",
         "services/workflow/notifications/sender.py NotificationSender.run: repeat",
+        "services/workflow/sandbox/python.py Python.__init__: Lock",
         "services/workflow/sandbox/python.py Python.__init__: ThreadPoolExecutor",
         "services/workflow/sandbox/python.py Python.run: run_in_executor",
         "services/workflow/triggers/timers.py TimerRunner.run: endless loop",

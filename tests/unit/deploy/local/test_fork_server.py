@@ -229,3 +229,18 @@ def test_the_launcher_imports_only_the_settings_of_services() -> None:
     program = "import deploy.local.up, sys; print(*sys.modules)"
     found = subprocess.check_output([sys.executable, "-c", program], text=True).split()
     assert not {"litestar", "uvicorn", "aiomqtt", "libs.common.process"} & set(found)
+
+
+def test_services_import_rare_libraries_when_they_need_them() -> None:
+    """Libraries of single features need 17 MiB, which no service at rest keeps."""
+    program = (
+        "import importlib, sys\n"
+        "from deploy.platform.services import SERVICES\n"
+        "from deploy.local.fork_server import _import_program\n"
+        "for service in SERVICES:\n"
+        "    _import_program(service.module)\n"
+        "print(*sys.modules)\n"
+    )
+    found = set(subprocess.check_output([sys.executable, "-c", program], text=True).split())
+    assert {"services.workflow.app", "services.management.app"} <= found
+    assert not {"grpc", "google.protobuf", "xlsxwriter", "pydantic_monty", "quickjs"} & found
