@@ -70,6 +70,7 @@ def build_app(
         database=mongo.database,
         bus=bus,
         rpc_client=rpc_client,
+        registry=registry,
         seal=seal,
         allowed=parse_networks(settings.outgoing_networks),
     )

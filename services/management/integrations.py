@@ -29,7 +29,7 @@ from libs.common.contracts.names import (
     DeviceCount,
 )
 from libs.common.device_client import DeviceClient
-from libs.common.errors import Forbidden, InvalidInput, NotFound
+from libs.common.errors import Forbidden, InvalidInput, NotFound, Unavailable
 from libs.common.http import RequestPrincipal, provide
 from libs.common.http.console import Page, PageRequest, ResponseModel, get, post
 from libs.common.http.guards import allow_holders
@@ -38,7 +38,7 @@ from libs.common.identity import Principal
 from libs.common.identity.functions import Function
 from libs.common.identity.grants import GrantReader
 from libs.common.lru_cache import LruCache
-from libs.common.store.mongo import Database
+from libs.common.store.mongo import Database, StoreError
 from libs.common.store.redis import RequestBatcher
 from libs.common.things import AccessMod, EntityType, ValueType, integration_key, member_key
 from libs.common.tsl import TslDocument, TslInvalid
@@ -196,6 +196,16 @@ class Registry:
         await self._store.save(manifest)
         self._known.put(who, manifest)
         return Acknowledged()
+
+    async def announce_own(self, who: str, manifest: Manifest) -> Acknowledged:
+        """Store the announcement of an integration that runs in this process.
+
+        Raises `Unavailable` if the database does not answer, like a request on the bus.
+        """
+        try:
+            return await self.announce(who, manifest)
+        except StoreError as error:
+            raise Unavailable(f"the database does not answer: {error!s:.200}") from error
 
     async def list_all(self, _: GetIntegrations) -> KnownIntegrations:
         """Return every integration, including hidden and stopped ones."""

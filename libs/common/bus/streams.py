@@ -190,15 +190,18 @@ async def read_event_partitions(js: JetStreamContext) -> EventPartitions:
     return EventPartitions(int(metadata.get(_USED, 1)), int(metadata.get(_CREATED, 0)))
 
 
-async def set_event_partitions(js: JetStreamContext, replicas: int, partitions: int) -> None:
-    """Change the number of partitions of events.
+async def set_event_partitions(
+    js: JetStreamContext, replicas: int, partitions: int
+) -> EventPartitions:
+    """Set the number of partitions of events; return the partitions.
 
     While it changes, no stream accepts events that are published for another number. Publishers
     then read the metadata of `EVENTS` and publish again.
     """
-    used, created = await read_event_partitions(js)
+    before = await read_event_partitions(js)
+    used, created = before
     if used == partitions:
-        return
+        return before
     active = partitions if partitions > 1 else 0
     for number in range(max(active, created)):
         config = event_partition(number, active).evolve(num_replicas=replicas)
@@ -216,6 +219,7 @@ async def set_event_partitions(js: JetStreamContext, replicas: int, partitions: 
         )
     )
     log.info("events are stored in %d partitions instead of %d", partitions, used)
+    return EventPartitions(partitions, max(active, created))
 
 
 _BOUNDS = ("max_age", "max_msgs", "max_bytes")

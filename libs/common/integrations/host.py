@@ -196,12 +196,17 @@ class Integration:
 
 Q = TypeVar("Q")
 A = TypeVar("A")
+Announce = Callable[[str, Manifest], Awaitable[Acknowledged]]
+"""Announces the manifest of an integration with its id."""
 
 
 class IntegrationHost:
     """An integration on one connection; several processes may host it."""
 
-    def __init__(self, bus: Bus, integration: Integration) -> None:
+    def __init__(
+        self, bus: Bus, integration: Integration, announce: Announce | None = None
+    ) -> None:
+        """`announce` replaces the request on the bus, and raises `ThingwayError`."""
         manifest = integration.manifest
         self._integration = integration
         self._client = RpcClient(bus)
@@ -212,6 +217,7 @@ class IntegrationHost:
         self._rpc.offer("updated", PropertiesUpdated, _named(_acknowledged(integration.updated)))
         self._rpc.offer("command", DeviceCommand, _acknowledged(integration.command))
         self._rpc.offer("downlink", QueueDownlinks, _acknowledged(integration.downlink))
+        self._send_announcement = announce or self._announce_on_bus
         self._announcing: asyncio.Task[None] | None = None
         self.things = integration.things = IntegrationThings(self._client, manifest.id)
         """The things of the integration."""
@@ -243,9 +249,12 @@ class IntegrationHost:
     async def _announce(self) -> None:
         manifest: Manifest = self._integration.manifest
         try:
-            await self._client.call(announce_subject(manifest.id), manifest, Acknowledged)
+            await self._send_announcement(manifest.id, manifest)
         except ThingwayError as error:
             log.warning("integration %s could not be announced: %s", manifest.id, error)
+
+    async def _announce_on_bus(self, integration: str, manifest: Manifest) -> Acknowledged:
+        return await self._client.call(announce_subject(integration), manifest, Acknowledged)
 
 
 def _acknowledged(handle: Callable[[Q], Awaitable[None]]) -> Callable[[Q], Awaitable[Acknowledged]]:

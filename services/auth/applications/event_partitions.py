@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from nats.js.api import StreamSource
 
 from libs.common.bus import EVENTS, Bus
-from libs.common.bus.streams import read_event_partitions, set_event_partitions
+from libs.common.bus.streams import set_event_partitions
 from libs.common.scheduling.turns import repeat
 from services.auth.applications.store import ApplicationStore
 
@@ -50,8 +50,8 @@ class EventDistributor:
 
     async def _set_partitions(self, _: float = 0.0) -> list[str]:
         """Set the number of partitions; return those that were ever created."""
-        await set_event_partitions(self.bus.js, self.bus.replicas, self.partitions)
-        return (await read_event_partitions(self.bus.js)).streams[1:]
+        found = await set_event_partitions(self.bus.js, self.bus.replicas, self.partitions)
+        return found.streams[1:]
 
 
 def _filters(sources: list[StreamSource]) -> set[tuple[str, str | None]]:

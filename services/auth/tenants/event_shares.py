@@ -10,7 +10,7 @@ import logging
 import math
 import random
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from nats.js.errors import NotFoundError
@@ -21,7 +21,7 @@ from libs.common.bus.consumer import WATCH_INTERVAL
 from libs.common.bus.fitting import LARGEST_EVENT
 from libs.common.bus.retained_messages import count_messages
 from libs.common.scheduling.turns import IDLE_PERIOD, repeat
-from libs.common.store_metrics import StreamContent, read_stream
+from libs.common.store_metrics import StreamContent, StreamReading, read_stream
 from services.auth.accounts.tenants import TenantStore
 
 log = logging.getLogger(__name__)
@@ -70,22 +70,24 @@ class EventShares:
     async def _check(self) -> None:
         """Enforce shares if a stream has changed; after `IDLE_PERIOD`, limits may have."""
         names, now = (await self.bus.read_partitions(WATCH_INTERVAL)).streams, time.monotonic()
-        held = [(await read_stream(self.bus, name)).state for name in names]
+        streams = {name: await read_stream(self.bus, name) for name in names}
+        held = [stream.state for stream in streams.values()]
         if held != self._known[0] or now >= self._known[1]:
-            await self.enforce()
+            await self._enforce_all(streams)
             self._known = held, now + IDLE_PERIOD
 
     async def enforce(self) -> None:
-        """Measure tenants once, and purge those that exceed their share.
+        """Measure tenants once, and purge those that exceed their share."""
+        names = (await self.bus.read_partitions(WATCH_INTERVAL)).streams
+        await self._enforce_all({name: await read_stream(self.bus, name) for name in names})
 
-        Each partition has an equal part of a tenant's limit.
-        """
+    async def _enforce_all(self, streams: Mapping[str, StreamReading]) -> None:
+        """Enforce shares; each partition has an equal part of a tenant's limit."""
         partitions = await self.bus.read_partitions(WATCH_INTERVAL)
-        for name in partitions.streams:
-            await self._enforce(name, 1 if name == EVENTS else partitions.used)
+        for name, stream in streams.items():
+            await self._enforce(name, stream, 1 if name == EVENTS else partitions.used)
 
-    async def _enforce(self, name: str, parts: int) -> None:
-        stream = await read_stream(self.bus, name)
+    async def _enforce(self, name: str, stream: StreamReading, parts: int) -> None:
         held, room = stream.state, LOW * stream.config.max_bytes
         is_full = 0 < HIGH * stream.config.max_bytes < held.bytes
         below = math.inf if is_full else held.bytes * parts

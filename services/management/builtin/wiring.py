@@ -16,6 +16,7 @@ from services.management.builtin.openapi_client.integration import OpenApiClient
 from services.management.builtin.openapi_client.remote import Remote
 from services.management.builtin.openapi_client.store import OpenApiStore
 from services.management.builtin.simulator import Simulator, follow_changes
+from services.management.integrations import Registry
 from services.management.networks.chirpstack import ChirpStack
 from services.management.networks.milesight import Milesight
 from services.management.networks.server import NetworkServer
@@ -39,14 +40,24 @@ class BuiltIn:
 
 
 def wire(
-    *, database: Database, bus: Bus, rpc_client: RpcClient, seal: Seal, allowed: tuple[str, ...]
+    *,
+    database: Database,
+    bus: Bus,
+    rpc_client: RpcClient,
+    registry: Registry,
+    seal: Seal,
+    allowed: tuple[str, ...],
 ) -> BuiltIn:
-    """Return the hosts; `allowed` are networks that may be called in addition to public ones."""
+    """Return the hosts; `allowed` are networks that may be called in addition to public ones.
+
+    They announce integrations to `registry`, without messages on the bus.
+    """
+    host = partial(IntegrationHost, bus, announce=registry.announce_own)
     open_api_store = OpenApiStore(database, seal)
 
     async def simulate() -> None:
         simulator = Simulator(IntegrationThings(rpc_client, Simulator.manifest.id))
-        async with follow_changes(bus, simulator), IntegrationHost(bus, simulator):
+        async with follow_changes(bus, simulator), host(simulator):
             await simulator.run()
 
     async def serve_open_api() -> None:
@@ -55,7 +66,7 @@ def wire(
             accounts = Accounts(things, open_api_store, partial(Remote, session), allowed)
             carrier = CommandCarrier(things, open_api_store, accounts)
             integration = OpenApiClient(things, open_api_store, accounts, carrier)
-            async with IntegrationHost(bus, integration):
+            async with host(integration):
                 await integration.run()
 
     async def serve_network(kind: type[NetworkServer]) -> None:
@@ -63,7 +74,7 @@ def wire(
         server = kind(things, NetworkStore(database, seal, kind.manifest.id), allowed)
         hooks = RpcServer(bus, f"integration.{kind.manifest.id}", discovered=False)
         hooks.offer("hook", RawRequest, server.receive_hook)
-        async with IntegrationHost(bus, server):
+        async with host(server):
             await hooks.start()
             try:
                 await server.run()
@@ -76,6 +87,6 @@ def wire(
         **{kind.manifest.id: partial(serve_network, kind) for kind in NETWORKS},
     }
     return BuiltIn(
-        hosts=(IntegrationHost(bus, System()), IntegrationHost(bus, Direct())),
+        hosts=(host(System()), host(Direct())),
         leader=Leader(database, "integrations", jobs, life=LEASE_SECONDS),
     )

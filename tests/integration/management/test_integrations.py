@@ -114,6 +114,22 @@ async def test_announced_integrations_are_listed(management: Management, servers
     assert direct["entity_count"] == direct["entityCount"] == 12 + 4
 
 
+async def test_an_integration_of_the_process_is_announced_without_a_message(servers) -> None:
+    """With `announce`, its host sends no request to `management`."""
+    bus, announced = await Bus.connect(servers.nats_url, name="management"), []
+    requests = await bus.client.subscribe(announce_subject("*"))
+
+    async def announce(integration: str, manifest: Manifest) -> Acknowledged:
+        announced.append((integration, manifest))
+        return Acknowledged()
+
+    async with IntegrationHost(bus, Lamps(), announce):
+        await bus.client.flush()
+    assert announced == [("lamps", LAMPS)]
+    assert requests.pending_msgs == 0
+    await bus.drain()
+
+
 @pytest.mark.usefixtures("device")
 async def test_filters_compare(management: Management, servers):
     """`device_addable` true finds those that add devices, false those that do not."""

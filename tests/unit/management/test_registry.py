@@ -4,7 +4,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from libs.common.contracts.integrations import Manifest
+from libs.common.errors import Unavailable
+from libs.common.store.mongo import StoreUnavailable
 from services.management.integrations import Registry
 
 
@@ -37,3 +41,15 @@ async def test_repeated_announcements_are_stored_by_one_write() -> None:
         ("renew", "lamps", "doors"),
         ("save", "doors"),
     ]
+
+
+async def test_an_announcement_of_the_process_survives_a_stopped_database() -> None:
+    """The host retries after `Unavailable`; another error would end its announcements."""
+
+    class Stopped(Store):
+        async def save(self, manifest: Manifest) -> None:
+            raise StoreUnavailable("no server")
+
+    store: Any = Stopped()
+    with pytest.raises(Unavailable, match="the database does not answer: no server"):
+        await Registry(store).announce_own("lamps", Manifest(id="lamps", name="Lamps"))
