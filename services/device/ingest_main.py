@@ -24,8 +24,8 @@ def build_ingest(
     foundation: Foundation, streams: Sequence[str]
 ) -> tuple[IngestPackage, Sequence[PackageParts]]:
     """Compose the packages that ingest reports of `streams`; return all parts too."""
-    clients, things, values = foundation.clients, foundation.things, foundation.values
-    commands = foundation.commands
+    clients, things, commands = foundation.clients, foundation.things, foundation.commands
+    values = LatestValues(clients.mongo.direct)
     stores = wire_stores(clients, things=things)
     frames = wire_frames(clients, things=things, retention=stores.retention)
     reports = ReportStore(clients.mongo, stores.partitions, stores.ledger, frames.decoder)
@@ -34,13 +34,13 @@ def build_ingest(
     ingest = wire_ingest(
         clients,
         things=things,
-        values=LatestValues(clients.mongo.direct),
+        values=values,
         stores=stores,
         reports=reports,
         frames=frames.decoder,
         commands=completion,
         alarms=alarms,
-        thing_data=[values, commands, TagStore(clients.mongo), *frames.thing_data],
+        thing_data=[foundation.values, commands, TagStore(clients.mongo), *frames.thing_data],
         streams=streams,
     )
     return ingest, [frames.parts, ingest.parts]

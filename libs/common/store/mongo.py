@@ -305,6 +305,10 @@ class Mongo:
         self.direct: Database = self._direct.get_database(database, **settings)
         """The same database for frequent reads, without a thread."""
 
+    def database_of(self, session: Session) -> Database:
+        """Return the database over the client that began `session`."""
+        return self.direct if isinstance(session, AsyncClientSession) else self.database
+
     async def ping(self) -> None:
         """Raise an error unless the database answers and accepts writes."""
         hello = await self.database.command("hello")

@@ -212,11 +212,12 @@ class CommandStore(ThingDataStore):
         return from_document(await self._commands.find_one(query))
 
     async def find_for_thing(
-        self, command_id: int, thing_id: int, session: Session | None = None
+        self, command_id: int, thing_id: int, session: Session
     ) -> Command | None:
         """Return a command of this thing, or None."""
+        commands = self._mongo.database_of(session)["commands"]
         query = {"_id": command_id, "thingId": thing_id}
-        return from_document(await self._commands.find_one(query, session=session))
+        return from_document(await commands.find_one(query, session=session))
 
     async def page(
         self, device: Device, statuses: Sequence[TaskStatus], skip: int, limit: int
@@ -273,7 +274,7 @@ class CommandStore(ThingDataStore):
         """Close the open command that the reply `key` answers; return it as it was, or None."""
         answered: Document = {"status": status, "finishedAt": at, "closedBy": key}
         answered |= dict.fromkeys(("outputs", "error", "errorCode"))
-        before = await self._commands.find_one_and_update(
+        before = await self._mongo.database_of(session)["commands"].find_one_and_update(
             {"_id": command_id, "thingId": thing_id, "status": {"$in": OPEN}},
             {"$set": answered, "$unset": _OPEN_FIELDS},
             session=session,
@@ -285,7 +286,8 @@ class CommandStore(ThingDataStore):
         if command.outputs is not None or command.error:
             command.error = command.error and command.mask(command.error)
             ended = {"$set": _ended(command)}
-            await self._commands.update_one({"_id": command.id}, ended, session=session)
+            commands = self._mongo.database_of(session)["commands"]
+            await commands.update_one({"_id": command.id}, ended, session=session)
         await self._hide(command, session)
 
     async def _hide(self, command: Command, session: Session) -> None:
@@ -293,9 +295,10 @@ class CommandStore(ThingDataStore):
         if not command.write_only:
             return
         self.wakeups.notify(WIPING)
+        commands = self._mongo.database_of(session)["commands"]
         identity: Document = {"_id": command.id}
-        await self._commands.update_one(identity, {"$set": {"wipeAt": utc_now()}}, session=session)
-        await self._commands.update_one(
+        await commands.update_one(identity, {"$set": {"wipeAt": utc_now()}}, session=session)
+        await commands.update_one(
             identity | {"downlinks": {"$exists": True}},
             {"$set": {"downlinks.$[].data": b""}},
             session=session,
@@ -313,20 +316,19 @@ class CommandStore(ThingDataStore):
             await self.schedule.suspend([command])
         return command
 
-    async def profile(self, thing_id: int, session: Session | None = None) -> dict[str, Any]:
+    async def profile(self, thing_id: int) -> dict[str, Any]:
         """Return the profile values that a thing has confirmed."""
-        document = await self._profiles.find_one({"_id": thing_id}, session=session)
-        return {entry["key"]: entry["value"] for entry in document["values"]} if document else {}
+        return _profile_values(await self._profiles.find_one({"_id": thing_id}))
 
     async def confirm_profile(
         self, thing_id: int, settings: Sequence[tuple[str, Any]], session: Session
     ) -> None:
         """Add confirmed values to the profile of a thing."""
-        values = await self.profile(thing_id, session) | dict(settings)
+        profiles, identity = self._mongo.database_of(session)["profiles"], {"_id": thing_id}
+        before = _profile_values(await profiles.find_one(identity, session=session))
+        values = before | dict(settings)
         listed = [{"key": key, "value": value} for key, value in values.items()]
-        await self._profiles.replace_one(
-            {"_id": thing_id}, {"values": listed}, upsert=True, session=session
-        )
+        await profiles.replace_one(identity, {"values": listed}, upsert=True, session=session)
 
     async def forget(self, thing_id: int, session: Session | None = None) -> None:
         """Delete the profile and the lock document of a thing, but not its commands."""
@@ -340,6 +342,10 @@ class CommandStore(ThingDataStore):
         """
         await self.forget(thing_id, session)
         await self.fail_all(thing_id, DELETED)
+
+
+def _profile_values(document: Document | None) -> dict[str, Any]:
+    return {entry["key"]: entry["value"] for entry in document["values"]} if document else {}
 
 
 def _ended(command: Command) -> Document:

@@ -129,7 +129,7 @@ class ReportStore:
                     name = collection_name(partition_at(uplink.received))
                     documents[name].append({"_id": key, "p": properties})
             for name, new_documents in documents.items():
-                await self._database[name].insert_many(new_documents, session=session)
+                await self._mongo.direct[name].insert_many(new_documents, session=session)
             return bool(closed)
 
         await self._ledger.write_and_count(close_and_store, stored=closing)
@@ -139,7 +139,7 @@ class ReportStore:
 
         async def mark_seen(session: Session) -> bool:
             row = {"_id": seen_key(uplink), "at": datetime.now(UTC)}
-            await self._database[SEEN].insert_one(row, session=session)
+            await self._mongo.direct[SEEN].insert_one(row, session=session)
             return True
 
         with suppress(DuplicateKey):
@@ -204,7 +204,7 @@ class ReportStore:
             return True
 
         await self._ledger.write_and_count(
-            insert_documents, stored=stored.values(), rejected=rejected.values(), direct=True
+            insert_documents, stored=stored.values(), rejected=rejected.values()
         )
 
     async def _without_stored(self, rows: Sequence[_Row]) -> list[_Row]:

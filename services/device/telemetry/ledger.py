@@ -70,11 +70,10 @@ class Ledger:
         *,
         stored: Collection[Uplink] = (),
         rejected: Collection[Uplink] = (),
-        direct: bool = False,
     ) -> bool:
         """Run `write` and count uplinks in one transaction, unless it returns False.
 
-        With `direct`, `write` uses collections of `Mongo.direct`.
+        `write` uses collections of `Mongo.direct`.
         """
         page = self._free.pop() if self._free else uuid4().hex
 
@@ -82,13 +81,14 @@ class Ledger:
             if not await write(session):
                 return False
             if stored or rejected:
-                ledger = self._mongo.direct["ledger"] if direct else self._ledger
                 changes = [{"$set": self._changes(stored, rejected)}]
-                await ledger.update_one({"_id": page}, changes, upsert=True, session=session)
+                await self._mongo.direct["ledger"].update_one(
+                    {"_id": page}, changes, upsert=True, session=session
+                )
             return True
 
         try:
-            return await self._mongo.transaction(write_with_counts, direct=direct)
+            return await self._mongo.transaction(write_with_counts, direct=True)
         finally:
             self._free.append(page)
             self.writes += 1

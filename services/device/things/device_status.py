@@ -8,7 +8,7 @@ import msgspec
 from pymongo import UpdateOne, WriteConcern
 from pymongo.read_concern import ReadConcern
 
-from libs.common.store.mongo import Collection, Document, Session
+from libs.common.store.mongo import Collection, Document, Mongo, Session
 from services.device.things.model import NETWORK_FIELDS, DeliveryState, PresentDevice, stored_fields
 from services.device.things.visibility import Condition
 
@@ -140,8 +140,9 @@ def _silent(since: datetime) -> Condition:
 class ReportedStateStore:
     """Writes times, fields and shapes of reports into the records of devices."""
 
-    def __init__(self, devices: Collection) -> None:
-        self._devices = devices
+    def __init__(self, mongo: Mongo) -> None:
+        self._mongo = mongo
+        self._devices = mongo.database["devices"]
 
     async def write_report_times(self, times: Mapping[int, int]) -> None:
         """Write the times (ms) of the newest reports by device."""
@@ -203,7 +204,7 @@ class ReportedStateStore:
 
     async def mark_provisioned(self, device_id: int, session: Session) -> None:
         """Record that a device took the configuration that it was added with."""
-        await self._devices.update_one(
+        await self._mongo.database_of(session)["devices"].update_one(
             {"_id": device_id, "rpsStatus": "WAITING"},
             {"$set": {"rpsStatus": "SUCCESS"}},
             session=session,
