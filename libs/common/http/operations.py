@@ -12,6 +12,7 @@ from litestar.response import Stream
 from litestar.routes import HTTPRoute
 from litestar.serialization import encode_json
 from litestar.types import AnyCallable, ASGIApp
+from litestar.types.internal_types import PathParameterDefinition
 
 from libs.common.envelope import Answer, Success
 from libs.common.http.request import HttpRequest, get_request_id
@@ -40,6 +41,16 @@ class Operation(HTTPRouteHandler):
         self.summary = self.summary or fn.__name__.replace("_", " ").capitalize()
         super().__call__(fn)
         return self
+
+    def create_kwargs_model(self, path_parameters: dict[str, PathParameterDefinition]) -> Any:
+        """Return the model of the parameters, which resolves dependencies one by one.
+
+        Litestar would resolve independent ones in concurrent tasks, which take more than a third of
+        its time. No dependency waits for anything.
+        """
+        model = super().create_kwargs_model(path_parameters)
+        model.dependency_batches = [{each} for batch in model.dependency_batches for each in batch]
+        return model
 
     async def to_response(self, app: Litestar, data: Any, request: HttpRequest) -> ASGIApp:
         """Return the response with the envelope around `data`; a long one is streamed."""
