@@ -1,7 +1,7 @@
 """MongoDB: the only module that imports the drivers, motor and PyMongo's async client.
 
 Motor handles most operations, with PyMongo's interface and types (`_MotorCollection`). Frequent
-reads use PyMongo's client (`Mongo.direct`): decision 0021.
+reads and the writes of ingest use PyMongo's client (`Mongo.direct`): decision 0021.
 Writes are `w=majority, j=true`, so acknowledged data survives a failover. Reads are from the
 primary with `majority`: they exclude data that a primary being replaced has written and will lose.
 Transactions read with `snapshot`, so their reads are as durable as their writes
@@ -303,7 +303,7 @@ class Mongo:
         }
         self.database = cast("Database", _MotorDatabase(self.client, database, **settings))
         self.direct: Database = self._direct.get_database(database, **settings)
-        """The same database for frequent reads, without a thread."""
+        """The same database for frequent reads and for ingest, without a thread."""
 
     def database_of(self, session: Session) -> Database:
         """Return the database over the client that began `session`."""
