@@ -14,6 +14,8 @@ from libs.common.store.mongo import Database
 
 _WRITES = frozenset({"insert", "update", "findAndModify", "create"})
 _MIGRATIONS = "migrations"
+KEPT = frozenset({"counters", "leases"})
+"""Collections of a service that still runs."""
 HISTORY = "history_"
 
 
@@ -55,8 +57,16 @@ monitoring.register(WRITTEN)
 
 async def empty_documents(database: Database) -> None:
     """Delete the documents of a database that a service still uses, without migrations and ids."""
-    for name in WRITTEN.names(database.name) - {"counters"}:
+    for name in WRITTEN.names(database.name) - KEPT:
         await database[name].delete_many({})
+
+
+async def read_documents(database: Database) -> dict[str, list[Any]]:
+    """Return the documents that `empty_documents` would delete, by collection."""
+    found = {
+        name: await database[name].find().to_list(None) for name in WRITTEN.names(database.name)
+    }
+    return {name: some for name, some in found.items() if some and name not in KEPT}
 
 
 def empty(client: MongoClient[dict[str, Any]], database: str) -> None:

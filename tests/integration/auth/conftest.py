@@ -44,9 +44,10 @@ from services.auth import passwords
 from services.auth.app import build_app
 from services.auth.migrations import MIGRATIONS
 from services.auth.settings import AuthSettings
+from tests.databases import empty_documents, read_documents
 from tests.lending import lent
 from tests.lifespan import running
-from tests.servers import _wait_for_nats
+from tests.servers import Servers, _wait_for_nats
 
 ADDRESS = "192.0.2.7"
 """Where people call from."""
@@ -58,6 +59,31 @@ SUPER_ADMIN = Principal(
     super_admin=True,
     client=OWN_CONSOLE,
 )
+SHARING = {
+    "accounts",
+    "application_routes",
+    "applications",
+    "devices",
+    "integration_logins",
+    "limits",
+    "menus",
+    "role_lists",
+    "role_members",
+    "role_resources",
+    "roles",
+    "sessions",
+    "sign_in",
+    "tenants",
+    "token_inputs",
+    "tokens",
+    "use",
+    "users",
+}
+"""Modules about operations: their tests share a service, whose stores are emptied.
+
+A start costs more than most tests. Modules about replicas, connections, background jobs and what
+follows a request later have a service for each test.
+"""
 ISSUER = KeyPair.create(KeyKind.ACCOUNT)
 CONSOLE_CLIENT_ID, CONSOLE_CLIENT_SECRET = "iab", "milesight*iab"
 """The console client of the settings, with what existing consoles are built with."""
@@ -214,11 +240,10 @@ def door(tmp_path_factory) -> Iterator[Door]:
         process.wait()
 
 
-@pytest_asyncio.fixture
-async def auth(servers, emptied, mongo_of, door) -> AsyncIterator[Auth]:
-    """The service on an empty database and an empty Redis."""
+@contextlib.asynccontextmanager
+async def _started(servers: Servers, mongo: Mongo, door: Door) -> AsyncIterator[Auth]:
+    """Start the service on an empty Redis."""
     async with contextlib.AsyncExitStack() as stack:
-        mongo = mongo_of(emptied("auth"))
         redis = connect_redis(servers.redis_url)
         stack.push_async_callback(redis.aclose)
         await redis.flushdb()
@@ -249,3 +274,38 @@ async def auth(servers, emptied, mongo_of, door) -> AsyncIterator[Auth]:
         await stack.enter_async_context(http)
         signer = HeaderSigner(private_key)
         yield Auth(http, app, RpcClient(other), other, mongo, redis, door, signer, settings)
+
+
+@pytest_asyncio.fixture
+async def own_auth(servers, emptied, mongo_of, door) -> AsyncIterator[Auth]:
+    """The service on an empty database and an empty Redis."""
+    async with _started(servers, mongo_of(emptied("auth")), door) as found:
+        yield found
+
+
+@pytest_asyncio.fixture(scope="module")
+async def shared_auth(
+    servers, emptied, mongo_of, door
+) -> AsyncIterator[tuple[Auth, dict[str, list[Any]]]]:
+    """The service of a module, and the documents that it writes when it starts."""
+    async with _started(servers, mongo_of(emptied("auth of a module")), door) as found:
+        yield found, await read_documents(found.mongo.database)
+
+
+@pytest_asyncio.fixture
+async def emptied_auth(shared_auth: tuple[Auth, dict[str, list[Any]]]) -> Auth:
+    """The service of a module, as if it had just started."""
+    found, documents = shared_auth
+    await empty_documents(found.mongo.database)
+    for name, some in documents.items():
+        await found.mongo.database[name].insert_many(some)
+    await found.redis.flushdb()
+    return found
+
+
+@pytest.fixture
+def auth(request: pytest.FixtureRequest) -> Auth:
+    """The service with empty stores."""
+    is_shared = request.path.stem.removeprefix("test_") in SHARING
+    found: Auth = request.getfixturevalue("emptied_auth" if is_shared else "own_auth")
+    return found
