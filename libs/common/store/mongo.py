@@ -55,6 +55,8 @@ Document = dict[str, Any]
 """A document; the docstring of its store describes the fields."""
 Database = AsyncDatabase[Document]
 Collection = AsyncCollection[Document]
+Aggregation = tuple[Collection, list[Document]]
+"""A collection and the stages of an aggregation on it."""
 Session = AsyncClientSession
 
 DuplicateKey = DuplicateKeyError
@@ -179,29 +181,22 @@ async def read_rows(
 
 
 async def read_page(
-    collection: Collection,
-    query: Document,
-    order: Sequence[tuple[str, int]],
-    limit: int,
-    known: RowSize,
-) -> AsyncGenerator[Document, None]:
-    """Yield up to `limit` matching documents like `read_rows`.
+    collection: Collection, stages: Sequence[Document], limit: int, known: RowSize
+) -> AsyncGenerator[list[Document], None]:
+    """Yield the documents of `read_rows`, at most `limit`, in lists of one or more.
 
-    A page that probably is small is read in one batch.
+    A page that probably is small is read in one batch, and decoded as a whole.
     """
     if not 0 < known.mean * limit <= SMALL_PAGE:
-        async for row in read_rows(collection, page_stages(query, order, limit=limit), known=known):
-            yield row
+        async for row in read_rows(collection, stages, known=known):
+            yield [row]
         return
-    async with collection.find_raw_batches(
-        query, sort=order, limit=limit, batch_size=limit + 1
-    ) as batches:
-        async for batch in batches:
-            content = cast("bytes", batch)
-            rows = bson.decode_all(content, collection.codec_options)
-            known.mean = len(content) / len(rows)
-            for row in rows:
-                yield row
+    raw = collection.with_options(codec_options=CodecOptions(document_class=RawBSONDocument))
+    async with await raw.aggregate(list(stages), batchSize=limit + 1) as cursor:
+        content = b"".join([document.raw for document in await cursor.to_list()])
+    if rows := bson.decode_all(content, collection.codec_options):
+        known.mean = len(content) / len(rows)
+        yield rows
 
 
 async def find_page(

@@ -1,6 +1,5 @@
 """History of properties: pages of reported values, newest or oldest first."""
 
-import asyncio
 import base64
 import binascii
 from collections.abc import AsyncGenerator
@@ -24,7 +23,7 @@ from libs.common.http.streaming import chain_rows, cut_page, iterate_rows
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
 from libs.common.lru_cache import LruCache
-from libs.common.store.mongo import Document, RowSize, read_page
+from libs.common.store.mongo import Aggregation, Document, RowSize, page_stages, read_page
 from libs.common.tsl import Tsl
 from services.device.telemetry.partitions import (
     DAY_MS,
@@ -40,12 +39,13 @@ from services.device.telemetry.uplink import FUTURE_MS
 from services.device.things.device_store import DeviceStore
 from services.device.things.directory import GrantedDevices, ThingDirectory
 from services.device.things.errors import device_not_found
-from services.device.things.model import Device
+from services.device.things.model import Device, StorageSettings
 from services.device.things.schemas import require_application
 from services.device.things.specifications import TslStore
 
 SIZE_CACHE_SIZE = 10_000
 """Devices whose size of records is cached."""
+_NO_DEVICE: Document = {"_id": None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,42 +74,59 @@ class HistoryStore:
     ) -> AsyncGenerator[Document, None] | None:
         """Yield up to `size` records after the key `after`, for an application's device.
 
-        Return None when the device does not exist; yield nothing when its data storage is off.
+        Return None when the device does not exist; yield nothing when its data storage is off. The
+        device and the first records are read together.
         """
-        rows = self._scan(span, after, size)
-        device, first = await asyncio.gather(
-            self.devices.find_storage_settings(tenant, span.device_id, application_id),
-            anext(rows, None),
+        query = self.devices.storage_settings_query(tenant, span.device_id, application_id)
+        batches = self._scan(span, after, size, query)
+        device, *records = await anext(batches, [_NO_DEVICE])
+        if device["_id"] != span.device_id:  # a record of another owner's device
+            await batches.aclose()
+            return None
+        settings = msgspec.convert(device, StorageSettings)
+        if not settings.data_storage:
+            await batches.aclose()
+            return iterate_rows([])
+        content_hash = settings.tsl[0]["hash"] if settings.tsl else None
+        tsl = await self.tsls.find(
+            settings.tenant, settings.model, settings.tsl_version, content_hash
         )
-        if device is None or not device.data_storage:
-            await rows.aclose()
-            return None if device is None else iterate_rows([])
-        tsl, kept = await asyncio.gather(
-            self.tsls.find(device.tenant, device.model, device.tsl_version),
-            self.retention.oldest(device.tenant, device.model),
-        )
-        oldest = max(kept, device.owned_since)
-        if first is not None and not span.newest_first and _time(first) < oldest:
-            await rows.aclose()
-            rows, first = self._scan(replace(span, start=oldest), after, size), None
-        return self._readable(chain_rows([first] if first else [], rows), oldest, tsl)
+        kept = await self.retention.oldest(settings.tenant, settings.model)
+        oldest = max(kept, settings.owned_since)
+        records = records or await anext(batches, [])
+        if records and not span.newest_first and _time(records[0]) < oldest:
+            await batches.aclose()
+            batches, records = self._scan(replace(span, start=oldest), after, size), []
+        return self._readable(records, batches, history_key(span.device_id, oldest, 0), tsl)
 
     async def _readable(
-        self, rows: AsyncGenerator[Document, None], oldest: int, tsl: Tsl
+        self,
+        first: list[Document],
+        others: AsyncGenerator[list[Document], None],
+        oldest: bytes,
+        tsl: Tsl,
     ) -> AsyncGenerator[Document, None]:
-        """Yield rows not older than `oldest`, without write-only values."""
-        async with aclosing(rows):
-            async for row in rows:
-                if _time(row) < oldest:
-                    return
-                if tsl.conceals:  # stored under another TSL
-                    row["p"] = tsl.readable(row["p"])
-                yield row
+        """Yield rows from the key `oldest` on, without write-only values."""
+        async with aclosing(chain_rows([first], others)) as batches:
+            async for rows in batches:
+                for row in rows:
+                    if row["_id"] < oldest:
+                        return
+                    if tsl.conceals:  # stored under another TSL
+                        row["p"] = tsl.readable(row["p"])
+                    yield row
 
     async def _scan(
-        self, span: Span, after: bytes | None, size: int
-    ) -> AsyncGenerator[Document, None]:
-        """Yield up to `size` records from one partition after the other."""
+        self,
+        span: Span,
+        after: bytes | None,
+        size: int,
+        device: Aggregation | None = None,
+    ) -> AsyncGenerator[list[Document], None]:
+        """Yield up to `size` records from one partition after the other, in lists.
+
+        The first row is the document of `device`.
+        """
         bounds = keys_between(span.device_id, span.start, span.end)
         if after is not None:
             bounds["$lt" if span.newest_first else "$gt"] = after
@@ -118,21 +135,28 @@ class HistoryStore:
             self.sizes.put(span.device_id, known := RowSize())
         for partition in self._order(span, after):
             history = self.partitions.collection(partition)
-            async with aclosing(read_page(history, {"_id": bounds}, order, size, known)) as rows:
-                async for row in rows:
-                    yield row
-                    size -= 1
+            stages = page_stages({"_id": bounds}, order, limit=size)
+            if device is not None:
+                records = {"$unionWith": {"coll": history.name, "pipeline": stages}}
+                (history, stages), device = device, None
+                stages, size = [*stages, records], size + 1
+            async with aclosing(read_page(history, stages, size, known)) as batches:
+                async for rows in batches:
+                    yield rows
+                    size -= len(rows)
             if size <= 0:
                 return
 
     @staticmethod
     def _order(span: Span, after: bytes | None) -> range:
+        """Return the partitions to read, at least one."""
         first, last = partition_at(span.start), partition_at(span.end)
         if after is not None:
             reached = partition_at(KEY.unpack(after)[1])
             first, last = (
                 (first, min(last, reached)) if span.newest_first else (max(first, reached), last)
             )
+        last = max(first, last)
         return range(last, first - 1, -1) if span.newest_first else range(first, last + 1)
 
 

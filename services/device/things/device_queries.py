@@ -50,6 +50,21 @@ class CountedModel:
     devices: int
 
 
+ADD_TSL_HASH: list[Document] = [
+    {"$set": {"tsl": {"tenant": "$tenant", "model": "$model", "version": "$tslVersion"}}},
+    {
+        "$lookup": {
+            "from": "tsls",
+            "localField": "tsl",
+            "foreignField": "_id",
+            "pipeline": [{"$project": {"_id": 0, "hash": 1}}],
+            "as": "tsl",
+        }
+    },
+]
+"""Stages that set `tsl` of a device to a list of its TSL's content hash, empty without a TSL."""
+
+
 class DeviceQueries:
     """Lists and counts devices."""
 
@@ -75,13 +90,10 @@ class DeviceQueries:
         self, tenant: str, device_id: int, application_id: int | None = None
     ) -> tuple[Device, str | None] | None:
         """Return a device like `find`, with the content hash of its TSL if it has one."""
-        version = {"tenant": "$tenant", "model": "$model", "version": "$tslVersion"}
-        hashes = {"from": "tsls", "localField": "tsl", "foreignField": "_id", "as": "tsl"}
         stages: list[Document] = [
             {"$match": owner_condition(tenant, device_id, application_id)},
             {"$project": DEVICE_FIELDS},
-            {"$set": {"tsl": version}},
-            {"$lookup": hashes | {"pipeline": [{"$project": {"hash": 1}}]}},
+            *ADD_TSL_HASH,
         ]
         async for document in await self._devices.aggregate(stages):
             return device_from_document(document), next(

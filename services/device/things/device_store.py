@@ -18,10 +18,10 @@ from libs.common.bus import Outbox
 from libs.common.clock import now_ms
 from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import LimitsCache
-from libs.common.store.mongo import BulkFailed, Database, Document, Mongo, Session
+from libs.common.store.mongo import Aggregation, BulkFailed, Database, Document, Mongo, Session
 from libs.common.things import DIRECT
 from services.device.things.deleted_things import DeletedThings, ThingDataStore
-from services.device.things.device_queries import DeviceQueries
+from services.device.things.device_queries import ADD_TSL_HASH, DeviceQueries
 from services.device.things.device_search import DEVICE_FIELDS, DeviceSearch, extract_ngrams
 from services.device.things.device_status import DevicePresence, ReportedStateStore
 from services.device.things.model import (
@@ -383,10 +383,9 @@ class DeviceStore:
         await self._outbox.relay(entries)
         return devices
 
-    async def find_storage_settings(
+    def storage_settings_query(
         self, tenant: str, device_id: int, application_id: int | None = None
-    ) -> StorageSettings | None:
-        """Return whether history of a device is kept; None when it does not exist."""
-        query = owner_condition(tenant, device_id, application_id)
-        document = await self._hot.find_one(query, _STORAGE_SETTINGS)
-        return None if document is None else msgspec.convert(document, StorageSettings)
+    ) -> Aggregation:
+        """Return the aggregation that finds the `StorageSettings` of a device."""
+        owner = owner_condition(tenant, device_id, application_id)
+        return self._hot, [{"$match": owner}, {"$project": _STORAGE_SETTINGS}, *ADD_TSL_HASH]

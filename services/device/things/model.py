@@ -228,11 +228,13 @@ class DeliveryState(msgspec.Struct, rename="camel"):
 
 
 class StorageSettings(msgspec.Struct, rename="camel"):
-    """The fields of a device that history needs."""
+    """The fields of a device that history needs, and the content hash of its TSL."""
 
     tenant: str
     model: str
     tsl_version: str
+    tsl: list[dict[str, str]]
+    """`[{"hash": …}]`, or empty."""
     data_storage: bool = True
     owned_since: int = 0
 

@@ -66,8 +66,15 @@ class TslStore:
         self._compiled.put(content_hash, tsl)
         return tsl
 
-    async def find(self, tenant: str, model: str, version: str) -> Tsl:
-        """Return the current TSL of a version, or the open TSL if it does not exist."""
+    async def find(
+        self, tenant: str, model: str, version: str, content_hash: str | None = None
+    ) -> Tsl:
+        """Return the current TSL of a version, or the open TSL if it does not exist.
+
+        With the `content_hash` of a cached TSL, no query is needed.
+        """
+        if content_hash and (known := self._compiled.get(content_hash)) is not None:
+            return known
         return (await self.find_all([(tenant, model, version)]))[tenant, model, version]
 
     async def find_all(self, keys: Iterable[TslKey]) -> dict[TslKey, Tsl]:

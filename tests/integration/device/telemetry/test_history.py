@@ -112,6 +112,18 @@ async def test_without_bounds_it_is_the_last_day(world: World, history: HistoryS
     assert await times(history, start=None, end=NOW - 1) == [NOW - DAY_MS, NOW - DAY_MS - 1]
 
 
+async def test_a_page_is_one_operation(world: World, history: HistoryService):
+    """The device, its TSL and small records are read together, once their size is known."""
+    await write(world, 7, *range(NOW - 50, NOW))
+    given: dict[str, Any] = {"start": NOW - DAY_MS, "end": None, "key": None, "order": None}
+    page = await history.page(ME, 7, size=40, **given)
+    await world.database.command("profile", 2)
+    assert times_of(await history.page(ME, 7, size=40, **given)) == times_of(page)
+    await world.database.command("profile", 0)
+    profile = world.database["system.profile"].find({"command.profile": {"$exists": False}})
+    assert [entry["ns"].partition(".")[2] async for entry in profile] == ["devices"]
+
+
 async def test_only_a_visible_device_has_history(world: World, history: HistoryService):
     """404 for others, nothing without data storage, also where the page crosses partitions."""
     await world.add(8, dataStorage=False)
