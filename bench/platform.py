@@ -1,7 +1,9 @@
 """Benchmark of the platform: start time, memory, HTTP reports, history pages.
 
 A history page is compared with the same query by the driver, alternately, and with a page of a
-history ten times as long. Both clients are blocking and minimal (`bench.client`).
+history ten times as long. Both clients are blocking and minimal (`bench.client`). The ratio to the
+driver is one of processor time: a page passes through four processes, so other work on the machine
+delays it more often than the driver.
 """
 
 import asyncio
@@ -22,7 +24,7 @@ import msgspec
 from pymongo import MongoClient, WriteConcern
 
 from bench.client import Client
-from bench.stack import ROOT
+from bench.stack import ROOT, processor_seconds
 from bench.table import Row, median_value
 from deploy.platform import ports
 from libs.common.clock import now_ms
@@ -34,7 +36,10 @@ from services.device.telemetry.partitions import (
     partition_at,
 )
 
-PAGES, PAGE = 200, 100
+PAGES, PAGE = 1000, 100
+ROUNDS = 5
+SERVING = ("gateway", "device", "redis", "mongod")
+"""Processes that answer a history page."""
 SHORT, LONG = 100_000, 1_000_000
 REPORT = '{"properties":{"temperature":21.5,"humidity":40,"battery":90}}'
 
@@ -150,22 +155,35 @@ class Histories:
             headers = {"Authorization": f"Bearer {token}"}
             short_id = await self._device(http, headers, "BENCHSHORT", SHORT)
             long_id = await self._device(http, headers, "BENCHLONG", LONG)
-        short, long, driver = [], [], []
+        short, long, driver, costs, driver_costs = [], [], [], [], []
         with Client(base, token) as client:
-            for _ in range(PAGES):
-                long.append(self._page(client, long_id))
-                driver.append(self._query(long_id))
-                short.append(self._page(client, short_id))
-        ratio = median_value([ours / other for ours, other in zip(long, driver, strict=True)])
+            for _ in range(ROUNDS):
+                number = PAGES // ROUNDS
+                before = self._spent()
+                long += [self._page(client, long_id) for _ in range(number)]
+                between = self._spent()
+                driver += [self._query(long_id) for _ in range(number)]
+                costs.append((between - before) / number)
+                driver_costs.append((self._spent() - between) / number)
+                short += [self._page(client, short_id) for _ in range(number)]
+        ratio = median_value(
+            [ours / other for ours, other in zip(costs, driver_costs, strict=True)]
+        )
         growth = median_value(long) / median_value(short)
         return [
             Row(
-                f"history page of {PAGE} of {LONG:,}, ms",
+                f"history page of {PAGE} of {LONG:,}, processor time in ms",
+                f"{median_value(costs) * 1000:.2f}",
+                f"{median_value(driver_costs) * 1000:.2f} driver",
+                ratio,
+                "<= 2.0",
+                ratio <= 2.0,
+            ),
+            Row(
+                "the same, latency in ms",
                 f"{median_value(long) * 1000:.2f}",
                 f"{median_value(driver) * 1000:.2f} driver",
-                ratio,
-                "<= 3.0",
-                ratio <= 3.0,
+                median_value(long) / median_value(driver),
             ),
             Row(
                 "the same, history ten times as long",
@@ -176,6 +194,11 @@ class Histories:
                 growth <= 1.3,
             ),
         ]
+
+    def _spent(self) -> float:
+        """Return the processor seconds of this process and of those that answer a page."""
+        pids = self._platform.ready["pids"]
+        return time.process_time() + sum(processor_seconds(pids[name]) for name in SERVING)
 
     async def _token(self, http: aiohttp.ClientSession) -> str:
         form = {**self._platform.ready["application"], "grant_type": "client_credentials"}
