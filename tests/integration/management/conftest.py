@@ -25,12 +25,12 @@ from services.management.app import build_app
 from services.management.migrations import MIGRATIONS
 from services.management.settings import ManagementSettings
 from tests.console import AskedByUsers, Grants
-from tests.integration.management.live import world
+from tests.integration.management.live import replicas, world
 from tests.lending import lent
 from tests.lifespan import running
 from tests.servers import Servers
 
-__all__ = ["world"]
+__all__ = ["replicas", "world"]
 
 
 @dataclass

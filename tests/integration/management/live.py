@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
@@ -104,15 +105,34 @@ class World:
         subject = device_event(tenant, 7, "reported")
         await self.bus.publish([OutgoingMessage(subject, payload, uuid4().hex)])
 
+    async def drain(self) -> None:
+        """Wait until both replicas have handled all events."""
+        mark = uuid4().hex
+        async with self.socket(replica=0) as one, self.socket(replica=1) as other:
+            for socket in (one, other):
+                await socket.send(
+                    json.dumps({"event_type": "Exchange", "payload": {"entity_key": [KEY]}})
+                )
+                beat = json.dumps({"event_type": "Heartbeat", "payload": "ping"})
+                await socket.send(beat)
+                async with asyncio.timeout(30):
+                    while await socket.recv() != beat:
+                        pass  # a change
+            await self.report(temperature=mark)
+            for socket in (one, other):
+                async with asyncio.timeout(30):
+                    while mark not in str(await socket.recv()):
+                        pass  # an earlier change
 
-@pytest_asyncio.fixture
-async def world(servers, database, mongo_of) -> AsyncIterator[World]:
-    """Two replicas on real ports; `auth` and `device` are played."""
+
+@pytest_asyncio.fixture(scope="module")
+async def replicas(servers, emptied, mongo_of) -> AsyncIterator[World]:
+    """Two replicas on real ports, for the tests of a module; `auth` and `device` are played."""
     private, public = generate_keys()
     settings = ManagementSettings(internal_public_key=public, secrets_key=public)
     silent = Telemetry(None, MeterProvider())
     async with contextlib.AsyncExitStack() as stack:
-        mongo = mongo_of(database)
+        mongo = mongo_of(emptied("management of a module"))
         redis = connect_redis(servers.redis_url)
         stack.push_async_callback(redis.aclose)
         await redis.flushdb()
@@ -135,6 +155,17 @@ async def world(servers, database, mongo_of) -> AsyncIterator[World]:
         while len(await _consumers(bus)) < 2:
             await asyncio.sleep(0.01)
         yield World(ports, bus, redis, grants, HeaderSigner(private), gone)
+
+
+@pytest_asyncio.fixture
+async def world(replicas: World) -> World:
+    """Two replicas that know of no users, and have handled all events of earlier tests."""
+    replicas.gone.clear()
+    await replicas.drain()
+    await replicas.redis.flushdb()
+    for user_id in range(1, 10):
+        replicas.grants.take(user_id)
+    return replicas
 
 
 async def _consumers(bus: Bus) -> list[str]:
