@@ -60,9 +60,10 @@ class StreamContent(msgspec.Struct):
 
 
 class Bounds(msgspec.Struct):
-    """The limits of a stream: bytes (-1 without a limit) and copies."""
+    """The limits of a stream: bytes and messages (-1 without a limit), and copies."""
 
     max_bytes: int = -1
+    max_msgs: int = -1
     num_replicas: int = 1
 
 
@@ -126,6 +127,7 @@ class StreamMetrics:
             ("messages", "Messages of a stream", lambda stream: stream.state.messages),
             ("bytes", "Bytes of a stream", lambda stream: stream.state.bytes),
             ("limit_bytes", "Maximum bytes of a stream", lambda stream: stream.config.max_bytes),
+            ("limit_messages", "Maximum messages of a stream", lambda o: o.config.max_msgs),
             ("oldest_seconds", "Age of a stream's oldest message", lambda stream: stream.oldest),
             ("replicas_missing", "Missing or outdated copies of a stream", lambda o: o.missing),
         )

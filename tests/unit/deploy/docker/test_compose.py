@@ -56,6 +56,12 @@ def test_a_lasting_container_has_a_memory_limit(name: str) -> None:
     assert SERVICES[name]["mem_limit"]
 
 
+def test_redis_knows_the_memory_limit_of_its_container() -> None:
+    """Its alert compares with this limit, not with the memory of the machine."""
+    redis = SERVICES["redis"]
+    assert redis["command"][-2:] == ["--maxmemory", redis["mem_limit"]]
+
+
 def test_only_public_ports_are_published() -> None:
     """Metrics, the stores and the services are reachable only from other containers."""
     published = {

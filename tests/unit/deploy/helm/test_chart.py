@@ -395,6 +395,14 @@ def test_prometheus_reaches_the_exporter_of_a_store(store: str, port: int) -> No
     assert "--exporters" in setup["args"]
 
 
+def test_redis_knows_the_memory_limit_of_its_container() -> None:
+    """Its alert compares with this limit, not with the memory of the node."""
+    redis = pods("single")["StatefulSet thingway-redis"]["containers"][0]
+    assert redis["command"][-2:] == ["--maxmemory", "$(MEMORY_LIMIT)"]
+    limit = {"resourceFieldRef": {"resource": "limits.memory"}}
+    assert redis["env"] == [{"name": "MEMORY_LIMIT", "valueFrom": limit}]
+
+
 def test_services_reach_external_sentinels() -> None:
     """Their port is allowed in addition to the port of Redis."""
     external = {"redis": {"external": {"sentinelPort": 26379}}}
