@@ -60,11 +60,11 @@ class StreamContent(msgspec.Struct):
 
 
 class Bounds(msgspec.Struct):
-    """The limits of a stream: bytes and messages (-1 without a limit), and copies."""
+    """The limits of a stream (-1 without a limit), and its number of copies."""
 
     max_bytes: int = -1
-    max_msgs: int = -1
     num_replicas: int = 1
+    max_msgs: int = -1
 
 
 class _Fault(msgspec.Struct):

@@ -140,9 +140,9 @@ def _silent(since: datetime) -> Condition:
 class ReportedStateStore:
     """Writes times, fields and shapes of reports into the records of devices."""
 
-    def __init__(self, mongo: Mongo) -> None:
+    def __init__(self, mongo: Mongo, devices: Collection) -> None:
         self._mongo = mongo
-        self._devices = mongo.database["devices"]
+        self._devices = devices
 
     async def write_report_times(self, times: Mapping[int, int]) -> None:
         """Write the times (ms) of the newest reports by device."""

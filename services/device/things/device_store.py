@@ -71,7 +71,7 @@ class DeviceStore:
         self._hot = mongo.direct["devices"]
         self.queries = DeviceQueries(self._devices)
         self.presence = DevicePresence(self._devices, self._hot)
-        self.reported_state = ReportedStateStore(mongo)
+        self.reported_state = ReportedStateStore(mongo, self._devices)
         self.entity_names = EntityNames(mongo, self._devices)
         self._quota = Quota(self._devices, limits, "devices")
         self.search = DeviceSearch(self._devices).find

@@ -5,6 +5,7 @@ import contextlib
 import ssl
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -30,6 +31,7 @@ from libs.common.store.mongo import Mongo
 from libs.common.store.redis import RedisConnectionError, check_redis, connect_redis
 from libs.common.tls import ServerTls, client_context
 from tests.certificates import Files
+from tests.e2e.waiting import until
 from tests.servers import Servers
 
 
@@ -55,6 +57,16 @@ async def process(*command: str) -> AsyncIterator[None]:
     finally:
         running.terminate()
         await running.wait()
+
+
+async def accepts_connections(port: int) -> bool:
+    """Return whether a server listens on a port of this machine."""
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except ConnectionRefusedError:
+        return False
+    writer.close()
+    return True
 
 
 async def test_services_talk_to_nats_over_tls(
@@ -93,6 +105,7 @@ async def test_services_talk_to_mongodb_over_tls(files: Files, strange: Files, t
     command = mongo_server.bare_command(programs.find(programs.MONGOD).path, tmp_path, port)
     tls = ["--tlsMode", "requireTLS", "--tlsCertificateKeyFile", str(files.both)]
     async with process(*command, *tls):
+        await until(partial(accepts_connections, port), 60)
         url = f"mongodb://127.0.0.1:{port}/?directConnection=true&tls=true&tlsCAFile="
         mongo = Mongo(f"{url}{files.ca_file}", "test")
         assert (await mongo.database.command("hello"))["ok"] == 1

@@ -68,7 +68,7 @@ async def test_a_service_that_answers(workflow, guests, answer):
 
 async def test_the_page_names_every_node_type(workflow):
     """The table of nodes has every node type and no other, and says which start a flow."""
-    table = PAGE.partition("## Nodes")[2].partition("`GET ")[0]
+    table = PAGE.partition("## Nodes")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| `(\w+)` \| (\w+)", table, re.MULTILINE)
     nodes = {node.name: isinstance(node, Entry) for node in workflow.core.nodes.registry}
     assert {name: verb == "starts" for name, verb in rows} == nodes
