@@ -107,7 +107,9 @@ class PasswordHashes:
 def _lower_priority() -> None:
     """Lower the priority of this thread. Linux has a priority per thread."""
     if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+        thread = threading.get_native_id()
+        niceness = max(NICENESS, os.getpriority(os.PRIO_PROCESS, thread))
+        os.setpriority(os.PRIO_PROCESS, thread, niceness)
 
 
 @cache

@@ -1,7 +1,10 @@
 """The rule of passwords and addresses, and the threads that hash, without a server."""
 
 import asyncio
+import os
+import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from argon2 import PasswordHasher
@@ -195,3 +198,17 @@ async def test_new_passwords_beyond_the_queue_of_a_tenant_are_refused(slow):
     slow.go_on.set()
     assert await asyncio.gather(*waiting[1:], hashes.hash("quiet", "x")) == ["x"] * (1 + QUEUE)
     hashes.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a priority per thread")
+def test_a_service_of_low_priority_hashes_passwords():
+    """A thread keeps a lower priority, because only root may raise it."""
+
+    def lower_twice() -> int:
+        thread = threading.get_native_id()
+        os.setpriority(os.PRIO_PROCESS, thread, 15)
+        hashing._lower_priority()
+        return os.getpriority(os.PRIO_PROCESS, thread)
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(lower_twice).result() == 15
