@@ -196,7 +196,7 @@ class Histories:
         ]
 
     def _spent(self) -> float:
-        """Return the processor seconds of this process and of those that answer a page."""
+        """Return the processor seconds of this client and the servers that answer a page."""
         pids = self._platform.ready["pids"]
         return time.process_time() + sum(processor_seconds(pids[name]) for name in SERVING)
 
