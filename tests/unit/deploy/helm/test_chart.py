@@ -377,6 +377,15 @@ def test_no_argument_contains_a_password(name: str) -> None:
             assert not [word for word in words if "$(MONGO" in word or "$(REDIS" in word], pod
 
 
+@every_set
+def test_python_programs_start_by_the_entrypoint_of_the_image(name: str) -> None:
+    """It ends a container that gets SIGTERM while it starts; `command` would replace it."""
+    for pod, spec in pods(name).items():
+        assert not [one for one in spec["containers"] if one.get("command", [""])[0] == "python"], (
+            pod
+        )
+
+
 @pytest.mark.parametrize(("store", "port"), [("mongo", 9216), ("nats", 7777), ("redis", 9121)])
 def test_prometheus_reaches_the_exporter_of_a_store(store: str, port: int) -> None:
     """It logs in as its own user; the setup job creates the users."""
