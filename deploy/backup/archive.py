@@ -45,9 +45,9 @@ SEALED = b"thingway backup sealed 1\n"
 _AGE = b"age-encryption.org/v1"
 _LENGTH = struct.Struct(">I")
 _MAX_RECORD_BYTES = 64 * 1024**2
-"""Four times the size of MongoDB's largest reply; limits a frame and the record in it."""
+"""Maximum bytes of a frame and of its record: four times the size of MongoDB's largest reply."""
 _COMPRESSION_LEVEL = 1
-"""The fastest zlib level reduces the data to a third and keeps up with a disk."""
+"""The fastest zlib level, which reduces the data to a third and keeps up with a disk."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Record).decode

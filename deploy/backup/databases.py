@@ -114,7 +114,7 @@ class Tally:
 
 
 def split_documents(data: bytes) -> Iterator[bytes]:
-    """Yield the documents that `data` concatenates."""
+    """Yield the BSON documents that `data` contains one after another."""
     at = 0
     while at < len(data):
         size: int = _SIZE.unpack_from(data, at)[0]
@@ -260,7 +260,7 @@ class DatabaseRestore:
                 )
 
     async def mark(self) -> None:
-        """Mark the database as incomplete; services wait until the mark is removed."""
+        """Mark the database as incomplete; services wait until `unmark` removes the mark."""
         await self._database[MIGRATIONS].insert_one({"_id": RESTORING})
 
     async def unmark(self) -> None:

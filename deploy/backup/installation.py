@@ -38,7 +38,7 @@ from libs.common.clock import now_ms
 from libs.common.version import VERSION
 
 _DEVICE = "device"
-"""The NATS user that may delete messages to devices."""
+"""The NATS user that may delete stored messages to devices."""
 
 
 async def back_up(stores: Stores, write: WriteRecord, log: Log) -> Moment:
@@ -107,7 +107,7 @@ async def _write_snapshots(
 
 
 async def _positions(bus: Bus, snapshots: dict[str, StreamHead]) -> dict[str, StreamPosition]:
-    """Return the stream positions after MongoDB's snapshot time was chosen.
+    """Return the streams' positions after the time of MongoDB's snapshot was chosen.
 
     Raises `CommandError` if a stream is newer than its turn: MongoDB may have its messages.
     """

@@ -29,7 +29,7 @@ Document = dict[str, Any]
 
 _THINGS, _FLOWS = "device.things", "workflow.flows"
 _THING_SIZE = 8
-"""Bytes of the device id at the start of a key."""
+"""Bytes of the device id at the start of a history key."""
 _FLOW_SERVICE = re.compile(r"\bsystem\.integration\.(\d{7,15})(?![\w-])")
 """The key of a flow's service contains the flow's id."""
 _ID = r"[1-9][0-9]{6,15}"
@@ -39,9 +39,9 @@ _SEQUENCE_BY_NAME = (
 )
 """Sequences of ids in client-formatted JSON, by member name."""
 _DEVICES = "devices"
-"""Member of a widget with a list of `{id}`."""
+"""Member of a widget whose value is a list of `{id}` of devices."""
 _DIGITS = 16
-"""Digits of the longest id."""
+"""Maximum number of digits of an id."""
 _GRANTED = {
     "DASHBOARD": "management.dashboards",
     "WORKFLOW": _FLOWS,
@@ -69,9 +69,9 @@ class Relocation:
     """Next id of each sequence at the source; all ids are lower."""
     tenant: str
     account: tuple[Seal, Seal]
-    """Seals of integration secrets: at the source, at the target."""
+    """The seals of integration secrets: the seal of the source, and that of the target."""
     flows: tuple[Seal, Seal]
-    """Seals of flow secrets: at the source, at the target."""
+    """The seals of flow secrets: the seal of the source, and that of the target."""
     contexts: dict[str, str] = field(default_factory=dict)
     """Seal context of each flow secret by its mark, which replaces the secret in designs."""
 

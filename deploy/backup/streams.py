@@ -69,7 +69,7 @@ _CHUNK_SECONDS = 60.0
 _FINISH_SECONDS = 600.0
 """Time for the server to load a restored stream of 8 GiB."""
 _TRIES = 10
-"""Attempts to snapshot `$MQTT_msgs` without write-only values."""
+"""Maximum attempts to take a snapshot of `$MQTT_msgs` without write-only values."""
 _BATCH = 500
 """Messages per fetch or publish; `UPLINK` stores at most 10,000 per subject."""
 
@@ -183,7 +183,7 @@ async def read_position(bus: Bus, name: str) -> StreamPosition | None:
 
 
 def is_copy(head: StreamHead) -> bool:
-    """Return whether a stream only copies partitions, also after a restore."""
+    """Return whether a stream only contains copies from partitions, also if restored."""
     return head.name == EVENTS and ANY_EVENT not in head.config["subjects"]
 
 

@@ -37,7 +37,7 @@ class Row:
     rewrite: Callable[[Document, Relocation], None] | None = None
     """Rewrites further fields of a document after `ids` were shifted."""
     shared: bool = False
-    """Whether the target may have the same documents already; they are then skipped."""
+    """Whether the target may already have equal documents, which are then skipped."""
 
     @property
     def pattern(self) -> re.Pattern[str]:
@@ -236,7 +236,7 @@ EXCLUDED = {
         for name in ("outbox", "counters", "leases", "migrations")
     },
 }
-"""Collections that a tenant's archive leaves out, and why."""
+"""Collections that a tenant's archive does not contain, with the reason."""
 
 
 def find_collection(name: str) -> Row | None:

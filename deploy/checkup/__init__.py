@@ -52,7 +52,7 @@ Settings = Mapping[str, str]
 """The environment of one service."""
 CA_FILE = f"{PREFIX}CA_FILE"
 Check = Callable[[float], Awaitable[list[Finding]]]
-"""Checks until a time of the event loop's clock."""
+"""Runs a check until a time of the event loop's clock."""
 
 
 def service_addresses(settings: Settings) -> dict[str, str]:

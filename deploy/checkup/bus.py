@@ -26,11 +26,11 @@ from libs.common.settings import SettingsInvalid
 from libs.common.store_metrics import StreamReading, read_stream
 
 SERVERS_SECONDS = 1.0
-"""Time for servers to report their health."""
+"""Seconds in which servers report their health."""
 MAX_LAG = 60.0
 """Seconds that a report may wait to be stored."""
 FULL = 0.7
-"""Share of its size limit at which a stream counts as nearly full."""
+"""Fraction of its size limit at which a stream counts as nearly full."""
 UPLINK_READERS = ("device", "device-ingest")
 """Users that may read the partitions of `UPLINK`."""
 HEALTH = "$SYS.REQ.SERVER.PING.HEALTHZ"

@@ -34,7 +34,7 @@ Section = Literal[
 CHECK_SECONDS = 3.5
 """Time for all checks, which run at the same time. `/readyz` needs up to 2 s."""
 MAX_ERROR_CHARACTERS = 300
-"""MongoDB's driver writes long error messages."""
+"""Maximum characters of an error, because MongoDB's driver writes long messages."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Finding:
 def assess(
     subject: str, problem: str, ok: str, section: Section, *, minor: bool = False
 ) -> Finding:
-    """Return a finding: bad if `problem` is not empty, else good with the text `ok`.
+    """Return a fault if there is a `problem`, else a success with the text `ok`.
 
     `section` of the runbook explains the problem.
     """

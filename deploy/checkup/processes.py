@@ -25,9 +25,9 @@ _OK, _NOT_FOUND = 200, 404
 MAX_OUTBOX_WAIT = 60.0
 """Seconds that an outbox entry may wait."""
 MAX_OPEN_SHARE = 0.8
-"""Share of the open-file limit."""
+"""Share of the open-file limit above which a finding is reported."""
 MAX_STORAGE_SHARE = 0.8
-"""Share of a store's storage."""
+"""Share of a store's storage above which a finding is reported."""
 _STORAGES: tuple[tuple[str, Section, str, str], ...] = (
     (
         "storage of NATS",
@@ -51,7 +51,7 @@ _STORAGES: tuple[tuple[str, Section, str, str], ...] = (
 """Storages with their runbook sections and the metrics of used and total bytes."""
 DAY = 86_400.0
 MAX_BACKUP_AGE = 2 * DAY
-"""Age of the last backup, s."""
+"""Seconds since the last backup after which a finding is reported."""
 RECREATED_FOR = 7 * DAY
 """Seconds for which a stream that was created again is reported."""
 

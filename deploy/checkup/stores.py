@@ -86,7 +86,7 @@ async def _count_members(mongo: Mongo, expected: int) -> int:
 
 
 def clock_skew(before: datetime, theirs: datetime, after: datetime) -> float:
-    """Return by how many seconds another clock differs at least.
+    """Return the minimum seconds by which another clock differs from ours.
 
     `before` and `after` are the times of request and response on our clock.
     """

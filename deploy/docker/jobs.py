@@ -55,7 +55,7 @@ START_SECONDS = 180.0
 IMAGE_USER = 10001
 """User id of the Thingway image."""
 OWNERS = {"mongo": 999, "redis": 999, "nats": 0}
-"""User ids of the servers' official images."""
+"""User ids of the servers in their official images."""
 PLAIN = PartAddresses(
     mongo=f"mongo:{MONGO_PORT}",
     mongo_direct=True,
@@ -64,7 +64,7 @@ PLAIN = PartAddresses(
         f"http://gateway:{SERVICE_PORT}", f"mqtt://nats:{MQTT_PORT}", f"nats://nats:{NATS_PORT}"
     ),
 )
-"""Addresses in docker-compose.yml."""
+"""Addresses of the parts in docker-compose.yml."""
 ENCRYPTED = replace(
     PLAIN,
     addresses=Addresses(
@@ -75,7 +75,7 @@ ENCRYPTED = replace(
     ),
     tls=ServerFiles(PurePath("/tls/server.pem"), PurePath("/tls/server.key")),
 )
-"""Addresses with docker-compose.tls.yml."""
+"""Addresses of the parts with docker-compose.tls.yml."""
 TLS = "THINGWAY_TLS"
 """Set by docker-compose.tls.yml."""
 PUBLIC = {
@@ -104,7 +104,7 @@ def run_job(name: str, job: Callable[[], object], done: str, waits_for: str = ""
 
 
 def write_share(out: Path, share: Share) -> None:
-    """Write a share into its volume, readable by its user only; keep an equal file."""
+    """Write a part's secrets into its volume, readable by its user; keep equal files."""
     directory, owner = out / share.part, OWNERS.get(share.part, IMAGE_USER)
     if not directory.is_dir():
         raise LauncherError(f"no volume is mounted at {directory}: see docker-compose.yml")

@@ -31,7 +31,7 @@ class Spec:
     grace: float = 10.0
     """Seconds between SIGTERM and SIGKILL."""
     faults: Mapping[int, str] = field(default_factory=dict)
-    """What exit codes mean that need an explanation."""
+    """Explanations of exit codes of the process."""
     forked: bool = False
     """Whether the fork server may run `argv`, which is `python -m MODULE`."""
 

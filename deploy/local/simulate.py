@@ -94,7 +94,7 @@ class Counters(Protocol):
         """Return the activity in the last `seconds` seconds."""
 
     def totals(self) -> str:
-        """Return the totals."""
+        """Return a line with the totals."""
 
 
 @dataclass

@@ -33,7 +33,7 @@ from deploy.platform.services import PUBLIC_SERVICE, SERVICES, Endpoints, Servic
 from deploy.platform.state import Addresses
 
 END_WITH_PARENT = "THINGWAY_END_WITH_PARENT"
-"""The Makefile sets it, so that the launcher ends when make is killed."""
+"""Environment variable of the Makefile, so that the launcher ends when make is killed."""
 _SERVICE_STAGE = 3
 
 

@@ -31,7 +31,7 @@ SERVER_DAYS = 90
 RENEW_DAYS = 30
 """A server certificate with fewer days left is renewed."""
 _SKEW = timedelta(hours=1)
-"""Certificates are valid from this long before now, for clients with slow clocks."""
+"""Time before now from which certificates are valid, for clients with slow clocks."""
 _LONGEST_NAME = 64
 """Maximum length of a common name (X.520)."""
 

@@ -19,7 +19,7 @@ from libs.common.jobs import retry
 REPLICA_SET = "rs0"
 ADMIN = "admin"
 ADMIN_SECRET = "mongo.admin"  # noqa: S105 - the name of the secret
-"""Name of the secret with its password."""
+"""Name of the secret with the administrator's password."""
 BACKUP = "backup"
 """The user that reads all our databases."""
 READER_ROLE = "thingway_reading"
@@ -38,7 +38,7 @@ _SESSIONS = "session_max=4000"
 MongoDB's default of 33,000 needs 33 MiB more. A container keeps the default.
 """
 _JOURNAL_MS = "500"
-"""Longest time until a write is in the journal that does not wait for it; all of ours wait.
+"""Maximum time until MongoDB writes the journal for writes that do not wait for it; ours wait.
 
 MongoDB's default of 100 wakes an unused server ten times a second.
 """
@@ -70,7 +70,7 @@ _AUTHENTICATION_FAILED = 18
 _NOT_YET_INITIALIZED = 94
 """Reply while the server searches for itself at its old address, up to 30 s."""
 _NOT_YET = (74, 103, 109, 308)
-"""Replies while a new member does not respond, or another reconfiguration is in progress."""
+"""Errors while a new member does not respond, or while another reconfiguration is in progress."""
 _SERVING = (1, 2)
 """Member states of a primary and a secondary."""
 _PAUSE_SECONDS = 0.05

@@ -20,7 +20,7 @@ RELAY = "relay"
 """The user of `gateway-bus` in `OUTSIDE`, our only user there."""
 
 _UP = ("thing.*.up.>", partitioned("*", "*", "*"))
-"""Subjects of device messages; the server checks the mapped subject."""
+"""Subjects of device messages. The server checks the subject after its mapping."""
 
 
 @dataclass(frozen=True, slots=True)

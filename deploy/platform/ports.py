@@ -12,7 +12,7 @@ LOOPBACK = "127.0.0.1"
 _INTERNAL_PORTS = range(20_000, 32_000)
 """Below the range of outgoing connections (from 32768 on Linux), which could take a chosen port."""
 _claimed: dict[int, socket.socket] = {}
-"""Claims of this process: abstract Unix sockets, which like ports are unique per network."""
+"""Sockets that mark the ports of this process: abstract Unix sockets, unique per network."""
 
 
 def client_host(host: str) -> str:

@@ -21,7 +21,7 @@ DOWN_AFTER_MS = 3000
 """Time without reply after which a Sentinel treats a server as down."""
 FAILOVER_MS = 10_000
 _TICKS = "4"
-"""Background runs per second, by default 10: writes are on disk after 1.25 s."""
+"""Background runs per second. With the default of 10, writes are on disk after 1.25 s."""
 _DISABLED_DEFAULT_USER = "user default off resetkeys resetchannels -@all"
 _SENTINEL_PERMISSIONS = (
     "allchannels +multi +slaveof +ping +exec +subscribe +config|rewrite +role +publish +info "
@@ -41,7 +41,7 @@ class KeyUser:
     password: str
     pattern: str
     reads: bool = False
-    """Whether it permissions only read keys."""
+    """Whether its permissions only allow reading keys."""
 
     def url(self, server: str) -> str:
         """Return the connection string for a server (`host:port`)."""

@@ -38,7 +38,7 @@ class Service:
     vault: str = "secrets_key"
     """Name of the key that encrypts stored secrets."""
     withheld: frozenset[str] = frozenset()
-    """Computed settings that it does not get."""
+    """Names of computed settings that it does not get."""
     upstream: bool = False
     """Whether the gateway routes requests to it."""
     watched: bool = False

@@ -32,12 +32,12 @@ _KNOWN = {
     "claimed": _ALARM,
     "cleared": _ALARM,
 }
-"""The entities of every device that an event may have changed, by its last word."""
+"""Entities of every device that an event may have changed, by the last word of its subject."""
 KNOWN_SUBJECTS = (
     *(f"event.*.device.*.{word}" for word in ("online", "offline", "updated")),
     ALARMS,
 )
-"""Events that change these entities."""
+"""Subjects of the events that may change entities of every device."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ class SimulatedDevice:
         self.adopt(document)
 
     def adopt(self, document: TslDocument) -> None:
-        """Change the TSL, and keep the settings that the new one has too."""
+        """Change to another TSL; keep the settings that it also has."""
         self._document = document
         properties = ids_from_keys(document).properties
         self._top = {entry.id: entry.access_mode for entry in properties if "." not in entry.id}

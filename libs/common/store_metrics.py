@@ -149,7 +149,7 @@ class StreamMetrics:
         return observe
 
     async def run(self) -> None:
-        """Measure for ever."""
+        """Measure the streams periodically, for ever."""
         await repeat(self._read, PERIOD, "metrics of streams")
 
     async def _read(self) -> None:

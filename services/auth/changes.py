@@ -37,7 +37,10 @@ def operator(tenant: str) -> Caller:
 
 @dataclass
 class Change:
-    """A transaction in progress. Its parts are written after the callback returns."""
+    """A transaction in progress.
+
+    It writes its entries and revocations after the callback returns.
+    """
 
     session: Session
     reserve: Callable[[str], Awaitable[None]]

@@ -45,7 +45,7 @@ COLLECTIONS = {
         ("device_credentials", "console_clients", "integration_logins", "counters"), ()
     ),
 }
-"""The indexes of each collection. Transactions cannot create the collections that they write."""
+"""The indexes of each collection. Migrations create collections, because transactions cannot."""
 
 
 async def _add_menus(new_codes: Collection[str], database: Database) -> None:
@@ -84,4 +84,4 @@ MIGRATIONS = (
     Migration(5, "menus of products", partial(_add_menus, PRODUCTS)),
     Migration(3151, "viewers of existing tenants may command devices", _let_viewers_command),
 )
-"""The number of the first one is increased when `COLLECTIONS` changes, so that it runs again."""
+"""Migrations by number. Increase the first number when `COLLECTIONS` changes, to run it again."""

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 DAY = 86_400
 SEEN_FOR = DAY
-"""Seconds that an uplink without any other document is recorded."""
+"""Seconds for which an uplink without any other document is recorded."""
 TURNS_KEPT = 3600
 """Seconds after which a turn is released."""
 IMPORTS_KEPT = 7 * DAY
@@ -157,7 +157,7 @@ COLLECTIONS = {
     ],
     **dict.fromkeys(UNINDEXED, ()),
 }
-"""The indexes of each collection. Transactions cannot create the collections that they write."""
+"""The indexes of each collection. Migrations create collections, because transactions cannot."""
 
 
 async def _create_collections(database: Database) -> None:
@@ -175,7 +175,7 @@ def _dropping(collection: str, *indexes: str) -> Callable[[Database], Awaitable[
 
 
 async def _connections(database: Database) -> None:
-    """Add connections for ONLINE devices to a server that never answers.
+    """Add connections for ONLINE devices, to a server that never answers.
 
     The presence watch then ends them like those of other silent servers.
     """
@@ -238,7 +238,7 @@ async def _complete(database: Database) -> None:
 
 
 async def _keep_decimal_places(database: Database) -> None:
-    """Add `fractionDigits` to the TSLs of custom entities, whose entities had it."""
+    """Add `fractionDigits` to the TSLs of custom entities whose entities had it."""
     query = {"integration": SYSTEM, "members.attribute.fraction_digits": {"$exists": True}}
     async for thing in database["things"].find(query):
         document = msgspec.json.decode(thing["tsl"], type=TslDocument)
@@ -256,9 +256,9 @@ async def _keep_decimal_places(database: Database) -> None:
 
 
 async def _ignored_keys(database: Database) -> None:
-    """Replace property keys that were ignored on import by ids.
+    """Replace property keys that were ignored on import by member ids.
 
-    Devices keep using ids until the product is imported again. `ref` is stored in both places.
+    Devices use ids until the product is imported again. `ref` is stored in both places.
     """
     async for stored in database["tsls"].find({}):
         document = msgspec.json.decode(stored["document"], type=TslDocument)
@@ -287,7 +287,7 @@ def _with_refs(document: TslDocument) -> TslDocument:
 
 
 async def _erase_again(database: Database) -> None:
-    """Process all things again, as old processes stored write-only values meanwhile."""
+    """Process all things again, because old processes have stored write-only values since."""
     for name in ("devices", "things"):
         await database[name].update_many({"erased": {"$exists": True}}, {"$unset": {"erased": ""}})
 
@@ -330,4 +330,4 @@ MIGRATIONS = [
         _dropping("commands", "status_1_nextSendAt_1", "wipeAt_1"),
     ),
 ]
-"""The number of the first one is increased when `COLLECTIONS` changes, so that it runs again."""
+"""Migrations by number. Increase the first number when `COLLECTIONS` changes, to run it again."""

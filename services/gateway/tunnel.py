@@ -65,7 +65,7 @@ class End(asyncio.BufferedProtocol):
         keep_alive(self.transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return the buffer for the next bytes."""
+        """Return the buffer into which asyncio writes the next received bytes."""
         del sizehint
         return _buffer
 

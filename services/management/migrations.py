@@ -35,11 +35,11 @@ COLLECTIONS = {
     ],
     **dict.fromkeys(("openapi_accounts", "network_routes", "counters"), ()),
 }
-"""The indexes of each collection. Transactions cannot create the collections that they write."""
+"""The indexes of each collection. Migrations create collections, because transactions cannot."""
 
 
 async def _date_excluded(database: Database) -> None:
-    """Set the time from which excluded devices of version 0.1 expire."""
+    """Set the time from which devices that version 0.1 excluded from syncs expire."""
     await database["openapi_links"].update_many(
         {"link.state": "left"}, {"$set": {"leftAt": datetime.now(UTC)}}
     )
@@ -51,4 +51,4 @@ MIGRATIONS = (
     ),
     Migration(3, "times of excluded devices", _date_excluded),
 )
-"""The number of the first one is increased when `COLLECTIONS` changes, so that it runs again."""
+"""Migrations by number. Increase the first number when `COLLECTIONS` changes, to run it again."""

@@ -93,7 +93,7 @@ class Ticket(msgspec.Struct, frozen=True):
     name: str
     minutes: int
     until: int
-    """ms."""
+    """Latest time (ms) of an upload with this ticket."""
 
 
 class Resource(Stored, frozen=True, kw_only=True):

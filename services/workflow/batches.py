@@ -23,9 +23,9 @@ MAX_ENTRIES = 200
 MAX_CHARACTERS = 8 * 1024**2
 """Maximum characters per write, unless a single entry has more."""
 SMALL = 16
-"""Maximum entries of a tenant that share a write of another tenant."""
+"""Maximum entries with which a tenant joins the write of another tenant."""
 PACE = 50
-"""Results set before the event loop runs other tasks."""
+"""Results that are set before the event loop runs other tasks."""
 WRITERS, WRITERS_PER_TENANT = 8, 2
 """Maximum concurrent writes, in total and per tenant."""
 

@@ -32,7 +32,7 @@ COLLECTIONS = {
     "alarm_notices": [index("user", "channel", "at")],
     **dict.fromkeys(("replicas", "unsettled", "counters"), ()),
 }
-"""The indexes of each collection. Transactions cannot create the collections that they write."""
+"""The indexes of each collection. Migrations create collections, because transactions cannot."""
 
 
 async def _check_notices(database: Database) -> None:
@@ -61,4 +61,4 @@ MIGRATIONS = (
     Migration(922, "indexes of version 0.1 for runs", _drop_whole, contract=True),
     Migration(3232, "index of version 0.1 for notices", _drop_due_index, contract=True),
 )
-"""The number of the first one is increased when `COLLECTIONS` changes, so that it runs again."""
+"""Migrations by number. Increase the first number when `COLLECTIONS` changes, to run it again."""

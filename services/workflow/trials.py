@@ -102,9 +102,10 @@ class FlowTestResult(ResponseModel, kw_only=True):
 
 
 def trace_invalid_design(text: str, error: DesignInvalid, run: Run) -> list[TraceItem]:
-    """Return a trace of faulty nodes; other reasons are at the first node.
+    """Return a trace of the faulty nodes with their reasons.
 
-    Raises `InvalidInput` for an invalid text or a design without nodes.
+    Reasons that name no node are shown at the first node. Raises `InvalidInput` for an invalid text
+    or a design without nodes.
     """
     try:
         nodes = {node.id: node for node in read_design(text).nodes}

@@ -31,7 +31,7 @@ class CommandFailed(ThingwayError):
 
 
 class CommandPending(ThingwayError):
-    """The waiting time is over, and the command has no reply yet. The command continues."""
+    """The command has no reply within the waiting time. It stays active."""
 
     def __init__(self, task: Any) -> None:
         super().__init__(f"task {task.task_id} is still {task.status.value}")

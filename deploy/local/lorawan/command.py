@@ -223,7 +223,7 @@ class NetworkCounters:
         )
 
     def totals(self) -> str:
-        """Return the totals."""
+        """Return a line with the totals."""
         seconds = time.monotonic() - self.started
         return (
             f"{self.uplinks} uplinks published, {self.duplicates} of them twice, {self.lost} lost; "

@@ -29,7 +29,8 @@ _NUMBER = re.compile(r"\b0x([0-9a-fA-F]{1,2})\b|\b(\d{1,3})\b")
 _BATCH = 500
 _MAX_PREFIXES = 4096
 _TAILS = (1, 2, 4, 8, 24)
-"""Bytes after the first bytes: few for strict decoders, and more than any value needs."""
+"""Lengths of the bytes after the first bytes: few for strict decoders, and more than any value
+needs."""
 _MAX_PAYLOAD = 51
 """Bytes that fit into an uplink at every data rate of EU868."""
 _SEARCH_SECONDS = 20.0
@@ -247,7 +248,7 @@ class Sensor:
     turn: int = 0
 
     def join(self) -> None:
-        """Start a session: a new address, and frame counters from 0."""
+        """Start a session with a new device address, and with frame counters from 0."""
         self.address = f"{self.rng.getrandbits(32):08x}"
         self.counter = 0
 

@@ -15,7 +15,7 @@ LARGEST_EVENT = 512 * 1024
 MAX_NAMES = 100
 """Maximum number of names in `omitted`; the last entry gives the number of the others."""
 LONGEST_NAME = 200
-"""Characters of such a name."""
+"""Maximum characters of a name in `omitted`."""
 LONGEST_TEXT = 4000
 """Characters that are kept of a shortened text."""
 _NAMES = 128 * 1024

@@ -46,11 +46,12 @@ class _Deferred:
     """The returned messages of a lane."""
 
     sequences: set[tuple[str, int]] = field(default_factory=set)
-    """By stream, as their sequence in it."""
+    """Sequences of the returned messages by stream."""
     parked: list[Msg] = field(default_factory=list)
     """Later messages, which wait in this process."""
     after: set[tuple[str, int]] = field(default_factory=set)
-    """Sequences of messages after the parked ones, which were returned to the stream too."""
+    """Sequences of messages after the parked ones; these messages were returned to the stream,
+    too."""
     parked_size: int = 0
     moved: float = 0.0
     """The last time (monotonic) when a message was returned or delivered again."""

@@ -39,8 +39,8 @@ AGE = 2.0
 CHUNK, LARGEST = 500, 4 * 1024**2
 """Maximum entries and bytes of a document; a single larger entry is allowed."""
 UNREADABLE = {"subject": "outbox.entries", "payload": b"", "stream": True, "headers": {}}
-"""The fields from which version 0.1 reads an entry. No stream accepts it, so 0.1 keeps the document
-for a later version."""
+"""Fields that make an entry unreadable for version 0.1, which keeps the document for a later
+one."""
 WORKERS, SWEPT = 4, 20
 """Tenants that are swept concurrently, and documents per tenant and step."""
 

@@ -103,7 +103,7 @@ MESSAGE_TOO_LARGE = 10054
 DUPLICATE_IN_BATCH = 10201
 """JetStream's error code for a batch with a message id that the stream already has."""
 FULL_SUBJECT = "messages per subject exceeded"
-"""JetStream's error text for a full subject; its code (10077) has other meanings too."""
+"""JetStream's error text for a subject with too many messages; its code (10077) is ambiguous."""
 MAX_WRITE_BYTES = 16 * 1024**2
 """Maximum bytes of one write; a complete HTTP request fits."""
 PENDING = 64 * 1024**2

@@ -59,9 +59,9 @@ async def read_newest(
 
 
 CACHE_SECONDS = 10.0
-"""Seconds that the number of partitions is cached."""
+"""Seconds for which the number of partitions is cached."""
 STREAM_BITS = 44
-"""The bits of a sequence in its stream; those above contain the number of the stream."""
+"""Number of bits of a sequence in its stream; higher bits contain the number of the stream."""
 
 
 async def read_newest_events(

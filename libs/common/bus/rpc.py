@@ -57,7 +57,7 @@ _TOO_LARGE = "larger than a message of the bus may be"
 
 
 class NoResponders(Unavailable):
-    """503: no service offers the operation at the moment."""
+    """503: no service offers the operation at present."""
 
 
 class RawRequest(NamedTuple):

@@ -45,7 +45,7 @@ ANY_EVENT = "event.>"
 MAX_UNSTORED = 10_000
 """Messages per device and channel that may wait in `UPLINK`; more are rejected."""
 SESSION_DAYS = 30
-"""Days after which an unchanged persistent MQTT session is deleted."""
+"""Days after which a persistent MQTT session without changes is deleted."""
 
 
 def _kept(

@@ -120,7 +120,7 @@ def outside_topic(subject: str) -> tuple[str, str]:
 
 
 MAX_LISTED = 16
-"""Tenants whose events a consumer can select; nats-server compares each filter with all others."""
+"""Maximum tenants whose events a consumer selects, as nats-server compares all pairs of filters."""
 NO_EVENT = "event.none"
 """A subject of the stream `EVENTS` that no message has."""
 

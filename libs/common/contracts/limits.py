@@ -38,12 +38,12 @@ class Limits(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_u
     messages: Limit = 50_000
     """Reports, events and replies of its devices per second, over every protocol."""
     each_messages: Limit = 1_000
-    """Per device; a burst may have ten times as many."""
+    """Messages of one device per second; a burst may have ten times as many."""
     message_bytes: Limit = 64 * 1024**2
-    """Bytes of these per second."""
+    """Bytes of the messages of its devices per second."""
     each_message_bytes: Limit = 4 * 1024**2
     event_bytes: Limit = 1024**4
-    """Bytes of these per day: each becomes an event on `EVENTS`."""
+    """Bytes of the messages of its devices per day, because each becomes an event on `EVENTS`."""
     retained_event_bytes: Limit = 8 * 1024**3
     """Bytes of events that `EVENTS` retains; fewer while tenants together fill the stream."""
     dead_bytes: Limit = 16 * 1024**2
@@ -56,14 +56,14 @@ class Limits(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_u
     runs: Limit = 64
     """Concurrent runs of flows."""
     each_runs: Limit = 32
-    """Per flow."""
+    """Concurrent runs of one flow."""
     waiting_runs: Limit = 10_000
     """Runs of flows that wait for their turn."""
     each_waiting_runs: Limit = 2_000
     history_days: Limit = 20_000
     """Days for which history is kept, if the platform keeps it as long."""
     history_rows: Limit = 10_000_000_000
-    """Reports that are kept."""
+    """Reports that history keeps."""
     devices: Limit = 10_000_000
     records: Limit = 100_000
     """Records of each kind that users and applications create: products, RPS records, custom

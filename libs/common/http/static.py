@@ -14,7 +14,7 @@ from libs.common.http.request import Connection
 PACKET = 1400
 """Bytes of a network packet: compressing a smaller answer does not make it faster."""
 CODINGS = {b"gzip": 31, b"deflate": 15}
-"""The `wbits` of zlib by coding, the preferred one first."""
+"""The `wbits` of zlib for each content coding, the preferred one first."""
 
 
 @lru_cache(maxsize=256)

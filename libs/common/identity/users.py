@@ -42,7 +42,7 @@ class UserNames:
 CACHE_SIZE = 100_000
 """Cached users."""
 TENANT_LIFE = 86_400 * 30
-"""Seconds for which Redis keeps the tenant of a user after the last login."""
+"""Seconds for which Redis keeps the tenant of a bus user after the last login."""
 
 
 def tenant_key(user: str) -> str:

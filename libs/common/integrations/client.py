@@ -44,7 +44,8 @@ CARRY_SECONDS = 5.0
 
 A = TypeVar("A")
 Transport = Literal["", "commands", "frames"]
-"""An integration carries nothing, commands unchanged, or frames that codecs encode."""
+"""The form in which an integration gets commands: empty for none, unchanged, or as encoded
+frames."""
 
 
 class IntegrationSummary(msgspec.Struct, frozen=True):

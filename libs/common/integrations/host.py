@@ -197,7 +197,7 @@ class Integration:
 Q = TypeVar("Q")
 A = TypeVar("A")
 Announce = Callable[[str, Manifest], Awaitable[Acknowledged]]
-"""Announces the manifest of an integration with its id."""
+"""Announces the manifest of the integration with the given id."""
 
 
 class IntegrationHost:

@@ -14,8 +14,7 @@ from libs.common.lru_cache import LruCache
 CACHE_SECONDS = 1.0
 """Minimum seconds for which a count is cached."""
 SHARE = 20
-"""A count is cached for this multiple of its duration, if longer: counting 10,000,000 takes
-seconds."""
+"""Minimum ratio of the time for which a count is cached to the time that counting takes."""
 CACHE_SIZE = 10_000
 """Tenants whose counts are cached."""
 RETRY_SECONDS = 60.0

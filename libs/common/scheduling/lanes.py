@@ -14,7 +14,7 @@ from libs.common.errors import TooManyRequests
 T = TypeVar("T")
 
 QUANTUM = 0.01
-"""Seconds of a worker that a lane may use per round."""
+"""Seconds of worker time that each lane may use per round."""
 DEBT = 1_000
 """Maximum debt of a lane in rounds, so that no lane is blocked for long."""
 REMEMBERED_LANES = 1_000

@@ -11,7 +11,7 @@ from libs.common.scheduling.lanes import Lanes
 
 R = TypeVar("R")
 Turn = asyncio.Future[float]
-"""The result is the start time of the worker."""
+"""A waiting item; the result of the future is the start time of its worker."""
 
 ITEMS, SIZE = 1_000, 8 * 1024**2
 """Default limits of a lane's backlog: items and bytes."""
@@ -206,7 +206,7 @@ class FairScheduler:
 T = TypeVar("T")
 
 COST = 256
-"""Bytes that each item costs in addition to its size."""
+"""Bytes that each item uses in addition to its size."""
 QUANTUM_BYTES = 16 * 1024.0
 """Bytes of a lane per round."""
 

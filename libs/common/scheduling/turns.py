@@ -24,9 +24,10 @@ DEADLINE = 900.0
 """Seconds after which a step is cancelled; it must have hung, because all waits in steps end
 sooner."""
 IDLE_PERIOD = 10.0
-"""Seconds between two queries of a loop that has no work, unless it is woken."""
+"""Seconds between two queries for work of an idle loop, unless an event wakes the loop."""
 LINGER = 2.0
-"""Seconds for which a woken loop is busy: the transaction that woke it may still be running."""
+"""Seconds for which a woken loop queries often: the transaction that woke it may still be
+running."""
 _END = object()
 
 Steps = AsyncGenerator[None, None]
@@ -34,7 +35,7 @@ Steps = AsyncGenerator[None, None]
 OUTAGES = (StoreError, RedisError, NatsError, APIError, ThingwayError, OSError, msgspec.DecodeError)
 """The errors of a job while a database, the bus or another service does not answer."""
 Upcoming = Callable[[float], Awaitable[Collection[object]]]
-"""Returns the work, or its tenants, that is due within some seconds."""
+"""Returns the work that is due within the given seconds, or the tenants with such work."""
 
 
 class _Pace:
@@ -67,7 +68,7 @@ class _Pace:
         return woken
 
     async def rest(self) -> None:
-        """Wait until the next query; a wakeup ends the wait, unless the loop is busy anyway."""
+        """Wait until the next query; a wakeup ends the wait of an idle loop."""
         if self._upcoming is None:
             await wait_for_event(self._wake, seconds_to_tick(self._period))
         elif self._is_busy:

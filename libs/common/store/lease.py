@@ -16,7 +16,7 @@ from libs.common.store.mongo import Database, DuplicateKey, StoreError, require_
 log = logging.getLogger(__name__)
 
 Job = Callable[[], Awaitable[None]]
-"""Starts an endless coroutine."""
+"""Returns the coroutine of an endless job."""
 
 
 class Lease:

@@ -117,7 +117,7 @@ A = TypeVar("A")
 
 
 class RequestBatcher(Generic[Q, A]):
-    """Combines the requests of one iteration of the event loop, or `delay`, into one round trip.
+    """Combines requests into one round trip, for one iteration of the event loop or for `delay`.
 
     The gateway handles 1.3 times as many requests/s as with one Redis GET each (measured).
     """

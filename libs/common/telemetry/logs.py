@@ -23,12 +23,12 @@ _names: ContextVar[dict[str, str]] = ContextVar("thingway_log_names")
 
 
 def name_lines(**names: str) -> None:
-    """Add names such as `requestId` to each later log line of this task."""
+    """Add values, such as `requestId`, to each later log line of this task."""
     _names.set(_given() | names)
 
 
 def line_name(name: str) -> str:
-    """Return the value of a name in the log lines of this task; empty without one."""
+    """Return a value that `name_lines` added to the log lines of this task; empty without one."""
     return _given().get(name, "")
 
 

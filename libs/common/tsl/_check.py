@@ -239,7 +239,7 @@ def partial_view(node: Node) -> Node:
 
 
 def remove_read_only(node: Node, given: object, path: str, faults: list[Fault]) -> Any:
-    """Return `given` without its read-only members; add a fault for each."""
+    """Return the values without read-only members; add a fault for each such member."""
     if node.kind == "ARRAY" and node.element and isinstance(given, list):
         element = node.element
         return [

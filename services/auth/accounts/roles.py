@@ -173,7 +173,7 @@ INITIAL_MENUS = (
     _initial_menu(9001, "entity_tag.view", 9000),
     _initial_menu(9002, "entity_tag.manage", 9000),
 )
-"""Parents come before their children."""
+"""Menus of a new tenant, parents before their children."""
 
 
 SUPER_ADMIN = "super_admin"

@@ -33,9 +33,9 @@ TENANT = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """Tenant names are tokens of NATS subjects."""
 TENANT_RULE = "must be 1 to 64 letters, digits, '_' or '-'"
 COPY_PERIOD = 2.0
-"""Seconds between two copies of the versions."""
+"""Seconds between two copies of recent access versions to Redis."""
 COPY_AGE = timedelta(seconds=30)
-"""Age of the versions to copy: longer than a crash and a takeover last."""
+"""Maximum age of the copied versions: longer than a crash and a takeover last."""
 COUNTED: dict[str, tuple[str, Document]] = {
     "users": ("users", {}),
     "roles": ("roles", {}),
@@ -43,7 +43,7 @@ COUNTED: dict[str, tuple[str, Document]] = {
     "consumers": ("applications", {"events": True}),
     "records": ("menus", {}),
 }
-"""Limits enforced here: the counted collection and the filter of its documents."""
+"""For each limit that `auth` enforces: the counted collection and the filter of its documents."""
 
 
 class TenantSettings(msgspec.Struct, kw_only=True):
@@ -169,7 +169,7 @@ class TenantStore:
     async def set_settings(
         self, tenant: str, session: Session, *, viewers_may_command: bool
     ) -> None:
-        """Store the setting and end the notice."""
+        """Store `viewersMayCommand` and clear the notice about it."""
         fields = {"viewersMayCommand": viewers_may_command, "commandNotice": False}
         await self._tenants.update_one({"_id": tenant}, {"$set": fields}, session=session)
 
@@ -191,7 +191,7 @@ class TenantStore:
         return int(document["access"])
 
     async def settle_versions(self, versions: AccessVersions) -> None:
-        """Copy recent versions from MongoDB to Redis, repeatedly."""
+        """Copy recent access versions from MongoDB to Redis, repeatedly."""
 
         async def settle() -> None:
             recent = {"accessChangedAt": {"$gt": datetime.now(UTC) - COPY_AGE}}

@@ -1,8 +1,9 @@
-"""Distributes events over partitions; `EVENTS` copies those that are needed.
+"""Distributes events over partitions; copies events for applications to `EVENTS`.
 
 An application has one durable consumer, on `EVENTS`. With partitions, `EVENTS` therefore sources
-the events of tenants with such applications from all partitions (decision 0070). A source starts at
-the oldest event, and again after its last copy if the tenant has had applications before.
+the events of tenants with such applications from all partitions (decision 0070). A new source
+starts at the oldest event. If the tenant has had applications before, it starts after the last
+copied event.
 """
 
 import logging

@@ -28,7 +28,7 @@ class AccessService:
 
     mongo: Mongo
     accounts: Accounts
-    """The stores of `mongo.direct`."""
+    """Account stores on the connection `mongo.direct`."""
     versions: AccessVersions
 
     async def get_access(self, user: UserRef) -> Access:

@@ -116,7 +116,7 @@ class ConsoleTokenAnswer(msgspec.Struct, kw_only=True):
 
 
 FORM_TYPES = ("application/x-www-form-urlencoded", "x-www-form-urlencoded")
-"""Clients send the first; the vendor's documentation has the second."""
+"""Content types of a form: clients send the first, the vendor's documentation names the second."""
 JSON_TYPE = "application/json"
 FIELDS = frozenset({"grant_type", "client_id", "client_secret", "refresh_token"})
 """Fields of applications."""

@@ -138,7 +138,7 @@ def _matches_client(application: StoredApplication, request: RefreshToken) -> bo
 
 
 def remaining_seconds(life: int) -> int:
-    """Return the seconds that a lifetime surely has left when the response arrives."""
+    """Return the minimum seconds that a lifetime has left when the response arrives."""
     return max(0, life - 1)
 
 

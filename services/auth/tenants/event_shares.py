@@ -33,7 +33,8 @@ HIGH, LOW = 0.8, 0.75
 MAX_MESSAGE = LARGEST_EVENT + 4096
 """Maximum bytes of a message with headers."""
 WINDOWS, WINDOW, MAX_READ = 16, 16, 64
-"""Windows per tenant, the tenant's mean number of messages in one, and the maximum read."""
+"""The sample of a tenant: windows, its mean number of messages in a window, and the maximum
+read."""
 OVERHEAD = 34
 """Bytes that nats-server adds to each stored message."""
 SLICE, SLICE_BYTES = 50_000, 64 * 1024**2
@@ -68,7 +69,7 @@ class EventShares:
         await repeat(self._check, PERIOD, "shares of events were not enforced; retrying")
 
     async def _check(self) -> None:
-        """Enforce shares if a stream has changed; after `IDLE_PERIOD`, limits may have."""
+        """Enforce shares after a change of a stream, and at least every `IDLE_PERIOD`."""
         names, now = (await self.bus.read_partitions(WATCH_INTERVAL)).streams, time.monotonic()
         streams = {name: await read_stream(self.bus, name) for name in names}
         held = [stream.state for stream in streams.values()]
@@ -111,7 +112,7 @@ class EventShares:
                 await self._purge(name, tenant, numbers[tenant], volumes[tenant], maximum, enough)
 
     async def _mean_size(self, name: str, tenant: str, number: int, held: StreamContent) -> float:
-        """Return the mean size of a tenant's messages in random windows of sequences."""
+        """Return the mean size of a tenant's messages, from windows at random sequences."""
         span = held.last_seq - held.first_seq + 1
         found = size = 0
         for _ in range(WINDOWS):

@@ -1,4 +1,4 @@
-"""Creates tenants with a role, menus and a console client; settings, limits."""
+"""Creates tenants with a role, menus and a console client; changes their settings."""
 
 from collections.abc import Sequence
 from contextlib import suppress

@@ -12,7 +12,7 @@ class AlarmQueries:
     """Reads alarms."""
 
     def __init__(self, alarms: Collection, direct: Collection) -> None:
-        """Store the collection, and the same one of PyMongo's own driver (`direct`)."""
+        """Store the collection, and the same collection of PyMongo's own driver as `direct`."""
         self._alarms = alarms
         self._direct = direct
 
@@ -23,7 +23,7 @@ class AlarmQueries:
     async def read(
         self, query: Document, order: Order, skip: int, limit: int
     ) -> AsyncGenerator[Alarm, None]:
-        """Yield `limit` alarms in an order, after the first `skip`."""
+        """Yield up to `limit` sorted alarms after the first `skip`."""
         stages = page_stages(query, order, skip, limit)
         async for row in read_rows(self._direct, stages):
             yield from_document(row, Alarm)

@@ -73,7 +73,7 @@ class FoldStart(NamedTuple):
 
 
 class ReadingWindow(NamedTuple):
-    """All readings from a start on, except late ones, in order."""
+    """The readings that an evaluation folds, in order, from its start time on without late ones."""
 
     start: FoldStart
     rows: Sequence[TimedValue]
@@ -205,7 +205,7 @@ def decide(
 def decide_without_history(
     rule: Rule, check: ConditionCheck, state: State, rows: Sequence[TimedValue], now: int
 ) -> tuple[State, list[AlarmTransition]]:
-    """Decide for a device without stored history, by requested readings alone.
+    """Decide for a device without stored history, from the requested readings alone.
 
     They continue the present state; earlier readings cannot be folded again.
     """
@@ -286,7 +286,7 @@ class _Fold:
         return None
 
     def changes(self) -> list[AlarmTransition]:
-        """Return the alarm transitions, so that the alarm finally matches the readings.
+        """Return the transitions after which the alarm matches the readings.
 
         Transitions that an earlier evaluation has published are not repeated.
         """

@@ -34,7 +34,8 @@ from services.device.alarms.rule_index import CompiledRule
 from services.device.alarms.store import StateUpdate
 
 MAX_REPEATED_READINGS = 500
-"""A state is written after folding in more readings than this, to avoid a repetition."""
+"""A state that has folded in more readings than this is written, so that they are not read
+again."""
 
 _late = metrics.get_meter("thingway").create_counter(
     "thingway_alarm_readings_late", description="Readings that arrived too late to change an alarm"
@@ -86,13 +87,13 @@ Decision = tuple[Evaluation, StateUpdate]
 
 @dataclass(slots=True)
 class DeviceEvaluations:
-    """Evaluations of one device that share a read: values, events, or its silence."""
+    """Evaluations of one device that share a read of history: values, events, or silence."""
 
     device: int
     sn: str
     evaluations: list[Evaluation]
     must_wait: bool = False
-    """Whether requests must be delivered again, for lack of stored messages."""
+    """Whether requests must be delivered again, because earlier messages are not stored yet."""
 
     def conditions(self) -> Iterator[HistoryCondition]:
         """Yield the conditions that need history."""

@@ -73,11 +73,11 @@ BATCHES = 4
 READERS = 8
 """Devices whose history a process reads at the same time."""
 DEVICES = 50
-"""Devices that are handled together."""
+"""Devices whose states are read and written together."""
 BATCH_SECONDS = 10.0
 """Seconds after which the rest of a batch is delivered again."""
 MAX_ROWS = 20_000
-"""Maximum history rows of a device in memory, unless its states know newer ones."""
+"""Maximum history rows of a device in memory, unless its states have evaluated newer rows."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ class EvaluationRequest(msgspec.Struct, rename="camel", omit_defaults=True):
     tenant: str
     device_id: int
     values: dict[int, Any]
-    """Value by rule id; None for a silence, which is over."""
+    """Value by rule id; None for a silence that a report has ended."""
     ts: int
     """When it was measured, ms."""
     sequence: int

@@ -14,7 +14,7 @@ from libs.common.errors import NotFound
 from libs.common.store.mongo import Document
 
 ALARMS = "alarms"
-"""Topic of `Wakeups`: rules have changed, or states are due or will be."""
+"""Topic of `Wakeups`: rules have changed, or a state has become due or has a new due time."""
 
 Comparison = Literal["GT", "GTE", "LT", "LTE", "EQ", "NE"]
 MAX_SECONDS = 30 * 86_400
@@ -85,13 +85,13 @@ class Rule(msgspec.Struct, rename="camel", kw_only=True):
     generation: int = 1
     """Incremented when the condition changes; alarms of older generations end."""
     has_pending_states: bool = msgspec.field(name="todo", default=False)
-    """Whether states must be ended, or silences of devices watched."""
+    """Whether a change of the rule requires ending its states or watching devices for silence."""
     is_deleting: bool = msgspec.field(name="ending", default=False)
     """Whether it is being deleted and hidden from users."""
     created_at: int
     updated_at: int
     changed: int
-    """When it was written, ms; processes read newer rules by it."""
+    """Time of the last write (ms), by which processes find changed rules."""
 
     @property
     def is_active(self) -> bool:
@@ -111,13 +111,13 @@ class Checkpoint(msgspec.Struct, rename="camel", omit_defaults=True):
     """Result of the fold over all readings before a time."""
 
     until: int
-    """This time, ms."""
+    """Time before which all readings are included, ms."""
     status: Status = "NORMAL"
     since: int = 0
     arrival: int = 0
     value: Any = None
     at: int = 0
-    """When the reading that changed the status last was measured, ms."""
+    """Time of the reading that last changed the status, ms."""
     sequence: int = 0
 
 
@@ -147,11 +147,11 @@ class State(msgspec.Struct, rename="camel", kw_only=True):
     newest: int = 0
     """Time of the newest evaluated reading, ms."""
     checkpoint: Checkpoint | None = None
-    """Where late readings are folded in; with None only newer ones count."""
+    """Checkpoint from which late readings are folded in. Without one, only newer readings count."""
     points: list[Checkpoint] = []
     """Later checkpoints in order, so that an evaluation reads little history."""
     cleared: int = 0
-    """When a user cleared an alarm last, ms; earlier arrivals raise no other one."""
+    """Time at which a user last cleared the alarm, ms. Earlier arrivals raise no other alarm."""
     begun: int = 0
     """Readings that arrived before this time (ms) do not count."""
     due: int | None = None
@@ -161,7 +161,7 @@ class State(msgspec.Struct, rename="camel", kw_only=True):
     revision: int = 0
     """Incremented by each change."""
     changed: int = 0
-    """When it was changed, ms; processes read newer states by it."""
+    """Time of the last change (ms), by which processes find changed states."""
 
 
 class Alarm(msgspec.Struct, rename="camel", kw_only=True):

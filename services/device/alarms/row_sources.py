@@ -126,12 +126,12 @@ def _has(rows: Sequence[TimedValue], row: TimedValue) -> bool:
 
 
 def _parents(path: str) -> list[str]:
-    """Return the parent paths of a path; MongoDB rejects projections of both."""
+    """Return the parent paths of a path. MongoDB rejects projections of a path and its parent."""
     return [path[:at] for at, letter in enumerate(path) if letter == "."]
 
 
 def _partitions(start: int, now: int) -> range:
-    """Return partitions with rows: a device's clock may be a day ahead."""
+    """Return the partitions of history from `start` on; a device's clock may be a day ahead."""
     return range(partition_at(start), partition_at(now + DAY_MS) + 1)
 
 

@@ -32,7 +32,7 @@ from services.device.things.product_store import ProductStore
 from services.device.things.visibility import granted_condition
 
 DELETED_MS = 60_000
-"""Time that a deleted rule stays, so that every process reads the deletion."""
+"""Milliseconds for which a deleted rule stays stored, so that every process reads the deletion."""
 
 
 class RuleStore:
@@ -78,7 +78,7 @@ class RuleStore:
         return None if found is None else from_document(found, Rule)
 
     async def replace(self, rule: Rule, before: int) -> bool:
-        """Replace a rule of update time `before` (ms); return False after another change."""
+        """Replace a rule that was last written at `before` (ms); return False otherwise."""
         self._wakeups.notify(ALARMS)
         query = {"_id": rule.id, "updatedAt": before, "ending": False}
         return bool((await self._rules.replace_one(query, to_document(rule))).matched_count)

@@ -202,7 +202,7 @@ class AlarmStore:
             )
 
     async def postpone(self, dues: Sequence[tuple[State, int]]) -> None:
-        """Set when states are due (ms), unless they have changed."""
+        """Set the due times (ms) of states that have not changed."""
         writes = [
             UpdateOne({"_id": state.id, "revision": state.revision}, {"$set": {"due": due}})
             for state, due in dues
@@ -366,7 +366,7 @@ class AlarmStore:
 
 
 def _split_transactions(decisions: Iterable[StateUpdate]) -> Iterator[list[StateUpdate]]:
-    """Yield the updates of one transaction each."""
+    """Split updates into transactions; yield the updates of each transaction."""
     part, changes = list[StateUpdate](), 0
     for decision in decisions:
         changes += len(decision.changes)

@@ -30,7 +30,7 @@ from services.device.things.model import Thing
 PERIOD = 0.5
 """Seconds for which the index is considered current."""
 OVERLAP = 3_000
-"""Time that is read again, ms: clocks differ, and transactions are slow."""
+"""Milliseconds of writes that are read again, because clocks differ and transactions take time."""
 
 
 class RuleIndexCache:

@@ -88,7 +88,7 @@ class CodedCommands:
         return msgspec.convert(await found.to_list(None), list[Command])
 
     async def add_shown(self, command: Command, keys: Collection[str]) -> list[str]:
-        """Add properties that the device has reported; return the whole list."""
+        """Add properties that the device has reported as requested; return all of them."""
         kept = await self._commands.find_one_and_update(
             {"_id": command.id},
             {"$addToSet": {"shown": {"$each": sorted(keys)}}},

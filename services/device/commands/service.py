@@ -62,7 +62,7 @@ class CommandService:
     life: float
     """Seconds until a command expires that is not answered."""
     coded_life: float
-    """The same for a command that a network server delivers as downlinks."""
+    """Seconds until an unanswered command expires that a network server delivers as downlinks."""
 
     async def update_properties(
         self, principal: Principal, device_id: int, properties: dict[str, Any]

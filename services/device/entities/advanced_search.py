@@ -55,7 +55,7 @@ MemberTest = Callable[[Member, MemberSet], bool]
 
 @dataclass(frozen=True)
 class NameResolver:
-    """Resolves names in a filter."""
+    """Finds the integrations, groups and tags that a filter names."""
 
     tenant: str
     integrations: Mapping[str, IntegrationSummary]
@@ -72,7 +72,7 @@ class AdvancedFilter:
     key_test: Keyword | None = None
     negated: bool = False
     keys: list[str] | None = None
-    """If present, a list with the only wanted key."""
+    """The only key that matches, in a list; None if any key may match."""
     excluded_key: str | None = None
     """A key that is excluded."""
     ids: list[int] | None = None
@@ -260,7 +260,7 @@ other.
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Criteria with 1 or -1: of groups, of things, and within a thing."""
+    """A sort order: criteria of groups, of things, and within a thing, each with 1 or -1."""
 
     groups: list[tuple[str, int]]
     things: tuple[str, int]
@@ -324,12 +324,12 @@ class Order:
         return found
 
     def sort_key(self, thing: EntityThing) -> tuple[Any, ...]:
-        """Return the sort key of a thing; the second field of `things` is the direction."""
+        """Return the key by which things are sorted, regardless of the direction."""
         if self.is_by_integration:
             return (*self._place_of(thing.integration), thing.id)
         return (*_THING[self.things[0]](thing), thing.id)
 
     def stored_order(self) -> list[tuple[str, int]]:
-        """Return the order of things as MongoDB sorts devices."""
+        """Return the fields and directions by which MongoDB sorts devices in this order."""
         name, direction = self.things
         return [(column, direction) for column in (*_STORED[name], "_id")]

@@ -39,7 +39,7 @@ LONGEST_LIST = 10_000
 DIGITS = Decimal("1e-8")
 """Precision of the mean of DOUBLEs, rounded half to even."""
 EXACT = 1e15
-"""Above this value a double has no such digits."""
+"""Means above this value are not rounded, because a double has no digit at that precision."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class EntityHistory:
 async def _items(
     entities: Sequence[Entity], records: AsyncGenerator[Record, None]
 ) -> AsyncGenerator[HistoryItem, None]:
-    """Yield records as items; equal entity and time are numbered: records have no ids."""
+    """Yield records as items; number those of the same entity and time, as records have no ids."""
     before, seen = 0, Counter[int]()
     async with aclosing(records):
         async for at, ts, value in records:
@@ -131,7 +131,7 @@ async def _items(
 
 
 def _item(entity: Entity, ts: int, value: Any, before: int) -> HistoryItem:
-    """Return an item; `before` values of the page have the same entity and time."""
+    """Return an item; `before` is the number of earlier items of the same entity and time."""
     return HistoryItem(
         id=f"{entity.id}-{ts}-{before}",
         entity_id=str(entity.id),

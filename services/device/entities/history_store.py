@@ -76,7 +76,7 @@ class ValueSource:
 
     @property
     def projection(self) -> dict[str, Any]:
-        """Return the value as `v`, and `t` unless the key contains the time."""
+        """Return the projection: the value as `v`, the time as `t` unless the key contains it."""
         return {"v": f"${self.field}"} | (
             {"t": "$createdAt"} if self.entity.member.type == "SERVICE" else {}
         )

@@ -92,7 +92,7 @@ class EntitySearch:
     ) -> Streamed[list[EntityResponse] | Page[EntityResponse]]:
         """Stream matching entities in order, as a page or as a list.
 
-        Either has at most `MAX_ENTITIES`; `page_size` of a page says how many it may have.
+        The response has at most `MAX_ENTITIES`, and a page at most `page_size`.
         """
         await self.integration_things.ensure_all(principal.tenant)
         integrations = await self.integrations.list_summaries()
@@ -293,7 +293,7 @@ class EntitySearch:
 
 
 def _key_row(device: Device, key: str, integrations: ShownIntegrations) -> EntityResponse:
-    """Return the row of a key; it has no entity id, because member numbers begin at 1."""
+    """Return the row of a device's first key, with number 0, which no member has."""
     integration = integrations.get(device.integration)
     return EntityResponse(
         entity_id=str(entity_id(device.id, 0)),
@@ -322,7 +322,7 @@ def _names(integrations: ShownIntegrations) -> dict[str, str]:
 def _split_disjoint(
     parts: Sequence[list[Condition]], either: Sequence[Condition]
 ) -> list[list[Condition]]:
-    """Return parts of the devices that match any of `either`, without overlaps.
+    """Split conditions on devices into disjoint ones; each requires one of `either`.
 
     MongoDB uses an index for each condition, but not for a disjunction of all of them.
     """

@@ -151,7 +151,7 @@ class EntityService:
     integration_things: IntegrationThings
     values: ValueReader
     names: Mapping[bool, EntityNames]
-    """Stores of entity names: of devices (true), and of integrations."""
+    """Stores of entity names: under True of devices, under False of integrations."""
 
     async def find(self, principal: Principal, entity_id: int) -> Entity:
         """Return an entity that the user may see; raise as `find_all`."""
@@ -172,9 +172,10 @@ class EntityService:
         return [entity for entity in rows if _is_shared(entity) or entity.is_visible_to(grants)]
 
     async def find_all(self, principal: Principal, ids: Sequence[int]) -> list[Entity]:
-        """Return the visible ones of some entities, at least one.
+        """Return those of the entities that the user may see.
 
-        Otherwise raises `NotFound` for the first, or `Forbidden` for a user without any grant.
+        Raises `NotFound` if the user may see none of them, or `Forbidden` for a user without any
+        grant.
         """
         rows = await self.find_visible(principal, ids)
         if not rows:
@@ -212,7 +213,7 @@ class EntityService:
         return grants
 
     async def children(self, principal: Principal, entity_id: int) -> list[EntityResponse]:
-        """Return the children of an entity, by number; only an OBJECT has some."""
+        """Return the children of an entity, by number; only an OBJECT has children."""
         entity = await self.find(principal, entity_id)
         integrations = await self.integrations.list_summaries()
         members = entity.thing.children(entity.member.path)
@@ -224,7 +225,7 @@ class EntityService:
         return entity_meta(await self.find(principal, entity_id))
 
     async def rename(self, tenant: str, entity: Entity, name: str) -> None:
-        """Rename an entity of a device or integration; its TSL's name resets it."""
+        """Rename an entity of a device or integration; the name in its TSL is the default."""
         thing, member = entity.thing, entity.member
         if member.number not in thing.members.by_number:
             raise InvalidInput("is common to all devices: it has a fixed name", field="entity_id")

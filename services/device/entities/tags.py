@@ -146,7 +146,7 @@ class TagStore(ThingDataStore):
         return {row["_id"]: row["tags"] async for row in self._tagged.find(query)}
 
     async def find_tagged(self, tenant: str, operator: str, ids: Sequence[int]) -> list[int]:
-        """Return ids of entities whose tags match an operator, at most `MAX_FOUND`.
+        """Return ids of entities with the tags that `operator` requires, at most `MAX_FOUND`.
 
         Operators are any of the tags, all of them, no others, or any tag at all.
         """
@@ -279,7 +279,7 @@ class EntityTags:
         }
 
     async def find_tagged(self, tenant: str, operator: str, names: Collection[str]) -> list[int]:
-        """Return entities whose tags match an operator by names, at most `MAX_FOUND`."""
+        """Return entities with the named tags that `operator` requires, at most `MAX_FOUND`."""
         tags = {tag.name: tag.id for tag in (await self.store.tags_by_id(tenant)).values()}
         ids = [tags[name] for name in dict.fromkeys(names) if name in tags]
         if operator == "CONTAINS" and len(ids) < len(set(names)):

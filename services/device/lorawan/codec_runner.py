@@ -112,7 +112,7 @@ LATE_SECONDS = 0.15
 START_SECONDS = 2.0
 """Seconds that a process may take to start, during which its codec is not late."""
 ANSWER_SECONDS = 10.0
-"""A worker limits processor time itself; one that is silent for longer is lost."""
+"""Seconds after which a silent worker is lost. A worker itself limits its processor time."""
 LOST = Outcome(fault="ended its process")
 MAX_LOST = 3
 """Calls that may end their process before the remaining calls are rejected."""

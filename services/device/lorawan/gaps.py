@@ -108,7 +108,7 @@ class TrackedGap(Gap, kw_only=True):
     state: GapState = "OPEN"
     asks: int = 0
     asked: int | None = None
-    """When the device was last asked for it, ms."""
+    """Time of the last request for it to the device, ms."""
     found: int | None = None
     """Readings in history at the last check."""
     reason: str | None = None

@@ -46,7 +46,7 @@ class HealingState(msgspec.Struct, kw_only=True):
     seen: bytes | None = None
     """Key of the last frame that was checked for gaps."""
     latest: int = -1
-    """Time of the newest report at that moment."""
+    """Time of the newest report when that frame was checked."""
     open: bool = False
     """Whether it may have open gaps."""
     asks: list[int] = []

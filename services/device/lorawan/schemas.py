@@ -180,7 +180,7 @@ class GapRecord(msgspec.Struct, omit_defaults=True, kw_only=True):
     asks: int = 0
     """Number of requests to the device."""
     asked: int | None = None
-    """When the device was last asked."""
+    """Time of the last request to the device."""
     found: int | None = None
     """Readings in history at the last check."""
     reason: str | None = None

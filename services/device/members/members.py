@@ -45,7 +45,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     type: EntityType
     name: str
     declared: str | None = None
-    """The name in the TSL, where users renamed the entity."""
+    """The name in the TSL, if users have renamed the entity."""
     value_type: ValueType
     access_mod: AccessMod | None = None
     """Access mode of a property. Events and services have `W`: without it editors neither offer

@@ -153,7 +153,7 @@ class ShapeStore:
         self._shapes = database["shapes"]
 
     async def read(self, names: Iterable[str]) -> dict[str, Shape]:
-        """Return the shapes with these names; deleted ones are missing."""
+        """Return the shapes with these ids; deleted ones are missing."""
         pipeline: list[dict[str, Any]] = [
             {"$match": {"_id": {"$in": list(names)}}},
             {
@@ -181,7 +181,7 @@ class ShapeStore:
         return (await self._shapes.update_many({"_id": {"$in": list(names)}}, change)).matched_count
 
     async def add(self, shapes: Mapping[str, tuple[str | None, Shape]]) -> None:
-        """Write shapes by name: the parent of each, and its additional members."""
+        """Write shapes by id, each with its parent shape and its additional members."""
         now = datetime.now(UTC)
         writes = []
         for name, (parent, added) in shapes.items():
@@ -193,7 +193,7 @@ class ShapeStore:
         await self._shapes.bulk_write(writes, ordered=False)
 
     async def delete_unused(self, devices: DeviceStore, before: datetime) -> int:
-        """Delete shapes without references, unused since `before`; return their number."""
+        """Delete shapes that nothing references, unused since `before`; return their number."""
         old = {"at": {"$not": {"$gte": before}}}
         leaves = await self._shapes.aggregate(
             [
@@ -215,7 +215,7 @@ class ShapeStore:
         return deleted
 
     async def _find_unreferenced(self, devices: DeviceStore, name: str | None) -> Document | None:
-        """Return the shape with this name if no device and no shape names it."""
+        """Return the shape with this id if no device and no shape refers to it."""
         if (
             name is None
             or await devices.reported_state.has_shape(name)
@@ -236,7 +236,7 @@ class ShapeStore:
 
 
 def _naming(collection: str, field: str) -> Document:
-    """Return the stage that finds one document of a collection that names the shape."""
+    """Return the stage that finds one document of a collection that refers to the shape."""
     return {
         "$lookup": {
             "from": collection,
@@ -302,7 +302,7 @@ class ShapeUpdater:
         self._of.update({device: name for device, name in found.items() if name in self._known})
 
     async def _write(self, larger: dict[int, Shape]) -> None:
-        """Write shapes, then the devices that name them."""
+        """Write shapes, then the devices that refer to them."""
         before = {device: self._of[device] for device in larger}
         parents = {name for name in before.values() if name is not None}
         names = {device: shape_id(shape) for device, shape in larger.items()}

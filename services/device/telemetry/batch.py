@@ -59,7 +59,7 @@ class RefusedUplink(msgspec.Struct, frozen=True):
     thing: Thing | None = None
     faults: list[Fault] = []
     beyond: bool = False
-    """Whether it exceeds a limit; then it only leaves a count and an entry in `DEAD`."""
+    """Whether it exceeds a limit. Then only a count and an entry in `DEAD` are written."""
     is_announced: bool = True
     """Whether an event reports it."""
 

@@ -40,7 +40,7 @@ TRIES = 5
 
 
 def seen_key(uplink: Uplink) -> bytes:
-    """Return the key of an uplink that leaves no other document."""
+    """Return the key under which an uplink without any other document is recorded."""
     return KEY.pack(0, uplink.received, uplink.sequence)
 
 
@@ -54,7 +54,7 @@ class ClosingReply(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """The document and the count that one uplink leaves."""
+    """The document and the count that are written for one uplink."""
 
     collection: str | None
     """None if it is only counted."""

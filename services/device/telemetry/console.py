@@ -46,7 +46,7 @@ class ConnectionEvent(msgspec.Struct, kw_only=True):
     """The device came online or went offline."""
 
     at: int
-    """ms"""
+    """Unix time in ms."""
     status: Connect
 
 

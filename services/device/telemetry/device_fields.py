@@ -1,4 +1,4 @@
-"""Writes reported properties that the device record shows into the record.
+"""Copies reported properties into the fields of device records that show them.
 
 Values and times come from the latest values, so an older report never overwrites a newer field;
 `factTimes` in the record stores the times. `lastUpdateTime` is written at most every ten seconds,

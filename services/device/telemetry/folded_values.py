@@ -33,7 +33,7 @@ LONG = 256
 """Characters of a text whose size need not be exact: at most four bytes each."""
 
 OWN, ALL = 1, 2
-"""Which values of a thing are in parts (`p`): some single ones, or all."""
+"""Values of the field `p` of a thing: single values are in parts, or all values."""
 SIZE_STAGE: Document = {"$set": {"n": {"$bsonSize": "$v"}}}
 """The stage that stores the size of a part in bytes."""
 
@@ -154,7 +154,7 @@ def own_part(thing_id: int, key: str) -> bytes:
 
 
 def shared_part(thing_id: int, key: str) -> bytes:
-    """Return the key of the part that holds this value among others."""
+    """Return the key of the part that holds this value together with others."""
     return PART.pack(thing_id, 0, zlib.crc32(key.encode()) % SPREAD)
 
 
@@ -171,9 +171,9 @@ def part_thing(part: bytes) -> int:
 
 
 def quick_update(thing_id: int, fold: Fold) -> UpdateMany:
-    """Set all values, unless the document has newer ones.
+    """Return the update that sets all values, unless the document has newer ones.
 
-    An update of "many" documents, of which one matches: for an update of one document MongoDB
+    It is an update of "many" documents, of which one matches: for an update of one document MongoDB
     stores a record to make it retryable.
     """
     values, times = fold.values, fold.times
@@ -197,7 +197,7 @@ def quick_update(thing_id: int, fold: Fold) -> UpdateMany:
 
 
 def careful_update(thing_id: int, fold: Fold) -> UpdateOne:
-    """Set the values that are newer than stored ones; remove those moved to parts."""
+    """Return the update that sets newer values, and removes those that moved to parts."""
     changes: dict[str, Any] = {
         "t": {"$max": ["$t", fold.newest]},
         "a": {"$max": ["$a", fold.arrived]},
@@ -210,13 +210,13 @@ def careful_update(thing_id: int, fold: Fold) -> UpdateOne:
 
 
 def part_update(part: bytes, fold: Fold) -> UpdateOne:
-    """Set the values of a part that are newer than stored ones."""
+    """Return the update that sets the newer values in a part."""
     changes = {f"v.{key}": _newer(key, fold) for key, own in fold.parts.items() if own == part}
     return UpdateOne({"_id": part}, [{"$set": changes}, SIZE_STAGE], upsert=True)
 
 
 def _newer(key: str, fold: Fold, *, in_part: bool = False) -> Document:
-    """Return an expression: the newer of entry and stored entry; removed if `in_part`."""
+    """Return an expression for the newer of two entries; removed if `in_part`."""
     is_newer = {"$lte": [{"$ifNull": [f"$v.{key}.t", 0]}, fold.times[key]]}
     entry: Any = {"v": _replacing(f"$v.{key}.v", fold.values[key]), "t": fold.times[key]}
     return {"$cond": [is_newer, "$$REMOVE" if in_part else entry, f"$v.{key}"]}

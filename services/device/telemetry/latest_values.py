@@ -65,7 +65,7 @@ class _Stored:
     """Bytes of the values in the document of the thing."""
     parts: int = 0
     read: float = 0.0
-    """When it was read from the database (monotonic)."""
+    """Time of the read from the database (monotonic)."""
 
 
 class LatestValues(LatestValueReader, ThingDataStore):
@@ -158,11 +158,12 @@ class LatestValues(LatestValueReader, ThingDataStore):
             changes = {part: changes[part] for part in left}
 
     async def _recent_states(self, sizes: Mapping[int, int]) -> dict[int, _Stored]:
-        """Return the states of things, cached for those whose values stay in one document.
+        """Return the stored states of things.
 
-        `sizes` are the bytes of the values to write, by thing. A cached state may be outdated by
-        writes of other processes. The quick update detects newer values, and readers merge a value
-        that is in the document of the thing and in a part.
+        States of things without parts are cached. `sizes` are the bytes of the values to write, by
+        thing. A cached state may be outdated by writes of other processes. The quick update detects
+        newer values, and readers merge a value that is both in the document of the thing and in a
+        part.
         """
         oldest = time.monotonic() - CACHE_SECONDS
         states = {
@@ -250,7 +251,7 @@ class LatestValues(LatestValueReader, ThingDataStore):
         return beyond
 
     async def split(self, thing_id: int) -> int:
-        """Move values of a thing to their parts; return the size of all in bytes."""
+        """Move values from the document of a thing to parts; return the bytes of all values."""
         entries = (await self.find_entries([thing_id])).get(thing_id, {})
         sizes = {name: bson_size(entry["v"]) for name, entry in entries.items()}
         names = sorted(sizes, key=sizes.__getitem__, reverse=True)

@@ -37,7 +37,7 @@ from services.device.telemetry.uplink import PARTITION_BITS, Uplink, global_sequ
 log = logging.getLogger(__name__)
 
 PAST = "past"
-"""The page to which pages of ended processes are added."""
+"""The page of totals, to which pages of ended processes are added."""
 PAGE_AGE = timedelta(days=1)
 """Age after which a page is added to `PAST`; a process that uses it again begins at 0."""
 MERGED_PAGES = 500
@@ -94,7 +94,7 @@ class Ledger:
             self.writes += 1
 
     def _changes(self, stored: Collection[Uplink], rejected: Collection[Uplink]) -> dict[str, Any]:
-        """Return the fields of a page with more counted uplinks, as expressions."""
+        """Return the fields of a page with more counted uplinks, as expressions of an update."""
         seen = {"$ifNull": ["$seen", []]}
         last = "$$this.last"
         may_be_delivered = [
@@ -127,7 +127,7 @@ class Ledger:
         return found
 
     async def merge_old_pages(self) -> None:
-        """Merge pages that no process writes any more, so that restarts leave none.
+        """Add pages that no process writes any more to the page `PAST`.
 
         Pages whose messages may be delivered again are kept.
         """

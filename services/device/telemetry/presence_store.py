@@ -125,7 +125,7 @@ class PresenceStore:
             await self._set_online([device_id], at, life)
 
     async def record_contacts(self, ids: list[int], at: datetime, life: timedelta) -> None:
-        """Record reports over HTTP of several devices; ONLINE ones take one write."""
+        """Record reports of several devices over HTTP, with one write for ONLINE devices."""
         online = await self._devices.record_contacts(ids, at, life)
         others = [device_id for device_id in ids if device_id not in online]
         for first in range(0, len(others), CHUNK):

@@ -29,7 +29,7 @@ from services.device.things.model import Thing
 log = logging.getLogger(__name__)
 
 SLACK = 1.0
-"""Additional seconds of allowance, so that messages accepted at the edge are not refused here."""
+"""Seconds by which the allowance exceeds that of the edge, so that its messages are accepted."""
 
 
 class Quota:

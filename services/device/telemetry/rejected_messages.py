@@ -46,7 +46,7 @@ class RejectedMessage(ResponseModel, kw_only=True):
 
     id: str
     received_at: int
-    """ms"""
+    """Unix time in ms."""
     channel: str
     """`report`, `event` or `reply`."""
     whole: bool
@@ -62,7 +62,7 @@ class RejectedMessage(ResponseModel, kw_only=True):
 
 
 class RejectedMessagePage(ResponseModel, kw_only=True):
-    """Refusals, the newest first."""
+    """A page of rejected messages, newest first."""
 
     content: list[RejectedMessage]
     next_key: str | None = None
@@ -77,7 +77,7 @@ _rejected = msgspec.json.Decoder(PropertiesRejected).decode
 
 
 class RefusalReader:
-    """Reads the refused messages of devices."""
+    """Reads the rejected messages of devices."""
 
     def __init__(self, bus: Bus, devices: GrantedDevices) -> None:
         self._bus = bus
@@ -86,9 +86,9 @@ class RefusalReader:
     async def page(
         self, principal: Principal, device_id: int, request: FindRejectedMessages
     ) -> RejectedMessagePage:
-        """Return a page of refusals of a device that the user may see.
+        """Return a page of rejected messages of a device that the user may see.
 
-        Refusals of earlier owners are not included. Raises `Unavailable` when the bus does not
+        Messages of earlier owners are not included. Raises `Unavailable` when the bus does not
         answer.
         """
         device = await self._devices.find(principal, device_id)
@@ -157,7 +157,7 @@ def _from_dead(retained: RetainedMessage) -> RejectedMessage:
 
 
 def _from_event(retained: RetainedMessage) -> RejectedMessage | None:
-    """Return the refusal; None for the event of a message that is in `DEAD` too."""
+    """Return the rejected message of an event; None if `DEAD` has the message, too."""
     body = _rejected(retained.message.data)
     if body.whole:
         return None

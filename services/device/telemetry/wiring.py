@@ -105,9 +105,9 @@ class TelemetryPackage:
     values: LatestValues
     partitions: Partitions
     direct_partitions: Partitions
-    """The same partitions over PyMongo's own driver (decision 0021)."""
+    """The same partitions on the connection of PyMongo's own driver (decision 0021)."""
     events: EventStore
-    """Over PyMongo's own driver."""
+    """Reads events on the connection of PyMongo's own driver."""
     key_ranges: KeyRangeResolver
     retention: Retention
     reporter: Reporter

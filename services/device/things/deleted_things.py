@@ -12,7 +12,7 @@ from libs.common.store.mongo import Database, Session
 
 REMOVED = "removed"
 DELETION_DELAY = timedelta(minutes=5)
-"""Wait before deletion of the data: processes cache a thing for a minute and may still write."""
+"""Delay before the data is deleted, because processes cache a thing for a minute and may write."""
 
 
 class ThingDataStore(Protocol):

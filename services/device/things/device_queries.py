@@ -32,13 +32,13 @@ from services.device.things.visibility import (
 )
 
 LARGEST_BATCH = 1000
-"""Most devices that MongoDB returns in one batch of a cursor."""
+"""Maximum devices that MongoDB returns in one batch of a cursor."""
 CACHE_SIZE, MAX_MODELS = 100, 1_000
 """Searches whose counts by model are cached, and the maximum models of one such search."""
 _LISTED = stored_fields(ListedDevice)
 _LISTED_FORM = list[ListedDevice]
 _MODEL = ("model", "tslVersion", "shape", "entityNames")
-"""The stored fields of a `ModelKey`."""
+"""The stored fields that identify a `ModelKey`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ ADD_TSL_HASH: list[Document] = [
         }
     },
 ]
-"""Stages that set `tsl` of a device to a list of its TSL's content hash, empty without a TSL."""
+"""Stages that set `tsl` of a device to a list with its TSL's content hash, empty without a TSL."""
 
 
 class DeviceQueries:

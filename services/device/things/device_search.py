@@ -69,7 +69,7 @@ def _runs(form: str, shortest: int) -> Iterable[str]:
 T = TypeVar("T")
 
 EXACT = 10_000
-"""Smaller totals are not cached (counting takes some 5 ms; counting a million takes 0.3 s)."""
+"""Totals below this number are not cached: counting takes 5 ms, a million takes 0.3 s."""
 RECOUNT_SECONDS = 10.0
 """Seconds after which a cached total is counted again in the background."""
 MAX_AGE = 300.0
@@ -325,7 +325,7 @@ class DeviceSearch:
         return None
 
     async def _position_of_last(self, query: Condition) -> tuple[int, int]:
-        """Return the position of device number `MANY` with an ngram: higher is rarer."""
+        """Return the sort position of device number `MANY` with an ngram: higher is rarer."""
         order = [("application.applicationId", 1), ("_id", 1)]
         row = await self._devices.find_one(
             query, {"application.applicationId": 1}, sort=order, skip=MANY - 1, hint=INDEX
@@ -378,5 +378,5 @@ def _and_ngram(ngram: str, condition: Condition) -> Condition:
 
 
 def _has_ngram(ngram: str) -> Condition:
-    """Return the condition that a device has an ngram, or one with this beginning."""
+    """Return the condition that a device has an ngram, or one that begins with it."""
     return {"grams": ngram if len(ngram) == LENGTH else Regex("^" + literal_pattern(ngram))}

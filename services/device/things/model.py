@@ -37,7 +37,7 @@ NETWORK_FIELDS = frozenset({"joined", "link"})
 
 S = TypeVar("S", bound=msgspec.Struct)
 _BEGINNING = datetime.fromtimestamp(0, UTC)
-"""The time of creation of a device of unknown age."""
+"""Creation time of a device whose age is unknown."""
 
 
 class ModelKey(NamedTuple):
@@ -70,7 +70,7 @@ class NetworkStatus(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     """The last status that a device reported to its network server."""
 
     at: int
-    """ms"""
+    """Unix time in ms."""
     battery: float | None = None
     """Percent; null if unknown, or with external power."""
     external: bool = False
@@ -125,7 +125,8 @@ class Device(ListedDevice, kw_only=True):
     removed_from: int | None = None
     """The application that owned an unassigned device last."""
     owned_since: int = 0
-    """ms; older reports belong to a previous owner and are not shown."""
+    """Start of the current ownership, ms. Older reports belong to a previous owner and are
+    hidden."""
     user_id: int | None = None
     """The user who added it through its integration, or removed it from an application."""
     additional: dict[str, Any] | None = None
@@ -141,7 +142,7 @@ class Device(ListedDevice, kw_only=True):
     hardware_version: str | None = None
     firmware_version: str | None = None
     electricity: int | float | None = None
-    """%"""
+    """Charge of the battery in percent."""
     imei: str | None = None
     mac: str | None = None
     wlan_mac: str | None = None
@@ -234,7 +235,7 @@ class StorageSettings(msgspec.Struct, rename="camel"):
     model: str
     tsl_version: str
     tsl: list[dict[str, str]]
-    """`[{"hash": …}]`, or empty."""
+    """A list with the hash of its TSL, `[{"hash": …}]`; empty without a TSL."""
     data_storage: bool = True
     owned_since: int = 0
 
@@ -265,7 +266,7 @@ class Thing:
     additional: dict[str, Any] | None = None
     """Data that its integration stores with the device."""
     owned_since: int = 0
-    """ms; older reports are not part of its latest values."""
+    """Start of the current ownership, ms. Older reports are not part of its latest values."""
     needs_configuration: bool = False
     """Whether it waited for its first configuration when this was read."""
 

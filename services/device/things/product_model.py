@@ -115,7 +115,7 @@ class HistoryRequest(msgspec.Struct, omit_defaults=True, kw_only=True):
     service: str
     """Id of the service."""
     fault: str | None = None
-    """Why the codec cannot encode the request; devices are then not asked."""
+    """Why the codec cannot encode the request. Devices then get no requests."""
 
 
 class ProductCodec(msgspec.Struct, omit_defaults=True, kw_only=True):

@@ -17,7 +17,8 @@ SERIAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 DEV_EUI = re.compile(r"[0-9A-Fa-f]{16}")
 
 Holder = Literal["device", "rps", "nobody"]
-"""`nobody`: only an unassigned device, removed from its application, has the SN."""
+"""The holder of an SN. `nobody`: only an unassigned device, removed from its application, has
+it."""
 
 
 class SerialTaken(Exception):

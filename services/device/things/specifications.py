@@ -162,7 +162,7 @@ class ProductUsage:
         self._slots = database["product_usage"]
 
     async def tie(self, tenant: str, model: str, devices: Iterable[str], session: Session) -> bool:
-        """Lock the product for devices (SN keys); False when it does not exist."""
+        """Lock the product against deletion for devices (SN keys); False if it does not exist."""
         slots = {crc32(device.encode()) % SLOTS for device in devices}
         keys = [_slot_key(tenant, model, slot) for slot in slots]
         written = await self._slots.update_many(
@@ -171,7 +171,7 @@ class ProductUsage:
         return bool(written.matched_count == len(keys))
 
     async def tie_devices(self, devices: Iterable[Device], session: Session) -> None:
-        """Lock the products of devices; raise `InvalidInput` when one does not exist."""
+        """Lock the products of devices against deletion; raise `InvalidInput` if one is missing."""
         models: dict[tuple[str, str], list[str]] = {}
         for device in devices:
             if device.model != GENERIC:
@@ -181,7 +181,7 @@ class ProductUsage:
                 raise unknown_model_error(model)
 
     async def seal(self, tenant: str, model: str, session: Session) -> None:
-        """Conflict with every `tie` that runs meanwhile; create missing slots."""
+        """Conflict with every concurrent `tie` of the product; create missing slots."""
         for slot in range(SLOTS):
             await self._slots.update_one(
                 {"_id": _slot_key(tenant, model, slot)},

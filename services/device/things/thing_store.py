@@ -19,9 +19,9 @@ from libs.common.tsl import Tsl
 from services.device.things.specifications import TslStore
 
 ERASE_BATCH = 1000
-"""Most things that one query returns for the removal of write-only values."""
+"""Maximum things that one query returns for the removal of write-only values."""
 NOT_ERASED = {"$expr": {"$ne": ["$erased", "$hash"]}}
-"""Things that are looked at together for values which must not be read."""
+"""The filter of things that may still hold write-only values of their TSL."""
 _FIELDS = {"tenant": 1, "integration": 1, "hash": 1}
 
 
@@ -73,7 +73,7 @@ class ThingStore:
         )
 
     async def delete(self, query: Document, session: Session) -> list[Document]:
-        """Delete things; return their documents."""
+        """Delete things; return the deleted documents."""
         found = await self.find(query, session)
         ids = [document["_id"] for document in found]
         await self._things.delete_many({"_id": {"$in": ids}}, session=session)

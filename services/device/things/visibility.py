@@ -31,7 +31,7 @@ def granted_condition(grants: Grants) -> dict[str, Any]:
 
 
 def without_groups(grants: Grants) -> dict[str, Any]:
-    """Return the condition of devices that are granted other than by a group."""
+    """Return the condition of devices that grants other than group grants include."""
     if grants.everything:
         return {}
     return granted_condition(

@@ -36,7 +36,7 @@ def find_api(path: str) -> Api:
 
 
 def extract_api(document: Document, api: Api) -> Document:
-    """Return the part of the merged document for one API."""
+    """Return the operations of one API with their components, from the merged document."""
     paths = {path: item for path, item in document["paths"].items() if find_api(path) is api}
     reached = _reached(document, paths)
     components = {

@@ -187,7 +187,7 @@ class Simulator(Integration):
         self._turned.set()
 
     async def _report(self, ref: DeviceRef) -> None:
-        """Report values, unless too many reports of the tenant wait: then skip the turn."""
+        """Report values; skip this turn if too many reports of the tenant wait."""
         try:
             async with self._reports.slot(ref.tenant):
                 properties = (await self._device(ref)).measure()

@@ -14,7 +14,7 @@ from libs.common.http.ids import find_id, parse_id
 MAX_CHANGES = 1000
 """Maximum changes that wait for a slow reader; the oldest are skipped."""
 MAX_CHANGE_BYTES = 256 * 1024
-"""Maximum bytes of these changes, unless a single change is larger."""
+"""Maximum bytes of the changes that wait for a slow reader, unless a single change is larger."""
 Scope = Literal["TENANT", "GROUP", "DEVICE"]
 MAX_KEYS = 10_000
 """Maximum number of keys of a subscription."""

@@ -213,7 +213,7 @@ def _shared(
     values: Mapping[str, V],
     encode: Callable[[Mapping[str, V]], E],
 ) -> list[tuple[Subscriber, E]]:
-    """Return members with their visible part of `values`; equal parts share one object."""
+    """Return members with the encoded values that they may see, encoded once per view."""
     encoded: dict[frozenset[str] | None, E | None] = {}
     found = []
     for member in members:

@@ -28,20 +28,20 @@ from services.management.live.subscriber import Listener
 PAUSE = 0.01
 """Minimum seconds for which changes are collected."""
 COLLECT_RATIO = 3
-"""Changes are collected for at least this multiple of the time that the last message took."""
+"""Ratio of the time for which changes are collected to the time that the last message took."""
 MAX_COLLECT_SECONDS = 0.5
 """Maximum seconds for which changes are collected, even if `device` is slow."""
 MAX_KEYS = 100_000
-"""Collected entity keys per tenant; further things are dropped, which QoS 0 permits."""
+"""Maximum collected entity keys per tenant; changes of further things are dropped (QoS 0)."""
 
 
 MAX_WAITING_IDS = 100_000
-"""Ids that wait for a slow page; with more, its connection is closed."""
+"""Maximum ids that wait for a slow page; beyond it, its connection is closed."""
 ID_BYTES = 8
-"""Bytes that an id counts in the limit of a tenant's sockets."""
+"""Bytes that each waiting id uses of the limit of a tenant's sockets."""
 
 MAX_IDS = 1000
-"""Ids per message."""
+"""Maximum ids per message."""
 
 _encoder = msgspec.json.Encoder()
 

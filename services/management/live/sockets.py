@@ -62,7 +62,7 @@ class Turns:
 
 
 def create_pause() -> Pause:
-    """Return a function that lets other tasks run after each time slice of its caller."""
+    """Return a function that lets other tasks run whenever its time slice is used up."""
     until = time.monotonic() + SLICE
 
     async def pause() -> None:

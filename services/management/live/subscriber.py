@@ -22,11 +22,11 @@ from services.management.live.frames import (
 from services.management.live.sockets import TRY_AGAIN, LiveSocket
 
 MAX_WAITING = 256
-"""Frames that wait for a slow reader; beyond it, only the latest values are kept."""
+"""Maximum frames that wait for a slow reader. Beyond it, only the latest values are kept."""
 MAX_BYTES = 1024 * 1024
-"""Maximum bytes of these frames."""
+"""Maximum bytes of the frames that wait for a slow reader."""
 MAX_MERGED_BYTES = 256 * 1024
-"""Bytes of a frame of latest values, unless a single value is larger."""
+"""Maximum bytes of a frame of latest values, unless a single value is larger."""
 
 _encoder = msgspec.json.Encoder()
 _overflow = metrics.get_meter("thingway").create_counter(
@@ -98,7 +98,7 @@ class Subscriber(Listener):
     pattern: Pattern | None = None
     """The pattern of changes that it follows."""
     counted = 0
-    """Number of keys that count in the limits."""
+    """Number of subscribed keys that the limits of the user and the tenant count."""
     _changes_first = False
 
     def __init__(

@@ -43,7 +43,7 @@ class Route(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     device: str = ""
     """The server's name of the device, if it is not its DevEUI."""
     protobuf: bool = False
-    """Whether the server uses protobuf."""
+    """Whether the network server encodes its messages in protobuf."""
 
 
 Report = DeviceFrame | SendLinkState | SendDownlinkState

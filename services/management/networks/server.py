@@ -48,9 +48,9 @@ class NetworkServer(Dialect):
     qos = 1
     """Quality of service of downlinks."""
     own_settings: tuple[str, ...] = ()
-    """Settings besides the broker's that affect topics or downlinks."""
+    """Settings other than those of the broker that affect topics or downlinks."""
     routed_by = "application"
-    """The field of `Route` that a new device may have, before its first message."""
+    """The field of `Route` that may be set when a device is added, before its first message."""
 
     def __init__(
         self, things: IntegrationThings, store: NetworkStore, allowed: tuple[str, ...]

@@ -134,7 +134,7 @@ class ConnectionState:
 
 
 class UplinkForwarder:
-    """Sends the messages of a tenant's server to `device`."""
+    """Sends the messages of a tenant's network server to `device`."""
 
     def __init__(
         self, tenant: str, things: IntegrationThings, store: NetworkStore, state: ConnectionState
@@ -145,7 +145,7 @@ class UplinkForwarder:
         self._state = state
 
     async def forward_patiently(self, messages: Sequence[InboundMessage]) -> None:
-        """Send all messages, repeatedly while the platform is unavailable."""
+        """Send all messages; repeat this while the platform is unavailable."""
         pause = FIRST_PAUSE
         while True:
             try:

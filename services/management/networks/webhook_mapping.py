@@ -105,13 +105,13 @@ LAST_COUNTER = 2**32 - 1
 SIGFOX_ZEROS = 16
 """Digits of a DevEUI, to which a Sigfox ID is extended with leading zeros."""
 _UNITS = ((1e4, 1e6), (1e7, 1e3))
-"""Lower frequencies than the first are in MHz, than the second in kHz."""
+"""Frequencies below the first bound are in MHz, frequencies below the second in kHz."""
 _DATA_RATE = re.compile(r"SF ?([0-9]{1,2}) ?BW ?([0-9]{1,4})")
 _FACTOR = re.compile("[5-9]|1[0-2]")
 _DIGITS = re.compile(r"[0-9]{1,10}")
 _MISSING = object()
 _NOTHING = ("", "null")
-"""Values that servers send instead of a missing value."""
+"""Values that servers send for a missing value."""
 _SEPARATORS = re.compile(r"[\s:-]")
 _URL_SAFE = str.maketrans("-_", "+/")
 

@@ -177,7 +177,7 @@ class Editors:
     async def list_start_nodes(self, user: Principal, accept: str) -> frozenset[str] | None:
         """Return the start nodes that the editor of the calling console can create.
 
-        None stands for all. `accept` is the header of the request.
+        None means all start nodes. `accept` is the header of the request.
         """
         if user.uses_own_console or accept != CONSOLE_ACCEPTS:
             return None

@@ -171,7 +171,7 @@ class Execution:
         run.time_cost = _since(begun)
 
     async def _follow(self, following: list[Ready]) -> None:
-        """Run nodes one after the other, and branches in separate tasks."""
+        """Run a chain of nodes one by one, and parallel branches in separate tasks."""
         while len(following) == 1:
             following = await self._run_node(following[0])
         if following:

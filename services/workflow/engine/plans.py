@@ -14,7 +14,7 @@ from services.workflow.vault import Vault
 CACHE_SIZE = 2_000
 """Maximum cached plans. Beyond it, the largest tenant loses its oldest plans."""
 CHARACTERS = 32 * 1024**2
-"""Maximum characters of the designs of cached plans."""
+"""Maximum characters of the designs of all cached plans."""
 AT_ONCE = 4
 """Maximum plans compiled concurrently."""
 

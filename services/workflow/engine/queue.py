@@ -89,7 +89,7 @@ class RunQueue:
         return number <= self._room(tenant) or not self._waiting[tenant]
 
     def _room(self, tenant: str) -> int:
-        """Return the places left for a tenant, which may not use more than remain free."""
+        """Return the places left for a tenant, which may use as many as remain free."""
         return min(self._limits_of(tenant).waiting_runs, self._free) - self._waiting[tenant]
 
     def enter(self, share: QueueShare) -> None:

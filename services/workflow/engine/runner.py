@@ -60,7 +60,7 @@ class Start:
 
     flow: Deployed
     entered: Any
-    """The output of the entry."""
+    """The output of the entry node."""
     cause: Cause
     is_held: bool = False
     """Whether the event is certainly new and stays unacknowledged until the run ends.

@@ -31,7 +31,7 @@ from services.workflow.runs.store import RunStore
 
 MASK = "******"
 _KEY = re.compile(r'"([^"\\\s]{1,500}\.[^"\\\s]{1,500})\\?"\s*:')
-"""A name that may be an entity key. In truncated texts, quotes are escaped."""
+"""Matches a name that may be an entity key. In truncated texts, quotes are escaped."""
 Ended = Literal["SUCCESS", "ERROR"]
 
 

@@ -41,9 +41,9 @@ class Reason(NamedTuple):
     """A reason why a design cannot run: the place, and what to do."""
 
     node_id: str | None
-    """None if no single node is at fault."""
+    """None if the reason concerns no single node."""
     field: str
-    """`edges[3].target`, `parameters.webhookUrl`."""
+    """Path of the invalid field, for example `edges[3].target` or `parameters.webhookUrl`."""
     reason: str
 
     def to_detail(self) -> dict[str, str]:

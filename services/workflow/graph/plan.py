@@ -27,7 +27,7 @@ _ID = re.compile(r"(?!_)[A-Za-z0-9_]{1,64}").fullmatch
 
 @dataclass(frozen=True, slots=True)
 class Follower:
-    """An edge, seen from its source."""
+    """An edge in the plan of its source node."""
 
     target: str
     handle: str | None
@@ -57,7 +57,7 @@ class Plan:
     nodes: dict[str, PlanNode]
     entry: PlanNode
     raw_entry: dict[str, Any]
-    """The entry's parameters in the design."""
+    """The parameters of the entry as they are in the design."""
     quick: bool = False
     """Whether all nodes are quick (`Step.is_quick`)."""
 

@@ -34,7 +34,7 @@ class AlarmParameters(Parameters):
     content: Annotated[
         str, parameter("Content", "Text of the alarm for users", max_length=LONGEST_CONTENT)
     ] = ""
-    """Required for `RAISE`."""
+    """Message of the alarm that users see. Required for `RAISE`."""
 
     def faults(self) -> Iterable[Fault]:
         """Yield a fault for an alarm without content."""

@@ -30,7 +30,7 @@ class Fault(NamedTuple):
     """A fault of a parameter: the field, the reason and what to do."""
 
     field: str
-    """`timerSettings.timezone`."""
+    """Path of the invalid field, for example `timerSettings.timezone`."""
     reason: str
 
 

@@ -33,13 +33,13 @@ class EmailTexts(NamedTuple):
     columns: Sequence[str]
     """Titles of the columns."""
     terms: Mapping[str, str]
-    """Severities and changes, as the console shows them; the others stay as they are."""
+    """Translations of severities and changes, as in the console; other terms stay as they are."""
     subject: str
     """Subject for one alarm."""
     many: str
     """Subject for several alarms."""
     more: str
-    """Last line if not all alarms are listed."""
+    """Last line of the email if not all alarms are listed."""
     test_subject: str
     test_content: str
 

@@ -36,7 +36,7 @@ REDIRECTS = frozenset({301, 302, 303, 307, 308})
 KEPT_AS_IS = frozenset({307, 308})
 """Redirects that keep method and body."""
 NO_CODING = frozenset({"", "identity", "none", "utf-8", "utf8"})
-"""Content encodings without effect; some servers send a charset."""
+"""Values of `Content-Encoding` that mean no encoding; some servers wrongly send a charset there."""
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A token as in RFC 9110."""
 TRANSPORT_HEADERS = frozenset(
@@ -44,7 +44,7 @@ TRANSPORT_HEADERS = frozenset(
 )
 """Headers of the transport, which flows may not set."""
 OK, BAD = range(200, 300), 400
-"""Statuses of success, and the first status of failures."""
+"""The statuses of success, and the lowest status of a failure."""
 PORTABLE_HEADERS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
 """Headers that are also sent to another host after a redirect."""
 AGENT = {"User-Agent": "Thingway"}

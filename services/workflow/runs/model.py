@@ -31,7 +31,7 @@ class Cause(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_
     hops: int = 0
     """Number of flows that led here (header `Thingway-Hops` of the message)."""
     trace: str = ""
-    """The `traceparent` of the cause; empty without a recorded trace."""
+    """The `traceparent` of the cause; empty if its trace is not recorded."""
     user_id: int | None = None
     """The user who started the run, if any."""
 
@@ -109,4 +109,4 @@ class Deployed(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     component: str
     """Node type of the entry, such as `simpleTimer`."""
     parameters: dict[str, Any] = {}
-    """Validated parameters of the entry in the form of the design."""
+    """Parameters of the entry, validated, with the field names of designs."""

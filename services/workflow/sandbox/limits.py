@@ -37,7 +37,7 @@ class Limits:
     printed: int = 64 * 1024
     """Maximum bytes that the code prints; they are discarded."""
     given: int = MIB
-    """Maximum bytes of the code and its arguments as JSON."""
+    """Maximum bytes of code and arguments as JSON."""
     depth: int = 200
     """Maximum call depth."""
 

@@ -32,7 +32,7 @@ from services.workflow.triggers.listener_index import build_starts
 MAX_DELAYED = 50_000
 """Maximum delayed events of a process. The bus allows 200,000 pending events in total."""
 MIN_DELAY, MAX_DELAY = 1.0, 5.0
-"""Bounds of the delay in seconds. The delay is the age of the event."""
+"""Minimum and maximum delay in seconds. Between them, an event is delayed by its age."""
 MAX_AGE = 300.0
 """Age in seconds after which an event is dropped. Runs are stored for at least ten minutes
 (`runs.log`), so a redelivered event does not repeat its existing runs."""
@@ -45,7 +45,7 @@ TENANTS = 16
 ACK_WAIT = 20.0
 """Seconds after which the bus redelivers an unacknowledged event."""
 SKEW = 5_000
-"""Maximum difference between clocks in ms."""
+"""Maximum difference between the clocks of two servers, in ms."""
 MAX_NEW_AGE = 60_000
 """Maximum ms from a report to its event; JetStream drops copies of an event for 120 s."""
 HOLD = 2.0

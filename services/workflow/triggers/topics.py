@@ -39,7 +39,7 @@ CONCURRENT, PER_TENANT = 256, 16
 
 
 class _Level:
-    """Topic filters with a common prefix."""
+    """The topic filters with a common prefix, and the flows that listen to them."""
 
     def __init__(self) -> None:
         self.below: dict[str, _Level] = {}

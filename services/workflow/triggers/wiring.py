@@ -35,7 +35,7 @@ class TriggerStores:
     timers: TimerStore
     hooks: HookStore
     all: tuple[DeploymentObserver, ...]
-    """Observers of flow changes, in order."""
+    """Observers of flow changes, in the order in which they are called."""
 
 
 @dataclass(frozen=True)

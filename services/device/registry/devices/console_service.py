@@ -337,7 +337,7 @@ def _shown_members(thing: EntityThing, members: Iterable[Member]) -> list[Device
 def _shown_key(device: Device, key: str) -> DeviceEntity:
     """Return the row of the entity list that shows a first key in existing consoles.
 
-    Its id is not one of an entity: numbers of members begin at 1.
+    Its number is 0, which no member has.
     """
     return DeviceEntity(
         id=str(entity_id(device.id, 0)),

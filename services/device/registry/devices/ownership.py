@@ -43,9 +43,9 @@ class DeviceRemover:
     async def remove(self, device: Device, step: AsyncStep, reason: FailureReason) -> None:
         """Revoke the key, run the `step` that removes the device, and end its tasks.
 
-        The key is revoked before, so that a crash leaves no key without an owner, and again after,
-        for a key that was issued meanwhile. Raises the errors of the first revocation and of
-        `step`.
+        The key is revoked before the step, so that a crash leaves no key without an owner, and
+        again after it, for a key that was issued meanwhile. Raises the errors of the first
+        revocation and of `step`.
         """
         await self._keys.revoke(device)
         await step()
@@ -58,7 +58,7 @@ class DeviceRemover:
     async def remove_from_application(
         self, device: Device, step: AsyncStep, reason: FailureReason
     ) -> None:
-        """Remove a device like `remove`; one of the users keeps its key."""
+        """Remove a device like `remove`; a device of the users keeps its key."""
         await (self.return_to_users if device.is_owned_by_users else self.remove)(
             device, step, reason
         )

@@ -282,7 +282,7 @@ class DeviceResponse(console.ResponseModel, kw_only=True):
     important_entities: list[DeviceListEntity] | None = None
     """Entities that widgets show by default; in pages of up to 100 devices."""
     common_entities: list[DeviceListEntity] | None = None
-    """Its status, location and alarm; in pages of up to 100 devices."""
+    """Status, location and alarm of the device; in pages of up to 100 devices."""
     created_at: int
     updated_at: int
     deletable: bool

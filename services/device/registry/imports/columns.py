@@ -22,7 +22,7 @@ _DECIMAL_COMMA = re.compile(rf"[+-]?(\d+|\d{{1,3}}({_GROUPING}\d{{3}})+),\d+").f
 _SHORTENED = re.compile(r"[+-]?\d+([.,]\d+)?[eE]\+\d+").fullmatch
 """A long number in the CSV format of spreadsheet programs: `1,23457E+15`."""
 EXACT = 10**15
-"""Spreadsheet programs keep 15 digits of a number and replace others by zeros."""
+"""Number of digits that spreadsheet programs keep. They replace further digits by zeros."""
 MODEL = "model"
 """The input whose choices are the tenant's products."""
 

@@ -51,7 +51,7 @@ _ENCODINGS = {
 """Common names of encodings."""
 _DELIMITERS = ",;\t"
 _FOREIGN = re.compile(r"[^\x00-\x7f\s\u20ac\xb0\xab\xbb\u2013-\u2026]{4}")
-"""Texts in other code pages, read as Windows-1252: its languages have no such sequences."""
+"""Four characters that no language of Windows-1252 has in a row: text of another code page."""
 _QUOTED = re.compile(r'="([^"]*)"')
 """Text that spreadsheet programs must not convert to a number: `="001"`."""
 _TOO_MUCH = "cannot be read: it is damaged, or unpacks to more than is allowed"

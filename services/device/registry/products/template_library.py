@@ -42,7 +42,7 @@ _UNREADABLE = (
 )
 _ENCRYPTED = 1
 _EACH = 1024
-"""Bytes that each read counts in addition to the file."""
+"""Bytes that each read adds to the size of the file in the total."""
 
 
 class ArchiveInvalid(ValueError):

@@ -227,7 +227,7 @@ def _codec(files: Mapping[str, bytes], template: _TemplateFile) -> Codec:
 
 
 def _renamed(template: _TemplateFile) -> dict[str, str]:
-    """Return the TSL paths of the script values that have another name."""
+    """Return the TSL paths of values that have another name in the scripts."""
     fields = [
         (_path(mapping.key), mapping.path) for mapping in template.definition.input.properties
     ]
@@ -235,7 +235,7 @@ def _renamed(template: _TemplateFile) -> dict[str, str]:
 
 
 def _typed(template: _TemplateFile) -> dict[str, Any]:
-    """Return the script names of TSL values, and whether each is a number there."""
+    """Return the script names of values of the TSL, and whether each is a number there."""
     numbers = {path for entity in template.initial_entities for path in _numbers(entity)}
     names = {mapping.path: mapping.key for mapping in template.definition.output.properties}
     paths = numbers | {path for path, name in names.items() if _path(name) != path}
@@ -277,7 +277,7 @@ def _document(entities: list[_Entity]) -> _Part:
 
 
 def _limit(parts: Iterator[_Part]) -> list[_Part]:
-    """Return the parts up to the limit of a TSL and one more, which makes it invalid."""
+    """Return parts up to the limit of a TSL and one more, which makes the TSL invalid."""
     return list(islice(parts, MAX_MEMBERS + 1))
 
 
@@ -297,7 +297,7 @@ def _service(entity: _Entity) -> _Part:
 
 
 def _members(entity: _Entity, above: str = "", mode: str = "R") -> Iterator[_Part]:
-    """Yield a property and the ones below it."""
+    """Yield a property and the properties below it."""
     path, mode = above + _path(entity.identifier), entity.access_mod or mode
     yield {"id": path, "name": entity.name, "accessMode": mode, "dataSpec": _spec(entity)}
     for child in entity.children:

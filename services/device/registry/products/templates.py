@@ -134,7 +134,7 @@ class StoredLibrary(msgspec.Struct, frozen=True, kw_only=True):
     file_name: str
     version: str
     updated_at: int
-    """ms"""
+    """Unix time in ms."""
     templates: list[StoredTemplate]
 
 
@@ -193,7 +193,7 @@ def codec_from_template(template: Template) -> PutCodec:
 
 
 def codec_warning(codec: ProductCodec) -> str | None:
-    """Return the fault of the request by which a codec asks devices for readings."""
+    """Return the fault in the codec's request for stored readings of a device."""
     asked = codec.history
     if asked is None or asked.fault is None:
         return None

@@ -27,7 +27,7 @@ FIRST_PAUSE, LONGEST_PAUSE, GROWTH = 0.2, 10.0, 1.5
 AT_ONCE = 64
 """Concurrent calls of other platforms for commands, of all tenants."""
 ENDS = {"SUCCESS": "SUCCESS", "FAILED": "FAILED", "TIMEOUT": "FAILED"}
-"""The result of a command by the final state of its task."""
+"""The result of a command, by the final state of its task at the other platform."""
 
 
 class CommandCarrier:

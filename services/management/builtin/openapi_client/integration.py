@@ -34,7 +34,7 @@ RUNNING, DONE, FAILED = "running", "done", "failed"
 """States of a sync; lower case, because existing consoles have no labels for keys in capitals."""
 
 LOOK_EVERY = 30.0
-"""Maximum seconds between two checks of schedules."""
+"""Maximum seconds between two checks for due syncs."""
 SYNC_SECONDS = 3600
 """Maximum seconds of a sync; the next one continues it."""
 
@@ -112,7 +112,7 @@ class OpenApiClient(Integration):
         await self._carrier.accept(request)
 
     async def run(self) -> None:
-        """Continue commands, and run scheduled syncs, for ever."""
+        """Resume the commands of another replica, and run scheduled syncs, for ever."""
         try:
             await self._carrier.resume()
             while True:

@@ -42,7 +42,7 @@ class Link(msgspec.Struct, kw_only=True):
     url: str
     remote_id: str
     state: State
-    """`asked` until it exists on this platform; `left` after a user deleted it here."""
+    """`asked`: not on this platform yet; `here`; `left`: a user deleted the device here."""
     name: str = ""
     model: str = ""
     """Name and model on the other platform at the last import."""
@@ -159,7 +159,7 @@ def _key(tenant: str, identifier: str) -> dict[str, str]:
 
 
 def _fields(carried: CarriedCommand) -> dict[str, Any]:
-    """Return the stored fields; the command is JSON text, because keys of values may have dots."""
+    """Return the stored fields; the command is JSON text, as keys of its values may have dots."""
     return {"carried": msgspec.json.encode(carried).decode()}
 
 

@@ -61,7 +61,7 @@ def find_unseen(link: Link, records: Iterable[Record]) -> dict[str, Record]:
 
 
 def remember(link: Link, taken: dict[str, Record]) -> None:
-    """Add imported reports to the link."""
+    """Record imported reports in the link, and the time of the newest one."""
     link.at = max([link.at, *(record.ts for record in taken.values())])
     seen = link.seen | {digest: record.ts for digest, record in taken.items()}
     recent = [(ts, digest) for digest, ts in seen.items() if ts >= link.at - OVERLAP_MS]
@@ -133,7 +133,7 @@ class Sync:
     async def _import_device(
         self, tenant: str, remote: Remote, device: RemoteDevice
     ) -> Link | None:
-        """Create or update a device and return its link; None if it was deleted here."""
+        """Create or update a device; return its `Link`, None if a user has deleted the device."""
         link = await self._store.find_link(tenant, device.sn)
         url = remote.account.base_url
         if link is not None and (link.url, link.state) == (url, "left"):
@@ -166,7 +166,7 @@ class Sync:
     async def _import_page(
         self, tenant: str, device: RemoteDevice, link: Link, page: HistoryPage, tally: Tally
     ) -> bool:
-        """Import a page; return False if the device was deleted here."""
+        """Import a page of reports; return False if a user has deleted the device."""
         new = find_unseen(link, page.records)
 
         async def send_report(digest: str, record: Record) -> bool:
