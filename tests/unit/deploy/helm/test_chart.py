@@ -562,3 +562,24 @@ def test_the_chart_contains_alerts_and_dashboards() -> None:
     assert {one: json.loads(text) for one, text in made["ConfigMap"]["data"].items()} == {
         one: json.loads(text) for one, text in boards.items()
     }
+
+
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [
+        ("", {"-credentials": True, "port-forward": True, "/etc/hosts": False}),
+        (
+            "tls.enabled=true,tls.secret=doors",
+            {"-credentials": True, "port-forward": True, "/etc/hosts": True},
+        ),
+        (
+            "restore.enabled=true,restore.file=a,restore.claim=b",
+            {"-credentials": False, "port-forward": False, "/etc/hosts": False},
+        ),
+    ],
+)
+def test_the_notes_show_only_commands_that_work(values: str, shown: dict[str, bool]) -> None:
+    """With TLS they name the hosts in the certificate; during a restore no service runs."""
+    with helm_python.Chart.load(CHART) as chart:
+        notes = chart.render(parse_set(values), name="thingway")["thingway/templates/NOTES.txt"]
+    assert {text: text in notes for text in shown} == shown
