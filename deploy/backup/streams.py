@@ -81,7 +81,7 @@ async def _request(
     return msgspec.json.decode(answer.data, type=JetStreamReply)
 
 
-def _checked(answer: JetStreamReply, what: str) -> JetStreamReply:
+def _require_success(answer: JetStreamReply, what: str) -> JetStreamReply:
     if answer.error is not None:
         raise CommandError(f"NATS rejects {what}: {answer.error.description}")
     return answer
@@ -101,9 +101,9 @@ async def snapshot(client: Client, name: str) -> AsyncIterator[StreamHead | byte
             return
         body = {"deliver_subject": inbox, "chunk_size": _CHUNK, "no_consumers": name in UPLINKS}
         answer = await call_jetstream(client, f"STREAM.SNAPSHOT.{name}", body)
-        _checked(answer, f"a snapshot of {name}")
+        _require_success(answer, f"a snapshot of {name}")
         yield StreamHead(name, answer.config, answer.state)
-        while chunk := await _next(subscription, name):
+        while chunk := await _next_chunk(subscription, name):
             yield chunk.data
             if chunk.reply:
                 await chunk.respond(b"")
@@ -158,7 +158,7 @@ def _belongs_to(ids: Collection[int], payload: bytes) -> bool:
         return False
 
 
-async def _next(subscription: Any, name: str) -> Msg | None:
+async def _next_chunk(subscription: Any, name: str) -> Msg | None:
     """Return the next chunk; None after the last."""
     try:
         message: Msg = await subscription.next_msg(_CHUNK_SECONDS)
@@ -234,7 +234,7 @@ class StreamRestore:
             config = config | {"num_replicas": self._replicas}
         body = {"config": config, "state": self._head.state}
         subject = f"STREAM.RESTORE.{self._head.name}"
-        answer = _checked(
+        answer = _require_success(
             await call_jetstream(self._client, subject, body), f"the restore of {self._head.name}"
         )
         self._to = answer.deliver_subject
@@ -244,13 +244,13 @@ class StreamRestore:
         answer = await self._client.request(self._to, data, timeout=_CHUNK_SECONDS)
         if answer.data:
             decoded = msgspec.json.decode(answer.data, type=JetStreamReply)
-            _checked(decoded, f"a chunk of {self._head.name}")
+            _require_success(decoded, f"a chunk of {self._head.name}")
 
     async def end(self) -> None:
         """Finish the restore and wait until the server has loaded the stream."""
         answer = await self._client.request(self._to, b"", timeout=_FINISH_SECONDS)
         decoded = msgspec.json.decode(answer.data, type=JetStreamReply)
-        _checked(decoded, f"the restored stream {self._head.name}")
+        _require_success(decoded, f"the restored stream {self._head.name}")
 
 
 async def replay(bus: Bus, name: str, messages: Sequence[Message]) -> None:

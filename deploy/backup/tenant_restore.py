@@ -151,10 +151,10 @@ class _TenantWriter:
             options: dict[str, Any] = bson.decode(record.options)
             await create_missing(database, record.name, **options)
         elif isinstance(record, Documents) and self._row is not None and record.data:
-            documents = [self._relocated(raw) for raw in split_documents(record.data)]
+            documents = [self._relocate(raw) for raw in split_documents(record.data)]
             await self._insert(self._row, documents)
 
-    def _relocated(self, raw: bytes) -> Document:
+    def _relocate(self, raw: bytes) -> Document:
         if self._row is None or self.move is None:
             raise CommandError("the archive lacks the ends of its id sequences")
         document: Document = bson.decode(raw)

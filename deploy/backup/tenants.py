@@ -157,7 +157,7 @@ class _TenantReader:
         for query in self._queries(row):
             async for batch in self._snapshot.batches(database, name, query):
                 documents = [
-                    self._sealed_for_archive(row, document) for document in split_documents(batch)
+                    self._seal_for_archive(row, document) for document in split_documents(batch)
                 ]
                 for document in documents:
                     tally.add(document)
@@ -177,7 +177,7 @@ class _TenantReader:
             case field:
                 return [{field: self._tenant}]
 
-    def _sealed_for_archive(self, row: Row, raw: bytes) -> bytes:
+    def _seal_for_archive(self, row: Row, raw: bytes) -> bytes:
         """Return a document with its secrets sealed for the archive."""
         if row.rewrite is relocation.rewrite_design:
             relocation.collect_contexts(bson.decode(raw), self._move)

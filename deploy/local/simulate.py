@@ -198,14 +198,14 @@ class DeviceFleet:
         while True:
             started = time.monotonic()
             try:
-                async with self._connected(sn, key) as client:
+                async with self._connect(sn, key) as client:
                     await self._report(client, device, rng.random() * self._interval)
             except aiomqtt.MqttError as error:
                 self._counts.fail(error)
                 await asyncio.sleep(backoff.after(time.monotonic() - started))
 
     @contextlib.asynccontextmanager
-    async def _connected(self, sn: str, key: str) -> AsyncIterator[aiomqtt.Client]:
+    async def _connect(self, sn: str, key: str) -> AsyncIterator[aiomqtt.Client]:
         server = next(self._servers)
         client = aiomqtt.Client(
             **server,

@@ -142,7 +142,7 @@ class ServerTls:
         self._files = (certificate, key)
         self._client_ca = client_ca
         try:
-            self.context = self._made()
+            self.context = self._build_context()
             self._seen = self._stamps()
         except OSError as error:  # ssl.SSLError is one
             raise SettingsInvalid(self._find_fault(error)) from error
@@ -171,7 +171,7 @@ class ServerTls:
             stamps = self._stamps()
             if stamps == self._seen:
                 return
-            self._made()  # raises before a wrong key could replace the certificate
+            self._build_context()  # raises before a wrong key could replace the certificate
             self.context.load_cert_chain(*self._files, password="")
         except OSError as error:
             log.warning("the certificate %s cannot be read: %s", self._files[0], error)
@@ -179,7 +179,7 @@ class ServerTls:
         self._seen = stamps
         log.info("reloaded the certificate %s", self._files[0])
 
-    def _made(self) -> ssl.SSLContext:
+    def _build_context(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_ciphers(CIPHERS)

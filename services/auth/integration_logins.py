@@ -97,7 +97,7 @@ class IntegrationLoginService:
 
         async def replace_secret(change: Change) -> None:
             if not await self.store.set_secret(integration, hash_secret(secret), change.session):
-                raise _unknown(integration)
+                raise _login_not_found(integration)
             change.record("rotated", _subject(integration))
             change.disconnect(integration_user(integration))
 
@@ -110,7 +110,7 @@ class IntegrationLoginService:
 
         async def delete_login(change: Change) -> None:
             if not await self.store.remove(integration, change.session):
-                raise _unknown(integration)
+                raise _login_not_found(integration)
             change.record("deleted", _subject(integration))
             change.disconnect(integration_user(integration))
 
@@ -122,7 +122,7 @@ def _subject(integration: str) -> Subject:
     return Subject("integration_login", integration, integration)
 
 
-def _unknown(integration: str) -> NotFound:
+def _login_not_found(integration: str) -> NotFound:
     return NotFound(f"integration {integration} has no login", field="integration")
 
 

@@ -172,7 +172,7 @@ class MenuService:
         name = parse_name(request.name, maximum=MAX_CODE)
 
         async def update_menu(change: Change) -> None:
-            before = await self._found(caller.tenant, menu_id, change.session)
+            before = await self._get_menu(caller.tenant, menu_id, change.session)
             after = replace(before, name=name, type=request.type)
             _check_root(after)
             if after.type is MenuType.FUNCTION and before.type is MenuType.MENU:
@@ -189,7 +189,7 @@ class MenuService:
         """
 
         async def delete_menu(change: Change) -> None:
-            menu = await self._found(caller.tenant, menu_id, change.session)
+            menu = await self._get_menu(caller.tenant, menu_id, change.session)
             await self._check_leaf(caller.tenant, menu_id, "menu_id", change.session)
             await self.store.delete(caller.tenant, menu_id, change.session)
             await self.roles.drop_menu(caller.tenant, menu_id, change.session)
@@ -197,7 +197,7 @@ class MenuService:
 
         await self.changes.run(caller, delete_menu)
 
-    async def _found(self, tenant: str, menu_id: int, session: Session) -> Menu:
+    async def _get_menu(self, tenant: str, menu_id: int, session: Session) -> Menu:
         menu = await self.store.get(tenant, menu_id, session)
         if menu is None:
             raise NotFound(f"menu {menu_id} does not exist", field="menu_id")

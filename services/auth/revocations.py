@@ -62,13 +62,13 @@ class RevocationStore:
 
         "" stands for revocations of earlier versions.
         """
-        stages = [{"$match": _older_than(seconds)}, {"$group": {"_id": "$tenant"}}]
+        stages = [{"$match": _age_query(seconds)}, {"$group": {"_id": "$tenant"}}]
         found = await self._revocations.aggregate(stages)
         return [document["_id"] or "" async for document in found]
 
     async def list_older(self, seconds: float, tenant: str) -> list[tuple[object, Revocation]]:
         """Return up to `BATCH` revocations older than `seconds`, with ids, oldest first."""
-        old = {"tenant": tenant or None, **_older_than(seconds)}
+        old = {"tenant": tenant or None, **_age_query(seconds)}
         documents = await self._revocations.find(old).sort("at", 1).to_list(BATCH)
         return [
             (
@@ -92,7 +92,7 @@ class RevocationStore:
         await self._revocations.delete_one({"_id": identity})
 
 
-def _older_than(seconds: float) -> Document:
+def _age_query(seconds: float) -> Document:
     return {"at": {"$lt": datetime.now(UTC) - timedelta(seconds=seconds)}}
 
 

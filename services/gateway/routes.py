@@ -104,7 +104,7 @@ def _open(prefix: bytes, upstream: str, **options: Any) -> tuple[Route, ...]:
     route = Route(
         name=name, prefix=prefix, upstream=upstream, credential=Credential.NONE, **options
     )
-    return _twice(route)
+    return _with_api_prefix(route)
 
 
 def _console(prefix: bytes, upstream: str, *, besides: bytes | None = None) -> tuple[Route, ...]:
@@ -120,10 +120,10 @@ def _console(prefix: bytes, upstream: str, *, besides: bytes | None = None) -> t
         )
         for path in (prefix, prefix + b"/")
     )
-    return tuple(route for line in lines for route in _twice(line))
+    return tuple(route for line in lines for route in _with_api_prefix(line))
 
 
-def _twice(route: Route) -> tuple[Route, Route]:
+def _with_api_prefix(route: Route) -> tuple[Route, Route]:
     return route, replace(route, prefix=API + route.prefix, rewrite=route.prefix)
 
 

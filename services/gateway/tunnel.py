@@ -237,7 +237,7 @@ class Tunnels:
                 raise Unavailable(
                     "too many WebSocket connections are open", retry_after=POLL_RETRY_SECONDS
                 )
-            client.hold(self._hold(principal, origin))
+            client.hold(self._occupy_slots(principal, origin))
         except TooManyRequests:
             await self.tarpit.wait(origin.limit_key)
             raise
@@ -260,7 +260,7 @@ class Tunnels:
             raise redis_error() from error
         return principal
 
-    def _hold(self, principal: Principal | None, origin: Origin) -> HeldSlots:
+    def _occupy_slots(self, principal: Principal | None, origin: Origin) -> HeldSlots:
         if principal is None:
             return self.concurrency.acquire_anonymous_websocket(origin.limit_key)
         return self.concurrency.acquire("websockets", principal)

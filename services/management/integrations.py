@@ -247,7 +247,9 @@ class IntegrationService:
         ]
         counts = await self._devices.count_devices(user.tenant) if found else {}
         shown = [
-            IntegrationResponse.from_fields(entry, **_counted(entry, counts.get(entry.id, _NONE)))
+            IntegrationResponse.from_fields(
+                entry, **_count_fields(entry, counts.get(entry.id, _NONE))
+            )
             for entry in found
         ]
         for column, direction in reversed(order):
@@ -267,7 +269,7 @@ class IntegrationService:
         entities = await self._devices.describe_integration(user.tenant, integration)
         return IntegrationDetail.from_fields(
             manifest,
-            **_counted(manifest, counts.get(integration, _NONE)),
+            **_count_fields(manifest, counts.get(integration, _NONE)),
             integration_entities=[IntegrationEntity.from_fields(entity) for entity in entities],
         )
 
@@ -305,7 +307,7 @@ def _matches(manifest: Manifest, request: SearchIntegrations) -> bool:
     }
 
 
-def _counted(manifest: Manifest, counts: DeviceCount) -> dict[str, Any]:
+def _count_fields(manifest: Manifest, counts: DeviceCount) -> dict[str, Any]:
     """Return the fields of an answer that the manifest lacks."""
     devices, entities = counts.devices, _entity_count(manifest, counts)
     return {

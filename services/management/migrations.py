@@ -38,7 +38,7 @@ COLLECTIONS = {
 """The indexes of each collection. Migrations create collections, because transactions cannot."""
 
 
-async def _date_excluded(database: Database) -> None:
+async def _set_exclusion_times(database: Database) -> None:
     """Set the time from which devices that version 0.1 excluded from syncs expire."""
     await database["openapi_links"].update_many(
         {"link.state": "left"}, {"$set": {"leftAt": datetime.now(UTC)}}
@@ -49,6 +49,6 @@ MIGRATIONS = (
     Migration(
         4000, "collections and indexes", partial(create_collections, collections=COLLECTIONS)
     ),
-    Migration(3, "times of excluded devices", _date_excluded),
+    Migration(3, "times of excluded devices", _set_exclusion_times),
 )
 """Migrations by number. Increase the first number when `COLLECTIONS` changes, to run it again."""

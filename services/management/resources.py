@@ -271,7 +271,7 @@ class ResourceService:
         Raises `InvalidInput` for an invalid, expired or used ticket, `UnsupportedMedia` unless it
         is a picture or a ZIP, `TooLarge`, `TooManyRequests`.
         """
-        ticket = self._opened(sealed)
+        ticket = self._open_ticket(sealed)
         media_type = detect_media_type(content)
         if media_type is None:
             text = f"the file must be one of {', '.join(TYPES)}"
@@ -316,7 +316,7 @@ class ResourceService:
                 return ResourcePart(found.name, found.type, content)
         raise NotFound("the resource does not exist", field="url")
 
-    def _opened(self, sealed: str) -> Ticket:
+    def _open_ticket(self, sealed: str) -> Ticket:
         padding = "=" * (-len(sealed) % 4)
         try:
             text = self._seal.open(sealed + padding, _CONTEXT)

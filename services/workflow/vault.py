@@ -79,7 +79,7 @@ def find_secret_fields(node: Node, registry: Registry) -> Iterator[SecretField]:
     destination = _destination(parameters, kind.parameters.secrets_go_to)
     struct: type[Parameters] = kind.parameters
     for path in find_secret_paths(struct):
-        holder, name = _at(parameters, path[:-1]), path[-1]
+        holder, name = _value_at(parameters, path[:-1]), path[-1]
         field = ".".join(("parameters", *path))
         value = holder.get(name) if isinstance(holder, dict) else None
         if isinstance(value, dict):
@@ -111,7 +111,7 @@ def _paths(kind: Type, path: Path) -> Iterator[Path]:
             yield from _paths(field.type, (*path, field.encode_name))
 
 
-def _at(value: Any, path: Path) -> Any:
+def _value_at(value: Any, path: Path) -> Any:
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None
     return value
@@ -119,7 +119,7 @@ def _at(value: Any, path: Path) -> Any:
 
 def _destination(parameters: dict[str, Any], path: Path) -> str:
     """Return the host, or the URL without its path."""
-    found = _at(parameters, path) if path else ""
+    found = _value_at(parameters, path) if path else ""
     text = found.strip() if isinstance(found, str) else ""
     return "/".join(text.split("/")[:3]) if "://" in text else text
 

@@ -100,7 +100,7 @@ class _Overlapping:
             return
         task = asyncio.ensure_future(self._handle(messages))
         self._running.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_ended)
 
     async def extend(self) -> None:
         """Do nothing: no message waits here."""
@@ -109,7 +109,7 @@ class _Overlapping:
         if self._running:
             await asyncio.wait(self._running, timeout=seconds)
 
-    def _ended(self, task: "asyncio.Task[None]") -> None:
+    def _on_ended(self, task: "asyncio.Task[None]") -> None:
         self._running.discard(task)
         self._slots.release()
 
@@ -232,7 +232,7 @@ class BatchConsumer:
             while True:
                 _heed_cancellation()
                 await handler.ready()
-                if self._wanted() != subjects:
+                if self._wanted_subjects() != subjects:
                     subjects = await self._ensure(stream)
                 messages = []
                 try:
@@ -288,12 +288,12 @@ class BatchConsumer:
         except (NatsError, APIError, OSError, TimeoutError) as error:
             log.warning("consumer %s cannot change its subjects yet: %r", self.durable, error)
 
-    def _wanted(self) -> tuple[str, ...]:
+    def _wanted_subjects(self) -> tuple[str, ...]:
         return self.subjects() if callable(self.subjects) else self.subjects
 
     async def _ensure(self, stream: str) -> tuple[str, ...]:
         """Create or update the consumer of a stream; return its subjects."""
-        subjects = self._wanted()
+        subjects = self._wanted_subjects()
         new = self.fleeting or self.from_now
         config = ConsumerConfig(
             name=self.durable,

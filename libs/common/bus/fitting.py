@@ -47,8 +47,8 @@ def fitted(event: msgspec.Struct) -> bytes:
             break
         excess -= size
         gone.append((member, part))
-    _leave_out(members, gone)
-    members["omitted"] = _names(gone)
+    _omit(members, gone)
+    members["omitted"] = _omitted_names(gone)
     raw = _encode(members)
     if len(raw) > LARGEST_EVENT:
         raise TooLarge(f"an event has {len(raw)} bytes, {LARGEST_EVENT} are allowed")
@@ -70,7 +70,7 @@ def _parts(members: dict[str, Any]) -> Iterator[tuple[int, str, str | int | None
             yield len(_encode(value[LONGEST_TEXT:])), name, None
 
 
-def _leave_out(members: dict[str, Any], gone: list[_Part]) -> None:
+def _omit(members: dict[str, Any], gone: list[_Part]) -> None:
     for member in {member for member, _ in gone}:
         parts = {part for owner, part in gone if owner == member}
         value = members[member]
@@ -82,12 +82,12 @@ def _leave_out(members: dict[str, Any], gone: list[_Part]) -> None:
             members[member] = value[:LONGEST_TEXT]
 
 
-def _names(gone: list[_Part]) -> list[str]:
+def _omitted_names(gone: list[_Part]) -> list[str]:
     more = [f"and {len(gone) - MAX_NAMES} more"] if len(gone) > MAX_NAMES else []
-    return [_name(*part)[:LONGEST_NAME] for part in gone[:MAX_NAMES]] + more
+    return [_omitted_name(*part)[:LONGEST_NAME] for part in gone[:MAX_NAMES]] + more
 
 
-def _name(member: str, part: str | int | None) -> str:
+def _omitted_name(member: str, part: str | int | None) -> str:
     if part is None:
         return member
     return f"{member}[{part}]" if isinstance(part, int) else f"{member}.{part}"

@@ -95,7 +95,11 @@ class Outbox:
             groups[tenant].append(entry)
         now = datetime.now(UTC)
         return [
-            {"_id": ObjectId(), "at": now, "entries": [_stored(entry, headers) for entry in some]}
+            {
+                "_id": ObjectId(),
+                "at": now,
+                "entries": [_stored_entry(entry, headers) for entry in some],
+            }
             | ({"tenant": tenant} if tenant else {})
             | UNREADABLE
             for tenant, group in groups.items()
@@ -154,14 +158,14 @@ class Outbox:
             self._sweep_soon()
         if waits < AGE:
             return []
-        return ["", *await self._entries.distinct("tenant", _left_behind())]
+        return ["", *await self._entries.distinct("tenant", _sweep_condition())]
 
     def _sweep_soon(self) -> None:
         asyncio.get_running_loop().call_later(AGE, self._wake.set)
 
     async def _steps(self, tenant: str) -> Steps:
         """Publish a tenant's remaining documents; raise a failure after all were tried."""
-        query = {"tenant": tenant or None, **_left_behind()}
+        query = {"tenant": tenant or None, **_sweep_condition()}
         failure: Unavailable | None = None
         while documents := await self._entries.find(query).sort("_id", 1).to_list(SWEPT):
             query["_id"] = {"$gt": documents[-1]["_id"]}
@@ -268,12 +272,12 @@ def _is_done(entry: dict[str, Any]) -> bool:
     return bool(entry.get("withdrawn"))
 
 
-def _left_behind() -> dict[str, Any]:
+def _sweep_condition() -> dict[str, Any]:
     """Return the condition for documents that are old enough for the sweep."""
     return {"at": {"$lt": datetime.now(UTC) - timedelta(seconds=AGE)}}
 
 
-def _stored(entry: OutboxEntry, headers: dict[str, str]) -> dict[str, Any]:
+def _stored_entry(entry: OutboxEntry, headers: dict[str, str]) -> dict[str, Any]:
     return {
         "subject": entry.subject,
         "payload": entry.payload,

@@ -48,7 +48,7 @@ SESSION_DAYS = 30
 """Days after which a persistent MQTT session without changes is deleted."""
 
 
-def _kept(
+def _retained_stream(
     name: str, description: str, subject: str, *, days: int, gib: int, window: float
 ) -> StreamConfig:
     """Return a stream that drops its oldest messages; `window` is its duplicate window, s."""
@@ -114,8 +114,12 @@ STREAMS: dict[str, StreamConfig] = {
         discard_new_per_subject=True,
         duplicate_window=120,
     ),
-    EVENTS: _kept(EVENTS, "Events; a public contract", ANY_EVENT, days=7, gib=8, window=120),
-    DEAD: _kept(DEAD, "Rejected messages, with the reason", "dead.>", days=30, gib=1, window=3600),
+    EVENTS: _retained_stream(
+        EVENTS, "Events; a public contract", ANY_EVENT, days=7, gib=8, window=120
+    ),
+    DEAD: _retained_stream(
+        DEAD, "Rejected messages, with the reason", "dead.>", days=30, gib=1, window=3600
+    ),
 }
 
 
@@ -205,7 +209,7 @@ async def set_event_partitions(
     active = partitions if partitions > 1 else 0
     for number in range(max(active, created)):
         config = event_partition(number, active).evolve(num_replicas=replicas)
-        if await _is_there(js, EVENT_PARTITIONS[number]):
+        if await _stream_exists(js, EVENT_PARTITIONS[number]):
             held = (await js.stream_info(EVENT_PARTITIONS[number])).config
             await js.update_stream(config.evolve(num_replicas=held.num_replicas))
         else:
@@ -232,7 +236,7 @@ async def complete_streams(js: JetStreamContext, replicas: int) -> None:
     Replicas are never removed: an operator may want more for a stream.
     """
     for name, wanted in _KNOWN.items():
-        if name in PARTITIONS and not await _is_there(js, name):
+        if name in PARTITIONS and not await _stream_exists(js, name):
             continue
         held = (await js.stream_info(name)).config
         lacking = {bound for bound in _BOUNDS if (getattr(held, bound) or 0) <= 0}
@@ -253,7 +257,7 @@ async def ensure_streams(
 ) -> None:
     """Create missing streams, each on `replicas` servers; leave existing ones unchanged."""
     for name, config in _KNOWN.items():
-        if name not in names or await _is_there(js, name):
+        if name not in names or await _stream_exists(js, name):
             continue
         try:
             await js.add_stream(config.evolve(num_replicas=replicas))
@@ -276,10 +280,10 @@ async def ensure_uplinks(js: JetStreamContext, replicas: int, partitions: int) -
 async def find_uplinks(js: JetStreamContext, partitions: int = 1) -> list[str]:
     """Return the streams of `partitions`, and those of former partitions that exist."""
     used = uplink_streams(partitions)
-    return [name for name in UPLINKS if name in used or await _is_there(js, name)]
+    return [name for name in UPLINKS if name in used or await _stream_exists(js, name)]
 
 
-async def _is_there(js: JetStreamContext, name: str) -> bool:
+async def _stream_exists(js: JetStreamContext, name: str) -> bool:
     """Return whether a stream exists; raise `TimeoutError` with its name if nobody knows."""
     try:
         await js.stream_info(name)

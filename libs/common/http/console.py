@@ -67,7 +67,7 @@ class ResponseModel(msgspec.Struct, omit_defaults=True, kw_only=True):
         """
         kind: Any = type(source)
         shown = {
-            name: _shown(getattr(source, name), is_text=is_text)
+            name: _response_value(getattr(source, name), is_text=is_text)
             for name, is_text in _shared_fields(cls, kind)
             if name not in more
         }
@@ -88,7 +88,7 @@ def _shared_fields(kind: type[ResponseModel], source: type) -> list[tuple[str, b
     ]
 
 
-def _shown(value: Any, *, is_text: bool) -> Any:
+def _response_value(value: Any, *, is_text: bool) -> Any:
     if isinstance(value, datetime):
         value = to_ms(value)
     return str(value) if is_text and isinstance(value, int) else value

@@ -294,28 +294,28 @@ _UNIONS = {"Union", "UnionType", "Optional"}
 
 def schema_name(title: str) -> str:
     """Return a name for a type's title: `DevicePageAnswer` for `Answer[Page[Device]]`."""
-    return _name(_PART.findall(title))
+    return _pop_name(_PART.findall(title))
 
 
-def _name(parts: list[str]) -> str:
+def _pop_name(parts: list[str]) -> str:
     """Remove the parts of one type from the list and return its name."""
     kind, inner = parts.pop(0), []
     if parts and parts[0] == "[":
         while parts.pop(0) != "]":
-            inner.append(_name(parts))
+            inner.append(_pop_name(parts))
     if kind in _UNIONS:
-        return _either(inner)
+        return _union_name(inner)
     word = _WORDS.get(kind, kind[0].upper() + kind[1:])
     return (inner[-1] if inner else "") + word
 
 
-def _either(names: list[str]) -> str:
+def _union_name(names: list[str]) -> str:
     """Return the name of a union, such as `DeviceListOrPage`."""
     first, *others = names
-    return "Or".join([first, *(_further(first, name) for name in others)])
+    return "Or".join([first, *(_name_suffix(first, name) for name in others)])
 
 
-def _further(first: str, name: str) -> str:
+def _name_suffix(first: str, name: str) -> str:
     """Return the end of a name after the prefix that it shares with `first`."""
     shared = sum(
         takewhile(bool, (letter == other for letter, other in zip(first, name, strict=False)))

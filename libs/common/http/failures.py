@@ -104,7 +104,7 @@ def handle_exception(request: Request[Any, Any, Any], error: Exception) -> Respo
     path = request.scope.get("raw_path", b"").decode() or request.url.path
     known = as_thingway_error(error, path)
     if isinstance(known, MethodNotAllowed) and IS_OPTIONS in request.scope:
-        return Response(b"", status_code=204, headers=_given_headers(error))
+        return Response(b"", status_code=204, headers=_response_headers(error))
     request_id = get_request_id(request)
     if known.status == ThingwayError.status:
         log.error("request %s %s failed", request_id, request.url.path, exc_info=error)
@@ -114,11 +114,11 @@ def handle_exception(request: Request[Any, Any, Any], error: Exception) -> Respo
         encode_error(known, path=path, request_id=request_id),
         status_code=known.status,
         media_type="application/json",
-        headers={**_given_headers(error), **error_headers(known)},
+        headers={**_response_headers(error), **error_headers(known)},
     )
 
 
-def _given_headers(error: Exception) -> dict[str, str]:
+def _response_headers(error: Exception) -> dict[str, str]:
     """Return Litestar's headers, with `Allow` for a 405 (RFC 9110, 15.5.6)."""
     given = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
     return {

@@ -156,7 +156,7 @@ class RequestContext:
                 caller = self._verifier.verify(value.decode("latin-1") if value else None)
             except Unauthenticated as error:
                 if scope["type"] == ScopeType.WEBSOCKET:
-                    await _shut(receive, send)
+                    await _reject_websocket(receive, send)
                 else:
                     await _refuse(error, scope, send)
                 return
@@ -190,7 +190,7 @@ class RequestContext:
             await _refuse(error, scope, send)
 
 
-async def _shut(receive: Receive, send: Send) -> None:
+async def _reject_websocket(receive: Receive, send: Send) -> None:
     """Close a WebSocket before it opens, which the server answers with 403."""
     await receive()
     closing: Message = {"type": "websocket.close", "code": 1008, "reason": ""}

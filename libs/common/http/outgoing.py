@@ -57,7 +57,7 @@ def is_address_allowed(address: str, allowed: tuple[str, ...]) -> bool:
     if is_inside(address, networks):
         return True
     try:
-        parsed = _bare(ip_address(address.partition("%")[0]))
+        parsed = _unwrap_address(ip_address(address.partition("%")[0]))
     except ValueError:
         return False
     return is_inside(str(parsed), networks) or (ONLY not in allowed and _is_public(parsed))
@@ -69,7 +69,7 @@ def _is_public(address: IPv4Address | IPv6Address) -> bool:
     return address.is_global and not address.is_multicast and not is_inside(str(address), _RESERVED)
 
 
-def _bare(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
+def _unwrap_address(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
     """Return the IPv4 address embedded in an IPv6 address: mapped, 6to4, NAT64."""
     if isinstance(address, IPv4Address):
         return address
@@ -194,13 +194,13 @@ async def outgoing_socket(host: str, port: int, allowed: tuple[str, ...]) -> soc
     failures: list[OSError] = []
     for address in await outgoing_addresses(host, port, allowed):
         try:
-            return await _connected(address["family"], (address["host"], address["port"]))
+            return await _connect_socket(address["family"], (address["host"], address["port"]))
         except OSError as error:
             failures.append(error)
     raise failures[0]
 
 
-async def _connected(family: int, address: tuple[str, int]) -> socket.socket:
+async def _connect_socket(family: int, address: tuple[str, int]) -> socket.socket:
     made = socket.socket(family, socket.SOCK_STREAM)
     made.settimeout(0)
     try:

@@ -124,7 +124,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the timers."""
         self._head_ends()
-        self._taken()
+        self._stop_stall_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -157,19 +157,19 @@ class BoundedProtocol(HttpToolsProtocol):
     def pause_writing(self) -> None:
         """Start the stall timeout, because the client does not receive data."""
         super().pause_writing()
-        self._taken()
+        self._stop_stall_timer()
         self._stall_timer = self.loop.call_later(STALL, self.transport.abort)
 
     def resume_writing(self) -> None:
         """Cancel the stall timeout."""
-        self._taken()
+        self._stop_stall_timer()
         super().resume_writing()
 
     def on_response_complete(self) -> None:
         """Start the stall timeout for the rest of a last answer."""
         super().on_response_complete()
         if self.transport.is_closing() and self.transport.get_write_buffer_size():
-            self._taken()
+            self._stop_stall_timer()
             self._stall_timer = self.loop.call_later(STALL, self.transport.abort)
 
     def timeout_keep_alive_handler(self) -> None:
@@ -202,7 +202,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self.timeout_keep_alive, self.timeout_keep_alive_handler
         )
 
-    def _taken(self) -> None:
+    def _stop_stall_timer(self) -> None:
         if self._stall_timer is not None:
             self._stall_timer.cancel()
             self._stall_timer = None

@@ -140,7 +140,7 @@ LONGEST_CREDENTIAL = 4096
 _PARAMETER = "access_token"
 
 
-def _after_scheme(header: bytes | None, scheme: bytes) -> str | None:
+def _strip_scheme(header: bytes | None, scheme: bytes) -> str | None:
     if not header or len(header) > LONGEST_CREDENTIAL:
         return None
     word, _, value = header.strip().partition(b" ")
@@ -151,12 +151,12 @@ def _after_scheme(header: bytes | None, scheme: bytes) -> str | None:
 
 def bearer_token(header: bytes | None) -> str | None:
     """Return the token of `Authorization: Bearer` (RFC 6750 §2.1)."""
-    return _after_scheme(header, b"bearer")
+    return _strip_scheme(header, b"bearer")
 
 
 def basic_login(header: bytes | None) -> tuple[str, str] | None:
     """Return user and password of `Authorization: Basic` (RFC 7617)."""
-    encoded = _after_scheme(header, b"basic")
+    encoded = _strip_scheme(header, b"basic")
     if encoded is None:
         return None
     try:

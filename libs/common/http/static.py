@@ -81,9 +81,9 @@ class StaticDocument:
         if coding is None or len(self.content) <= PACKET:
             return Response(self.content, media_type=self.media_type, headers=headers)
         headers["Content-Encoding"] = coding.decode()
-        return Response(self._in(coding), media_type=self.media_type, headers=headers)
+        return Response(self._encode_content(coding), media_type=self.media_type, headers=headers)
 
-    def _in(self, coding: bytes) -> bytes:
+    def _encode_content(self, coding: bytes) -> bytes:
         """Return the compressed content, which is computed once."""
         if coding not in self._encoded:
             self._encoded[coding] = zlib.compress(self.content, wbits=CODINGS[coding])

@@ -211,12 +211,14 @@ class IntegrationHost:
         self._integration = integration
         self._client = RpcClient(bus)
         self._rpc = RpcServer(bus, f"integration.{manifest.id}", discovered=False)
-        self._rpc.offer("add_device", AddDevice, _named(integration.add_device))
-        self._rpc.offer("delete_device", DeviceRef, _acknowledged(integration.delete_device))
-        self._rpc.offer("call", CallService, _named(integration.call))
-        self._rpc.offer("updated", PropertiesUpdated, _named(_acknowledged(integration.updated)))
-        self._rpc.offer("command", DeviceCommand, _acknowledged(integration.command))
-        self._rpc.offer("downlink", QueueDownlinks, _acknowledged(integration.downlink))
+        self._rpc.offer("add_device", AddDevice, _name_errors(integration.add_device))
+        self._rpc.offer("delete_device", DeviceRef, _acknowledge(integration.delete_device))
+        self._rpc.offer("call", CallService, _name_errors(integration.call))
+        self._rpc.offer(
+            "updated", PropertiesUpdated, _name_errors(_acknowledge(integration.updated))
+        )
+        self._rpc.offer("command", DeviceCommand, _acknowledge(integration.command))
+        self._rpc.offer("downlink", QueueDownlinks, _acknowledge(integration.downlink))
         self._send_announcement = announce or self._announce_on_bus
         self._announcing: asyncio.Task[None] | None = None
         self.things = integration.things = IntegrationThings(self._client, manifest.id)
@@ -257,23 +259,23 @@ class IntegrationHost:
         return await self._client.call(announce_subject(integration), manifest, Acknowledged)
 
 
-def _acknowledged(handle: Callable[[Q], Awaitable[None]]) -> Callable[[Q], Awaitable[Acknowledged]]:
+def _acknowledge(handle: Callable[[Q], Awaitable[None]]) -> Callable[[Q], Awaitable[Acknowledged]]:
     """Return a handler that runs `handle` and acknowledges."""
 
-    async def acknowledging(request: Q) -> Acknowledged:
+    async def acknowledge(request: Q) -> Acknowledged:
         await handle(request)
         return Acknowledged()
 
-    return acknowledging
+    return acknowledge
 
 
-def _named(handle: Callable[[Q], Awaitable[A]]) -> Callable[[Q], Awaitable[A]]:
+def _name_errors(handle: Callable[[Q], Awaitable[A]]) -> Callable[[Q], Awaitable[A]]:
     """Return a handler whose errors begin with the name of the invalid input.
 
     It is not sufficient that the message contains the name ("a serial has no spaces").
     """
 
-    async def naming(request: Q) -> A:
+    async def name_error(request: Q) -> A:
         try:
             return await handle(request)
         except ThingwayError as error:
@@ -281,4 +283,4 @@ def _named(handle: Callable[[Q], Awaitable[A]]) -> Callable[[Q], Awaitable[A]]:
                 error.message = f"{error.field}: {error.message}"
             raise
 
-    return naming
+    return name_error

@@ -90,7 +90,7 @@ class MessageMeter:
     ) -> Excess | None:
         """Count `number` messages of `size` bytes, unless they exceed a limit."""
         limits = self._limits.get(tenant)
-        wanted = _wanted(limits, tenant, device, number, size)
+        wanted = _permits_by_limit(limits, tenant, device, number, size)
         for key, amount, rate, what in wanted:
             wait = self._meter.seconds_until(key, amount, rate, at, self._burst)
             if wait > 0:
@@ -106,7 +106,7 @@ class MessageMeter:
         return None
 
 
-def _wanted(
+def _permits_by_limit(
     limits: Limits, tenant: str, device: Hashable, number: int, size: int
 ) -> list[tuple[tuple[str, Hashable], int, int, str]]:
     """Return bucket, amount, rate and unit of each limit."""

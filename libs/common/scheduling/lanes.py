@@ -122,7 +122,7 @@ class Lanes(Generic[T]):
         best, chosen = -math.inf, None
         for name, lane in self._ring.items():
             elapsed = self._elapsed(lane, now)
-            deficit = self._left(lane, elapsed) - elapsed
+            deficit = self._remaining(lane, elapsed) - elapsed
             if deficit > best and may(name):
                 best, chosen = deficit, name
                 if deficit > 0:
@@ -182,7 +182,7 @@ class Lanes(Generic[T]):
         """Add a cost to the usage of a lane."""
         entry = self._lane(lane)
         entry.used += cost
-        left = self._left(entry, self._elapsed(entry, self._clock())) - cost
+        left = self._remaining(entry, self._elapsed(entry, self._clock())) - cost
         entry.deficit, entry.round = max(left, -DEBT * self._quantum), self._round
         self._forget(lane, entry)
 
@@ -216,7 +216,7 @@ class Lanes(Generic[T]):
         """Return the usage of the running items of a lane so far."""
         return lane.running * now - lane.began if lane.running else 0.0
 
-    def _left(self, lane: _Lane[T], elapsed: float) -> float:
+    def _remaining(self, lane: _Lane[T], elapsed: float) -> float:
         """Return the remaining usage of a lane in this round, before `elapsed` is subtracted."""
         gained = (self._round - lane.round) * self._quantum
         return min(lane.deficit + gained, self._quantum + elapsed)

@@ -82,7 +82,7 @@ class Leader:
         """Compete for the lease for ever, and run the jobs while it is held."""
         try:
             while True:
-                held = await self._held()
+                held = await self._try_acquire()
                 await self._end(*(name for name, task in self._tasks.items() if task.done()))
                 if held:
                     self._begin()
@@ -93,7 +93,7 @@ class Leader:
             await self._end(*self._tasks)
             await asyncio.shield(self._lease.release())
 
-    async def _held(self) -> bool:
+    async def _try_acquire(self) -> bool:
         try:
             async with asyncio.timeout(self._period):
                 return await self._lease.acquire()

@@ -24,12 +24,12 @@ _names: ContextVar[dict[str, str]] = ContextVar("thingway_log_names")
 
 def name_lines(**names: str) -> None:
     """Add values, such as `requestId`, to each later log line of this task."""
-    _names.set(_given() | names)
+    _names.set(_line_names() | names)
 
 
 def line_name(name: str) -> str:
     """Return a value that `name_lines` added to the log lines of this task; empty without one."""
-    return _given().get(name, "")
+    return _line_names().get(name, "")
 
 
 def log_to_stderr(level: str, form: Format, service: str) -> None:
@@ -41,15 +41,15 @@ def log_to_stderr(level: str, form: Format, service: str) -> None:
         logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.root.level))
 
 
-def _given() -> dict[str, str]:
+def _line_names() -> dict[str, str]:
     return _names.get({})
 
 
-def _known() -> dict[str, str]:
+def _trace_names() -> dict[str, str]:
     span = trace.get_current_span().get_span_context()
     if not span.is_valid:
-        return _given()
-    return _given() | {"traceId": f"{span.trace_id:032x}", "spanId": f"{span.span_id:016x}"}
+        return _line_names()
+    return _line_names() | {"traceId": f"{span.trace_id:032x}", "spanId": f"{span.span_id:016x}"}
 
 
 def without_logins(text: str) -> str:
@@ -63,7 +63,7 @@ class TextLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line, followed by the trace of an exception."""
         first, *more = super().format(record).split("\n")
-        names = "".join(f" {name}={value}" for name, value in _known().items())
+        names = "".join(f" {name}={value}" for name, value in _trace_names().items())
         return without_logins("\n".join([first + names, *more]))
 
 
@@ -82,7 +82,7 @@ class JsonLines(logging.Formatter):
             "service": self._service,
             "logger": record.name,
             "message": without_logins(record.getMessage()),
-            **_known(),
+            **_trace_names(),
         }
         if record.exc_info:
             fields["exception"] = without_logins(self.formatException(record.exc_info))

@@ -155,11 +155,11 @@ def trace_batch(name: str, values: Iterable[str]) -> AbstractContextManager[Span
 
 def _inside(span: Span) -> AbstractContextManager[Span]:
     """Run the block in `span`, then end it."""
-    return _UNTRACED if span is INVALID_SPAN and not current_trace() else _current(span)
+    return _UNTRACED if span is INVALID_SPAN and not current_trace() else _run_in_span(span)
 
 
 @contextmanager
-def _current(span: Span) -> Iterator[Span]:
+def _run_in_span(span: Span) -> Iterator[Span]:
     """Run the block in `span`, then end it; record the type of an error, not its text."""
     token = contexts.attach(trace.set_span_in_context(span))
     try:

@@ -41,9 +41,9 @@ def check_value(
     if node.kind == "STRUCT" and isinstance(value, dict):
         return check_members(node.members, value, path, faults, keep_parts=keep_parts)
     if node.kind == "ARRAY" and isinstance(value, list):
-        return _elements(node, value, path, faults)
+        return _check_elements(node, value, path, faults)
     try:
-        return _scalar(node, value)
+        return _check_scalar(node, value)
     except _Refused as refused:
         return faults.append(_fault(path, refused, value))
 
@@ -100,9 +100,9 @@ def check_each(
     return good
 
 
-def _elements(node: Node, value: list[object], path: str, faults: list[Fault]) -> Any:
+def _check_elements(node: Node, value: list[object], path: str, faults: list[Fault]) -> Any:
     try:
-        _size(node, len(value), "elements")
+        _check_size(node, len(value), "elements")
     except _Refused as refused:
         return faults.append(_fault(path, refused, value))
     element = node.element
@@ -111,20 +111,20 @@ def _elements(node: Node, value: list[object], path: str, faults: list[Fault]) -
     return [check_value(element, item, f"{path}[{at}]", faults) for at, item in enumerate(value)]
 
 
-def _scalar(node: Node, value: object) -> Any:  # noqa: PLR0911 - one type after the other
+def _check_scalar(node: Node, value: object) -> Any:  # noqa: PLR0911 - one type after the other
     if value is None:
         return _refuse("must not be null", "null")
     match node.kind:
         case "BOOL":
             return value if isinstance(value, bool) else _refuse("must be true or false")
         case "INT" | "LONG" | "DATE":
-            return _within(node, _integer(value))
+            return _check_bounds(node, _check_integer(value))
         case "FLOAT" | "DOUBLE":
-            return rounded(node, _within(node, _number(value)))
+            return rounded(node, _check_bounds(node, _check_number(value)))
         case "ENUM":
-            return _choice(node, value)
+            return _check_choice(node, value)
         case "STRING":
-            return _text(node, value)
+            return _check_text(node, value)
         case kind:
             return _refuse("must be an object" if kind == "STRUCT" else "must be an array")
 
@@ -133,7 +133,7 @@ def _refuse(reason: str, code: Code = "type") -> NoReturn:
     raise _Refused(reason, code)
 
 
-def _integer(value: object) -> int:
+def _check_integer(value: object) -> int:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, int) and not isinstance(value, bool):
@@ -141,7 +141,7 @@ def _integer(value: object) -> int:
     _refuse("must be an integer")
 
 
-def _number(value: object) -> float:
+def _check_number(value: object) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool):
         _refuse("must be a number")
     try:
@@ -151,29 +151,29 @@ def _number(value: object) -> float:
     return number if math.isfinite(number) else _refuse("must be finite")
 
 
-def _within(node: Node, number: float) -> float:
+def _check_bounds(node: Node, number: float) -> float:
     if node.low is not None and number < node.low:
-        _refuse(f"must be at least {_plain(node.low)}", "range")
+        _refuse(f"must be at least {_format_bound(node.low)}", "range")
     if node.high is not None and number > node.high:
-        _refuse(f"must be at most {_plain(node.high)}", "range")
+        _refuse(f"must be at most {_format_bound(node.high)}", "range")
     return number
 
 
-def _plain(bound: float) -> str:
+def _format_bound(bound: float) -> str:
     return str(int(bound)) if float(bound).is_integer() and abs(bound) < 2**53 else str(bound)
 
 
-def _choice(node: Node, value: object) -> str:
-    key = value if isinstance(value, str) else str(_integer(value))
+def _check_choice(node: Node, value: object) -> str:
+    key = value if isinstance(value, str) else str(_check_integer(value))
     if key not in node.choices:
         _refuse(f"must be one of {', '.join(list(node.choices)[:50])}", "choice")
     return key
 
 
-def _text(node: Node, value: object) -> str:
+def _check_text(node: Node, value: object) -> str:
     if not isinstance(value, str):
         _refuse("must be a text")
-    _size(node, len(value), "characters")
+    _check_size(node, len(value), "characters")
     if node.encoding in _FITS and not _FITS[node.encoding](value):
         _refuse(f"must be {node.encoding}", "encoding")
     if _SURROGATE.search(value):
@@ -181,7 +181,7 @@ def _text(node: Node, value: object) -> str:
     return value
 
 
-def _size(node: Node, size: int, unit: str) -> None:
+def _check_size(node: Node, size: int, unit: str) -> None:
     if size < node.min_size:
         _refuse(f"must have at least {node.min_size} {unit}", "size")
     if node.max_size is not None and size > node.max_size:
@@ -210,15 +210,15 @@ def settable_view(node: Node) -> Node:
     Elements of an ARRAY keep their required members, because an element is written as a whole.
     """
     members = {key: settable_view(item) for key, item in node.members.items()}
-    element = _all_readable(node.element) if node.element else None
+    element = _make_readable(node.element) if node.element else None
     return msgspec.structs.replace(
         node, members=members, element=element, required=False, readable=True
     )
 
 
-def _all_readable(node: Node) -> Node:
-    members = {key: _all_readable(item) for key, item in node.members.items()}
-    element = _all_readable(node.element) if node.element else None
+def _make_readable(node: Node) -> Node:
+    members = {key: _make_readable(item) for key, item in node.members.items()}
+    element = _make_readable(node.element) if node.element else None
     return msgspec.structs.replace(node, members=members, element=element, readable=True)
 
 
@@ -281,19 +281,21 @@ def merge_value(node: Node, current: object, given: object) -> Any:
 def keep_valid(key: str, node: Node, value: object) -> dict[str, Any]:
     """Return `{key: value}` with the parts that `node` accepts, else an empty dict."""
     faults: list[Fault] = []
-    known = merge_value(node, value, {}) if node.kind == "STRUCT" else _known(node, value)
+    known = merge_value(node, value, {}) if node.kind == "STRUCT" else _drop_unknown(node, value)
     checked = check_value(node, known, key, faults)
     return {} if faults or checked == {} else {key: checked}
 
 
-def _known(node: Node, value: object) -> Any:
+def _drop_unknown(node: Node, value: object) -> Any:
     """Return `value` without members that `node` lacks.
 
     Other invalid values remain, because an ARRAY is valid only as a whole.
     """
     if node.kind == "ARRAY" and node.element and isinstance(value, list):
-        return [_known(node.element, item) for item in value]
+        return [_drop_unknown(node.element, item) for item in value]
     if node.kind == "STRUCT" and isinstance(value, dict):
         members = node.members
-        return {key: _known(members[key], item) for key, item in value.items() if key in members}
+        return {
+            key: _drop_unknown(members[key], item) for key, item in value.items() if key in members
+        }
     return value

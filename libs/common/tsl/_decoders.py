@@ -54,26 +54,26 @@ def _value_type(node: Node) -> Any:  # noqa: PLR0911 - one type after the other
         case "BOOL":
             return bool
         case "INT" | "LONG" | "DATE":
-            return _bounded(int, node.low, node.high)
+            return _bounded_type(int, node.low, node.high)
         case "FLOAT" | "DOUBLE":
-            return _bounded(float, node.low, node.high)
+            return _bounded_type(float, node.low, node.high)
         case "ENUM":
             return Literal[tuple(node.choices)]
         case "STRING":
             pattern = PATTERNS.get(node.encoding or "")
-            return _sized(str, node, pattern=pattern)
+            return _sized_type(str, node, pattern=pattern)
         case "STRUCT":
             return _struct_type("Struct", node.members)
         case _:
             element: Any = _value_type(node.element) if node.element else Any
-            return _sized(list[element], node)
+            return _sized_type(list[element], node)
 
 
-def _bounded(kind: type, low: float | None, high: float | None) -> Any:
+def _bounded_type(kind: type, low: float | None, high: float | None) -> Any:
     return Annotated[kind, Meta(ge=low, le=high)]
 
 
-def _sized(kind: Any, node: Node, pattern: str | None = None) -> Any:
+def _sized_type(kind: Any, node: Node, pattern: str | None = None) -> Any:
     meta = Meta(min_length=node.min_size or None, max_length=node.max_size, pattern=pattern)
     return Annotated[kind, meta]
 
@@ -159,12 +159,12 @@ def _decoded(decoder: msgspec.json.Decoder[_T], raw: bytes) -> _T:
     try:
         return decoder.decode(raw)
     except ValueError as error:
-        raise MalformedReport(*_named(str(error))) from error
+        raise MalformedReport(*_split_message(str(error))) from error
     except RecursionError as error:
         raise MalformedReport(str(error)) from error
 
 
-def _named(text: str) -> tuple[str, str]:
+def _split_message(text: str) -> tuple[str, str]:
     """Return the reason in a message of msgspec, and the field, if any."""
     if text.startswith(_MISSING):
         return "is required", text.removeprefix(_MISSING).rstrip("`")

@@ -47,12 +47,12 @@ def _readable_view(node: Node) -> Node:
 
 def omit_write_only(nodes: Mapping[str, Node], values: dict[str, Any]) -> dict[str, Any]:
     """Return `values` without write-only members; `nodes` are those that conceal."""
-    return _replaced(nodes, values, lambda value: _ABSENT)
+    return _replace_values(nodes, values, lambda value: _ABSENT)
 
 
 def mask_write_only(nodes: Mapping[str, Node], values: dict[str, Any]) -> dict[str, Any]:
     """Return `values` with `MASK` for write-only members."""
-    return _replaced(nodes, values, lambda value: MASK)
+    return _replace_values(nodes, values, lambda value: MASK)
 
 
 def write_only_paths(nodes: Mapping[str, Node], above: str = "") -> list[str]:
@@ -156,7 +156,7 @@ def conceal_fault(names: Container[str], given: Mapping[str, Any], fault: Fault)
     return msgspec.structs.replace(fault, args={**fault.args, "value": shown})
 
 
-def _replaced(
+def _replace_values(
     nodes: Mapping[str, Node], values: dict[str, Any], replace: Callable[[Any], Any]
 ) -> dict[str, Any]:
     replaced = {
@@ -170,7 +170,7 @@ def _value(node: Node, value: Any, replace: Callable[[Any], Any]) -> Any:
     if not node.conceals:
         return value
     if node.readable and isinstance(value, dict) and node.members:
-        return _replaced(node.members, value, replace)
+        return _replace_values(node.members, value, replace)
     if node.readable and isinstance(value, list) and node.element:
         return [_value(node.element, item, replace) for item in value]
     return replace(value)  # also values of a wrong type, whose content is unknown

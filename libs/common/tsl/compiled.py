@@ -99,7 +99,7 @@ class CompiledTsl(Tsl):
             wire = self._decoder.decode(raw)
         except (ValueError, RecursionError):
             return checked_report(raw, self.check_report)
-        properties = self._rounded(wire.properties)
+        properties = self._round_values(wire.properties)
         if not properties:
             raise MalformedReport("must not be empty", "properties")
         return Report(wire.ts, properties, [])
@@ -160,7 +160,7 @@ class CompiledTsl(Tsl):
         values = with_booleans(self._booleans, properties)
         if self._flat:  # otherwise, members of STRUCTs would be reordered
             try:
-                good = self._rounded(msgspec.convert(values, self._type))
+                good = self._round_values(msgspec.convert(values, self._type))
             except ValueError:
                 pass
             else:
@@ -170,7 +170,7 @@ class CompiledTsl(Tsl):
         good = check_each(self._reported, values, "properties", faults, keep_parts=True)
         return good, self._concealed(properties, faults)
 
-    def _rounded(self, wire: msgspec.Struct) -> Values:
+    def _round_values(self, wire: msgspec.Struct) -> Values:
         """Return the decoded values with rounded numbers."""
         properties: Values = msgspec.to_builtins(wire)
         return round_members(self._rounders, properties)
@@ -182,7 +182,7 @@ class CompiledTsl(Tsl):
         if members is None:
             reason = f"'{wire.event_id[:MAX_KEY]}' is not an event of this thing"
             raise MalformedReport(reason, "eventId")
-        return Event(wire.ts, wire.event_id, _checked(members, wire.outputs, "outputs"))
+        return Event(wire.ts, wire.event_id, _validate(members, wire.outputs, "outputs"))
 
     def check_write(self, properties: Values, current: Values) -> Values:
         """Check a write, and complete its partial STRUCTs from `current`."""
@@ -191,7 +191,7 @@ class CompiledTsl(Tsl):
             raise InvalidValues([Fault("properties", "must not be empty")])
         faults: list[Fault] = []
         values = {
-            key: self._written(key, value, current.get(key), faults)
+            key: self._check_written(key, value, current.get(key), faults)
             for key, value in properties.items()
         }
         if faults:
@@ -207,7 +207,9 @@ class CompiledTsl(Tsl):
                 whole.update(keep_valid(key, node, value))
         return whole
 
-    def _written(self, key: str, given: object, current: object, faults: list[Fault]) -> object:
+    def _check_written(
+        self, key: str, given: object, current: object, faults: list[Fault]
+    ) -> object:
         path = f"properties.{key[:MAX_KEY]}"
         node = self._writable.get(key)
         if node is None:
@@ -225,7 +227,7 @@ class CompiledTsl(Tsl):
         trees = self._params[path]
         if service_id not in trees:
             raise UnknownService(service_id)
-        return _checked(trees[service_id], values, path)
+        return _validate(trees[service_id], values, path)
 
 
 def compile_tsl(document: TslDocument) -> CompiledTsl:
@@ -238,7 +240,7 @@ def _is_flat(node: Node) -> bool:
     return node.kind != "STRUCT" and (node.element is None or _is_flat(node.element))
 
 
-def _checked(members: Mapping[str, Node], values: Values | None, path: str) -> Values:
+def _validate(members: Mapping[str, Node], values: Values | None, path: str) -> Values:
     values = {} if values is None else values
     refuse_non_object(values, path)
     faults: list[Fault] = []

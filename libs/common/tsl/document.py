@@ -271,9 +271,9 @@ def iterate_entries(document: TslDocument) -> Iterator[MemberSpec]:
 
 def keyed_entries(entries: Iterable[_M]) -> list[_M]:
     """Return entries with their keys as ids."""
-    return [_renamed(entry, entry.property_key or entry.id) for entry in entries]
+    return [_with_key(entry, entry.property_key or entry.id) for entry in entries]
 
 
-def _renamed(entry: _M, key: str) -> _M:
+def _with_key(entry: _M, key: str) -> _M:
     spec = replace(entry.data_spec, parent_id=key.rpartition(".")[0] or None)
     return replace(entry, id=key, data_spec=spec)

@@ -194,7 +194,7 @@ class Tsl:
         reason = open_key_fault(wire.event_id)
         if reason:
             raise MalformedReport(reason, "eventId")
-        return Event(wire.ts, wire.event_id, _checked(wire.outputs, "outputs"))
+        return Event(wire.ts, wire.event_id, _validate(wire.outputs, "outputs"))
 
     def check_write(self, properties: Values, current: Values) -> Values:
         """Return the values to send to the device for an update of `properties`.
@@ -206,8 +206,8 @@ class Tsl:
         refuse_non_object(properties, "properties")
         if not properties:
             raise InvalidValues([Fault("properties", "must not be empty")])
-        whole = {key: _merged(current.get(key), given) for key, given in properties.items()}
-        return _checked(whole, "properties")
+        whole = {key: _merge(current.get(key), given) for key, given in properties.items()}
+        return _validate(whole, "properties")
 
     def writable(self, values: Values) -> Values:
         """Return the parts of stored `values` that a write would accept.
@@ -231,7 +231,7 @@ class Tsl:
     def _check_params(self, service_id: str, values: Values | None, path: str) -> Values:
         if open_key_fault(service_id):
             raise UnknownService(service_id)
-        return _checked(values, path)
+        return _validate(values, path)
 
 
 _GENERIC = Tsl(TslDocument(version="v1.0"))
@@ -242,7 +242,7 @@ def generic_tsl() -> Tsl:
     return _GENERIC
 
 
-def _checked(values: Values | None, path: str) -> Values:
+def _validate(values: Values | None, path: str) -> Values:
     values = {} if values is None else values
     refuse_non_object(values, path)
     faults: list[Fault] = []
@@ -252,10 +252,10 @@ def _checked(values: Values | None, path: str) -> Values:
     return checked
 
 
-def _merged(current: object, given: object) -> object:
+def _merge(current: object, given: object) -> object:
     """Merge `given` into the valid parts of `current`, objects member by member."""
     if not isinstance(current, dict) or not isinstance(given, dict):
         return given
     others = {key: item for key, item in current.items() if key not in given}
-    laid = {key: _merged(current.get(key), item) for key, item in given.items()}
+    laid = {key: _merge(current.get(key), item) for key, item in given.items()}
     return check_open(others, "", []) | laid

@@ -46,20 +46,20 @@ def resolve_references(
         source = properties.get(param.ref)
         if source is None:
             faults.add(f"{path}[{at}].ref", f"must be the id of a property. Got '{param.ref}'")
-        elif _alike(param.data_spec, source):
-            rules = _completed(
+        elif _has_same_kind(param.data_spec, source):
+            rules = _complete_spec(
                 param.data_spec.validator or Validator(), source.validator or Validator()
             )
-            param.data_spec = _completed(param.data_spec, source)
+            param.data_spec = _complete_spec(param.data_spec, source)
             param.data_spec.validator = rules if rules != Validator() else None
 
 
-def _alike(spec: DataSpec, source: DataSpec) -> bool:
+def _has_same_kind(spec: DataSpec, source: DataSpec) -> bool:
     kinds = {spec.data_type or source.data_type, source.data_type}
     return len(kinds) == 1 or kinds <= NUMBERS
 
 
-def _completed(own: _T, source: _T) -> _T:
+def _complete_spec(own: _T, source: _T) -> _T:
     lacking = {
         name: getattr(source, name)
         for name in own.__struct_fields__
@@ -82,7 +82,7 @@ def copy_referenced_members(
         own = any(other.id.startswith(f"{param.id}.") for other in params)
         if not param.ref or own or param.data_spec.data_type not in CONTAINERS:
             continue
-        copies = _copies(param, properties)
+        copies = _copy_members(param, properties)
         if _kinds(param.data_spec) != _kinds(specs[param.ref]):
             faults.add(
                 f"{path}[{at}].ref", f"must be a property of the same type. Got '{param.ref}'"
@@ -100,7 +100,7 @@ def _kinds(spec: DataSpec) -> tuple[str, str | None]:
     return spec.data_type, spec.element_data_type
 
 
-def _copies(param: ParamSpec, properties: Sequence[PropertySpec]) -> list[ParamSpec]:
+def _copy_members(param: ParamSpec, properties: Sequence[PropertySpec]) -> list[ParamSpec]:
     copies = []
     for entry in properties:
         if not entry.id.startswith(f"{param.ref}."):
@@ -136,7 +136,7 @@ def parse_document(raw: bytes | dict[str, Any], *, stored: bool = False) -> TslD
     Raises `TslInvalid` with every fault of the document.
     """
     faults = Faults()
-    document = read_struct(TslDocument, _loaded(raw), "", faults)
+    document = read_struct(TslDocument, _load_json(raw), "", faults)
     _check_count(document)
     _normalise(document, faults)
     _check_members(document, faults)
@@ -158,16 +158,16 @@ def parse_document(raw: bytes | dict[str, Any], *, stored: bool = False) -> TslD
     return document
 
 
-def _loaded(raw: bytes | dict[str, Any]) -> object:
+def _load_json(raw: bytes | dict[str, Any]) -> object:
     if isinstance(raw, dict):
         return raw
     try:
-        return json.loads(raw, object_pairs_hook=object_from_pairs, parse_constant=_no_constant)
+        return json.loads(raw, object_pairs_hook=object_from_pairs, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise TslInvalid([Fault("", f"is not JSON: {error}")]) from error
 
 
-def _no_constant(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
 
 

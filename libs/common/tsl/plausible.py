@@ -112,17 +112,17 @@ def _number(node: Node, rng: random.Random, last: float | None) -> float:
     low, high = (float(bound) for bound in _range(node))
     quarter = high / 4 - low / 4
     if last is None:
-        return _rounded(rng.uniform(low + quarter, high - quarter), node, low, high)
+        return _round_to_places(rng.uniform(low + quarter, high - quarter), node, low, high)
     step = max(4 * _STEP * quarter, 10.0 ** -_digits(node))
     low, high = min(low, last), max(high, last)
-    return _rounded(last + rng.uniform(-step, step), node, low, high)
+    return _round_to_places(last + rng.uniform(-step, step), node, low, high)
 
 
 def _digits(node: Node) -> int:
     return _DIGITS if node.digits is None else node.digits
 
 
-def _rounded(number: float, node: Node, low: float, high: float) -> float:
+def _round_to_places(number: float, node: Node, low: float, high: float) -> float:
     """Return the decimal nearest to `number` within the bounds, or a bound without any."""
     digits = _digits(node)
     number = min(max(number, low), high)

@@ -116,11 +116,11 @@ class GrantStore:
 
         Grants of a device's entities are revoked with the device.
         """
-        return await self._remove({"tenant": tenant, **_gone(resources)}, session)
+        return await self._remove({"tenant": tenant, **_match_with_entities(resources)}, session)
 
     async def has_grants(self, tenant: str, resources: Sequence[Resource]) -> bool:
         """Return whether any role is granted one of `resources` or their entities."""
-        query = {"tenant": tenant, **_gone(resources)}
+        query = {"tenant": tenant, **_match_with_entities(resources)}
         return await self._grants.find_one(query, {"_id": 1}) is not None
 
     async def list_older(self, age: timedelta, after: Any) -> list[tuple[Any, str, Resource]]:
@@ -154,7 +154,7 @@ def _match_any(resources: Iterable[Resource]) -> Document:
     return {"$or": [{"type": kind, "id": {"$in": held}} for kind, held in ids.items()]}
 
 
-def _gone(resources: Sequence[Resource]) -> Document:
+def _match_with_entities(resources: Sequence[Resource]) -> Document:
     entities = [
         {
             "type": "ENTITY",

@@ -247,7 +247,7 @@ class RoleStore:
         """Add a role; raise `Conflict` if the tenant has one with that name."""
         document: Document = msgspec.to_builtins(role, builtin_types=(datetime,))
         document |= {"tenant": tenant, "updatedAt": role.created_at}
-        with duplicate_raises(_name_taken()):
+        with duplicate_raises(_duplicate_name_error()):
             await self._roles.insert_one(document, session=session)
 
     async def update(self, tenant: str, role: Role, session: Session) -> None:
@@ -258,7 +258,7 @@ class RoleStore:
             "menus": list(role.menus),
             "updatedAt": datetime.now(UTC),
         }
-        with duplicate_raises(_name_taken()):
+        with duplicate_raises(_duplicate_name_error()):
             await self._roles.update_one(
                 {"_id": role.id, "tenant": tenant}, {"$set": changes}, session=session
             )
@@ -274,5 +274,5 @@ class RoleStore:
         )
 
 
-def _name_taken() -> Conflict:
+def _duplicate_name_error() -> Conflict:
     return Conflict("a role has this name already", field="name", code="name_repeated")

@@ -39,14 +39,14 @@ class EventConsumers:
 
     async def end_abandoned(self) -> None:
         """Delete each consumer whose application is deleted or may not read events."""
-        for name in await self._names():
+        for name in await self._list_names():
             if _is_client_id(name):
                 application = await self.applications.find_by_client_id(name)
                 if application is None or not application.events:
                     await self._request(f"$JS.API.CONSUMER.DELETE.{EVENTS}.{name}")
                     log.info("deleted the EVENTS consumer of application %s", name)
 
-    async def _names(self) -> list[str]:
+    async def _list_names(self) -> list[str]:
         names: list[str] = []
         while True:
             page = msgspec.json.decode(

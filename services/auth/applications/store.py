@@ -36,7 +36,7 @@ class ApplicationStore:
 
     async def add(self, application: StoredApplication, session: Session) -> None:
         """Add an application; raise `Conflict` if the tenant has one with that name."""
-        with duplicate_raises(_taken(application)):
+        with duplicate_raises(_duplicate_name_error(application)):
             await self._applications.insert_one(_document(application), session=session)
 
     async def get(
@@ -81,7 +81,7 @@ class ApplicationStore:
 
     async def replace(self, application: StoredApplication, session: Session) -> None:
         """Replace an application; raise `Conflict` if its name is in use."""
-        with duplicate_raises(_taken(application)):
+        with duplicate_raises(_duplicate_name_error(application)):
             await self._applications.replace_one(
                 {"_id": application.id, "tenant": application.tenant},
                 _document(application),
@@ -94,7 +94,7 @@ class ApplicationStore:
         await self._applications.delete_one(query, session=session)
 
 
-def _taken(application: StoredApplication) -> Conflict:
+def _duplicate_name_error(application: StoredApplication) -> Conflict:
     return Conflict(
         f"another application has the name `{application.name}`",
         field="name",

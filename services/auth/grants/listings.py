@@ -168,7 +168,7 @@ class RoleListings:
         self, caller: Caller, role_id: int, request: KeywordSearch, *, granted: bool
     ) -> list[DescribedIntegration]:
         """Return all integrations that a role is granted (or is not granted)."""
-        held = await self._granted(caller, role_id, ResourceType.INTEGRATION)
+        held = await self._list_granted_ids(caller, role_id, ResourceType.INTEGRATION)
         order = request.order(_INTEGRATION_COLUMNS, _BY_NAME)
         ids = [integration for integration in held if integration != HIDDEN_INTEGRATION]
         if granted and not ids:
@@ -176,21 +176,21 @@ class RoleListings:
         asked = ids if granted else None
         found = await self.owners.list_integrations(caller.tenant, asked, request.keyword or "")
         hidden = set() if granted else {HIDDEN_INTEGRATION, *held}
-        return _ordered([each for each in found if each.id not in hidden], order)
+        return _sort_rows([each for each in found if each.id not in hidden], order)
 
     async def list_dashboards(
         self, caller: Caller, role_id: int, request: KeywordSearch, *, granted: bool
     ) -> list[RoleDashboard]:
         """Return all dashboards that a role is granted (or is not granted)."""
-        held = await self._granted(caller, role_id, ResourceType.DASHBOARD)
+        held = await self._list_granted_ids(caller, role_id, ResourceType.DASHBOARD)
         order = request.order(_DASHBOARD_COLUMNS, _BY_NAME)
         if granted and not held:
             return []
         asked = held if granted else None
         found = await self.owners.list_dashboards(caller.tenant, asked, request.keyword or "")
         hidden = set() if granted else set(held)
-        chosen = _ordered([each for each in found if each.id not in hidden], order)
-        people = await self._people(caller, chosen)
+        chosen = _sort_rows([each for each in found if each.id not in hidden], order)
+        people = await self._find_users(caller, chosen)
         return [
             RoleDashboard(
                 dashboard_id=str(each.id),
@@ -205,9 +205,9 @@ class RoleListings:
         self, caller: Caller, role_id: int, body: KeywordSearch
     ) -> tuple[list[RoleDevice], int]:
         """Return one page of the devices that a role can see, and the total."""
-        granted = await self._granted(caller, role_id, ResourceType.DEVICE)
-        integrations = await self._granted(caller, role_id, ResourceType.INTEGRATION)
-        groups = await self._granted(caller, role_id, ResourceType.DEVICE_GROUP)
+        granted = await self._list_granted_ids(caller, role_id, ResourceType.DEVICE)
+        integrations = await self._list_granted_ids(caller, role_id, ResourceType.INTEGRATION)
+        groups = await self._list_granted_ids(caller, role_id, ResourceType.DEVICE_GROUP)
         request = await self._request(caller, body)
         if not granted and not integrations and not groups:
             return [], 0
@@ -226,15 +226,17 @@ class RoleListings:
     ) -> tuple[list[CandidateDevice], int]:
         """Return one page of the devices that a role cannot see, and the total."""
         request = await self._request(caller, body)
-        request.exclude_ids = await self._granted(caller, role_id, ResourceType.DEVICE)
-        integrations = await self._granted(caller, role_id, ResourceType.INTEGRATION)
+        request.exclude_ids = await self._list_granted_ids(caller, role_id, ResourceType.DEVICE)
+        integrations = await self._list_granted_ids(caller, role_id, ResourceType.INTEGRATION)
         request.exclude_integrations = integrations
-        groups = await self._granted(caller, role_id, ResourceType.DEVICE_GROUP)
+        groups = await self._list_granted_ids(caller, role_id, ResourceType.DEVICE_GROUP)
         request.exclude_groups = groups
         rows, total = await self._rows(caller, request)
         return [CandidateDevice(**fields) for _, fields in rows], total
 
-    async def _granted(self, caller: Caller, role_id: int, kind: ResourceType) -> list[Any]:
+    async def _list_granted_ids(
+        self, caller: Caller, role_id: int, kind: ResourceType
+    ) -> list[Any]:
         await self.roles.get(caller, role_id)
         return await self.accounts.grants.list_ids(caller.tenant, role_id, kind)
 
@@ -259,7 +261,7 @@ class RoleListings:
         ids = sorted({device.integration for device in found.devices})
         described = await self.owners.list_integrations(request.tenant, ids) if ids else []
         names = {integration.id: integration.name for integration in described}
-        people = await self._people(caller, found.devices)
+        people = await self._find_users(caller, found.devices)
         rows = [
             (
                 device,
@@ -276,7 +278,7 @@ class RoleListings:
         ]
         return rows, found.total
 
-    async def _people(
+    async def _find_users(
         self, caller: Caller, found: Iterable[DescribedDevice | DescribedDashboard]
     ) -> dict[int, UserSummary]:
         ids = {each.user_id for each in found if each.user_id is not None}
@@ -292,7 +294,7 @@ def _user_fields(user_id: int | None, people: Mapping[int, UserSummary]) -> dict
     }
 
 
-def _ordered(found: Sequence[T], order: Sequence[tuple[str, int]]) -> list[T]:
+def _sort_rows(found: Sequence[T], order: Sequence[tuple[str, int]]) -> list[T]:
     """Sort by several columns: one stable sort each, the last column first."""
     rows = list(found)
     for field, way in reversed(order):

@@ -105,7 +105,7 @@ def parse_resources(sent: Sequence[ResourceReference | ResourceRef]) -> list[Res
     if not sent:
         raise MalformedRequest("must not be empty", field="resources")
     found = (
-        Resource(each.type, _id(each.type, each.id, f"resources[{at}].id"))
+        Resource(each.type, _parse_resource_id(each.type, each.id, f"resources[{at}].id"))
         for at, each in enumerate(sent)
     )
     return list(dict.fromkeys(found))
@@ -116,13 +116,13 @@ def format_resources(resources: Iterable[Resource]) -> list[str]:
     return [f"{resource.type.value} {resource.id}" for resource in resources]
 
 
-def _id(kind: ResourceType, sent: int | str, field: str) -> int | str:
+def _parse_resource_id(kind: ResourceType, sent: int | str, field: str) -> int | str:
     if kind is ResourceType.INTEGRATION:
-        return _integration(sent, field)
+        return _parse_integration_id(sent, field)
     return parse_id(sent, field)
 
 
-def _integration(sent: int | str, field: str) -> str:
+def _parse_integration_id(sent: int | str, field: str) -> str:
     if not isinstance(sent, str) or not sent.strip() or not sent.isprintable():
         raise InvalidInput("must be the id of an integration, such as `chirpstack`", field=field)
     if len(sent) > MAX_INTEGRATION:

@@ -47,7 +47,7 @@ class GrantService:
         """
         await self.roles.get(caller, role_id)
         if len(resources) > MAX_GRANTS:
-            raise _too_many()
+            raise _too_many_grants_error()
         missing = await self.owners.find_missing(caller.tenant, resources)
         if missing:
             raise InvalidInput(f"{format_resources(missing)[0]} does not exist", field="resources")
@@ -119,7 +119,7 @@ class GrantService:
 
     async def _check_count(self, tenant: str, role_id: int, session: Session) -> None:
         if await self.accounts.grants.count(tenant, role_id, session) > MAX_GRANTS:
-            raise _too_many()
+            raise _too_many_grants_error()
 
 
 def offer_grants(rpc: RpcServer, grants: GrantService) -> None:
@@ -128,7 +128,7 @@ def offer_grants(rpc: RpcServer, grants: GrantService) -> None:
     rpc.offer("forget_resources", ForgetResources, grants.forget)
 
 
-def _too_many() -> Conflict:
+def _too_many_grants_error() -> Conflict:
     return Conflict(
         f"a role can have at most {MAX_GRANTS} resources; grant an integration or group instead",
         field="resources",

@@ -169,10 +169,10 @@ async def _search(
     caller: Caller, roles: RoleService, request: KeywordSearch
 ) -> list[RoleResponse] | Page[RoleResponse]:
     found, total = await roles.search(caller, request)
-    return request.listed([_shown(role, counts) for role, counts in found], total)
+    return request.listed([_role_response(role, counts) for role, counts in found], total)
 
 
-def _shown(role: Role, counts: RoleCounts) -> RoleResponse:
+def _role_response(role: Role, counts: RoleCounts) -> RoleResponse:
     return RoleResponse.from_fields(
         role,
         role_id=str(role.id),

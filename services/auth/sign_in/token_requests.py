@@ -133,16 +133,16 @@ def read_token_request(content_type: str | None, body: bytes) -> TokenRequest:
     Raises `UnsupportedMedia`, `TooLarge`, `MalformedRequest`, and `InvalidInput` with the field.
     """
     fields = _read_fields(content_type, body, FIELDS)
-    match _required(fields, "grant_type"):
+    match _read_required(fields, "grant_type"):
         case "client_credentials":
             return ClientCredentials(
-                _required(fields, "client_id"), _required(fields, "client_secret")
+                _read_required(fields, "client_id"), _read_required(fields, "client_secret")
             )
         case "refresh_token":
             return RefreshToken(
-                _required(fields, "refresh_token"),
-                _optional(fields, "client_id"),
-                _optional(fields, "client_secret"),
+                _read_required(fields, "refresh_token"),
+                _read_optional(fields, "client_id"),
+                _read_optional(fields, "client_secret"),
             )
         case _:
             raise InvalidInput("must be client_credentials or refresh_token", field="grant_type")
@@ -228,15 +228,15 @@ def _read_fields(content_type: str | None, body: bytes, known: Collection[str]) 
     return _read_json(body) if media_type == JSON_TYPE else _read_form(body, known)
 
 
-def _required(fields: Mapping[str, Any], name: str) -> str:
+def _read_required(fields: Mapping[str, Any], name: str) -> str:
     """Return a field's text; raise `InvalidInput` if it is missing, blank or no text."""
-    value = _optional(fields, name)
+    value = _read_optional(fields, name)
     if value is None:
         raise InvalidInput("is missing", field=name, code="parameter_missing")
     return value
 
 
-def _optional(fields: Mapping[str, Any], name: str) -> str | None:
+def _read_optional(fields: Mapping[str, Any], name: str) -> str | None:
     """Return a field's text or None; raise `InvalidInput` if it is blank or no text."""
     value = fields.get(name)
     if value is None:
@@ -278,7 +278,7 @@ def _read_json(body: bytes) -> dict[str, Any]:
 
 def _require_or_refuse(fields: Mapping[str, Any], name: str) -> str:
     try:
-        return _required(fields, name)
+        return _read_required(fields, name)
     except InvalidInput as error:
         text = "is null" if error.code == "parameter_missing" else error.message
         raise build_token_error("invalid_request", f"{name} {text}.", name) from error

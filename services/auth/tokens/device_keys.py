@@ -30,7 +30,7 @@ def _announcement_key(sn: str) -> str:
     return f"tw:device-restore:{sn.upper()}"
 
 
-def _first_key(sn: str) -> str:
+def _first_key_redis_key(sn: str) -> str:
     return f"tw:first-key:{sn.upper()}"
 
 
@@ -51,11 +51,11 @@ class FirstKeys:
     async def keep(self, device: DeviceRef, key: str) -> None:
         """Store the first key of a device for `FIRST_KEY_SECONDS`."""
         sealed = self._seal.seal(key, _context(device))
-        await self._redis.set(_first_key(device.sn), sealed, ex=FIRST_KEY_SECONDS)
+        await self._redis.set(_first_key_redis_key(device.sn), sealed, ex=FIRST_KEY_SECONDS)
 
     async def find(self, device: DeviceRef) -> str | None:
         """Return the first key of a device while it is stored."""
-        sealed = await self._redis.get(_first_key(device.sn))
+        sealed = await self._redis.get(_first_key_redis_key(device.sn))
         if sealed is None:
             return None
         text = sealed if isinstance(sealed, str) else sealed.decode()
@@ -66,7 +66,7 @@ class FirstKeys:
 
     async def drop(self, sn: str) -> None:
         """Delete the first key of a device."""
-        await self._redis.delete(_first_key(sn))
+        await self._redis.delete(_first_key_redis_key(sn))
 
 
 def _context(device: DeviceRef) -> str:
@@ -99,7 +99,11 @@ class DeviceCopies:
         Nothing is stored while the device's first key can be shown (`FirstKeys`).
         """
         await self._keep(
-            keys=[_announcement_key(copy.sn), device_copy_key(copy.sn), _first_key(copy.sn)],
+            keys=[
+                _announcement_key(copy.sn),
+                device_copy_key(copy.sn),
+                _first_key_redis_key(copy.sn),
+            ],
             args=[announced, msgspec.json.encode(copy), COPY_SECONDS],
         )
 

@@ -185,10 +185,10 @@ class TokenWriter:
         ]
         if used is not None:
             keys += [refresh_key(used), f"tw:reissue:{token_hash(used)}"]
-            args += [_sealed(pair, used) if self._grace_ms else "", self._grace_ms]
+            args += [_seal_pair(pair, used) if self._grace_ms else "", self._grace_ms]
         outcome, *sealed = await script(keys=keys, args=args)
         if used is not None and sealed:
-            return _opened(sealed[0], used)
+            return _open_pair(sealed[0], used)
         return pair if outcome == b"OK" else Refusal(outcome.decode())
 
     def _script(self, name: str) -> AsyncScript:
@@ -205,12 +205,12 @@ def _family_keys(kind: Kind, subject: str) -> list[str]:
     return [f"tw:generation:{kind}:{subject}", f"tw:families:{kind}:{subject}"]
 
 
-def _sealed(pair: TokenPair, used: str) -> str:
+def _seal_pair(pair: TokenPair, used: str) -> str:
     """Encrypt a pair for the holder of `used`, the refresh token exchanged for it."""
     return _seal_under(used).seal(msgspec.json.encode(pair).decode(), refresh_key(used))
 
 
-def _opened(sealed: bytes, used: str) -> TokenPair:
+def _open_pair(sealed: bytes, used: str) -> TokenPair:
     text = _seal_under(used).open(sealed.decode(), refresh_key(used))
     return msgspec.json.decode(text, type=TokenPair)
 

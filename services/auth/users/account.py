@@ -55,13 +55,13 @@ class AccountService:
         """
         role_id = await self._super_admin_role(tenant)
         if await self.accounts.users.exists(tenant):
-            raise _closed()
+            raise _registration_closed_error()
         user = await self.users.make(tenant, request)
         user = msgspec.structs.replace(user, roles=(role_id,))
 
         async def insert_first_user(change: Change) -> None:
             if await self.accounts.users.exists(tenant, change.session):
-                raise _closed()
+                raise _registration_closed_error()
             await self._add(user, change)
 
         await self.changes.run(Caller(user.principal, address, request_id), insert_first_user)
@@ -77,13 +77,13 @@ class AccountService:
         async with self.throttle.attempt(user.tenant, user.email, caller.address) as attempt:
             attempt.is_correct = await self.hashes.matches(old, user.password_hash)
         if not attempt.is_correct:
-            raise _wrong_old()
+            raise _wrong_password_error()
         hashed = await self.hashes.hash(user.tenant, new)
 
         async def replace_own_password(change: Change) -> None:
             current = await self.accounts.users.get(user.tenant, user.id, change.session)
             if current is None or current.password_hash != user.password_hash:
-                raise _wrong_old()
+                raise _wrong_password_error()
             await replace_password(self.accounts.users, change, current, hashed)
 
         await self.changes.run(caller, replace_own_password)
@@ -146,11 +146,11 @@ class AccountService:
         return user
 
 
-def _closed() -> Forbidden:
+def _registration_closed_error() -> Forbidden:
     return Forbidden("registration is closed, because the tenant has a user")
 
 
-def _wrong_old() -> MalformedRequest:
+def _wrong_password_error() -> MalformedRequest:
     return MalformedRequest("old password is not correct", field="old_password")
 
 

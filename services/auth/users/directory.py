@@ -38,15 +38,15 @@ class UserDirectory:
     async def search(self, tenant: str, request: UserSearch) -> tuple[list[UserResponse], int]:
         """Return one page of matching users, and the number of all."""
         users, total = await self.accounts.users.search(tenant, request.keyword or "", request)
-        roles = await self._roles_of(tenant, users)
-        return [_shown_user(user, roles) for user in users], total
+        roles = await self._find_roles(tenant, users)
+        return [_user_response(user, roles) for user in users], total
 
     async def get_profile(self, principal: Principal) -> Profile:
         """Return the profile of the caller; raise `Unauthenticated` if deleted."""
         user = await self.accounts.users.get(principal.tenant, principal.user_id)
         if user is None:
             raise Unauthenticated("the user is deleted")
-        roles = await self._roles_of(user.tenant, [user])
+        roles = await self._find_roles(user.tenant, [user])
         super_admin = _is_super_admin(user, roles)
         return Profile(
             tenant_id=user.tenant,
@@ -54,7 +54,7 @@ class UserDirectory:
             nickname=user.nickname,
             email=user.email,
             created_at=str(to_ms(user.created_at)),
-            roles=_shown_roles(user, roles),
+            roles=_role_names(user, roles),
             menus=build_tree(await self._open_menus(principal, user, roles)),
             super_admin=super_admin,
             is_super_admin=super_admin,
@@ -64,7 +64,7 @@ class UserDirectory:
     async def list_menus(self, caller: Principal, user_id: int) -> Sequence[Menu]:
         """Return the menus available to a user, with ancestors; raise `NotFound`."""
         user = await self._get_user(caller.tenant, user_id)
-        return await self._open_menus(caller, user, await self._roles_of(caller.tenant, [user]))
+        return await self._open_menus(caller, user, await self._find_roles(caller.tenant, [user]))
 
     async def has_permission(self, tenant: str, user_id: int, request: CheckPermission) -> bool:
         """Return whether a user may read a resource.
@@ -76,7 +76,7 @@ class UserDirectory:
         kind, sent = request.resource_type, request.resource_id
         named = kind is ResourceType.INTEGRATION
         resource = str(sent) if named else parse_id(sent, "resource_id")
-        if _is_super_admin(user, await self._roles_of(tenant, [user])):
+        if _is_super_admin(user, await self._find_roles(tenant, [user])):
             return True
         if await self.accounts.grants.is_granted(tenant, user.roles, kind, resource):
             return True
@@ -110,7 +110,7 @@ class UserDirectory:
             raise user_not_found(user_id)
         return user
 
-    async def _roles_of(self, tenant: str, users: Iterable[StoredUser]) -> Roles:
+    async def _find_roles(self, tenant: str, users: Iterable[StoredUser]) -> Roles:
         return await self.accounts.roles.find(
             tenant, {role for user in users for role in user.roles}
         )
@@ -137,13 +137,13 @@ def _list_owners(resource: DescribedDevice | ResolvedEntity) -> list[Resource]:
     return owners
 
 
-def _shown_user(user: StoredUser, roles: Roles) -> UserResponse:
+def _user_response(user: StoredUser, roles: Roles) -> UserResponse:
     return UserResponse.from_fields(
-        user, tenant_id=user.tenant, user_id=str(user.id), roles=_shown_roles(user, roles)
+        user, tenant_id=user.tenant, user_id=str(user.id), roles=_role_names(user, roles)
     )
 
 
-def _shown_roles(user: StoredUser, roles: Roles) -> list[RoleName]:
+def _role_names(user: StoredUser, roles: Roles) -> list[RoleName]:
     return [RoleName(str(role.id), role.name) for role in _existing_roles(user, roles)]
 
 

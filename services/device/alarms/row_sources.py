@@ -78,14 +78,16 @@ class History:
             "_id": bounds,
             "$or": [{source: {"$exists": True}} for source in sources],
         }
-        fields = [source for source in sources if not any(up in sources for up in _parents(source))]
-        names = [EVENTS] if EVENT in sources else map(collection_name, _partitions(start, now))
+        fields = [
+            source for source in sources if not any(up in sources for up in _parent_paths(source))
+        ]
+        names = [EVENTS] if EVENT in sources else map(collection_name, _partition_range(start, now))
         paths, rows = {source: tuple(source.split(".")) for source in sources}, list[StoredReport]()
         for name in names:
             found = self._database[name].find(
                 query, [*fields, DELAY], sort=[("_id", 1)], limit=CHUNK - len(rows)
             )
-            rows += [_stored(document, paths) async for document in found]
+            rows += [_read_report(document, paths) async for document in found]
             if len(rows) >= CHUNK:
                 break
         return rows
@@ -125,17 +127,17 @@ def _has(rows: Sequence[TimedValue], row: TimedValue) -> bool:
     return at < len(rows) and rows[at][:2] == row[:2]
 
 
-def _parents(path: str) -> list[str]:
+def _parent_paths(path: str) -> list[str]:
     """Return the parent paths of a path. MongoDB rejects projections of a path and its parent."""
     return [path[:at] for at, letter in enumerate(path) if letter == "."]
 
 
-def _partitions(start: int, now: int) -> range:
+def _partition_range(start: int, now: int) -> range:
     """Return the partitions of history from `start` on; a device's clock may be a day ahead."""
     return range(partition_at(start), partition_at(now + DAY_MS) + 1)
 
 
-def _stored(document: Document, paths: Mapping[str, tuple[str, ...]]) -> StoredReport:
+def _read_report(document: Document, paths: Mapping[str, tuple[str, ...]]) -> StoredReport:
     _, ts, sequence = KEY.unpack(document["_id"])
     values = {
         source: bounded(value)

@@ -221,7 +221,7 @@ class RuleIndex:
                     elif found := self._match(rule, device, value, ts):
                         yield found
             for silence in plan.silences:
-                if self._known(silence.rule, device).status == "RAISED":
+                if self._find_state(silence.rule, device).status == "RAISED":
                     yield RuleMatch(silence, None)
 
     def match_event(self, about: Subject, event: str, ts: int) -> Iterator[RuleMatch]:
@@ -235,7 +235,7 @@ class RuleIndex:
         verdict = compiled.check(value)
         if verdict is None:
             return None
-        state = self._known(compiled.rule, device)
+        state = self._find_state(compiled.rule, device)
         seconds = getattr(compiled.rule.condition, "seconds", 0)
         duration_ended = ts - state.since >= seconds * 1000
         if may_change(state.status, verdict, earlier=ts < state.at, duration_ended=duration_ended):
@@ -243,7 +243,7 @@ class RuleIndex:
         unsure = compiled.rule.id in self._uncertain.get(device, ())
         return RuleMatch(compiled, value, is_certain=False) if unsure else None
 
-    def _known(self, rule: Rule, device: int) -> "_KnownState":
+    def _find_state(self, rule: Rule, device: int) -> "_KnownState":
         known = self._states.get(device)
         state = known.get(rule.id) if known else None
         return state if state is not None and state.generation == rule.generation else _NORMAL

@@ -179,12 +179,12 @@ class AlarmRules:
             query["enabled"] = request.enabled
         order = request.order(COLUMNS)
         found, total = await self.store.search(query, order, request.skip, request.size)
-        rows = [_shown(rule) for rule in found]
+        rows = [_rule_response(rule) for rule in found]
         return Page(page_size=request.size, page_number=request.number, total=total, content=rows)
 
     async def get(self, principal: Principal, rule_id: int) -> AlarmRuleResponse:
         """Return a rule; raise `NotFound`."""
-        return _shown(await self._find(principal, rule_id))
+        return _rule_response(await self._find(principal, rule_id))
 
     async def create(self, principal: Principal, body: PutRule) -> int:
         """Create a rule.
@@ -296,7 +296,7 @@ def _validate_condition(condition: Condition) -> Condition:
     return condition
 
 
-def _shown(rule: Rule) -> AlarmRuleResponse:
+def _rule_response(rule: Rule) -> AlarmRuleResponse:
     return AlarmRuleResponse.from_fields(
         rule, device_id=None if rule.device is None else str(rule.device)
     )

@@ -74,7 +74,7 @@ class AlarmService:
 
         async def complete(alarms: Sequence[Alarm]) -> list[AlarmResponse]:
             places = await self._places(principal.tenant, alarms)
-            return [_shown(alarm, places.get(alarm.device)) for alarm in alarms]
+            return [_alarm_response(alarm, places.get(alarm.device)) for alarm in alarms]
 
         rows = self.store.queries.read(query, order, request.skip, request.size)
         return request.streamed_page(
@@ -146,7 +146,7 @@ class AlarmService:
         found = self.store.queries.read(query, NEWEST_FIRST, 0, MAX_EXPORTED)
         async with aclosing(found) as alarms:
             async for alarm in alarms:
-                yield csv_lines([_row(alarm, zone)])
+                yield csv_lines([_csv_row(alarm, zone)])
 
     async def _query(self, principal: Principal, request: SearchAlarms) -> Document:
         """Return the query of a filter, limited to devices that the user may see."""
@@ -190,7 +190,7 @@ class AlarmService:
         return {device.id: device.location for device in found if device.location is not None}
 
 
-def _shown(alarm: Alarm, place: Location | None) -> AlarmResponse:
+def _alarm_response(alarm: Alarm, place: Location | None) -> AlarmResponse:
     return AlarmResponse.from_fields(
         alarm,
         alarm_status=alarm.claimed_at is None,
@@ -207,7 +207,7 @@ def _shown(alarm: Alarm, place: Location | None) -> AlarmResponse:
     )
 
 
-def _row(alarm: Alarm, zone: tzinfo) -> list[str]:
+def _csv_row(alarm: Alarm, zone: tzinfo) -> list[str]:
     def time(ms: int | None) -> str:
         return "" if ms is None else f"{from_ms(ms).astimezone(zone):%Y/%m/%d %H:%M:%S}"
 

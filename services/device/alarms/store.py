@@ -94,8 +94,10 @@ class AlarmStore:
             async def write(
                 session: Session, some: Sequence[StateUpdate] = some
             ) -> tuple[list[StateUpdate], list[Document]]:
-                current = await self._current(some, session)
-                devices = await self._present({update.before.device for update in current}, session)
+                current = await self._filter_current(some, session)
+                devices = await self._find_devices(
+                    {update.before.device for update in current}, session
+                )
                 return current, await self._write(current, devices, session)
 
             if any(update.is_written for update in some):
@@ -103,7 +105,7 @@ class AlarmStore:
                 self.wakeups.notify(ALARMS)
                 await self._outbox.relay(entries)
             else:
-                current = await self._current(some)
+                current = await self._filter_current(some)
             settled.update(update.before.id for update in current)
         return settled
 
@@ -244,7 +246,7 @@ class AlarmStore:
                 await self._alarms.update_many(some, {"$set": changes}, session=session)
                 if what == "cleared":
                     await self._detach_states(alarms, session)
-                devices = await self._present({alarm.device for alarm in alarms}, session)
+                devices = await self._find_devices({alarm.device for alarm in alarms}, session)
                 entries = [
                     alarm_changed(alarm, what, event_profile(devices[alarm.device]))
                     for alarm in alarms
@@ -274,7 +276,7 @@ class AlarmStore:
         others = change | {"$set": {"cleared": now, "changed": now}}
         await self._states.update_many(mine | open_now, others, session=session)
 
-    async def _current(
+    async def _filter_current(
         self, decisions: Sequence[StateUpdate], session: Session | None = None
     ) -> list[StateUpdate]:
         """Return the updates whose states have not changed since they were read."""
@@ -287,7 +289,7 @@ class AlarmStore:
             if revisions.get(decision.before.id, 0) == decision.before.revision
         ]
 
-    async def _present(self, ids: Iterable[int], session: Session) -> dict[int, PresentDevice]:
+    async def _find_devices(self, ids: Iterable[int], session: Session) -> dict[int, PresentDevice]:
         found = await self._devices.presence.find_by_ids(set(ids), session)
         return {device.id: device for device in found}
 

@@ -178,7 +178,7 @@ class CommandCompletion(CommandCloser):
         except InvalidValues as error:
             raise _ReplyRefusedError(answer, str(error)) from error
         command.closed_by = uplink.key
-        properties = _confirmed(command, thing)
+        properties = _find_confirmed(command, thing)
         reports = [(thing.id, uplink.received, properties)] if properties else []
         if names := (await self.latest.find_oversized(reports)).get(thing.id):
             raise _ReplyRefusedError(answer, f"{', '.join(sorted(names))} {TOO_LARGE_REASON}")
@@ -230,7 +230,7 @@ def _announce(answer: _Answer, command: Command, batch: Batch) -> None:
         batch.closing_events.append(
             OutgoingMessage(entry.subject, entry.payload, entry.id, trace_header())
         )
-    properties = _confirmed(command, thing)
+    properties = _find_confirmed(command, thing)
     if properties is not None:
         batch.confirmed.append(ValidReport(uplink, thing, uplink.received, properties, []))
         batch.closing_events.append(
@@ -238,7 +238,7 @@ def _announce(answer: _Answer, command: Command, batch: Batch) -> None:
         )
 
 
-def _confirmed(command: Command, thing: Thing) -> dict[str, Any] | None:
+def _find_confirmed(command: Command, thing: Thing) -> dict[str, Any] | None:
     """Return the readable properties that a successful command has set, or None."""
     if command.kind == "SET_PROPERTIES" and command.status == "SUCCESS":
         return thing.tsl.readable(command.payload["properties"]) or None

@@ -103,23 +103,23 @@ class DeviceCommands:
 
     async def tsl(self, principal: Principal, device_id: int) -> TslDocument:
         """Return the TSL document of a device."""
-        return (await self._thing(principal, device_id)).tsl.document
+        return (await self._find_thing(principal, device_id)).tsl.document
 
     async def update(
         self, principal: Principal, device_id: int, properties: dict[str, Any]
     ) -> Command:
         """Issue a property update; one invalid value rejects the update."""
-        thing = await self._thing(principal, device_id)
+        thing = await self._find_thing(principal, device_id)
         return await self.commands.update_thing(principal, thing, properties)
 
     async def call(
         self, principal: Principal, device_id: int, service_id: str, inputs: dict[str, Any] | None
     ) -> Command:
         """Issue a call of a service in the device's TSL."""
-        thing = await self._thing(principal, device_id)
+        thing = await self._find_thing(principal, device_id)
         return await self.commands.call_thing_service(principal, thing, service_id, inputs)
 
-    async def _thing(self, principal: Principal, device_id: int) -> Thing:
+    async def _find_thing(self, principal: Principal, device_id: int) -> Thing:
         return await self.things.build_thing(await self.devices.find(principal, device_id))
 
 
@@ -220,7 +220,7 @@ async def find_device_commands(
     page: Page[CommandResponse] = Page(
         page_size=size, page_number=wanted.number, total=total, content=[]
     )
-    return Streamed(page, (_shown_command(command) async for command in found))
+    return Streamed(page, (_command_response(command) async for command in found))
 
 
 class SetProperties(msgspec.Struct, kw_only=True):
@@ -260,7 +260,7 @@ async def set_device_properties(
 
     Errors name the value, such as `properties.interval`.
     """
-    return _shown_command(await device_commands.update(principal, device_id, data.properties))
+    return _command_response(await device_commands.update(principal, device_id, data.properties))
 
 
 @post("/device/{device_id:str}/services/call", guards=[allow_holders(Function.DEVICE_EDIT)])
@@ -275,10 +275,10 @@ async def call_service_of_device(
     Errors name the value, such as `inputs.seconds`.
     """
     command = await device_commands.call(principal, device_id, data.service_id, data.inputs)
-    return _shown_command(command)
+    return _command_response(command)
 
 
-def _shown_command(command: Command) -> CommandResponse:
+def _command_response(command: Command) -> CommandResponse:
     return CommandResponse.from_fields(
         command, payload=shown_payload(command), error_code=error_code(command) or None
     )

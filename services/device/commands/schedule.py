@@ -38,12 +38,12 @@ class CommandSchedule(ReconnectListener):
 
     async def tenants_due(self, within: float = 0) -> list[str]:
         """Return the tenants whose commands are due within some seconds."""
-        due = _due(utc_now() + timedelta(seconds=within))
+        due = _due_query(utc_now() + timedelta(seconds=within))
         return await distinct_values(self._commands, "tenant", due, DUE_INDEX)
 
     async def list_due(self, tenant: str, moment: datetime, limit: int) -> list[Command]:
         """Return open commands of a tenant that must be sent again or have expired."""
-        query = {"tenant": tenant, **_due(moment)}
+        query = {"tenant": tenant, **_due_query(moment)}
         cursor = self._commands.find(query, sort=[("nextSendAt", 1)], limit=limit, hint=DUE_INDEX)
         return msgspec.convert(await cursor.to_list(), list[Command])
 
@@ -116,7 +116,7 @@ class CommandSchedule(ReconnectListener):
         )
 
 
-def _due(moment: datetime) -> Document:
+def _due_query(moment: datetime) -> Document:
     return {"status": {"$in": OPEN}, "nextSendAt": {"$lte": moment}}
 
 

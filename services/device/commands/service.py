@@ -109,7 +109,7 @@ class CommandService:
         for start in range(0, len(updates), READ_AT_ONCE):
             some = updates[start : start + READ_AT_ONCE]
             partial = [thing for thing, properties in some if has_struct(properties)]
-            current = await self._current(partial) if partial else {}
+            current = await self._find_current_values(partial) if partial else {}
             for thing, properties in some:
                 known = current.get(thing.id, {})
                 try:
@@ -164,7 +164,7 @@ class CommandService:
         named = (wire.type or "").upper()
         kind = named if named in LAYOUTS else "TSL" if wire.values is None else "PROFILE"
         check_layout(kind, wire)
-        return draft_config(thing, kind, wire, (await self._current([thing]))[thing.id])
+        return draft_config(thing, kind, wire, (await self._find_current_values([thing]))[thing.id])
 
     async def config(self, principal: Principal, device_id: int) -> Config:
         """Return the configuration of a device in the shape that a task accepts.
@@ -179,7 +179,7 @@ class CommandService:
             shown = thing.tsl.readable(values)
             listed = [{"key": key, "value": value} for key, value in shown.items()]
             return Config(version=thing.tsl_version, values=listed)  # type: ignore[arg-type]
-        current = await self._current([thing])
+        current = await self._find_current_values([thing])
         properties = thing.tsl.writable(current[thing.id])
         return Config(version=thing.tsl_version, type="TSL", properties=properties)
 
@@ -198,7 +198,7 @@ class CommandService:
     ) -> list[Draft]:
         """Return drafts of a configuration; an error names the device that rejects it."""
         things = await self.things.find_all_visible(principal, ids)
-        current = await self._current(things.values())
+        current = await self._find_current_values(things.values())
         drafts = []
         for device_id in ids:
             if device_id not in things:
@@ -212,7 +212,7 @@ class CommandService:
             drafts.append(draft)
         return drafts
 
-    async def _current(
+    async def _find_current_values(
         self, things: Collection[Thing], session: Session | None = None
     ) -> dict[int, dict[str, Any]]:
         """Return the readable values of each thing, overridden by its open commands.
@@ -261,7 +261,7 @@ class CommandService:
         for start in range(0, len(drafts), READ_AT_ONCE):
             some = drafts[start : start + READ_AT_ONCE]
             partial = [draft.thing for draft in some if draft.given is not None]
-            current = await self._current(partial, session) if partial else {}
+            current = await self._find_current_values(partial, session) if partial else {}
             whole += [
                 draft
                 if draft.given is None

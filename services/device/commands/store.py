@@ -255,7 +255,7 @@ class CommandStore(ThingDataStore):
         command.error = command.error and command.mask(command.error)
         result = await self._commands.update_one(
             {"_id": command.id, "status": {"$in": OPEN}},
-            {"$set": _ended(command), "$unset": _OPEN_FIELDS},
+            {"$set": _result_fields(command), "$unset": _OPEN_FIELDS},
             session=session,
         )
         if result.modified_count:
@@ -285,7 +285,7 @@ class CommandStore(ThingDataStore):
         """Store outputs and error of a command that `close_answered` has closed."""
         if command.outputs is not None or command.error:
             command.error = command.error and command.mask(command.error)
-            ended = {"$set": _ended(command)}
+            ended = {"$set": _result_fields(command)}
             commands = self._mongo.database_of(session)["commands"]
             await commands.update_one({"_id": command.id}, ended, session=session)
         await self._hide(command, session)
@@ -348,7 +348,7 @@ def _profile_values(document: Document | None) -> dict[str, Any]:
     return {entry["key"]: entry["value"] for entry in document["values"]} if document else {}
 
 
-def _ended(command: Command) -> Document:
+def _result_fields(command: Command) -> Document:
     """Return the fields of the end of a command."""
     return {
         "status": command.status,

@@ -31,24 +31,24 @@ def read_attributes(given: Mapping[str, Any], value_type: ValueType) -> dict[str
     """
     given = {name: value for name, value in given.items() if value not in (None, "")}
     found: dict[str, Any] = {
-        name: _text(name, given[name]) for name in ("unit", "format") if name in given
+        name: _read_text(name, given[name]) for name in ("unit", "format") if name in given
     }
     if value_type in _NUMBERS:
         for name in ("min", "max"):
             if name in given:
-                found[name] = _number(name, given[name], whole=value_type == "LONG")
+                found[name] = _read_number(name, given[name], whole=value_type == "LONG")
         if "fraction_digits" in given:
-            found["fraction_digits"] = _size("fraction_digits", given, _MAX_DIGITS)
+            found["fraction_digits"] = _read_size("fraction_digits", given, _MAX_DIGITS)
         _check_order(found, "min", "max")
     if value_type in ("STRING", "BINARY"):
         for name in ("min_length", "max_length"):
             if name in given:
-                found[name] = _size(name, given, MAX_SIZE)
+                found[name] = _read_size(name, given, MAX_SIZE)
         _check_order(found, "min_length", "max_length")
     if given.get("enum"):
-        found["enum"] = _enum(given["enum"], value_type)
+        found["enum"] = _read_enum(given["enum"], value_type)
     if "optional" in given:
-        found["optional"] = _flag("optional", given["optional"])
+        found["optional"] = _read_flag("optional", given["optional"])
     return found
 
 
@@ -56,13 +56,13 @@ def _attribute_error(name: str, reason: str, code: str | None = None) -> Invalid
     return InvalidInput(reason, field=f"{FIELD}.{name}", code=code)
 
 
-def _text(name: str, value: Any) -> str:
+def _read_text(name: str, value: Any) -> str:
     if not isinstance(value, str) or len(value) > _LONGEST_TEXT:
         raise _attribute_error(name, f"must be a text of at most {_LONGEST_TEXT} characters")
     return value
 
 
-def _number(name: str, value: Any, *, whole: bool) -> int | float:
+def _read_number(name: str, value: Any, *, whole: bool) -> int | float:
     number = convert_value("LONG" if whole else "DOUBLE", value)
     if isinstance(number, UnreadableValue) or abs(number) > _MAX_INTEGER:
         kind = "an integer" if whole else "a number"
@@ -70,8 +70,8 @@ def _number(name: str, value: Any, *, whole: bool) -> int | float:
     return cast("int | float", number)
 
 
-def _size(name: str, given: Mapping[str, Any], maximum: int) -> int:
-    size = int(_number(name, given[name], whole=True))
+def _read_size(name: str, given: Mapping[str, Any], maximum: int) -> int:
+    size = int(_read_number(name, given[name], whole=True))
     if not 0 <= size <= maximum:
         raise _attribute_error(name, f"must be from 0 to {maximum}")
     return size
@@ -83,7 +83,7 @@ def _check_order(found: Mapping[str, Any], low: str, high: str) -> None:
         raise _attribute_error(high, f"must not be less than {low}", code)
 
 
-def _flag(name: str, value: Any) -> bool:
+def _read_flag(name: str, value: Any) -> bool:
     if isinstance(value, bool):
         return value
     if value in ("true", "false"):
@@ -91,7 +91,7 @@ def _flag(name: str, value: Any) -> bool:
     raise _attribute_error(name, "must be true or false")
 
 
-def _enum(given: Any, value_type: ValueType) -> dict[str, str]:
+def _read_enum(given: Any, value_type: ValueType) -> dict[str, str]:
     if value_type not in ("LONG", "STRING"):
         raise _attribute_error("enum", f"is not supported for values of type {value_type}")
     if not isinstance(given, dict) or len(given) > MAX_OPTIONS:
@@ -99,7 +99,7 @@ def _enum(given: Any, value_type: ValueType) -> dict[str, str]:
     for key, label in given.items():
         if not isinstance(label, str) or len(label) > _LONGEST_TEXT or not key:
             raise _attribute_error(f"enum.{key[:64]}", "must be text, the label of the value")
-        if value_type == "LONG" and str(_number(f"enum.{key[:64]}", key, whole=True)) != key:
+        if value_type == "LONG" and str(_read_number(f"enum.{key[:64]}", key, whole=True)) != key:
             raise _attribute_error(
                 f"enum.{key[:64]}", "must be an integer without a sign or leading zeros"
             )

@@ -89,7 +89,7 @@ class EntityHistory:
                     raise InvalidInput(reason, field="aggregate_type")
                 return _sum_or_mean(entity, body, await self.store.aggregate(source, span, "TOTAL"))
             case "COUNT":
-                return _counts(entity, await self.store.aggregate(source, span, "COUNT"))
+                return _count_result(entity, await self.store.aggregate(source, span, "COUNT"))
             case "MIN" | "MAX" as wanted if kind == "BINARY":
                 value = await self.store.extreme_bytes(source, span, wanted)
                 return Aggregate() if value is None else _to_aggregate(entity, value)
@@ -155,17 +155,17 @@ def _sum_or_mean(entity: Entity, body: AggregateHistory, rows: Sequence[Any]) ->
         value = total if kind == "LONG" else float(f"{total:.15g}")
     else:
         mean = total / rows[0]["n"]
-        value = _rounded(mean) if kind == "DOUBLE" else mean
+        value = _round_mean(mean) if kind == "DOUBLE" else mean
     return Aggregate(value=value, value_type=kind)
 
 
-def _rounded(mean: float) -> float:
+def _round_mean(mean: float) -> float:
     if not abs(mean) < EXACT:
         return mean
     return float(Decimal(f"{mean:.15g}").quantize(DIGITS, ROUND_HALF_EVEN))
 
 
-def _counts(entity: Entity, rows: Sequence[Any]) -> Aggregate:
+def _count_result(entity: Entity, rows: Sequence[Any]) -> Aggregate:
     if not rows:
         return Aggregate()
     kind = entity.member.value_type
@@ -229,7 +229,7 @@ class EntityExport:
             async with aclosing(self.store.records(source, span)) as records:
                 async for _, ts, value in records:
                     time = from_ms(ts).astimezone(zone)
-                    yield csv_lines([_row(entity, time, value, about)])
+                    yield csv_lines([_csv_row(entity, time, value, about)])
 
 
 def filename() -> str:
@@ -247,7 +247,7 @@ def _parse_zone(name: str | None) -> tzinfo:
         raise InvalidInput("must be the IANA name of a time zone", field="timezone") from error
 
 
-def _row(entity: Entity, time: datetime, value: Any, about: tuple[str, str]) -> list[str]:
+def _csv_row(entity: Entity, time: datetime, value: Any, about: tuple[str, str]) -> list[str]:
     shown = (safe_cell(entity.member.name), safe_cell(entity.key), _cell(entity, value))
     return [*shown, f"{time:%Y/%m/%d %H:%M:%S}", *map(safe_cell, about)]
 

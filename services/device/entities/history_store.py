@@ -88,7 +88,7 @@ class ValueSource:
             return []
         span = replace(span, start=max(span.start, self.oldest))
         if member.type == "SERVICE":
-            return [self._of_commands(span)]
+            return [self._scan_commands(span)]
         order = [("_id", span.direction)]
         keys = keys_between(self.entity.thing.id, span.start, span.end)
         match: dict[str, Any] = {"_id": keys, **self._value_exists()}
@@ -118,7 +118,7 @@ class ValueSource:
         first = self.entity.reported_path[0]
         return first.removesuffix(f"@{self.entity.member.type.lower()}")
 
-    def _of_commands(self, span: Span) -> Scan:
+    def _scan_commands(self, span: Span) -> Scan:
         first, last = (from_ms(ms) for ms in (span.start, span.end))
         match = {
             "thingId": self.entity.thing.id,
@@ -162,7 +162,7 @@ class ValueStore:
         self, sources: Sequence[ValueSource], span: Span, skip: int, limit: int
     ) -> tuple[AsyncGenerator[Record, None], int]:
         """Return `limit` records after the first `skip`, and the total."""
-        counted = [await self._counted(source.scans(span)) for source in sources]
+        counted = [await self._count_scans(source.scans(span)) for source in sources]
         total = sum(count for scans in counted for _, count in scans)
         if len(sources) == 1:
             return self._walk(sources[0], 0, counted[0], skip, limit), total
@@ -210,7 +210,7 @@ class ValueStore:
             best = row["_id"] if best is None else fold(best, row["_id"], key=_bytes)
         return best
 
-    async def _counted(self, scans: Sequence[Scan]) -> list[tuple[Scan, int]]:
+    async def _count_scans(self, scans: Sequence[Scan]) -> list[tuple[Scan, int]]:
         return [
             (scan, await self._database[scan.collection].count_documents(scan.match))
             for scan in scans
@@ -287,16 +287,16 @@ def _pipeline(source: ValueSource, span: Span, kind: AggregateKind) -> tuple[str
     scans = source.scans(span)
     if not scans:
         return None
-    first, *others = (_group_values(scan, _value(source, kind), kind) for scan in scans)
+    first, *others = (_group_values(scan, _value_expression(source, kind), kind) for scan in scans)
     unions = [
         {"$unionWith": {"coll": scan.collection, "pipeline": stages}}
         for scan, stages in zip(scans[1:], others, strict=True)
     ]
     together = [_group_again(kind)] if unions else []
-    return scans[0].collection, [*first, *unions, *together, *_shortened(kind)]
+    return scans[0].collection, [*first, *unions, *together, *_limit_counts(kind)]
 
 
-def _value(source: ValueSource, kind: AggregateKind) -> Any:
+def _value_expression(source: ValueSource, kind: AggregateKind) -> Any:
     """Return the value to aggregate: keys of a numeric ENUM are stored as text.
 
     Text that is no number, stored under an earlier TSL, does not count.
@@ -335,7 +335,7 @@ def _group_again(kind: AggregateKind) -> dict[str, Any]:
     return {"$group": group}
 
 
-def _shortened(kind: AggregateKind) -> Stages:
+def _limit_counts(kind: AggregateKind) -> Stages:
     if kind != "COUNT":
         return []
     return [{"$sort": {"n": -1, "_id": 1}}, {"$limit": MAX_COUNTED}]

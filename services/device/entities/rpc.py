@@ -138,7 +138,7 @@ class EntityRpc:
         Raises `UpstreamTimeout` for an offline device, which receives the call when it connects.
         """
         found = await self.directory.find_by_keys(request.tenant, request.exchange, records=True)
-        missing = _missing(request.exchange, found)
+        missing = _missing_error(request.exchange, found)
         if missing:
             raise missing
         with carrying_hops(request.hops):
@@ -165,11 +165,11 @@ def _update(request: EntityUpdate, found: Mapping[str, Entity]) -> FlowUpdate:
         entities={key: found[key] for key in request.exchange if key in found},
         hops=request.hops,
         dry_run=request.dry_run,
-        error=_missing(request.exchange, found),
+        error=_missing_error(request.exchange, found),
     )
 
 
-def _missing(keys: Iterable[str], found: Mapping[str, Entity]) -> NotFound | None:
+def _missing_error(keys: Iterable[str], found: Mapping[str, Entity]) -> NotFound | None:
     missing = [key for key in keys if key not in found]
     if not missing:
         return None

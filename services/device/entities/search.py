@@ -119,7 +119,7 @@ class EntitySearch:
         request = SearchRequest(
             principal=principal,
             grants=await self.grants.read(principal),
-            order=Order.from_request(body, _names(integrations)),
+            order=Order.from_request(body, _integration_names(integrations)),
             select_members=found.select_members,
             keyword=found.key_test,
             negated=found.negated,
@@ -137,10 +137,10 @@ class EntitySearch:
             return rows
 
         rows = map_batches(iterate_rows(page.content), show, VALUES_TOGETHER)
-        first = await self._key_rows(principal, body, integrations)
+        first = await self._first_key_rows(principal, body, integrations)
         return Streamed(replace(page, content=[]), chain_rows(first, rows))
 
-    async def _key_rows(
+    async def _first_key_rows(
         self, principal: Principal, body: AdvancedSearch, integrations: ShownIntegrations
     ) -> list[EntityResponse]:
         """Return a row with the first key of a device for the user who added it.
@@ -151,7 +151,7 @@ class EntitySearch:
         if device_id is None or principal.uses_own_console:
             return []
         found = await self.first_keys.find(principal, device_id)
-        return [] if found is None else [_key_row(*found, integrations)]
+        return [] if found is None else [_first_key_row(*found, integrations)]
 
     async def _excluded_ids(self, tenant: str, found: AdvancedFilter) -> frozenset[int]:
         if found.excluded_key is None:
@@ -174,7 +174,7 @@ class EntitySearch:
         return SearchRequest(
             principal=principal,
             grants=await self.grants.read(principal),
-            order=Order.from_request(body, _names(integrations)),
+            order=Order.from_request(body, _integration_names(integrations)),
             select_members=MemberFilter(body),
             keyword=keyword,
             conditions=source.conditions,
@@ -270,7 +270,7 @@ class EntitySearch:
                 ending.append((tail, counts))
         conditions = [granted_condition(request.grants), *request.conditions]
         if keyword is not None and not request.negated:
-            conditions += _matching_any([*whole, *ends], pools, everyone)
+            conditions += _any_match_condition([*whole, *ends], pools, everyone)
         all_match = keyword is None and not excluded
         devices = DeviceSelection(tenant, request.grants, conditions, models, pools, all_match)
         sizes = pools.count_by_group(DeviceCounts(everyone, matching, ending))
@@ -292,7 +292,7 @@ class EntitySearch:
         return found
 
 
-def _key_row(device: Device, key: str, integrations: ShownIntegrations) -> EntityResponse:
+def _first_key_row(device: Device, key: str, integrations: ShownIntegrations) -> EntityResponse:
     """Return the row of a device's first key, with number 0, which no member has."""
     integration = integrations.get(device.integration)
     return EntityResponse(
@@ -315,7 +315,7 @@ def _key_row(device: Device, key: str, integrations: ShownIntegrations) -> Entit
     )
 
 
-def _names(integrations: ShownIntegrations) -> dict[str, str]:
+def _integration_names(integrations: ShownIntegrations) -> dict[str, str]:
     return {integration: known.name or "" for integration, known in integrations.items()}
 
 
@@ -333,7 +333,7 @@ def _split_disjoint(
     ]
 
 
-def _matching_any(
+def _any_match_condition(
     conditions: list[Condition], pools: SelectedMembers, counts: Mapping[ModelKey, int]
 ) -> list[Condition]:
     """Return the condition of devices with an entity that the keyword matches."""

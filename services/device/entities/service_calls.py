@@ -124,10 +124,10 @@ class EntityCaller:
         integration = call.thing.integration
         found = None if integration == SYSTEM else await self.integrations.find(integration)
         if found is None:
-            raise _not_callable(call, "no integration or flow provides it")
+            raise _not_callable_error(call, "no integration or flow provides it")
         manifest = found.manifest
         if call.service_id in (manifest.add_device_service, manifest.delete_device_service):
-            raise _not_callable(call, "add and delete devices at /device")
+            raise _not_callable_error(call, "add and delete devices at /device")
 
     async def _call_devices(self, principal: Principal, drafts: list[Draft]) -> CallResult:
         if not drafts:
@@ -175,7 +175,7 @@ def _merge_outputs(answers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return {name: value for answer in answers for name, value in answer.items()}
 
 
-def _not_callable(call: ServiceCall, reason: str) -> InvalidInput:
+def _not_callable_error(call: ServiceCall, reason: str) -> InvalidInput:
     key = f"{call.thing.key}.{call.service.path}".removesuffix(".")
     text = f"{key} cannot be called: {reason}"
     return InvalidInput(text, field=FIELD, code="method_not_allowed")

@@ -117,14 +117,14 @@ class TagStore(ThingDataStore):
             text = f"the tenant has {MAX_TAGS} tags, the maximum"
             raise InvalidInput(text, field="name", code="number_of_entity_tags_exceeded")
         tag_id, now = await self._ids.allocate(), datetime.now(UTC)
-        tag = {"_id": tag_id, "tenant": tenant, "createdAt": now, **_fields(request, now)}
+        tag = {"_id": tag_id, "tenant": tenant, "createdAt": now, **_tag_fields(request, now)}
         with duplicate_raises(tag_exists_error(request.name)):
             await self._tags.insert_one(tag)
         return tag_id
 
     async def update(self, tenant: str, tag_id: int, request: SaveTag) -> None:
         """Change a tag; raise `NotFound` or `InvalidInput`."""
-        change = {"$set": _fields(request, datetime.now(UTC))}
+        change = {"$set": _tag_fields(request, datetime.now(UTC))}
         with duplicate_raises(tag_exists_error(request.name)):
             found = await self._tags.update_one({"_id": tag_id, "tenant": tenant}, change)
         if not found.matched_count:
@@ -169,7 +169,7 @@ class TagStore(ThingDataStore):
         """
 
         async def change_tags(session: Session) -> None:
-            await self._note_use(tenant, added, session)
+            await self._mark_mapped(tenant, added, session)
             some = {"_id": {"$in": list(entity_ids)}, "tenant": tenant}
             rows = await self._tagged.find(some, session=session).to_list(None)
             current: Mapping[int, list[int]] = {row["_id"]: row["tags"] for row in rows}
@@ -192,7 +192,7 @@ class TagStore(ThingDataStore):
         mine = {"$gte": entity_id(thing_id, 0), "$lte": entity_id(thing_id, LAST_MEMBER)}
         await self._tagged.delete_many({"_id": mine}, session=session)
 
-    async def _note_use(self, tenant: str, ids: Sequence[int], session: Session) -> None:
+    async def _mark_mapped(self, tenant: str, ids: Sequence[int], session: Session) -> None:
         if not ids:
             return
         query = {"_id": {"$in": list(ids)}, "tenant": tenant}
@@ -201,7 +201,7 @@ class TagStore(ThingDataStore):
             raise tag_not_found("added_tag_ids")
 
 
-def _fields(request: SaveTag, now: datetime) -> Document:
+def _tag_fields(request: SaveTag, now: datetime) -> Document:
     return {
         "name": request.name.strip(),
         "description": request.description or "",

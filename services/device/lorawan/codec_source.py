@@ -119,7 +119,7 @@ def read_script(source: str) -> Script:
     lexical, declared = set(_LEXICAL.findall(code)), _DECLARED.findall(code)
     buffer = "Buffer" in code and _OWN_BUFFER.search(code) is None
     run = source if re.search(_EVALUATED, code) else code  # evaluated text is code, too
-    changed = {*_changed(run), *_named(source, code)} - (
+    changed = {*_find_changed_paths(run), *_find_named_objects(source, code)} - (
         set() if buffer else {"Buffer", "Buffer.prototype"}
     )
     return Script(
@@ -128,7 +128,7 @@ def read_script(source: str) -> Script:
         exports=re.search(r"\b(?:exports|module)\b", code) is not None,
         parameters=sorted({name for name in declared if _BUILT_IN.fullmatch(name)} - lexical),
         replaced=sorted(set(_REPLACED.findall(code)) - lexical),
-        globals=sorted(_reached_globally(source, code)),
+        globals=sorted(_find_global_reads(source, code)),
         changeable=sorted(changed),
         buffer=buffer,
     )
@@ -148,7 +148,7 @@ def _blank(found: re.Match[str]) -> str:
     return f'"" {" ".join(_EMBEDDED.findall(text))}' if text.startswith("`") else '""'
 
 
-def _changed(code: str) -> Iterator[str]:
+def _find_changed_paths(code: str) -> Iterator[str]:
     """Yield paths of built-in objects that code may change."""
     if _REACHED.search(code):
         yield from COMMON
@@ -171,14 +171,14 @@ def _changed(code: str) -> Iterator[str]:
             yield from (name, prototype)
 
 
-def _named(source: str, code: str) -> Iterator[str]:
+def _find_named_objects(source: str, code: str) -> Iterator[str]:
     """Yield built-in objects that code can reach by names in strings."""
     if _ANY_NAME.search(code):
         for name in _TEXT.findall(source):
             yield from (name, f"{name}.prototype")
 
 
-def _reached_globally(source: str, code: str) -> set[str]:
+def _find_global_reads(source: str, code: str) -> set[str]:
     """Return declared names that code may read as properties of the global object."""
     if not _FROM_GLOBAL.search(code):
         return set()

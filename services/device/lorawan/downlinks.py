@@ -83,7 +83,7 @@ class CodecDownlinkEncoder(DownlinkEncoder):
         port, at = last.port if last else DEFAULT_PORT, to_ms(command.created_at)
         calls = [Call("encode", part, port, at) for part in (values, *parts)]
         outcomes = await self.workers.run(command.tenant, codec, calls)
-        whole, *alone = [_result(codec, outcome, port) for outcome in outcomes]
+        whole, *alone = [_read_result(codec, outcome, port) for outcome in outcomes]
         return split_downlinks(whole, dict(zip(values, alone or [whole], strict=True)), largest)
 
     async def _codec(self, tenant: str, model: str) -> Codec:
@@ -95,7 +95,7 @@ class CodecDownlinkEncoder(DownlinkEncoder):
         return known.codec
 
 
-def _result(codec: Codec, outcome: Outcome, port: int) -> EncodedDownlink | CodecFailed:
+def _read_result(codec: Codec, outcome: Outcome, port: int) -> EncodedDownlink | CodecFailed:
     try:
         return read_encoded(codec.encoder, outcome.result(), port)
     except CodecFailed as error:
@@ -120,10 +120,10 @@ def split_downlinks(
         return [SentDownlink(port=whole.port, data=whole.content)]
     if len(alone) > MAX_DOWNLINKS:
         raise CodecFailed(f"returns over {largest} bytes for more than {MAX_DOWNLINKS} values")
-    return [_part(key, encoded, largest) for key, encoded in alone.items()]
+    return [_split_part(key, encoded, largest) for key, encoded in alone.items()]
 
 
-def _part(key: str, encoded: EncodedDownlink | CodecFailed, largest: int) -> SentDownlink:
+def _split_part(key: str, encoded: EncodedDownlink | CodecFailed, largest: int) -> SentDownlink:
     if isinstance(encoded, CodecFailed):
         raise CodecFailed(f"{encoded} when it encodes only {key}")
     size = len(encoded.content)
@@ -159,12 +159,12 @@ class DownlinkStateRpc:
             )
         read = read_downlink_id(report.downlink)
         if read is None:
-            raise _unknown(report)
+            raise _downlink_not_found(report)
         command = await self.commands.update_downlink_state(
             read[0], device.id, read[1], report.state
         )
         if command is None or not 1 <= read[1] <= len(command.downlinks or []):
-            raise _unknown(report)
+            raise _downlink_not_found(report)
         end = _build_reply(command, report)
         if end is not None and command.status in OPEN:
             thing = await self.things.build_thing(device)
@@ -172,7 +172,7 @@ class DownlinkStateRpc:
         return Acknowledged()
 
 
-def _unknown(report: SendDownlinkState) -> NotFound:
+def _downlink_not_found(report: SendDownlinkState) -> NotFound:
     return NotFound(f"downlink {report.downlink} does not exist", field="downlink")
 
 

@@ -189,7 +189,7 @@ class GapService:
         following = frames[-1].key if len(frames) == SCANNED_FRAMES else None
         if following is None:
             owned = history_key(device.id, device.owned_since, 0)
-            frames += await self.frames.list_counted(owned, _before(first), 1, newest=True)
+            frames += await self.frames.list_counted(owned, _previous_key(first), 1, newest=True)
         gaps = find_gaps(reversed(frames))
         shown = gaps[::-1][:size]
         if len(gaps) > size:
@@ -203,7 +203,7 @@ class GapService:
         return [_record(gap, kept) for gap in gaps]
 
 
-def _before(key: bytes) -> bytes:
+def _previous_key(key: bytes) -> bytes:
     """Return the last key below another."""
     return (int.from_bytes(key) - 1).to_bytes(len(key))
 

@@ -101,7 +101,7 @@ class RedecodeWorker:
             await self.store.end(job, "FAILED", fault=CODEC_CHANGED)
             return
         until = time.monotonic() + TURN
-        ids = await self._next(job)
+        ids = await self._list_next_devices(job)
         for first in range(0, len(ids), AT_ONCE):
             if not await self._redecode_devices(job, known, ids[first : first + AT_ONCE], until):
                 break
@@ -115,7 +115,7 @@ class RedecodeWorker:
         interrupted = {*job.in_progress, *job.interrupted}
         if not await self.store.start_devices(job, ids):
             return False
-        things = await self._things(job, ids)
+        things = await self._find_things(job, ids)
         some = list(things.values())
         groups = (some[first : first + GROUP] for first in range(0, len(some), GROUP))
         progress = ChainMap(
@@ -133,7 +133,7 @@ class RedecodeWorker:
             return False
         return went and time.monotonic() <= until
 
-    async def _things(self, job: RedecodeJob, ids: list[int]) -> dict[int, Thing]:
+    async def _find_things(self, job: RedecodeJob, ids: list[int]) -> dict[int, Thing]:
         """Return the devices that still have the product's model, by id."""
         devices = await self.devices.find_all(job.tenant, ids)
         some = await self.things.build_things(
@@ -141,7 +141,7 @@ class RedecodeWorker:
         )
         return {thing.id: thing for thing in some}
 
-    async def _next(self, job: RedecodeJob) -> list[int]:
+    async def _list_next_devices(self, job: RedecodeJob) -> list[int]:
         if job.devices is not None:
             return [device_id for device_id in job.devices if device_id > job.last_device][:DEVICES]
         return await self.devices.queries.list_ids_of_product(
@@ -221,15 +221,15 @@ class RedecodeWorker:
                 last += await rows.to_list(None)
                 if len(last) == newest:
                     break
-            yield _reported(reversed(last))
+            yield _to_reports(reversed(last))
             return
         for week in kept:
             rows = week.find({"_id": bounds}, sort=[("_id", 1)])
             while some := await rows.to_list(ROWS):
-                yield _reported(some)
+                yield _to_reports(some)
 
 
-def _reported(rows: Iterable[Document]) -> list[Reported]:
+def _to_reports(rows: Iterable[Document]) -> list[Reported]:
     """Return history records as reports."""
     keys = ((KEY.unpack(row["_id"]), row["p"]) for row in rows)
     return [(device, ts, properties) for (device, ts, _), properties in keys]

@@ -118,7 +118,7 @@ class RedecodeStore:
 
     async def tenants(self, settled_ms: int, within: float = 0) -> list[str]:
         """Return the tenants with jobs that `next_job` returns within some seconds."""
-        due = _due(settled_ms - int(within * 1000))
+        due = _due_query(settled_ms - int(within * 1000))
         return list(await self._jobs.distinct("_id.tenant", due))
 
     async def next_job(self, tenant: str, settled_ms: int) -> RedecodeJob | None:
@@ -126,7 +126,7 @@ class RedecodeStore:
 
         A second pass starts `settled_ms` after the first.
         """
-        query = {"_id.tenant": tenant, **_due(settled_ms)}
+        query = {"_id.tenant": tenant, **_due_query(settled_ms)}
         return msgspec.convert(
             await self._jobs.find_one(query, sort=[("turn", 1)]), RedecodeJob | None
         )
@@ -192,7 +192,7 @@ class RedecodeStore:
         await self._jobs.update_one({"_id": job.identity, "started": job.started}, change)
 
 
-def _due(settled_ms: int) -> Document:
+def _due_query(settled_ms: int) -> Document:
     """Return the condition that a job runs and does not wait for its second pass."""
     settled = {"started": {"$lte": now_ms() - settled_ms}}
     return {"state": "RUNNING", "$or": [{"second": {"$ne": True}}, settled]}

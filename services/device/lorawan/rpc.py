@@ -81,7 +81,7 @@ class FrameRpc:
     async def frames(self, integration: str, sent: SendRawFrames) -> FramesAnswer:
         """Publish frames for ingest; reject those of devices of other integrations."""
         payloads = [frame.payload(index) for index, frame in enumerate(sent.frames)]
-        things = await self._things(integration, sent.frames)
+        things = await self._find_things(integration, sent.frames)
         trace = trace_header() | hops_header(current_hops())
         await self.bus.publish(
             [
@@ -97,7 +97,9 @@ class FrameRpc:
         await self.presence.record_contacts(thing for thing in things if thing)
         return FramesAnswer(
             [
-                RefusedFrame(index=index, reason=_unknown(integration, frame.identifier))
+                RefusedFrame(
+                    index=index, reason=_unknown_device_text(integration, frame.identifier)
+                )
                 for index, (frame, thing) in enumerate(zip(sent.frames, things, strict=True))
                 if thing is None
             ]
@@ -105,16 +107,16 @@ class FrameRpc:
 
     async def link(self, integration: str, report: SendLinkState) -> Acknowledged:
         """Store that a device has joined, or the state of its link."""
-        (thing,) = await self._things(integration, [report])
+        (thing,) = await self._find_things(integration, [report])
         if thing is None:
-            raise NotFound(_unknown(integration, report.identifier), field="identifier")
+            raise NotFound(_unknown_device_text(integration, report.identifier), field="identifier")
         now = now_ms()
         ts = frame_time(report.ts, now, retention_ms=now)
-        await self.devices.reported_state.write_fields([(thing.id, *_fact(report, ts))])
+        await self.devices.reported_state.write_fields([(thing.id, *_read_fact(report, ts))])
         await self.presence.record_contact(thing)
         return Acknowledged()
 
-    async def _things(
+    async def _find_things(
         self, integration: str, report: Sequence[RawDeviceFrame | SendLinkState]
     ) -> list[Thing | None]:
         """Return the integration's device of each entry, or None."""
@@ -131,7 +133,7 @@ class FrameRpc:
         ]
 
 
-def _fact(report: SendLinkState, ts: int) -> tuple[str, Any, int]:
+def _read_fact(report: SendLinkState, ts: int) -> tuple[str, Any, int]:
     """Return field, value and time (ms) of a fact in the device's record."""
     if report.kind == "JOINED":
         return "joined", ts, ts
@@ -141,5 +143,5 @@ def _fact(report: SendLinkState, ts: int) -> tuple[str, Any, int]:
     return "link", msgspec.to_builtins(link), ts
 
 
-def _unknown(integration: str, identifier: str) -> str:
+def _unknown_device_text(integration: str, identifier: str) -> str:
     return f"{integration} has no device {identifier}"

@@ -54,7 +54,7 @@ class ModelMembers:
             version: await self._find_by_tsl(version, tsls[version]) for version in versions
         }
         return {
-            key: _renamed(
+            key: _rename_members(
                 shapes.get(key.shape) or declared.get((tenant, key.model, key.version), _NONE),
                 key.names,
             )
@@ -99,7 +99,7 @@ class ModelMembers:
 
 
 @lru_cache(maxsize=1000)
-def _renamed(members: MemberSet, names: str) -> MemberSet:
+def _rename_members(members: MemberSet, names: str) -> MemberSet:
     return members.renamed(parse_names(names)) if names else members
 
 
@@ -144,8 +144,8 @@ class EntityDirectory:
             identifier, _ = _place(split)
             wanted[split.device is not None][split.integration].add(identifier)
         things = {
-            True: await self._devices_with(tenant, wanted[True], records=records),
-            False: await self._others_with(tenant, wanted[False], records=records),
+            True: await self._find_devices(tenant, wanted[True], records=records),
+            False: await self._find_other_things(tenant, wanted[False], records=records),
         }
         found: dict[str, Entity] = {}
         for key, split in parts.items():
@@ -181,7 +181,7 @@ class EntityDirectory:
             for device, record in zip(devices, records, strict=True)
         ]
 
-    async def _devices_with(
+    async def _find_devices(
         self, tenant: str, paths: dict[str, set[str]], *, records: bool
     ) -> Things:
         devices: list[ListedDevice] = []
@@ -198,7 +198,7 @@ class EntityDirectory:
         things = await self.build_things(tenant, devices, loaded)
         return {(thing.integration, thing.identifier): thing for thing in things}
 
-    async def _others_with(
+    async def _find_other_things(
         self, tenant: str, paths: dict[str, set[str]], *, records: bool
     ) -> Things:
         documents: list[Document] = []

@@ -112,19 +112,19 @@ class MemberSet:
 
 def number_keys(document: TslDocument) -> list[str]:
     """Return the keys of the numbers of a document's members, in order."""
-    return [member.number_key for member in _declared(document)]
+    return [member.number_key for member in _list_declared(document)]
 
 
 def build_members(document: TslDocument, numbers: Mapping[str, int]) -> MemberSet:
     """Return the members of a document with their numbers; omit those without one."""
     return MemberSet(
         msgspec.structs.replace(member, number=numbers[member.number_key])
-        for member in _declared(document)
+        for member in _list_declared(document)
         if member.number_key in numbers
     )
 
 
-def _declared(document: TslDocument) -> Iterator[Member]:
+def _list_declared(document: TslDocument) -> Iterator[Member]:
     """Yield the members of a document, by their property keys, with number 0."""
     document = ids_from_keys(document)
     access = _effective_access(document.properties)
@@ -265,7 +265,7 @@ def shown_value(member: Member, value: Any) -> Any:
     ARRAY lack their write-only members, which another TSL version may have stored.
     """
     for path in member.concealed:
-        value = _without(value, path.split("."))
+        value = _remove_member(value, path.split("."))
     if member.value_type == "LONG" and isinstance(value, str):
         return int(value) if _is_whole(value) else value
     if member.value_type == "STRING" and not isinstance(value, str):
@@ -273,12 +273,12 @@ def shown_value(member: Member, value: Any) -> Any:
     return value
 
 
-def _without(value: Any, path: Sequence[str]) -> Any:
+def _remove_member(value: Any, path: Sequence[str]) -> Any:
     """Return a value without the member at a path, in each element of arrays."""
     if isinstance(value, list):
-        return [_without(item, path) for item in value]
+        return [_remove_member(item, path) for item in value]
     if not isinstance(value, dict) or path[0] not in value:
         return value
     if len(path) == 1:
         return {key: item for key, item in value.items() if key != path[0]}
-    return {**value, path[0]: _without(value[path[0]], path[1:])}
+    return {**value, path[0]: _remove_member(value[path[0]], path[1:])}

@@ -99,15 +99,17 @@ def extend_shape(
 def filter_by_shape(shape: Shape, properties: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of reported properties that has entities."""
     return {
-        name: _within(shape, name, value) for name, value in properties.items() if name in shape
+        name: _filter_value(shape, name, value)
+        for name, value in properties.items()
+        if name in shape
     }
 
 
-def _within(shape: Shape, path: str, value: Any) -> Any:
+def _filter_value(shape: Shape, path: str, value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
     return {
-        name: _within(shape, f"{path}.{name}", inner)
+        name: _filter_value(shape, f"{path}.{name}", inner)
         for name, inner in value.items()
         if isinstance(inner, Mapping) or f"{path}.{name}" in shape
     }
@@ -198,8 +200,8 @@ class ShapeStore:
         leaves = await self._shapes.aggregate(
             [
                 {"$match": old},
-                _naming("devices", "shape"),
-                _naming("shapes", "parent"),
+                _reference_stage("devices", "shape"),
+                _reference_stage("shapes", "parent"),
                 {"$match": {"devices": [], "shapes": []}},
                 {"$project": {"parent": 1}},
             ]
@@ -235,7 +237,7 @@ class ShapeStore:
         await repeat(delete_unused_shapes, PERIOD, "deletion of unused shapes")
 
 
-def _naming(collection: str, field: str) -> Document:
+def _reference_stage(collection: str, field: str) -> Document:
     """Return the stage that finds one document of a collection that refers to the shape."""
     return {
         "$lookup": {

@@ -141,7 +141,7 @@ def value_faults(
     placed = []
     for fault in faults:
         path = ".".join(filter(None, (above, fault.path.partition(".")[2])))
-        placed.append((fault, path, _holder(members, path)))
+        placed.append((fault, path, _find_nearest_member(members, path)))
     whole = [
         (fault, path, member)
         for fault, path, member in placed
@@ -155,19 +155,21 @@ def _value_fault(key: str, fault: Fault, path: str, member: Member | None) -> Va
     if member is None:
         args = about | {"entity_name": path or key, "required_type": "OBJECT"}
         return ValueFault("entity_value_not_match_type", fault.reason, args)
-    code, reason, args = _words(member, fault, whole=member.path == path)
+    code, reason, args = _describe_fault(member, fault, whole=member.path == path)
     about |= {"entity_name": member.name, **args}
     return ValueFault(f"entity_value_{code}", f"entity {member.name} value {reason}", about)
 
 
-def _holder(members: MemberSet, path: str) -> Member | None:
+def _find_nearest_member(members: MemberSet, path: str) -> Member | None:
     """Return the member at a path, otherwise the nearest one above."""
     while path not in members.by_path and path:
         path = path[: max(path.rfind("."), path.rfind("["), 0)]
     return members.by_path.get(path)
 
 
-def _words(member: Member, fault: Fault, *, whole: bool) -> tuple[str, str, dict[str, Any]]:
+def _describe_fault(
+    member: Member, fault: Fault, *, whole: bool
+) -> tuple[str, str, dict[str, Any]]:
     """Return code, text and arguments; `whole` if the fault is of the whole value.
 
     Consoles put the arguments (`required_type`, `min`, …) into their own text for the code.
@@ -175,7 +177,7 @@ def _words(member: Member, fault: Fault, *, whole: bool) -> tuple[str, str, dict
     if fault.code == "null":
         return "null", "must not be null", {}
     kind, form, value = member.value_type, member.attribute.get("format"), fault.args.get("value")
-    shown = {"value": _brief(value.given if isinstance(value, UnreadableValue) else value)}
+    shown = {"value": _shorten(value.given if isinstance(value, UnreadableValue) else value)}
     match fault.code if whole else "other":
         case "choice":
             return "invalid_enum", fault.reason, shown
@@ -199,7 +201,7 @@ def _bounds_error(member: Member, code: str) -> tuple[str, str, dict[str, Any]] 
     return found, words.format(*shown.values()), shown
 
 
-def _brief(value: Any) -> Any:
+def _shorten(value: Any) -> Any:
     """Return the value, shortened if it is a long text."""
     text = value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
     return value if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN]

@@ -93,9 +93,9 @@ class ReportStore:
         for _ in range(TRIES):
             if redelivered and batch.frames:
                 await self._frames.remove_stored(batch)
-            rows = self._rows(batch)
+            rows = self._build_rows(batch)
             if redelivered:
-                rows = await self._without_stored(rows)
+                rows = await self._drop_stored(rows)
             try:
                 await self._write(rows, counted)
             except BulkFailed as error:
@@ -145,14 +145,16 @@ class ReportStore:
         with suppress(DuplicateKey):
             await self._ledger.write_and_count(mark_seen, stored=[uplink])
 
-    def _rows(self, batch: Batch) -> list[_Row]:
+    def _build_rows(self, batch: Batch) -> list[_Row]:
         rows: list[_Row] = []
         now = datetime.now(UTC)
         for report in batch.reports:
             if report.thing.data_storage:
                 key = history_key(report.thing.id, report.ts, report.uplink.sequence)
                 name = collection_name(partition_at(report.ts))
-                document = _delayed(report.uplink, report.ts, {"_id": key, "p": report.properties})
+                document = _add_delay(
+                    report.uplink, report.ts, {"_id": key, "p": report.properties}
+                )
                 rows.append(_Row(name, document, report.uplink))
             else:
                 seen = {"_id": seen_key(report.uplink), "at": now}
@@ -166,7 +168,7 @@ class ReportStore:
             for key, reading in frame.past_readings() if frame.thing.data_storage else ():
                 name = collection_name(partition_at(reading.ts))
                 document = {"_id": key, "p": reading.properties}
-                row = _Row(name, _delayed(frame.uplink, reading.ts, document), frame.uplink)
+                row = _Row(name, _add_delay(frame.uplink, reading.ts, document), frame.uplink)
                 past.setdefault(key, row)
         rows += past.values()
         for uplink in batch.duplicates:
@@ -174,7 +176,7 @@ class ReportStore:
         for event in batch.events:
             key = history_key(event.thing.id, event.ts, event.uplink.sequence)
             document = {"_id": key, "e": event.event_id, "o": event.outputs, "at": now}
-            rows.append(_Row(EVENTS, _delayed(event.uplink, event.ts, document), event.uplink))
+            rows.append(_Row(EVENTS, _add_delay(event.uplink, event.ts, document), event.uplink))
         for refused in batch.refused:
             if refused.uplink.sequence in kept:
                 continue
@@ -207,7 +209,7 @@ class ReportStore:
             insert_documents, stored=stored.values(), rejected=rejected.values()
         )
 
-    async def _without_stored(self, rows: Sequence[_Row]) -> list[_Row]:
+    async def _drop_stored(self, rows: Sequence[_Row]) -> list[_Row]:
         keys: dict[str, list[Any]] = defaultdict(list)
         for row in rows:
             if row.collection is not None:
@@ -228,7 +230,7 @@ class ReportStore:
         return [bytes(row["key"]) async for row in await self._database.aggregate(there)]
 
 
-def _delayed(uplink: Uplink, ts: int, document: dict[str, Any]) -> dict[str, Any]:
+def _add_delay(uplink: Uplink, ts: int, document: dict[str, Any]) -> dict[str, Any]:
     if delay := uplink.received - ts:
         document[DELAY] = delay
     return document

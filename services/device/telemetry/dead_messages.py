@@ -90,7 +90,7 @@ class DeadMessagePublisher:
 
     async def publish(self, thing: Thing, channel: str, rejected: Sequence[RejectedEntry]) -> None:
         """Record refused messages; log those that the bus does not accept."""
-        batch = Batch(refused=[_refused(thing, channel, message) for message in rejected])
+        batch = Batch(refused=[_to_refused_uplink(thing, channel, message) for message in rejected])
         # Without ids, which derive from a sequence in `UPLINK`: requests are never redelivered.
         entries = [replace(entry, msg_id=None) for entry in self._refusals.build(batch)]
         try:
@@ -99,7 +99,7 @@ class DeadMessagePublisher:
             log.warning("%d refusals of %s are not kept: %s", len(entries), thing.sn, error)
 
 
-def _refused(thing: Thing, channel: str, rejected: RejectedEntry) -> RefusedUplink:
+def _to_refused_uplink(thing: Thing, channel: str, rejected: RejectedEntry) -> RefusedUplink:
     message = Msg(None, subject=up(thing.sn, channel))  # type: ignore[arg-type]
     uplink = Uplink(
         sn=thing.sn,

@@ -46,12 +46,12 @@ def mask_payload(uplink: Uplink, thing: Thing | None, faults: Iterable[TslFault]
         return MASK.encode() if holds_write_only(faults) else uplink.payload
     try:
         message = msgspec.json.decode(uplink.payload)
-        return msgspec.json.encode(_masked(uplink.channel, message, thing.tsl))
+        return msgspec.json.encode(_mask_message(uplink.channel, message, thing.tsl))
     except (ValueError, RecursionError):
         return MASK.encode()
 
 
-def _masked(channel: str, message: Any, tsl: Tsl) -> Any:
+def _mask_message(channel: str, message: Any, tsl: Tsl) -> Any:
     if not isinstance(message, dict):
         return MASK
     if channel == "reply":
@@ -86,16 +86,16 @@ def build_events(batch: Batch) -> Iterator[OutgoingMessage]:
     """Yield the events of a stored batch; equal ones at every redelivery."""
     now = now_ms()
     for report in batch.reports:
-        yield _reported(report, now)
+        yield _build_reported(report, now)
         if report.faults:
-            yield _rejected(report.uplink, report.thing, report.ts, report.faults, now)
+            yield _build_rejected(report.uplink, report.thing, report.ts, report.faults, now)
     for event in batch.events:
-        yield _event(event, now)
+        yield _build_event(event, now)
     for refused in batch.refused:
         if refused.thing is not None and refused.is_announced and not refused.beyond:
             faults = refused.faults or [TslFault("", refused.reason)]
             at = refused.uplink.received
-            yield _rejected(refused.uplink, refused.thing, at, faults, now, whole=True)
+            yield _build_rejected(refused.uplink, refused.thing, at, faults, now, whole=True)
 
 
 def _subject(thing: Thing, event: str) -> str:
@@ -113,7 +113,7 @@ def _header(thing: Thing, ts: int, event_id: str, now: int) -> dict[str, Any]:
     }
 
 
-def _reported(report: ValidReport, now: int) -> OutgoingMessage:
+def _build_reported(report: ValidReport, now: int) -> OutgoingMessage:
     headers = hops_header(read_hops(report.uplink.message.headers))
     headers |= trace_header(report.uplink.trace)
     event_id = f"r-{report.uplink.key}"
@@ -133,7 +133,7 @@ def reported_event(
     return OutgoingMessage(_subject(thing, "reported"), fitted(body), event_id, headers or {})
 
 
-def _rejected(
+def _build_rejected(
     uplink: Uplink,
     thing: Thing,
     ts: int,
@@ -144,17 +144,17 @@ def _rejected(
 ) -> OutgoingMessage:
     event_id = f"x-{uplink.key}"
     header = _header(thing, ts, event_id, now)
-    body = PropertiesRejected(**header, faults=_listed(faults), whole=whole)
+    body = PropertiesRejected(**header, faults=_fit_faults(faults), whole=whole)
     subject = _subject(thing, "rejected")
     return OutgoingMessage(subject, fitted(body), event_id, trace_header(uplink.trace))
 
 
-def _listed(faults: list[TslFault]) -> list[Fault]:
+def _fit_faults(faults: list[TslFault]) -> list[Fault]:
     """Return as many faults as an event has room for, and the number of the others."""
     listed: list[Fault] = []
     left = FAULT_BYTES
     for fault in faults[:MAX_FAULTS]:
-        value = _plain(fault.args.get("value"))
+        value = _event_value(fault.args.get("value"))
         short = Fault(fault.path[:LONGEST_FAULT], fault.reason[:LONGEST_FAULT], value)
         left -= len(_encoder.encode(short))
         if left < 0:
@@ -165,7 +165,7 @@ def _listed(faults: list[TslFault]) -> list[Fault]:
     return listed
 
 
-def _plain(value: object) -> bool | int | float | str | None:
+def _event_value(value: object) -> bool | int | float | str | None:
     """Return a value for an event; None if it is no scalar, or a number above 64 bits."""
     if isinstance(value, str):
         return value[:LONGEST_FAULT]
@@ -174,7 +174,7 @@ def _plain(value: object) -> bool | int | float | str | None:
     return value if isinstance(value, float) and math.isfinite(value) else None
 
 
-def _event(event: ValidEvent, now: int) -> OutgoingMessage:
+def _build_event(event: ValidEvent, now: int) -> OutgoingMessage:
     thing = event.thing
     spec = thing.tsl.event(event.event_id)
     event_id = f"e-{event.uplink.key}"
@@ -202,7 +202,7 @@ def dead_message(
         payload=text,
         base64=encoded,
         truncated=len(payload) > KEPT_PAYLOAD,
-        faults=_listed(faults),
+        faults=_fit_faults(faults),
     )
     return OutgoingMessage(dead_uplink(uplink.sn), _encoder.encode(body), f"d-{uplink.key}")
 

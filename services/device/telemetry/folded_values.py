@@ -183,7 +183,7 @@ def quick_update(thing_id: int, fold: Fold) -> UpdateMany:
         if not isinstance(value, dict)
     }
     parts = {
-        key: {"v": _replacing(f"$v.{key}.v", value), "t": times[key]}
+        key: {"v": _merge_expression(f"$v.{key}.v", value), "t": times[key]}
         for key, value in values.items()
         if isinstance(value, dict)
     }
@@ -205,20 +205,22 @@ def careful_update(thing_id: int, fold: Fold) -> UpdateOne:
     if fold.parts:
         changes["p"] = {"$max": ["$p", ALL if fold.is_spread else OWN]}
     for key in fold.values.keys() - fold.parts.keys() | fold.moved:
-        changes[f"v.{key}"] = _newer(key, fold, in_part=key in fold.moved)
+        changes[f"v.{key}"] = _newer_expression(key, fold, in_part=key in fold.moved)
     return UpdateOne({"_id": thing_id}, [{"$set": changes}], upsert=True)
 
 
 def part_update(part: bytes, fold: Fold) -> UpdateOne:
     """Return the update that sets the newer values in a part."""
-    changes = {f"v.{key}": _newer(key, fold) for key, own in fold.parts.items() if own == part}
+    changes = {
+        f"v.{key}": _newer_expression(key, fold) for key, own in fold.parts.items() if own == part
+    }
     return UpdateOne({"_id": part}, [{"$set": changes}, SIZE_STAGE], upsert=True)
 
 
-def _newer(key: str, fold: Fold, *, in_part: bool = False) -> Document:
+def _newer_expression(key: str, fold: Fold, *, in_part: bool = False) -> Document:
     """Return an expression for the newer of two entries; removed if `in_part`."""
     is_newer = {"$lte": [{"$ifNull": [f"$v.{key}.t", 0]}, fold.times[key]]}
-    entry: Any = {"v": _replacing(f"$v.{key}.v", fold.values[key]), "t": fold.times[key]}
+    entry: Any = {"v": _merge_expression(f"$v.{key}.v", fold.values[key]), "t": fold.times[key]}
     return {"$cond": [is_newer, "$$REMOVE" if in_part else entry, f"$v.{key}"]}
 
 
@@ -226,11 +228,11 @@ def _is_name(key: str) -> bool:
     return bool(key) and "." not in key and not key.startswith("$")
 
 
-def _replacing(old: str, value: Any) -> Any:
+def _merge_expression(old: str, value: Any) -> Any:
     """Return an expression: `value` merged into the value at the path `old`."""
     if not isinstance(value, dict) or not all(map(_is_name, value)):
         return {"$literal": value}
-    members = {key: _replacing(f"{old}.{key}", inner) for key, inner in value.items()}
+    members = {key: _merge_expression(f"{old}.{key}", inner) for key, inner in value.items()}
     is_object = {"$eq": [{"$type": old}, "object"]}
     return {"$mergeObjects": [{"$cond": [is_object, old, {}]}, members]}
 

@@ -94,7 +94,7 @@ class HistoryStore:
         kept = await self.retention.oldest(settings.tenant, settings.model)
         oldest = max(kept, settings.owned_since)
         records = records or await anext(batches, [])
-        if records and not span.newest_first and _time(records[0]) < oldest:
+        if records and not span.newest_first and _record_time(records[0]) < oldest:
             await batches.aclose()
             batches, records = self._scan(replace(span, start=oldest), after, size), []
         return self._readable(records, batches, history_key(span.device_id, oldest, 0), tsl)
@@ -160,7 +160,7 @@ class HistoryStore:
         return range(last, first - 1, -1) if span.newest_first else range(first, last + 1)
 
 
-def _time(record: Document) -> int:
+def _record_time(record: Document) -> int:
     return int(KEY.unpack(record["_id"])[1])
 
 

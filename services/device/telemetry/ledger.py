@@ -106,7 +106,7 @@ class Ledger:
             "stored": {"$add": [{"$ifNull": ["$stored", 0]}, len(stored)]},
             "rejected": {"$add": [{"$ifNull": ["$rejected", 0]}, len(rejected)]},
             "at": "$$NOW",
-            "seen": {"$concatArrays": [kept, [_packed([*stored, *rejected])]]},
+            "seen": {"$concatArrays": [kept, [_pack_sequences([*stored, *rejected])]]},
         }
 
     async def find_counted(self, uplinks: Sequence[Uplink]) -> set[int]:
@@ -121,7 +121,7 @@ class Ledger:
                 if seen["last"] >= min(wanted) and seen["first"] <= max(wanted):
                     found |= {
                         key
-                        for key in wanted.keys() & _sequences(seen)
+                        for key in wanted.keys() & _unpack_sequences(seen)
                         if seen["from"] <= wanted[key] <= seen["to"]
                     }
         return found
@@ -171,7 +171,7 @@ class Ledger:
         return Totals(0, 0)
 
 
-def _packed(uplinks: Sequence[Uplink]) -> dict[str, Any]:
+def _pack_sequences(uplinks: Sequence[Uplink]) -> dict[str, Any]:
     """Return sequences in compact form: the compressed distances between them."""
     numbers = sorted({uplink.sequence for uplink in uplinks})
     steps = array("Q", (after - before for before, after in pairwise(numbers)))
@@ -185,7 +185,7 @@ def _packed(uplinks: Sequence[Uplink]) -> dict[str, Any]:
     }
 
 
-def _sequences(seen: dict[str, Any]) -> set[int]:
+def _unpack_sequences(seen: dict[str, Any]) -> set[int]:
     steps = array("Q")
     steps.frombytes(zlib.decompress(seen["steps"]))
     return set(accumulate(steps, initial=seen["first"]))

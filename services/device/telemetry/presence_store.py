@@ -86,7 +86,7 @@ class PresenceStore:
             await self._write(opened_by_id, ended_by_id, session)
             new = {user.name for user in opened_by_id.values() if user.is_device}
             left = {user.name for user in ended_by_id.values() if user.is_device}
-            connected = await self._connected(new | left, session)
+            connected = await self._filter_connected(new | left, session)
             # a device that lost one of several connections keeps its state
             devices = await self._devices.find_by_serials(new | left - connected, session)
             written = await self._update_states(devices, connected, session)
@@ -112,7 +112,7 @@ class PresenceStore:
         async def update_silent(session: Session) -> tuple[int, list[dict[str, Any]]]:
             await self._lock(session)
             devices = await self._devices.pop_silent(now, CHUNK, session)
-            connected = await self._connected({device.sn_key for device in devices}, session)
+            connected = await self._filter_connected({device.sn_key for device in devices}, session)
             return len(devices), await self._update_states(devices, connected, session)
 
         number, written = await self._mongo.transaction(update_silent)
@@ -137,7 +137,7 @@ class PresenceStore:
         async def update_devices(session: Session) -> list[dict[str, Any]]:
             await self._devices.rewrite_contacts(ids, at, life, session)
             devices = await self._devices.find_by_ids(ids, session)
-            connected = await self._connected({device.sn_key for device in devices}, session)
+            connected = await self._filter_connected({device.sn_key for device in devices}, session)
             return await self._update_states(devices, connected, session)
 
         await self._outbox.relay(await self._mongo.transaction(update_devices))
@@ -167,7 +167,7 @@ class PresenceStore:
             query = {"_id": {"$in": [_id(connection) for connection in ended]}}
             await self._connections.delete_many(query, session=session)
 
-    async def _connected(self, users: Collection[str], session: Session) -> set[str]:
+    async def _filter_connected(self, users: Collection[str], session: Session) -> set[str]:
         """Return those of `users` that have a connection."""
         query = {"user": {"$in": list(users)}}
         return set(await self._connections.distinct("user", query, session=session))

@@ -182,7 +182,7 @@ class RetentionSweeper:
                     return
                 device, ts, _ = KEY.unpack(row["_id"])
                 if ts < oldest:
-                    await self.events.delete_many(_before(device, oldest))
+                    await self.events.delete_many(_age_query(device, oldest))
                 after = history_key(device, LAST, LAST)
 
     async def tenants(self) -> list[str]:
@@ -212,7 +212,7 @@ class RetentionSweeper:
                     await self._delete_data(thing)
 
     async def _delete_data(self, thing: int) -> None:
-        everything = _before(thing, LAST)
+        everything = _age_query(thing, LAST)
         for collection in [*await self.partitions.collections(), self.events]:
             await collection.delete_many(everything)
         for store in self.stores:
@@ -239,7 +239,7 @@ class RetentionSweeper:
         now = now_ms()
         oldest = collection_name(partition_at(now - self.days * DAY_MS))
         newest = collection_name(partition_at(now - int(min(days.values()) * DAY_MS)))
-        cuts = [DeleteMany(_before(thing, now - int(d * DAY_MS))) for thing, d in days.items()]
+        cuts = [DeleteMany(_age_query(thing, now - int(d * DAY_MS))) for thing, d in days.items()]
         partitions = await self.partitions.collections()
         reached = [history for history in partitions if oldest <= history.name <= newest]
         for collection in [*reached, self.events]:
@@ -255,5 +255,5 @@ async def throttled() -> AsyncIterator[None]:
     await asyncio.sleep(min((time.monotonic() - started) * PAUSE_RATIO, LONGEST_REST))
 
 
-def _before(thing: int, oldest: int) -> dict[str, Any]:
+def _age_query(thing: int, oldest: int) -> dict[str, Any]:
     return {"_id": {"$gte": history_key(thing, 0, 0), "$lt": history_key(thing, oldest, 0)}}

@@ -70,7 +70,7 @@ class DeviceQueries:
 
     def __init__(self, devices: Collection) -> None:
         self._devices = devices
-        self._models = CachedCounter(devices, self._count_models, _worth, CACHE_SIZE)
+        self._models = CachedCounter(devices, self._count_models, _count_devices, CACHE_SIZE)
 
     async def list_by_ids(self, tenant: str, ids: Iterable[int]) -> list[ListedDevice]:
         """Return the devices of the tenant with these ids."""
@@ -268,7 +268,7 @@ def _grouped(*fields: str) -> Condition:
     return {"$group": {"_id": {name: f"${name}" for name in fields}, "devices": {"$sum": 1}}}
 
 
-def _worth(counts: Counter[ModelKey]) -> int:
+def _count_devices(counts: Counter[ModelKey]) -> int:
     """Return the number of counted devices, by which the cache decides whether to keep counts.
 
     It is 0 for more than `MAX_MODELS` models, whose counts are not kept.

@@ -225,11 +225,11 @@ class DeviceSearch:
             return await self._find_by_index(query, ngrams)
         hint = None
         if ngrams:
-            ngram, number = await self._rarest(query.scope, ngrams)
-            conditions, hint = [_and_ngram(ngram, condition) for condition in conditions], INDEX
+            ngram, number = await self._find_rarest(query.scope, ngrams)
+            conditions, hint = [_add_ngram(ngram, condition) for condition in conditions], INDEX
             ordered = query.order[0][0] == "_id" and len(query.scope) > 1 and len(ngram) == LENGTH
             if ordered or number < MANY:
-                query = replace(query, filter=_and_ngram(ngram, query.filter), hint=INDEX)
+                query = replace(query, filter=_add_ngram(ngram, query.filter), hint=INDEX)
         found, totals = await asyncio.gather(
             self._page(query),
             asyncio.gather(*(self._totals.count(condition, hint) for condition in conditions)),
@@ -250,14 +250,14 @@ class DeviceSearch:
         number, index = min(index_filters, key=itemgetter(0), default=(sys.maxsize, INDEX))
         rare = None
         if not query.index_filters:
-            rare = await self._rarest(query.scope, ngrams)
+            rare = await self._find_rarest(query.scope, ngrams)
         elif ngrams and number > FEW:
-            rare = await self._rare(query.scope, ngrams)
+            rare = await self._find_rare(query.scope, ngrams)
         if rare is not None:
             ngram, having = rare
             if having < number:
                 number, index = having, INDEX
-                query = replace(query, filter=_and_ngram(ngram, query.filter))
+                query = replace(query, filter=_add_ngram(ngram, query.filter))
         if number < MANY:
             if _is_single_filter(query):
                 return await self._page(replace(query, hint=index)), number
@@ -296,9 +296,9 @@ class DeviceSearch:
         )
         return sum(await asyncio.gather(*counts))
 
-    async def _rarest(self, scope: Condition, ngrams: Sequence[str]) -> tuple[str, int]:
+    async def _find_rarest(self, scope: Condition, ngrams: Sequence[str]) -> tuple[str, int]:
         """Return the ngram that the fewest devices have, and their number or `MANY`."""
-        rare = await self._rare(scope, ngrams)
+        rare = await self._find_rare(scope, ngrams)
         if rare is not None:
             return rare
         if len(ngrams) == 1:
@@ -308,7 +308,7 @@ class DeviceSearch:
         )
         return max(zip(reached, ngrams, strict=True))[1], MANY
 
-    async def _rare(self, scope: Condition, ngrams: Sequence[str]) -> tuple[str, int] | None:
+    async def _find_rare(self, scope: Condition, ngrams: Sequence[str]) -> tuple[str, int] | None:
         """Return the rarest ngram and its number of devices; None if all have `MANY`."""
         for maximum in (FEW, MANY):
             counts = await asyncio.gather(
@@ -369,7 +369,7 @@ async def _read(cursor: Any) -> list[Device]:
     return msgspec.convert(await cursor.to_list(None), list[Device])
 
 
-def _and_ngram(ngram: str, condition: Condition) -> Condition:
+def _add_ngram(ngram: str, condition: Condition) -> Condition:
     """Add an ngram to a condition; devices whose ngrams are not stored yet match too.
 
     With `None` in an `$in` list MongoDB would read the ngrams of every device it finds.

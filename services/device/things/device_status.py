@@ -38,11 +38,11 @@ class DevicePresence:
 
     async def find_by_serials(self, keys: Iterable[str], session: Session) -> list[PresentDevice]:
         """Return the devices with these SNs (upper case)."""
-        return await self._present({"snKey": {"$in": list(keys)}}, session)
+        return await self._find_devices({"snKey": {"$in": list(keys)}}, session)
 
     async def find_by_ids(self, ids: Iterable[int], session: Session) -> list[PresentDevice]:
         """Return the devices with these ids."""
-        return await self._present({"_id": {"$in": list(ids)}}, session)
+        return await self._find_devices({"_id": {"$in": list(ids)}}, session)
 
     async def record_contact(self, device_id: int, at: datetime, life: timedelta) -> str | None:
         """Record a report over HTTP, which makes the device ONLINE for `life`.
@@ -118,7 +118,7 @@ class DevicePresence:
             {"_id": {"$in": list(ids)}}, {"$set": change}, session=session
         )
 
-    async def _present(self, query: Condition, session: Session) -> list[PresentDevice]:
+    async def _find_devices(self, query: Condition, session: Session) -> list[PresentDevice]:
         found = await self._devices.find(query, _PRESENT, session=session).to_list(None)
         return msgspec.convert(found, _PRESENT_FORM)
 

@@ -102,7 +102,7 @@ class GroupStore:
 
     async def search(self, tenant: str, request: FindGroups) -> tuple[GroupNames, int]:
         """Return a page of groups, in order, and the total number of matches."""
-        query = _named(tenant)
+        query = _active_query(tenant)
         if request.name:
             query["$and"] = [{"name": contains_text(request.name, "name")}]
         order = request.order(COLUMNS)
@@ -111,11 +111,11 @@ class GroupStore:
 
     async def count(self, tenant: str) -> int:
         """Return the number of groups of a tenant."""
-        return await self._groups.count_documents(_named(tenant))
+        return await self._groups.count_documents(_active_query(tenant))
 
     async def names(self, tenant: str, ids: Iterable[int]) -> GroupNames:
         """Return the names of groups by id; unknown ids are missing."""
-        query = {"_id": {"$in": list(ids)}, **_named(tenant)}
+        query = {"_id": {"$in": list(ids)}, **_active_query(tenant)}
         return {group["_id"]: group["name"] async for group in self._groups.find(query)}
 
     async def find_ids(self, tenant: str, names: Collection[str]) -> list[int]:
@@ -125,7 +125,7 @@ class GroupStore:
 
     async def list_names(self, tenant: str) -> list[str]:
         """Return the names of all groups, in order."""
-        found = self._groups.find(_named(tenant), {"name": 1}, sort=[("name", 1)])
+        found = self._groups.find(_active_query(tenant), {"name": 1}, sort=[("name", 1)])
         return [group["name"] async for group in found]
 
     async def add(self, tenant: str, name: str) -> int:
@@ -185,7 +185,7 @@ class GroupStore:
     async def _change(
         self, tenant: str, group_id: int, change: Document, session: Session | None = None
     ) -> None:
-        query = {"_id": group_id, **_named(tenant)}
+        query = {"_id": group_id, **_active_query(tenant)}
         found = await self._groups.update_one(query, change, session=session)
         if not found.matched_count:
             raise group_not_found(group_id)
@@ -204,5 +204,5 @@ class GroupStore:
         await self._groups.delete_one({"_id": group_id})
 
 
-def _named(tenant: str) -> Document:
+def _active_query(tenant: str) -> Document:
     return {"tenant": tenant, "name": {"$type": "string"}}

@@ -80,7 +80,7 @@ class TslStore:
     async def find_all(self, keys: Iterable[TslKey]) -> dict[TslKey, Tsl]:
         """Return the TSLs of versions by key, like `find`."""
         found: dict[TslKey, Tsl] = {key: generic_tsl() for key in keys}
-        wanted = [_identity(*key) for key in found if key[1] != GENERIC]
+        wanted = [_version_id(*key) for key in found if key[1] != GENERIC]
         missing: list[Document] = []
         if wanted:
             async for head in self._tsls.find({"_id": {"$in": wanted}}, {"hash": 1}):
@@ -101,7 +101,7 @@ class TslStore:
         `KEYED`: the documents differ only in property keys, which were ignored when the stored one
         was imported.
         """
-        identity = _identity(tenant, model, tsl.version)
+        identity = _version_id(tenant, model, tsl.version)
         head = await self._tsls.find_one({"_id": identity}, {"document": 0}, session=session)
         if head is None:
             return "NEW"
@@ -134,7 +134,7 @@ class TslStore:
 
     async def put(self, tenant: str, model: str, tsl: StoredTsl, session: Session) -> None:
         """Write a version in the caller's transaction."""
-        identity = _identity(tenant, model, tsl.version)
+        identity = _version_id(tenant, model, tsl.version)
         content = {"document": tsl.document, "hash": tsl.hash}
         await self._tsls.replace_one({"_id": identity}, content, upsert=True, session=session)
 
@@ -143,7 +143,7 @@ class TslStore:
         await self._tsls.delete_many({"_id.tenant": tenant, "_id.model": model}, session=session)
 
 
-def _identity(tenant: str, model: str, version: str) -> Document:
+def _version_id(tenant: str, model: str, version: str) -> Document:
     return {"tenant": tenant, "model": model, "version": version}
 
 

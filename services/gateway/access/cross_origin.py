@@ -47,7 +47,7 @@ class CrossOrigin:
     def __init__(self, text: str = "") -> None:
         origins = {part.strip() for part in text.split(",") if part.strip()}
         self._any = ANY in origins
-        self._origins = {_checked(origin).encode() for origin in origins - {ANY}}
+        self._origins = {_normalize_origin(origin).encode() for origin in origins - {ANY}}
         self.on = bool(origins)
         """Whether any origin is configured; otherwise answers have no CORS headers."""
 
@@ -101,7 +101,7 @@ class CrossOrigin:
         return [(b"vary", b"Origin")]
 
 
-def _checked(origin: str) -> str:
+def _normalize_origin(origin: str) -> str:
     """Return an origin in the form of browsers; raise `SettingsInvalid`."""
     try:
         url = URL(origin)

@@ -126,14 +126,16 @@ class Gatekeeper:
             case Credential.NONE:
                 return None
             case Credential.TOKEN:
-                principal = await self._of_token(bearer_token(authorization) or query_token)
+                principal = await self._authenticate_token(
+                    bearer_token(authorization) or query_token
+                )
             case Credential.DEVICE_KEY:
-                principal = await self._of_device(route, path, authorization, certificate)
+                principal = await self._authenticate_device(route, path, authorization, certificate)
         if principal.kind not in route.kinds:
             raise Forbidden(f"a principal of kind {principal.kind} may not call this API")
         return principal
 
-    async def _of_token(self, token: str | None) -> Principal:
+    async def _authenticate_token(self, token: str | None) -> Principal:
         if not token:
             raise Unauthenticated("an access token is required: Authorization: Bearer <token>")
         principal = await self._tokens.principal(token)
@@ -141,7 +143,7 @@ class Gatekeeper:
             raise Unauthenticated("the access token is invalid or has expired")
         return principal
 
-    async def _of_device(
+    async def _authenticate_device(
         self,
         route: Route,
         path: bytes,

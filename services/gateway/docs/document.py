@@ -38,7 +38,7 @@ def find_api(path: str) -> Api:
 def extract_api(document: Document, api: Api) -> Document:
     """Return the operations of one API with their components, from the merged document."""
     paths = {path: item for path, item in document["paths"].items() if find_api(path) is api}
-    reached = _reached(document, paths)
+    reached = _collect_references(document, paths)
     components = {
         section: {
             name: entry
@@ -52,7 +52,7 @@ def extract_api(document: Document, api: Api) -> Document:
     return document | {"info": info, "tags": tags, "paths": paths, "components": components}
 
 
-def _reached(document: Document, paths: Document) -> set[Key]:
+def _collect_references(document: Document, paths: Document) -> set[Key]:
     reached: set[Key] = set()
     found: Iterator[Key] = references(paths)
     while new := set(found) - reached:
@@ -74,9 +74,10 @@ def rename_clashing(documents: Mapping[str, Document]) -> dict[str, Document]:
     A component that several services define equally is shared. If the definitions differ, or refer
     to components that differ, the service's name is prepended in each document.
     """
-    clashing = _clashing(documents)
+    clashing = _find_clashing(documents)
     return {
-        service: _renamed(service, document, clashing) for service, document in documents.items()
+        service: _rename_components(service, document, clashing)
+        for service, document in documents.items()
     }
 
 
@@ -86,7 +87,7 @@ def _components(document: Document) -> Iterator[tuple[Key, Any]]:
             yield (section, name), entry
 
 
-def _clashing(documents: Mapping[str, Document]) -> set[Key]:
+def _find_clashing(documents: Mapping[str, Document]) -> set[Key]:
     definitions: dict[Key, list[Any]] = defaultdict(list)
     for document in documents.values():
         for key, entry in _components(document):
@@ -117,9 +118,9 @@ def references(node: Any) -> Iterator[Key]:
             yield from references(value)
 
 
-def _renamed(service: str, document: Document, clashing: set[Key]) -> Document:
+def _rename_components(service: str, document: Document, clashing: set[Key]) -> Document:
     names = {key: f"{service.capitalize()}{key[1]}" for key in clashing}
-    document = _redirect(deepcopy(document), names)
+    document = _rename_references(deepcopy(document), names)
     for section, entries in document.get("components", {}).items():
         document["components"][section] = {
             names.get((section, name), name): entry for name, entry in entries.items()
@@ -127,12 +128,12 @@ def _renamed(service: str, document: Document, clashing: set[Key]) -> Document:
     return document
 
 
-def _redirect(node: Any, names: Mapping[Key, str]) -> Any:
+def _rename_references(node: Any, names: Mapping[Key, str]) -> Any:
     if isinstance(node, list):
-        return [_redirect(value, names) for value in node]
+        return [_rename_references(value, names) for value in node]
     if not isinstance(node, dict):
         return node
-    redirected = {key: _redirect(value, names) for key, value in node.items()}
+    redirected = {key: _rename_references(value, names) for key, value in node.items()}
     for section, name in references({"$ref": node.get("$ref")}):
         if (section, name) in names:
             redirected["$ref"] = f"{_PREFIX}{section}/{names[section, name]}"

@@ -65,7 +65,7 @@ _BODYLESS = frozenset({204, 304})
 """Statuses without a body, whose length must not be sent."""
 
 
-def _kept(fields: Fields, dropped: frozenset[bytes]) -> list[Field]:
+def _filter_fields(fields: Fields, dropped: frozenset[bytes]) -> list[Field]:
     """Return the fields except dropped, internal and connection-specific ones."""
     kept, named = [], []
     for field in fields:
@@ -83,7 +83,7 @@ def _kept(fields: Fields, dropped: frozenset[bytes]) -> list[Field]:
 
 def to_service_fields(fields: Fields, *, origin: Origin, request_id: str) -> list[Field]:
     """Return the header of the request to the service, with names in lower case."""
-    kept = _kept(fields, _FROM_CLIENT)
+    kept = _filter_fields(fields, _FROM_CLIENT)
     kept += (
         (b"x-request-id", request_id.encode()),
         (b"x-real-ip", origin.address.encode("latin-1")),
@@ -100,7 +100,9 @@ def to_client_fields(fields: Fields, *, status: int, request_id: str) -> list[Fi
     An answer must not be stored, unless its service permits it.
     """
     bodyless = status in _BODYLESS
-    kept = _kept(fields, _FROM_SERVICE | {b"content-length"} if bodyless else _FROM_SERVICE)
+    kept = _filter_fields(
+        fields, _FROM_SERVICE | {b"content-length"} if bodyless else _FROM_SERVICE
+    )
     kept.append((b"x-request-id", request_id.encode()))
     if not any(name == _CACHING for name, _ in kept):
         kept.append(_NO_STORE)

@@ -176,12 +176,12 @@ def checked_creation(subject: str, body: bytes) -> bytes:
     if len(config.backoff or ()) > MAX_BACKOFFS:
         raise RefusedError(f"backoff must have at most {MAX_BACKOFFS} entries")
     config.num_replicas, config.sample_freq = 0, ""
-    config.max_waiting = _within(config.max_waiting, MAX_WAITING)
-    config.max_ack_pending = _within(config.max_ack_pending, MAX_UNACKNOWLEDGED)
+    config.max_waiting = _limit(config.max_waiting, MAX_WAITING)
+    config.max_ack_pending = _limit(config.max_ack_pending, MAX_UNACKNOWLEDGED)
     return msgspec.json.encode(wanted)
 
 
-def _within(requested: int | None, maximum: int) -> int | None:
+def _limit(requested: int | None, maximum: int) -> int | None:
     """Return `requested`, at most `maximum`; None for the server's default."""
     if requested is None:
         return None
@@ -229,7 +229,7 @@ def checked_pull(body: bytes) -> bytes:
 _ACK_KINDS = frozenset((b"", b"+ACK", b"+OK", b"-NAK", b"+WPI", b"+NXT", b"+TERM"))
 
 
-def _checked_ack(body: bytes) -> bytes:
+def _limit_ack(body: bytes) -> bytes:
     """Return a JetStream acknowledgement; limit the request that `+NXT` may contain."""
     kind, _, rest = body.partition(b" ")
     if kind not in _ACK_KINDS:
@@ -243,4 +243,4 @@ def checked_body(pattern: str, subject: str, body: bytes) -> bytes:
         return checked_pull(body)
     if pattern == CREATE:
         return checked_creation(subject, body)
-    return _checked_ack(body) if pattern == ACKS else body
+    return _limit_ack(body) if pattern == ACKS else body

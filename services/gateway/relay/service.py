@@ -43,12 +43,12 @@ from services.gateway.relay.rules import (
     parse_sender,
 )
 
-QUESTIONS = 200
+REQUEST_RATE = 200
 """Requests per second of an application, or of an integration for one tenant, including requests
 for events."""
-INTEGRATION_QUESTIONS = 1000
+INTEGRATION_REQUEST_RATE = 1000
 """Requests per second of an integration for all tenants."""
-ACKNOWLEDGEMENTS = 20_000
+ACKNOWLEDGEMENT_RATE = 20_000
 """Acknowledgements per second of an application."""
 FLOOD = 5.0
 """Seconds' worth of messages above its limit for which a sender gets an answer to each. Then it is
@@ -67,14 +67,14 @@ _integration_request = msgspec.json.Decoder(_IntegrationRequest)
 def _request_rates(pattern: str, sender: Sender, body: bytes) -> dict[tuple[str, str | None], int]:
     """Return the rates of a request by bucket: its sender, and the tenant that it names."""
     if pattern == ACKS:
-        return {(sender.user, ACKS): ACKNOWLEDGEMENTS}
+        return {(sender.user, ACKS): ACKNOWLEDGEMENT_RATE}
     if pattern not in INTEGRATION_MESSAGES:
-        return {(sender.user, None): QUESTIONS}
+        return {(sender.user, None): REQUEST_RATE}
     try:
         tenant = _integration_request.decode(body).tenant
     except INVALID_JSON:
         tenant = ""  # the called service rejects the request
-    return {(sender.user, None): INTEGRATION_QUESTIONS, (sender.user, tenant): QUESTIONS}
+    return {(sender.user, None): INTEGRATION_REQUEST_RATE, (sender.user, tenant): REQUEST_RATE}
 
 
 class RelayQuota:
@@ -123,7 +123,7 @@ class RelayQuota:
                 return
             limit, reason = "eachMessages", f"more than {exceeded[0]} requests per second"
         count_limited(limit, tenant)
-        answers = INTEGRATION_QUESTIONS if pattern in INTEGRATION_MESSAGES else QUESTIONS
+        answers = INTEGRATION_REQUEST_RATE if pattern in INTEGRATION_MESSAGES else REQUEST_RATE
         if self._refused.seconds_until(sender.user, 1, answers, now, FLOOD):
             self._floods.block(sender.user)
             raise RefusedError(reason, 429, answered=False)
@@ -220,21 +220,21 @@ class Relay:
             reply = checked_reply(sender, message.reply)
             self._quota.count(pattern, sender, message.data)
             if pattern not in TRACED:
-                return _passed_on(pattern, sender, message)
+                return _relay_frame(pattern, sender, message)
             with begin_trace(f"relay {pattern}", SpanKind.SERVER, read_trace(message.headers)):
-                return _passed_on(pattern, sender, message)
+                return _relay_frame(pattern, sender, message)
         except RefusedError as refused:
             _refused.add(1, {"subject": pattern, "code": refused.code})
-            return _refusal(pattern, reply, refused) if reply and refused.answered else b""
+            return _error_frame(pattern, reply, refused) if reply and refused.answered else b""
 
 
-def _passed_on(pattern: str, sender: Sender, message: Msg) -> bytes:
+def _relay_frame(pattern: str, sender: Sender, message: Msg) -> bytes:
     body = checked_body(pattern, message.subject, message.data)
     headers = kept_headers(sender, message.headers) | trace_header()
     return publish_frame(relay_subject(message.subject), body, headers, message.reply)
 
 
-def _refusal(pattern: str, reply: str, refused: RefusedError) -> bytes:
+def _error_frame(pattern: str, reply: str, refused: RefusedError) -> bytes:
     """Return an error answer, as the service or JetStream would send it."""
     if pattern in INTEGRATION_MESSAGES:
         headers = {ERROR_CODE_HEADER: str(refused.code), ERROR_HEADER: refused.reason}

@@ -49,12 +49,12 @@ class Answer:
     async def head(self) -> None:
         """Wait for status and fields; raise the error that ended the connection."""
         while not self.status:
-            await self._more()
+            await self._wait_for_more()
 
     async def part(self) -> tuple[bytes, bool]:
         """Return the next part of the body, and whether more follows."""
         while not self._parts and not self.complete:
-            await self._more()
+            await self._wait_for_more()
         parts, self._parts = self._parts, deque()
         if self.waiting > HIGH_WATER:
             self._connection.resume()
@@ -85,7 +85,7 @@ class Answer:
             self._failure = error
             self._notify()
 
-    async def _more(self) -> None:
+    async def _wait_for_more(self) -> None:
         if self._failure is not None:
             raise self._failure
         self._wake = self._connection.loop.create_future()

@@ -197,16 +197,16 @@ class Upstream:
         time.
         """
         try:
-            return await self._sent(request)
+            return await self._send(request)
         except FAILURES as error:
-            raise self._meaning(error) from error
+            raise self._client_error(error) from error
 
     async def part(self, answer: Answer) -> tuple[bytes, bool]:
         """Return the next part of an answer, and whether more follows."""
         try:
             return await answer.part()
         except FAILURES as error:
-            raise self._meaning(error) from error
+            raise self._client_error(error) from error
 
     def timed_out(self) -> ThingwayError:
         """Return the error for a slow service."""
@@ -221,7 +221,7 @@ class Upstream:
         """Close the idle connections."""
         self._pool.close()
 
-    def _meaning(self, failure: Exception) -> ThingwayError:
+    def _client_error(self, failure: Exception) -> ThingwayError:
         """Return the error for the client for one of `FAILURES`."""
         log.debug("service %s: %r", self.name, failure)
         error: type[ThingwayError] = UpstreamFailed
@@ -239,7 +239,7 @@ class Upstream:
         self._metrics.count_upstream_failure(self.name, error.status)
         return error
 
-    async def _sent(self, request: Request) -> tuple[Connection, Answer]:
+    async def _send(self, request: Request) -> tuple[Connection, Answer]:
         connection = self._pool.take_idle()
         if connection is not None:
             try:

@@ -64,7 +64,9 @@ class CanvasService:
             canvas,
             widgets=[widget.response for widget in canvas.widgets],
             entity_ids=list(map(str, canvas.entity_ids)),
-            entities=[_shown_entity(entity) for entity in entities if grants.allows_entity(entity)],
+            entities=[
+                _entity_response(entity) for entity in entities if grants.allows_entity(entity)
+            ],
             device_ids=list(map(str, canvas.device_ids)),
         )
 
@@ -83,7 +85,7 @@ class CanvasService:
         else:
             saved = await self.store.update(user.tenant, canvas_id, name, content)
         if not saved:
-            raise _unknown(canvas_id)
+            raise _canvas_not_found(canvas_id)
 
     async def find_or_create_of_device(self, request: GetDeviceCanvas) -> DeviceCanvas:
         """Return the canvas of a device, created if missing; `device` has checked the grants."""
@@ -186,7 +188,7 @@ class CanvasService:
         grants = await self.grants.read(user)
         if not user.may(*needed[canvas.attach_type]):
             raise Forbidden("the user does not have permission")
-        if not await self._granted(grants, canvas):
+        if not await self._is_granted(grants, canvas):
             raise Forbidden("the user does not have data permission")
         return canvas, grants
 
@@ -196,10 +198,10 @@ class CanvasService:
             return dashboard.main_canvas
         canvas = await self.store.get(tenant, canvas_id)
         if canvas is None:
-            raise _unknown(canvas_id)
+            raise _canvas_not_found(canvas_id)
         return canvas
 
-    async def _granted(self, grants: Grants, canvas: Canvas) -> bool:
+    async def _is_granted(self, grants: Grants, canvas: Canvas) -> bool:
         if canvas.attach_type == "DASHBOARD":
             return grants.allows_dashboard(canvas.attach_id)
         device = await self._device(canvas.tenant, canvas.attach_id)
@@ -210,7 +212,7 @@ def _row(canvas: Canvas) -> CanvasSummary:
     return CanvasSummary.from_fields(canvas, canvas_id=str(canvas.id))
 
 
-def _shown_entity(entity: ResolvedEntity) -> CanvasEntity:
+def _entity_response(entity: ResolvedEntity) -> CanvasEntity:
     return CanvasEntity(
         entity_id=str(entity.id),
         entity_key=entity.key,
@@ -223,5 +225,5 @@ def _shown_entity(entity: ResolvedEntity) -> CanvasEntity:
     )
 
 
-def _unknown(canvas_id: int) -> NotFound:
+def _canvas_not_found(canvas_id: int) -> NotFound:
     return NotFound(f"the canvas {canvas_id} does not exist", field="canvas_id")

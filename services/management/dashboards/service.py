@@ -58,7 +58,9 @@ class DashboardService:
             tenant=user.tenant,
             name=checked_name(parse_name(request.name)),
             description=request.description,
-            cover=await self._known(user, build_cover(request.cover_type, request.cover_data)),
+            cover=await self._require_picture(
+                user, build_cover(request.cover_type, request.cover_data)
+            ),
             user_id=user.user_id,
             created_at=datetime.now(UTC),
         )
@@ -82,7 +84,7 @@ class DashboardService:
         changes = DashboardChanges(
             name=checked_name(name, dashboard.name),
             description=request.description,
-            cover=await self._known(user, _changed_cover(request)),
+            cover=await self._require_picture(user, _changed_cover(request)),
             widgets=widgets,
         )
         if not await self._store.update(user.tenant, dashboard_id, changes):
@@ -152,12 +154,12 @@ class DashboardService:
 
     async def set_home(self, user: Principal, dashboard_id: int) -> None:
         """Make a dashboard the user's home; raise `NotFound`."""
-        await self._granted(user, await self._sharing.read_grants(user), dashboard_id)
+        await self._find_granted(user, await self._sharing.read_grants(user), dashboard_id)
         await self._store.set_home(user.tenant, user.user_id, dashboard_id)
 
     async def end_home(self, user: Principal, dashboard_id: int) -> None:
         """Remove a dashboard as the user's home."""
-        await self._granted(user, await self._sharing.read_grants(user), dashboard_id)
+        await self._find_granted(user, await self._sharing.read_grants(user), dashboard_id)
         await self._store.end_home(user.tenant, user.user_id, dashboard_id)
 
     async def describe(self, request: DescribeDashboards) -> DescribedDashboards:
@@ -180,14 +182,14 @@ class DashboardService:
         grants = await self._sharing.read_grants(user)
         if grants.is_empty:
             raise Forbidden("the user does not have data permission")
-        return await self._granted(user, grants, dashboard_id)
+        return await self._find_granted(user, grants, dashboard_id)
 
     async def _list_visible(
         self, user: Principal, grants: Grants, keyword: str = ""
     ) -> list[Dashboard]:
         return await self._store.list(user.tenant, _granted_ids(grants), keyword)
 
-    async def _granted(self, user: Principal, grants: Grants, dashboard_id: int) -> Dashboard:
+    async def _find_granted(self, user: Principal, grants: Grants, dashboard_id: int) -> Dashboard:
         found = None
         if grants.allows_dashboard(dashboard_id):
             found = await self._store.get(user.tenant, dashboard_id)
@@ -195,7 +197,7 @@ class DashboardService:
             raise dashboard_not_found(dashboard_id)
         return found
 
-    async def _known(self, user: Principal, cover: C) -> C:
+    async def _require_picture(self, user: Principal, cover: C) -> C:
         """Return the cover if its picture exists; raise `InvalidInput`."""
         named = cover.data if isinstance(cover, Cover) and cover.type == UPLOADED else None
         if named is not None and not await self._store.has_resource(user.tenant, named):

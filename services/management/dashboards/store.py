@@ -129,7 +129,7 @@ class DashboardStore:
             await self._dashboards.insert_one(document, session=session)
             await self._resources.hold(dashboard.tenant, dashboard.id, _texts(document), session)
 
-        with duplicate_raises(_name_taken(dashboard.name)):
+        with duplicate_raises(_duplicate_name_error(dashboard.name)):
             await self._mongo.transaction(insert_one)
 
     async def get(self, tenant: str, dashboard_id: int) -> Dashboard | None:
@@ -155,7 +155,7 @@ class DashboardStore:
             await self._resources.hold(tenant, dashboard_id, _texts(document), session)
             return True
 
-        with duplicate_raises(_name_taken(changes.name)):
+        with duplicate_raises(_duplicate_name_error(changes.name)):
             return await self._mongo.transaction(set_fields)
 
     async def remove(self, tenant: str, ids: Sequence[int]) -> list[int]:
@@ -221,7 +221,7 @@ class DashboardStore:
         return await self._resources.has(tenant, url)
 
 
-def _name_taken(name: str) -> Conflict:
+def _duplicate_name_error(name: str) -> Conflict:
     return Conflict(
         f"a dashboard {name!r} exists already", field="name", code="dashboard_name_exist"
     )

@@ -188,14 +188,16 @@ class Hub:
                 found[audience][key] = value
             await pause()
         for audience, shown in found.items():
-            for member, update in _shared(audience.members, thing, shown, audience.update):
+            for member, update in _encode_shared(audience.members, thing, shown, audience.update):
                 member.push(update)
             await pause()
 
     async def _push_followed(self, sockets: _Sockets, change: EntityChange, pause: Pause) -> None:
         encode = partial(EncodedChange.encode, change)
         for pattern, members in list(sockets.followers.items()):
-            for member, encoded in _shared(members, change.thing, pattern.select(change), encode):
+            for member, encoded in _encode_shared(
+                members, change.thing, pattern.select(change), encode
+            ):
                 member.push_change(encoded)
             await pause()
 
@@ -207,7 +209,7 @@ def _discard(sets: dict[K, set[M]], key: K, member: M) -> None:
         del sets[key]
 
 
-def _shared(
+def _encode_shared(
     members: Iterable[Subscriber],
     thing: ChangedThing,
     values: Mapping[str, V],

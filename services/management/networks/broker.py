@@ -20,7 +20,7 @@ from services.management.networks.settings import Broker
 CONNECT_SECONDS = 10.0
 """Seconds for each of connecting, the login, and the answer to a packet."""
 KEEPALIVE = 30
-SILENCE = 1.5 * KEEPALIVE
+MAX_SILENCE_SECONDS = 1.5 * KEEPALIVE
 """Seconds without any packet, including answers to pings, after which the connection ends."""
 CLOSE_SECONDS = 1.0
 MAX_WAITING = 20_000
@@ -105,7 +105,7 @@ class Connection:
         if broker.username and broker.password:
             flags, fields = _USER | _PASSWORD, [*fields, broker.password]
         head = b"\x00\x04MQTT\x04" + bytes([flags]) + KEEPALIVE.to_bytes(2, "big")
-        await self._send(encode_packet(_CONNECT, head + b"".join(map(_text, fields))))
+        await self._send(encode_packet(_CONNECT, head + b"".join(map(_encode_text, fields))))
         first, body = await self._read_packet()
         if first != _CONNACK or len(body) != 2:  # noqa: PLR2004 - flags and code
             raise BrokerError("the broker does not support MQTT 3.1.1")
@@ -119,9 +119,9 @@ class Connection:
         Raises `BrokerError` for a topic that the broker rejects.
         """
         for topic in set(before) - set(topics):
-            await self._request(_UNSUBSCRIBE, b"", _text(topic))
+            await self._request(_UNSUBSCRIBE, b"", _encode_text(topic))
         for topic in topics:
-            codes = await self._request(_SUBSCRIBE, b"", _text(topic) + b"\x01")
+            codes = await self._request(_SUBSCRIBE, b"", _encode_text(topic) + b"\x01")
             if not codes or codes[0] >= REFUSED:
                 raise BrokerError(f"the broker rejects the subscription of {topic}")
 
@@ -162,16 +162,16 @@ class Connection:
         if {*"+#"} & {*topic} or not _has_topic_length(topic):
             raise InvalidInput(f"{topic} is not a topic name")
         if qos:
-            await self._request(_PUBLISH | qos << 1, _text(topic), payload)
+            await self._request(_PUBLISH | qos << 1, _encode_text(topic), payload)
         else:
-            await self._send(encode_packet(_PUBLISH, _text(topic) + payload))
+            await self._send(encode_packet(_PUBLISH, _encode_text(topic) + payload))
 
     async def receive(self) -> None:
         """Receive packets until the connection ends; `batches` raises the error."""
         handled = 0
         try:
             while True:
-                async with asyncio.timeout(SILENCE):
+                async with asyncio.timeout(MAX_SILENCE_SECONDS):
                     first, body = await self._read_packet()
                 if self._failure is not None:
                     return
@@ -277,7 +277,7 @@ class Connection:
                 answer.exception()  # it may not be awaited
 
 
-def _text(text: str) -> bytes:
+def _encode_text(text: str) -> bytes:
     content = text.encode()
     return len(content).to_bytes(2, "big") + content
 

@@ -59,7 +59,7 @@ class ChirpStack(NetworkServer):
         """Store the API and its key, the application and the broker; raise `InvalidInput`."""
         given, tenant = change.properties, change.tenant
         if text := read_text(given, API):
-            self._checked(text)
+            self._parse_api_url(text)
         if (text := read_text(given, APPLICATION)) and not _ID.fullmatch(text):
             raise InvalidInput("must be the ID of an application (a UUID)", field=APPLICATION)
         await super().updated(change)
@@ -107,10 +107,10 @@ class ChirpStack(NetworkServer):
         token = await self.store.find_secret(tenant, API_TOKEN, text)
         if not token:
             raise InvalidInput("api_token is not set for this api: enter it", field=PROFILE)
-        host, port, tls = self._checked(text)
+        host, port, tls = self._parse_api_url(text)
         return Api(host=host, port=port, tls=tls, ca=read_text(values, CA), token=token)
 
-    def _checked(self, text: str) -> tuple[str, int, bool]:
+    def _parse_api_url(self, text: str) -> tuple[str, int, bool]:
         parts = urlsplit(validate_url(text, API, self.allowed))
         tls = parts.scheme == "https"
         if parts.path:

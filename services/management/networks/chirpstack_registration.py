@@ -138,14 +138,16 @@ def _translate_error(error: grpc.aio.AioRpcError) -> ThingwayError:
     if error.code() in _REFUSED:
         return InvalidInput(f"is rejected by ChirpStack: {reason}", field=API_TOKEN)
     if error.code() in _WRONG:
-        named = [name for name in (PROFILE, APPLICATION, JOIN_EUI, APP_KEY) if _names(reason, name)]
+        named = [
+            name for name in (PROFILE, APPLICATION, JOIN_EUI, APP_KEY) if _mentions(reason, name)
+        ]
         return InvalidInput(
             f"ChirpStack rejects the device: {reason}", field=named[0] if named else "dev_eui"
         )
     return Unavailable(f"ChirpStack's API: {reason}")
 
 
-def _names(reason: str, key: str) -> bool:
+def _mentions(reason: str, key: str) -> bool:
     return key.replace("_", " ") in reason.lower().replace("-", " ").replace("_", " ")
 
 

@@ -110,15 +110,15 @@ def check_settings(given: dict[str, Any], allowed: tuple[str, ...]) -> None:
     if text := given.get(CA):
         _trusting(text)
     if text := given.get(CERTIFICATE):
-        with _named(CERTIFICATE, "must be a certificate in PEM"):
+        with _reject_invalid(CERTIFICATE, "must be a certificate in PEM"):
             load_pem_x509_certificates(text.encode())
     if text := given.get(PRIVATE_KEY):
-        with _named(PRIVATE_KEY, "must be a private key in PEM without a password"):
+        with _reject_invalid(PRIVATE_KEY, "must be a private key in PEM without a password"):
             load_pem_private_key(text.encode(), None)
 
 
 @contextlib.contextmanager
-def _named(name: str, text: str) -> Iterator[None]:
+def _reject_invalid(name: str, text: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError) as error:

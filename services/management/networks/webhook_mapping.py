@@ -194,7 +194,7 @@ class _Picked:
         self._fields = fields
         self.unreadable: list[str] = []
 
-    def _found(self, key: str) -> tuple[str, Any]:
+    def _find_value(self, key: str) -> tuple[str, Any]:
         """Return the first pointer that leads to a value, and the value or None."""
         pointers = self._fields.get(key, ())
         for pointer in pointers:
@@ -212,13 +212,13 @@ class _Picked:
 
     def needed(self, key: str) -> Any:
         """Return a value; raise `InvalidInput` without one."""
-        pointer, found = self._found(key)
+        pointer, found = self._find_value(key)
         if found is None:
             raise InvalidInput("is missing", field=pointer)
         return found
 
     def text(self, key: str) -> str:
-        pointer, found = self._found(key)
+        pointer, found = self._find_value(key)
         if found is None or isinstance(found, bool) or not isinstance(found, str | int | float):
             if found is not None:
                 self._leave_out(pointer, "must be text")
@@ -227,7 +227,7 @@ class _Picked:
 
     def number(self, key: str) -> float | None:
         """Return a number, also from text."""
-        pointer, found = self._found(key)
+        pointer, found = self._find_value(key)
         number: Any = parse_number(found.strip()) if isinstance(found, str) else found
         if type(number) in {int, float} and abs(number) < MAX_NUMBER:
             return float(number)
@@ -240,7 +240,7 @@ class _Picked:
         if number is None:
             return None
         if number != int(number) or not 0 <= number <= maximum:
-            self._leave_out(self._found(key)[0], f"must be a whole number of 0 to {maximum}")
+            self._leave_out(self._find_value(key)[0], f"must be a whole number of 0 to {maximum}")
             return None
         return int(number)
 
@@ -251,11 +251,11 @@ class _Picked:
         """
         if not self._fields[PORT][0].startswith("/"):
             return int(self._fields[PORT][0])
-        if self._found(PORT)[1] is None:
+        if self._find_value(PORT)[1] is None:
             return None
         port = self.number(PORT)
         if port is not None and port != int(port):
-            self._leave_out(self._found(PORT)[0], "must be a whole number")
+            self._leave_out(self._find_value(PORT)[0], "must be a whole number")
             port = None
         if port is None:
             return FIRST_PORT
@@ -263,7 +263,7 @@ class _Picked:
 
     def data(self, *, hexadecimal: bool, optional: bool) -> bytes:
         """Return the payload; base64 may lack padding, hexadecimal may have `0x` and separators."""
-        pointer, found = self._found(DATA)
+        pointer, found = self._find_value(DATA)
         if found is None and optional:
             return b""
         found = self.needed(DATA)
@@ -280,7 +280,7 @@ class _Picked:
 
     def time(self) -> datetime | None:
         """Return the time in ISO 8601, seconds or ms."""
-        pointer, found = self._found(TIME)
+        pointer, found = self._find_value(TIME)
         time = parse_time(found)
         if time is None and found is not None:
             self._leave_out(pointer, "must be a time: ISO 8601, seconds or milliseconds")
@@ -309,7 +309,7 @@ class _Picked:
         a device that joins again restarts its counter.
         """
         counter, session = self.whole(COUNTER, LAST_COUNTER), self.text(SESSION)
-        time = parse_time(self._found(TIME)[1])
+        time = parse_time(self._find_value(TIME)[1])
         if time is not None and time.year < FIRST_YEAR:
             time = None
         if time is not None and (counter is None or not session):

@@ -61,7 +61,7 @@ def _ends(left: Any, right: Any) -> bool:
     return left is not None and right is not None and format_text(left).endswith(format_text(right))
 
 
-def _ordered(compare: Callable[[Decimal, Decimal], bool]) -> Callable[[Any, Any], bool]:
+def _compare_numbers(compare: Callable[[Decimal, Decimal], bool]) -> Callable[[Any, Any], bool]:
     def check(left: Any, right: Any) -> bool:
         if left is None or right is None:
             return False
@@ -90,8 +90,8 @@ OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
     "NE": lambda left, right: not _equal(left, right),
     "IS_EMPTY": _empty,
     "IS_NOT_EMPTY": lambda left, right: not _empty(left, right),
-    "GT": _ordered(lambda left, right: left > right),
-    "GE": _ordered(lambda left, right: left >= right),
-    "LT": _ordered(lambda left, right: left < right),
-    "LE": _ordered(lambda left, right: left <= right),
+    "GT": _compare_numbers(lambda left, right: left > right),
+    "GE": _compare_numbers(lambda left, right: left >= right),
+    "LT": _compare_numbers(lambda left, right: left < right),
+    "LE": _compare_numbers(lambda left, right: left <= right),
 }

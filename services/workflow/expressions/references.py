@@ -56,10 +56,10 @@ class Reference:
             raise ReferenceMissing(f"{self.text}: node {self.node} has no output", self.node)
         found: Any = properties[self.node]
         for step in self.path:
-            found = self._into(found, step)
+            found = self._look_up_step(found, step)
         return found
 
-    def _into(self, found: Any, step: str | int) -> Any:
+    def _look_up_step(self, found: Any, step: str | int) -> Any:
         if isinstance(found, dict):
             for key in (step, str(step)):
                 if key in found:

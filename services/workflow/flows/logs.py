@@ -30,7 +30,7 @@ from services.workflow.runs.model import Run, TraceItem
 from services.workflow.runs.store import RunStore
 
 MASK = "******"
-_KEY = re.compile(r'"([^"\\\s]{1,500}\.[^"\\\s]{1,500})\\?"\s*:')
+_ENTITY_KEY = re.compile(r'"([^"\\\s]{1,500}\.[^"\\\s]{1,500})\\?"\s*:')
 """Matches a name that may be an entity key. In truncated texts, quotes are escaped."""
 Ended = Literal["SUCCESS", "ERROR"]
 
@@ -40,7 +40,7 @@ def find_entity_keys(traces: Iterable[TraceItem], maximum: int) -> list[str]:
     found: dict[str, None] = {}
     for trace in traces:
         for text in (trace.input, trace.output):
-            for match in _KEY.finditer(text or ""):
+            for match in _ENTITY_KEY.finditer(text or ""):
                 found.setdefault(match[1])
     return list(found)[:maximum]
 

@@ -191,11 +191,13 @@ def complete_for_editors(text: str) -> str:
 
 def _complete(node: dict[str, Any]) -> bool:
     return (
-        _placed(node) and isinstance(node.get("type"), str) and isinstance(node.get("data"), dict)
+        _has_position(node)
+        and isinstance(node.get("type"), str)
+        and isinstance(node.get("data"), dict)
     )
 
 
-def _placed(node: dict[str, Any]) -> bool:
+def _has_position(node: dict[str, Any]) -> bool:
     position = node.get("position")
     return isinstance(position, dict) and all(
         isinstance(position.get(axis), int | float) for axis in ("x", "y")
@@ -204,7 +206,7 @@ def _placed(node: dict[str, Any]) -> bool:
 
 def _complete_with(node: dict[str, Any], place: dict[str, int]) -> None:
     component = read_component(node)
-    if not _placed(node):
+    if not _has_position(node):
         node["position"] = place
     if not isinstance(node.get("type"), str):
         node["type"] = EDITOR_TYPES.get(component, component)

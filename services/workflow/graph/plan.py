@@ -131,7 +131,7 @@ def read_parameters(
         wrong = parse_validation_error(str(error), "parameters")
         return None, [*reasons, Reason(node.id, wrong.place, wrong.reason)]
     reasons += [
-        _absent(node, field, reference)
+        _missing_node_reason(node, field, reference)
         for field, reference in found.references()
         if reference.node not in known
     ]
@@ -158,12 +158,12 @@ def _references(
         try:
             for reference in find_references(value):
                 if reference.node not in known:
-                    yield _absent(node, field, reference)
+                    yield _missing_node_reason(node, field, reference)
         except ReferenceInvalid as error:
             yield Reason(node.id, f"parameters.{field}", str(error))
 
 
-def _absent(node: DesignNode, field: str, reference: Reference) -> Reason:
+def _missing_node_reason(node: DesignNode, field: str, reference: Reference) -> Reason:
     text = f"refers to node {reference.node}, which is not in the flow"
     return Reason(node.id, f"parameters.{field}", text)
 

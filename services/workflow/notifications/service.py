@@ -34,7 +34,11 @@ class NotificationSettings:
     async def get(self, user: Principal) -> NotificationsResponse:
         """Return the settings of a user with hidden secrets; by default no channel."""
         found = await self._store.find(user.tenant, user.user_id)
-        return _shown(found.settings, found.results) if found else _shown(Notifications(), {})
+        return (
+            _settings_response(found.settings, found.results)
+            if found
+            else _settings_response(Notifications(), {})
+        )
 
     async def put(self, user: Principal, request: Notifications) -> None:
         """Store the settings of a user; raise `InvalidInput`.
@@ -64,7 +68,7 @@ class NotificationSettings:
                 tenant=user.tenant,
                 login=user.name,
                 settings=settings,
-                results=_kept_results(before, settings),
+                results=_unchanged_results(before, settings),
                 tested=before.tested if before else {},
             )
         )
@@ -91,7 +95,9 @@ def replace_secret(settings: Notifications, text: str) -> Notifications:
     return replace(settings, webhook=webhook)
 
 
-def _kept_results(before: Subscriber | None, settings: Notifications) -> dict[str, ChannelResult]:
+def _unchanged_results(
+    before: Subscriber | None, settings: Notifications
+) -> dict[str, ChannelResult]:
     """Return the results of channels whose settings did not change."""
     if before is None:
         return {}
@@ -99,7 +105,9 @@ def _kept_results(before: Subscriber | None, settings: Notifications) -> dict[st
     return {channel: result for channel, result in before.results.items() if kept[channel]}
 
 
-def _shown(settings: Notifications, results: dict[str, ChannelResult]) -> NotificationsResponse:
+def _settings_response(
+    settings: Notifications, results: dict[str, ChannelResult]
+) -> NotificationsResponse:
     if settings.webhook is not None and settings.webhook.secret:
         settings = replace_secret(settings, HIDDEN)
     fields = msgspec.structs.asdict(settings)

@@ -112,7 +112,7 @@ class TimerStore:
 
     async def claim(self, now: int, maximum: int) -> list[Timer]:
         """Claim due timers without a valid claim, fairly by tenant."""
-        free = {"due": {"$lte": now}, **_free(now)}
+        free = {"due": {"$lte": now}, **_unclaimed_query(now)}
         ids = await ids_in_turns(self._timers, free, "due", maximum)
         if not ids:
             return []
@@ -152,7 +152,7 @@ class TimerStore:
         return min(dues, default=None)
 
 
-def _free(now: int) -> dict[str, Any]:
+def _unclaimed_query(now: int) -> dict[str, Any]:
     return {"claim.until": {"$not": {"$gt": now}}}
 
 
@@ -180,12 +180,12 @@ def next_due(settings: TimerSettings, anchor: int, after: int) -> int | None:
 
     `anchor` is the time when the timer was set; intervals start there.
     """
-    due = _next(settings, anchor, after)
+    due = _compute_next(settings, anchor, after)
     end = settings.expiration_epoch_second
     return None if due is None or (end is not None and due > end * 1000) else due
 
 
-def _next(settings: TimerSettings, anchor: int, after: int) -> int | None:
+def _compute_next(settings: TimerSettings, anchor: int, after: int) -> int | None:
     match settings.type:
         case "ONCE":
             due = (settings.execution_epoch_second or 0) * 1000

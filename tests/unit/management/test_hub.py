@@ -367,7 +367,7 @@ async def test_a_socket_waits_until_the_bus_delivers_events_of_its_tenant(
 
     async def ensure(consumer: BatchConsumer, stream: str) -> tuple[str, ...]:
         assert stream == "EVENTS"
-        updates.append(consumer._wanted())
+        updates.append(consumer._wanted_subjects())
         await asyncio.sleep(0)
         return updates[-1]
 
@@ -378,7 +378,7 @@ async def test_a_socket_waits_until_the_bus_delivers_events_of_its_tenant(
     assert len(updates) == 1
     assert "event.t.*.*.reported" in updates[0]
     hub.leave(one.subscriber)
-    assert not [subject for subject in events.consumer._wanted() if ".t." in subject]
+    assert not [subject for subject in events.consumer._wanted_subjects() if ".t." in subject]
     Socket(hub)
     await events.listen("t")
     assert len(updates) == 2

@@ -191,7 +191,7 @@ async def move_each_device(
     principal: RequestPrincipal, user_devices: Users, data: JSONBody[MoveDevices]
 ) -> DeviceResults:
     """Move devices to a group, or out of their group; 404 if the group does not exist."""
-    return _results(await user_devices.move_each(principal, data))
+    return _results_response(await user_devices.move_each(principal, data))
 
 
 @post(
@@ -203,7 +203,7 @@ async def tag_each_device(
     principal: RequestPrincipal, user_devices: Users, data: JSONBody[TagDevices]
 ) -> DeviceResults:
     """Change tags of devices, including those that applications set."""
-    return _results(await user_devices.tag_each(principal, data))
+    return _results_response(await user_devices.tag_each(principal, data))
 
 
 @post(
@@ -217,14 +217,14 @@ async def delete_each_device(
 ) -> DeviceResults:
     """Delete devices through their integrations, each regardless of the others."""
     ids = distinct_ids(data.device_id_list)
-    return _results(await user_devices.delete_each(principal, ids))
+    return _results_response(await user_devices.delete_each(principal, ids))
 
 
-def _results(outcomes: Outcomes) -> DeviceResults:
-    return DeviceResults([_result(device, error) for device, error in outcomes.items()])
+def _results_response(outcomes: Outcomes) -> DeviceResults:
+    return DeviceResults([_result_response(device, error) for device, error in outcomes.items()])
 
 
-def _result(device: int, error: ThingwayError | None) -> DeviceResult:
+def _result_response(device: int, error: ThingwayError | None) -> DeviceResult:
     if error is None:
         return DeviceResult(device_id=str(device), status="SUCCESS")
     return DeviceResult(

@@ -84,7 +84,10 @@ class UserDevices:
 
         async def show(devices: Sequence[Device]) -> list[DeviceResponse]:
             groups = await self.names_of_groups(principal, devices)
-            rows = [DeviceResponse(**_fields(device, integrations, groups)) for device in devices]
+            rows = [
+                DeviceResponse(**_response_fields(device, integrations, groups))
+                for device in devices
+            ]
             if with_entities:
                 things = await self.entities.build_things(principal.tenant, devices)
                 for row, thing in zip(rows, things, strict=True):
@@ -105,11 +108,13 @@ class UserDevices:
         """Return a device with its entities, and its first key if the user may see it."""
         device = await self.granted.find(principal, device_id)
         (thing,) = await self.entities.build_things(device.tenant, [device])
-        entities = [_shown(Entity(thing, member)) for member in thing.members.list_in_tree_order()]
+        entities = [
+            _entity_response(Entity(thing, member)) for member in thing.members.list_in_tree_order()
+        ]
         if seen and (key := await self.first_keys.find_key(principal, device)) is not None:
-            entities = [_shown_key(device, key), *entities]
+            entities = [_key_response(device, key), *entities]
         groups = await self.names_of_groups(principal, [device])
-        fields = _fields(device, await self.integrations.list_summaries(), groups)
+        fields = _response_fields(device, await self.integrations.list_summaries(), groups)
         detail = DeviceDetail(
             **fields,
             joined=device.joined,
@@ -299,7 +304,7 @@ def _change_tags(body: TagDevices, tags: Sequence[str]) -> list[str]:
     return list(dict.fromkeys([*(tags if body.operation == "ADD" else ()), *body.tags]))
 
 
-def _shown(entity: Entity) -> DeviceEntity:
+def _entity_response(entity: Entity) -> DeviceEntity:
     member = entity.member
     return copy_fields(
         DeviceEntity,
@@ -312,11 +317,11 @@ def _shown(entity: Entity) -> DeviceEntity:
 
 def _add_entities(device: DeviceResponse, thing: EntityThing) -> None:
     """Add the entities that widgets show."""
-    device.important_entities = _shown_members(thing, important_members(thing.members))
-    device.common_entities = _shown_members(thing, COMMON_MEMBERS.list_in_tree_order())
+    device.important_entities = _member_rows(thing, important_members(thing.members))
+    device.common_entities = _member_rows(thing, COMMON_MEMBERS.list_in_tree_order())
 
 
-def _shown_members(thing: EntityThing, members: Iterable[Member]) -> list[DeviceListEntity]:
+def _member_rows(thing: EntityThing, members: Iterable[Member]) -> list[DeviceListEntity]:
     return [
         DeviceListEntity(
             id=str(entity.id),
@@ -334,7 +339,7 @@ def _shown_members(thing: EntityThing, members: Iterable[Member]) -> list[Device
     ]
 
 
-def _shown_key(device: Device, key: str) -> DeviceEntity:
+def _key_response(device: Device, key: str) -> DeviceEntity:
     """Return the row of the entity list that shows a first key in existing consoles.
 
     Its number is 0, which no member has.
@@ -350,7 +355,7 @@ def _shown_key(device: Device, key: str) -> DeviceEntity:
     )
 
 
-def _fields(
+def _response_fields(
     device: Device, integrations: Mapping[str, IntegrationSummary], groups: Mapping[int, str]
 ) -> dict[str, Any]:
     """Return the fields of `DeviceResponse`."""

@@ -107,7 +107,7 @@ class DeviceNames:
         if query.sorts_by_integration:
             query = replace(query, integrations=await self._integrations.list_by_name())
         found, total = await self._lists.find_documents(query, _SHOWN, counted=request.counted)
-        return DescribedDevices(list(map(_described_device, found)), total)
+        return DescribedDevices(list(map(_describe_device, found)), total)
 
     async def count(self, request: CountDevices) -> DeviceCounts:
         """Return the numbers of devices and their entities by integration.
@@ -149,7 +149,7 @@ def _condition(request: DescribeDevices) -> Condition:
     return {"$and": conditions}
 
 
-def _described_device(document: Document) -> DescribedDevice:
+def _describe_device(document: Document) -> DescribedDevice:
     user = document.get("userId")
     return DescribedDevice(
         id=int(document["_id"]),
@@ -217,7 +217,7 @@ class IntegrationRpc:
 
     async def own_report(self, integration: str, request: SendOwnReport) -> Acknowledged:
         """Store properties of the integration itself before answering."""
-        thing = await self._thing_of(integration, request.tenant)
+        thing = await self._find_thing(integration, request.tenant)
         raw = msgspec.json.encode({"properties": request.properties})
         check_message("report", thing, raw, now_ms(), self.retention_ms)
         await self.reporter.report(thing, request.properties)
@@ -248,7 +248,7 @@ class IntegrationRpc:
 
     async def own_values(self, integration: str, request: GetOwnValues) -> OwnValues:
         """Return latest values of the integration itself."""
-        thing = await self._thing_of(integration, request.tenant)
+        thing = await self._find_thing(integration, request.tenant)
         values = await self.latest.find_values([thing.id])
         return OwnValues(thing.id, dict(thing.tsl.readable(values.get(thing.id, {}))))
 
@@ -264,7 +264,7 @@ class IntegrationRpc:
         models = await self._models_to_choose(request.tenant, found.manifest)
         return ThingEntities(
             [
-                _described(Entity(thing, member), values, models.get(member.path))
+                _describe_entity(Entity(thing, member), values, models.get(member.path))
                 for member in thing.members.list_in_tree_order()
             ]
         )
@@ -300,7 +300,7 @@ class IntegrationRpc:
             raise NotFound(f"{integration} has no device {identifier[:64]}", field="identifier")
         return device
 
-    async def _thing_of(self, integration: str, tenant: str) -> Thing:
+    async def _find_thing(self, integration: str, tenant: str) -> Thing:
         found = await self.integrations.find(integration)
         if found is None:
             raise NotFound(f"integration {integration} is not known", field="integration")
@@ -309,7 +309,7 @@ class IntegrationRpc:
         return (await self.directory.find_by_sn([sn]))[sn]
 
 
-def _described(
+def _describe_entity(
     entity: Entity, values: Mapping[str, Any], choices: dict[str, str] | None
 ) -> ThingEntity:
     """Return an entity for a form; `choices` are the options of its field."""

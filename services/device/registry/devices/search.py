@@ -93,8 +93,8 @@ def build_query(tenant: str, application_id: int, search: SearchDevices) -> Quer
 def _conditions(search: SearchDevices) -> Iterator[Condition]:
     if search.application_id is not None:
         yield {"application.applicationId": search.application_id}
-    yield from _whole(search)
-    yield from _in_part(search)
+    yield from _exact_conditions(search)
+    yield from _substring_conditions(search)
     yield from _choices(search)
     if search.electricity_min is not None:
         yield {"electricity": {"$gte": search.electricity_min}}
@@ -102,7 +102,7 @@ def _conditions(search: SearchDevices) -> Iterator[Condition]:
         yield {"electricity": {"$lte": search.electricity_max}}
 
 
-def _whole(search: SearchDevices) -> Iterator[Condition]:
+def _exact_conditions(search: SearchDevices) -> Iterator[Condition]:
     if search.sn:
         yield {"snKey": serial_key(search.sn)}
     if search.dev_eui:
@@ -115,7 +115,7 @@ def _whole(search: SearchDevices) -> Iterator[Condition]:
         yield {"project": search.project}
 
 
-def _in_part(search: SearchDevices) -> Iterator[Condition]:
+def _substring_conditions(search: SearchDevices) -> Iterator[Condition]:
     if search.keyword:
         serial = {"$regex": literal_pattern(search.keyword.upper())}
         yield {
@@ -196,7 +196,7 @@ def _search_conditions(search: FindDevices) -> Iterator[Condition]:
         if values is not None:
             yield {field: {"$in": values}}
     if search.area is not None:
-        yield _in_area(search.area)
+        yield _area_condition(search.area)
 
 
 def _index_filters(search: FindDevices) -> Iterator[IndexFilter]:
@@ -215,7 +215,7 @@ def _index_filters(search: FindDevices) -> Iterator[IndexFilter]:
     if search.model:
         yield IndexFilter("fleet_model", [{"model": {"$in": search.model}}])
     if search.area is not None:
-        yield IndexFilter("place", [_in_area(search.area)])
+        yield IndexFilter("place", [_area_condition(search.area)])
     if search.status:
         stored = [_STATUS.get(status, status) for status in search.status]
         yield IndexFilter("fleet_status", [{"connectStatus": {"$in": stored}}])
@@ -228,7 +228,7 @@ def _granted_filters(grants: Grants) -> Iterator[IndexFilter]:
         yield IndexFilter("group", [{"group": {"$in": sorted(grants.resources.groups)}}])
 
 
-def _in_area(area: Area) -> Condition:
+def _area_condition(area: Area) -> Condition:
     if area.south > area.north:
         raise InvalidInput("must not exceed north", field="area.south")
     latitude = {"location.latitude": {"$gte": area.south, "$lte": area.north}}
@@ -292,14 +292,16 @@ def _degrees(name: str, sent: float | str | None, field: str) -> float | None:
         value = math.nan
     if not math.isfinite(value):
         text = f"{name} must be a number of degrees"
-        raise _refused(field + name, ValueFault(f"device_location_{name}_type_error", text, {}))
+        raise _location_error(
+            field + name, ValueFault(f"device_location_{name}_type_error", text, {})
+        )
     maximum = BOUNDS[name]
     if abs(value) > maximum:
         text = f"{name} must be from {-maximum:g} to {maximum:g}"
         args = {"entity_name": name, "value": value, "min": -maximum, "max": maximum}
-        raise _refused(field + name, ValueFault("entity_value_out_of_range", text, args))
+        raise _location_error(field + name, ValueFault("entity_value_out_of_range", text, args))
     return value
 
 
-def _refused(field: str, fault: ValueFault) -> InvalidInput:
+def _location_error(field: str, fault: ValueFault) -> InvalidInput:
     return InvalidInput(fault.error_message, field=field, code="multiple_error", detail=[fault])

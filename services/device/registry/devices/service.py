@@ -162,7 +162,7 @@ class DeviceService:
         if known is not None:
             device = await self._assign_again(principal, known, body, config)
         elif holder is not None:
-            raise _taken(holder, serial)
+            raise _serial_conflict(holder, serial)
         else:
             device = await self._create(principal, serial, body, config)
         if config is not None:
@@ -181,7 +181,7 @@ class DeviceService:
             await self.store.insert([device])
         except SerialTaken as error:
             holder, _ = await self.store.find_holder(serial_key(serial))
-            raise _taken(holder or "device", serial) from error
+            raise _serial_conflict(holder or "device", serial) from error
         return device
 
     async def _assign_again(
@@ -244,10 +244,10 @@ class DeviceService:
         device = await self._find(principal, body.device_id)
         changes = DeviceChanges(
             name=body.name,
-            description=_or_unset(body.description),
-            project=_or_unset(body.project),
+            description=_unset_if_none(body.description),
+            project=_unset_if_none(body.project),
             tag=msgspec.UNSET if body.tag is None else list(dict.fromkeys(body.tag)),
-            data_storage=_or_unset(body.data_storage),
+            data_storage=_unset_if_none(body.data_storage),
         )
         if body.tsl_version is not None and body.tsl_version != device.tsl_version:
             versions = await self.products.versions(principal.tenant, device.model)
@@ -257,7 +257,7 @@ class DeviceService:
         updated = await self.store.update(
             principal.tenant, body.device_id, changes, principal.application_id
         )
-        return device_ref(_found(updated, body.device_id))
+        return device_ref(_require_device(updated, body.device_id))
 
     async def remove(self, principal: Principal, device_id: int) -> None:
         """Remove a device from its application; its id and history stay.
@@ -267,7 +267,7 @@ class DeviceService:
         device = await self._find(principal, device_id)
 
         async def remove() -> None:
-            _found(await self.store.detach(device, principal.application_id), device_id)
+            _require_device(await self.store.detach(device, principal.application_id), device_id)
 
         await self.remover.remove_from_application(device, remove, REMOVED)
 
@@ -278,11 +278,13 @@ class DeviceService:
         device of an integration, which would add it again.
         """
         tenant, owner = principal.tenant, principal.application_id
-        device = _found(await self.store.find_deletable(tenant, device_id, owner), device_id)
+        device = _require_device(
+            await self.store.find_deletable(tenant, device_id, owner), device_id
+        )
         _check_direct(device)
 
         async def delete() -> None:
-            _found(await self.store.delete(tenant, device_id, owner), device_id)
+            _require_device(await self.store.delete(tenant, device_id, owner), device_id)
 
         await self.remover.remove(device, delete, DELETED)
         return device.sn
@@ -304,15 +306,15 @@ class DeviceService:
 
     async def _find(self, principal: Principal, device_id: int) -> Device:
         found = await self.store.find(principal.tenant, device_id, principal.application_id)
-        return _found(found, device_id)
+        return _require_device(found, device_id)
 
 
-def _or_unset(value: T | None) -> T | msgspec.UnsetType:
+def _unset_if_none(value: T | None) -> T | msgspec.UnsetType:
     """Return the value, or UNSET for None: absent and null fields stay unchanged."""
     return msgspec.UNSET if value is None else value
 
 
-def _found(device: Device | None, device_id: int) -> Device:
+def _require_device(device: Device | None, device_id: int) -> Device:
     if device is None:
         raise device_not_found(device_id)
     return device
@@ -323,6 +325,6 @@ def _check_direct(device: Device) -> None:
         raise integration_device_error(device.integration)
 
 
-def _taken(holder: Holder, serial: str) -> Conflict:
+def _serial_conflict(holder: Holder, serial: str) -> Conflict:
     explain = rps_record_exists if holder == "rps" else device_exists_error
     return explain(serial, SERIAL_FIELD)

@@ -112,15 +112,15 @@ class Columns:
         for head in sheet.columns:
             column = self._by_name.get(plain_title(head))
             if column is None:
-                raise self._wrong_columns(f"there is no column {head[:64]!r}", sheet)
+                raise self._columns_error(f"there is no column {head[:64]!r}", sheet)
             if column in found:
-                raise self._wrong_columns(f"the column {head[:64]!r} is duplicate", sheet)
+                raise self._columns_error(f"the column {head[:64]!r} is duplicate", sheet)
             found.append(column)
         if self.all[0] not in found:
-            raise self._wrong_columns("the column Name is missing", sheet)
+            raise self._columns_error("the column Name is missing", sheet)
         return found
 
-    def _wrong_columns(self, text: str, sheet: Sheet) -> InvalidInput:
+    def _columns_error(self, text: str, sheet: Sheet) -> InvalidInput:
         known = ", ".join(column.title for column in self.all)
         read = f" (read as {sheet.source})" if sheet.source else ""
         return structure_error(f"{text}{read}; the columns are {known}")
@@ -133,7 +133,7 @@ class Columns:
     def with_points(self, columns: Sequence[Column], cells: Sequence[Any]) -> list[Any]:
         """Return the cells of a row, with decimal commas replaced by points."""
         return [
-            _with_point(cell) if column.kind in ("LONG", "DOUBLE") else cell
+            _use_decimal_point(cell) if column.kind in ("LONG", "DOUBLE") else cell
             for column, cell in zip(columns, cells, strict=True)
         ]
 
@@ -146,9 +146,9 @@ class Columns:
         for column, cell in zip(columns, cells, strict=True):
             if cell is None:
                 continue
-            value = _value(column, cell)
+            value = _read_value(column, cell)
             if isinstance(value, UnreadableValue):
-                faults.append(_type_fault(column, _expected(column)))
+                faults.append(_type_fault(column, _expected_values(column)))
             elif column.kind == "STRING" and _is_shortened(cell):
                 faults.append(
                     _type_fault(column, "text: the spreadsheet program cut off its digits")
@@ -173,7 +173,7 @@ def structure_error(text: str) -> InvalidInput:
     return InvalidInput(text, field="file", code="device_list_sheet_structure_error")
 
 
-def _with_point(cell: Any) -> Any:
+def _use_decimal_point(cell: Any) -> Any:
     if not isinstance(cell, str) or not _DECIMAL_COMMA(cell):
         return cell
     whole, _, fraction = cell.partition(",")
@@ -187,7 +187,7 @@ def _read_bounds(attribute: dict[str, Any]) -> tuple[float, float] | None:
     return None
 
 
-def _value(column: Column, cell: Any) -> Any:
+def _read_value(column: Column, cell: Any) -> Any:
     """Return the value of a cell, or `UnreadableValue`; a label gives its value."""
     if column.choices:
         label = convert_value("STRING", cell)
@@ -205,7 +205,7 @@ def _is_shortened(cell: Any) -> bool:
     return type(cell) in (int, float) and abs(cell) >= EXACT
 
 
-def _expected(column: Column) -> str:
+def _expected_values(column: Column) -> str:
     return column.kind if column.free or not column.choices else ", ".join(column.choices)
 
 

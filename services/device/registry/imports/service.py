@@ -121,7 +121,7 @@ class ImportService:
                 text = f"{MAX_RUNNING} imports are under way"
                 raise TooManyRequests(text, retry_after=10)
             device_sheet = await self.sheets.read(principal, integration, data, MAX_IMPORTED)
-            rows = [row async for row in _checked(device_sheet)]
+            rows = [row async for row in _read_rows(device_sheet)]
             await self._check_together(principal.tenant, device_sheet, rows)
             refused = not only_good and any(row.outcome for row in rows)
             keys = [column.key for column in device_sheet.heads]
@@ -137,8 +137,8 @@ class ImportService:
             if not row.outcome
         ]
         await self._check_identifiers(tenant, device_sheet.form, requests)
-        await self._check_models(tenant, device_sheet.form, _good(requests))
-        await self._check_groups(tenant, _good(requests))
+        await self._check_models(tenant, device_sheet.form, _filter_valid(requests))
+        await self._check_groups(tenant, _filter_valid(requests))
 
     async def _check_identifiers(
         self, tenant: str, form: AddDeviceForm, requests: Requests
@@ -270,11 +270,11 @@ class ImportService:
         return known
 
 
-def _good(requests: Requests) -> Requests:
+def _filter_valid(requests: Requests) -> Requests:
     return [(row, request) for row, request in requests if not row.outcome]
 
 
-async def _checked(device_sheet: DeviceSheet) -> AsyncIterator[Row]:
+async def _read_rows(device_sheet: DeviceSheet) -> AsyncIterator[Row]:
     """Yield the rows of a sheet, those with faults as failed."""
     for number, (at, cells) in enumerate(device_sheet.sheet.rows):
         if number % CHUNK == 0:

@@ -32,17 +32,17 @@ def write(
         for column in columns
     ]
     labels += [{} for _ in more]
-    shown = ([_shown(*cell) for cell in zip(labels, row, strict=True)] for row in rows)
+    shown = ([_cell_label(*cell) for cell in zip(labels, row, strict=True)] for row in rows)
     if file_format == "csv":
-        return csv_lines([titles, *([_text(cell) for cell in row] for row in shown)])
+        return csv_lines([titles, *([_cell_text(cell) for cell in row] for row in shown)])
     return _workbook(columns, titles, shown)
 
 
-def _shown(labels: dict[str, str], cell: Any) -> Any:
+def _cell_label(labels: dict[str, str], cell: Any) -> Any:
     return labels.get(cell, cell) if isinstance(cell, str) else cell
 
 
-def _text(cell: Any) -> str:
+def _cell_text(cell: Any) -> str:
     if cell is None:
         return ""
     if isinstance(cell, bool):

@@ -125,7 +125,7 @@ class SheetService:
             requests.append(request)
             wrong += [(at, fault) for fault in faults]
         if wrong:
-            raise _unparsed(wrong)
+            raise _cells_error(wrong)
         return ParsedSheet(requests, [at for at, _ in device_sheet.sheet.rows])
 
     async def with_errors(
@@ -157,14 +157,14 @@ class SheetService:
             page, _ = await self.devices.find(principal, request)
             found = [device async for device in page]
             groups = await self.devices.names_of_groups(principal, found)
-            rows += [_exported(form, columns.all, keys, device, groups) for device in found]
+            rows += [_export_row(form, columns.all, keys, device, groups) for device in found]
             if len(found) < PAGE:
                 break
             request.page_number += 1
         return await asyncio.to_thread(write, request.format, columns.all, rows)
 
 
-def _unparsed(wrong: Sequence[tuple[int, CellFault]]) -> InvalidInput:
+def _cells_error(wrong: Sequence[tuple[int, CellFault]]) -> InvalidInput:
     at, first = wrong[0]
     return InvalidInput(
         f"row {at + 2}: {first.error_message}",
@@ -175,7 +175,7 @@ def _unparsed(wrong: Sequence[tuple[int, CellFault]]) -> InvalidInput:
     )
 
 
-def _exported(
+def _export_row(
     form: AddDeviceForm,
     columns: Sequence[Column],
     inputs: Mapping[str, str],

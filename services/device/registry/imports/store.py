@@ -146,7 +146,7 @@ class ImportStore:
     async def find_status(self, tenant: str, import_id: int) -> ImportProgress:
         """Return the progress of an import; raise `NotFound`."""
         job = await self.find(tenant, import_id)
-        return _shown(job, await self._find_active(tenant))
+        return _progress_response(job, await self._find_active(tenant))
 
     async def list_newest(
         self, tenant: str, integrations: Iterable[str] | None
@@ -157,7 +157,7 @@ class ImportStore:
             query["integration"] = {"$in": list(integrations)}
         found = self._imports.find(query, sort=[("_id", -1)], limit=2 * KEPT_IMPORTS)
         active_id = await self._find_active(tenant)
-        return [_shown(msgspec.convert(row, Import), active_id) async for row in found]
+        return [_progress_response(msgspec.convert(row, Import), active_id) async for row in found]
 
     async def _find_active(self, tenant: str) -> int | None:
         """Return the import of a tenant that progresses: the oldest that does not wait."""
@@ -247,7 +247,7 @@ class ImportStore:
             yield msgspec.convert(document, Row)
 
 
-def _shown(job: Import, active_id: int | None) -> ImportProgress:
+def _progress_response(job: Import, active_id: int | None) -> ImportProgress:
     waiting_for: WaitingFor | None = None
     if job.state == "RUNNING" and job.id != active_id:
         waiting_for = "INTEGRATION" if job.waiting else "EARLIER_IMPORT"

@@ -181,7 +181,7 @@ class RpsService:
         has the SN, or another application has its record.
         """
         sn = check_serial(body.sn, "sn")
-        url = _checked_url(body.profile_url)
+        url = _validate_url(body.profile_url)
         owner = _owner(principal)
         for _ in range(_ATTEMPTS):
             if await self._store.change(owner, serial_key(sn), url):
@@ -233,7 +233,7 @@ def _owner(principal: Principal) -> tuple[str, int]:
     return principal.tenant, principal.application_id
 
 
-def _checked_url(text: str) -> str:
+def _validate_url(text: str) -> str:
     if len(text) > LONGEST_URL:
         raise InvalidInput(f"must have at most {LONGEST_URL} characters", field="profileUrl")
     if not text.isascii() or not text.isprintable() or " " in text:

@@ -66,7 +66,7 @@ class ProductService:
         `tsl.…`). Raises `Conflict` for the built-in product, for a changed document of a version in
         use, and for a prefix of another product.
         """
-        wanted = self._checked(principal.tenant, model, body)
+        wanted = self._validate_product(principal.tenant, model, body)
         return await self._store.put(wanted, codec)
 
     def check(self, tenant: str, model: str, body: PutProduct) -> list[Fault]:
@@ -75,13 +75,13 @@ class ProductService:
         Raises `Conflict` for the built-in product.
         """
         try:
-            self._checked(tenant, model, body)
+            self._validate_product(tenant, model, body)
         except InvalidInput as error:
             return list(error.faults) or [Fault(error.field or "", error.message)]
         return []
 
     @staticmethod
-    def _checked(tenant: str, model: str, body: PutProduct) -> ProductUpdate:
+    def _validate_product(tenant: str, model: str, body: PutProduct) -> ProductUpdate:
         if model.lower() == GENERIC:
             raise built_in_product_error(model)
         if not MODEL.fullmatch(model):
@@ -92,7 +92,7 @@ class ProductService:
         faults: list[Fault] = []
         prefixes = _prefixes(body.sn_prefixes, faults)
         document = _document(body.tsl, faults)
-        tsl = _stored(document, faults) if document else None
+        tsl = _encode_tsl(document, faults) if document else None
         if document is not None and body.location_property is not None:
             faults += _location_faults(document, body.location_property)
         if faults or document is None or tsl is None:
@@ -217,7 +217,7 @@ def _document(given: dict[str, Any], faults: list[Fault]) -> TslDocument | None:
         return None
 
 
-def _stored(document: TslDocument, faults: list[Fault]) -> StoredTsl:
+def _encode_tsl(document: TslDocument, faults: list[Fault]) -> StoredTsl:
     if not VERSION.fullmatch(document.version):
         reason = "must be 1 to 32 letters, digits, '.', '_' or '-'"
         faults.append(Fault("tsl.version", reason))

@@ -194,9 +194,9 @@ def read_library(files: Mapping[str, bytes], name: str) -> Library:
 
     Raises `LibraryInvalid` for unreadable indexes, `NoTemplates`.
     """
-    manifests = sorted(_named(files, MANIFEST), key=lambda path: len(path.parts))
+    manifests = sorted(_find_files(files, MANIFEST), key=lambda path: len(path.parts))
     if manifests and manifests[0].parent.parent == _TOP:  # downloads have a folder around all
-        version, found = _indexed(files, manifests[0])
+        version, found = _read_manifest(files, manifests[0])
     else:
         version, found = "", find_templates(files, name)
     models = {template.model: template for template in reversed(found)}
@@ -210,7 +210,7 @@ def read_library(files: Mapping[str, bytes], name: str) -> Library:
 def find_templates(files: Mapping[str, bytes], name: str) -> list[TemplateRef]:
     """Return the templates of an archive without a manifest."""
     found = []
-    for path in sorted(_named(files, TEMPLATE)):
+    for path in sorted(_find_files(files, TEMPLATE)):
         above = path.parent.parent
         model = path.parent.name or name
         inside = str(path.relative_to(above))
@@ -227,7 +227,9 @@ def find_faults(files: Mapping[str, bytes], model: TemplateRef) -> list[Fault]:
     return []
 
 
-def _indexed(files: Mapping[str, bytes], path: PurePosixPath) -> tuple[str, list[TemplateRef]]:
+def _read_manifest(
+    files: Mapping[str, bytes], path: PurePosixPath
+) -> tuple[str, list[TemplateRef]]:
     manifest = _read(files, path, _Manifest)
     vendors = _read(files, path.parent / manifest.device_vendor_index, _Vendors).vendors
     found = []
@@ -249,5 +251,5 @@ def _read(files: Mapping[str, bytes], path: PurePosixPath, kind: type[T]) -> T:
         raise LibraryInvalid(f"{path}: {error}") from error
 
 
-def _named(files: Mapping[str, bytes], name: str) -> list[PurePosixPath]:
+def _find_files(files: Mapping[str, bytes], name: str) -> list[PurePosixPath]:
     return [path for path in map(PurePosixPath, files) if path.name == name]

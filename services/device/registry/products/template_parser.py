@@ -204,7 +204,7 @@ def _codec(files: Mapping[str, bytes], template: _TemplateFile) -> Codec:
     scripts = {name: files[name].decode(errors="replace") for name in names}
     decoder = [_step(step) for step in found.decoder.chain]
     encode = [_step(step) for step in encoder]
-    renamed, typed = _renamed(template), _typed(template)
+    renamed, typed = _find_renamed_values(template), _find_script_types(template)
     if renamed:
         decoder.append(
             CodecStep(TYPES_SCRIPT.name, "decoded", [CodecArgument("values", payload=True)])
@@ -226,7 +226,7 @@ def _codec(files: Mapping[str, bytes], template: _TemplateFile) -> Codec:
         raise TemplateInvalid([Fault(ref.ref, str(error))]) from error
 
 
-def _renamed(template: _TemplateFile) -> dict[str, str]:
+def _find_renamed_values(template: _TemplateFile) -> dict[str, str]:
     """Return the TSL paths of values that have another name in the scripts."""
     fields = [
         (_path(mapping.key), mapping.path) for mapping in template.definition.input.properties
@@ -234,9 +234,9 @@ def _renamed(template: _TemplateFile) -> dict[str, str]:
     return {key: path for key, path in fields if key != path}
 
 
-def _typed(template: _TemplateFile) -> dict[str, Any]:
+def _find_script_types(template: _TemplateFile) -> dict[str, Any]:
     """Return the script names of values of the TSL, and whether each is a number there."""
-    numbers = {path for entity in template.initial_entities for path in _numbers(entity)}
+    numbers = {path for entity in template.initial_entities for path in _list_number_paths(entity)}
     names = {mapping.path: mapping.key for mapping in template.definition.output.properties}
     paths = numbers | {path for path, name in names.items() if _path(name) != path}
     return {
@@ -244,14 +244,14 @@ def _typed(template: _TemplateFile) -> dict[str, Any]:
     }
 
 
-def _numbers(entity: _Entity, above: str = "") -> Iterator[str]:
+def _list_number_paths(entity: _Entity, above: str = "") -> Iterator[str]:
     """Yield the paths of booleans and choices."""
     path = above + _path(entity.identifier)
     chosen = entity.attributes is not None and bool(entity.attributes.enum)
     if entity.value_type == "boolean" or (entity.value_type == "long" and chosen):
         yield path
     for child in entity.children:
-        yield from _numbers(child, f"{path}.")
+        yield from _list_number_paths(child, f"{path}.")
 
 
 def _path(key: str) -> str:

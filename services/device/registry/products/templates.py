@@ -297,7 +297,7 @@ class Templates:
     ) -> list[ImportedTemplate]:
         """Create or update products from templates; return one result for each."""
         async with self._turn(principal.tenant):
-            return await self._make(principal, models)
+            return await self._create_all(principal, models)
 
     async def ensure(self, principal: Principal, model: str) -> None:
         """Create the product of a model from the library if the tenant lacks it.
@@ -309,7 +309,7 @@ class Templates:
         async with self._turn(principal.tenant):
             if await self.products.has(principal.tenant, model):
                 return  # another request created it meanwhile
-            (made,) = await self._make(principal, [model])
+            (made,) = await self._create_all(principal, [model])
         if made.faults:
             text = "; ".join(f"{fault.field}: {fault.reason}" for fault in made.faults)
             raise InvalidInput(f"the template of {model} is invalid: {text}", field="model")
@@ -334,16 +334,18 @@ class Templates:
         library = await self.store.find(tenant)
         return library.templates if library else []
 
-    async def _make(self, principal: Principal, models: Iterable[str]) -> list[ImportedTemplate]:
+    async def _create_all(
+        self, principal: Principal, models: Iterable[str]
+    ) -> list[ImportedTemplate]:
         whole = await self.store.find_with_archive(principal.tenant)
         known = {template.ref.model: template for template in whole[0].templates} if whole else {}
         archive = await asyncio.to_thread(Archive, whole[1]) if whole else None
         return [
-            await self._made(principal, archive, known.get(model), model)
+            await self._create_product(principal, archive, known.get(model), model)
             for model in dict.fromkeys(models)
         ]
 
-    async def _made(
+    async def _create_product(
         self,
         principal: Principal,
         archive: Archive | None,
@@ -383,7 +385,9 @@ def _templates(content: bytes, file_name: str) -> tuple[str, list[StoredTemplate
     templates = []
     for ref in library.models:
         templates.append(
-            StoredTemplate(ref, product_faults(_misnamed(ref.model) + find_faults(archive, ref)))
+            StoredTemplate(
+                ref, product_faults(_find_model_faults(ref.model) + find_faults(archive, ref))
+            )
         )
         if time.thread_time() > until:
             raise LibraryInvalid(f"takes more than {VALIDATION_SECONDS} s of a processor to read")
@@ -392,7 +396,7 @@ def _templates(content: bytes, file_name: str) -> tuple[str, list[StoredTemplate
     return library.version, templates
 
 
-def _misnamed(model: str) -> list[Fault]:
+def _find_model_faults(model: str) -> list[Fault]:
     if MODEL.fullmatch(model) and model.lower() != GENERIC:
         return []
     return [Fault("id", "must be a model: 1 to 64 letters, digits, '.', '_' or '-'")]

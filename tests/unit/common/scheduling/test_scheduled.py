@@ -129,8 +129,8 @@ REASONS: dict[str, list[str]] = {
         "services/management/live/mqtt_publisher.py MqttPublisher.__init__: NamedTasks",
     ],
     "The request holds a worker of its tenant meanwhile (`libs.common.http.middleware`).": [
-        "services/device/registry/products/templates.py Templates._made: to_thread",
-        "services/device/registry/products/templates.py Templates._make: to_thread",
+        "services/device/registry/products/templates.py Templates._create_product: to_thread",
+        "services/device/registry/products/templates.py Templates._create_all: to_thread",
     ],
     "Connections that nobody uses at the moment; who finds none opens one.": [
         "services/gateway/upstream/service.py Pool.__init__: deque",

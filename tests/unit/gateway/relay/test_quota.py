@@ -8,7 +8,7 @@ from libs.common.bus.accounts import INTEGRATION_MESSAGES, PULL
 from libs.common.limits.meter import BURST
 from services.gateway.relay import service as module
 from services.gateway.relay.rules import RefusedError, Sender
-from services.gateway.relay.service import FLOOD, INTEGRATION_QUESTIONS, QUESTIONS, RelayQuota
+from services.gateway.relay.service import FLOOD, INTEGRATION_REQUEST_RATE, REQUEST_RATE, RelayQuota
 
 APPLICATION = Sender("app.one", "_INBOX.app.one.")
 INTEGRATION = Sender("integration.one", "_INBOX.integration.one.")
@@ -37,9 +37,9 @@ def test_a_flood_is_not_answered_message_by_message(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 1.0))
     floods = Floods()
     quota = RelayQuota(None, Tenants(), floods)  # type: ignore[arg-type]
-    for _ in range(int(QUESTIONS * BURST)):
+    for _ in range(int(REQUEST_RATE * BURST)):
         quota.count(PULL, APPLICATION, b"")
-    for _ in range(int(QUESTIONS * FLOOD)):
+    for _ in range(int(REQUEST_RATE * FLOOD)):
         with pytest.raises(RefusedError) as refused:
             quota.count(PULL, APPLICATION, b"")
         assert refused.value.answered
@@ -60,15 +60,15 @@ def test_a_busy_tenant_leaves_an_integration_its_requests_for_others(
 
     def accepted(tenant: str) -> int:
         body = f'{{"tenant":"{tenant}","device":"a"}}'.encode()
-        for number in range(int(QUESTIONS * (BURST + FLOOD))):
+        for number in range(int(REQUEST_RATE * (BURST + FLOOD))):
             try:
                 quota.count(REPORT, INTEGRATION, body)
             except RefusedError:
                 return number
         raise AssertionError(tenant)
 
-    busy = int(INTEGRATION_QUESTIONS / QUESTIONS)
-    each = int(QUESTIONS * BURST)
+    busy = int(INTEGRATION_REQUEST_RATE / REQUEST_RATE)
+    each = int(REQUEST_RATE * BURST)
     assert [accepted(f"t{number}") for number in range(busy + 1)] == [each] * busy + [0]
     assert floods.ended == []
 
@@ -78,7 +78,7 @@ def test_requests_without_a_valid_tenant_share_one_rate(monkeypatch: pytest.Monk
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 1.0))
     quota = RelayQuota(None, Tenants(), Floods())  # type: ignore[arg-type]
     bodies = (b"{}", b"\xff", b'{"tenant":"%s"}' % (b"a" * 65))
-    for number in range(int(QUESTIONS * BURST)):
+    for number in range(int(REQUEST_RATE * BURST)):
         quota.count(REPORT, INTEGRATION, bodies[number % len(bodies)])
     with pytest.raises(RefusedError):
         quota.count(REPORT, INTEGRATION, bodies[-1])
