@@ -1,12 +1,12 @@
 """File format of a backup: compressed records, a checksum, optional encryption.
 
-After `MAGIC`, each frame is a length (4 bytes, big-endian) and as many bytes: a record as
+After `ARCHIVE_MAGIC`, each frame is a length (4 bytes, big-endian) and as many bytes: a record as
 MessagePack, compressed with zlib. A frame of length 0 ends the records. The SHA-256 of everything
 before it follows, so that a truncated or modified file is detected.
 
 An encrypted archive is one age file (https://age-encryption.org/v1): authenticated chunks of 64 KiB
 under a file key that each recipient's key decrypts. With a passphrase, the archive gets a new key
-pair, and its private key precedes the age file, encrypted with the passphrase: `SEALED`, its
+pair, and its private key precedes the age file, encrypted with the passphrase: `SEALED_MAGIC`, its
 length, the key.
 """
 
@@ -40,17 +40,17 @@ from deploy.platform.errors import CommandError
 WriteRecord = Callable[[Record], Awaitable[None]]
 Log = Callable[[str], None]
 
-MAGIC = b"thingway backup 1\n"
-SEALED = b"thingway backup sealed 1\n"
-_AGE = b"age-encryption.org/v1"
-_LENGTH = struct.Struct(">I")
+ARCHIVE_MAGIC = b"thingway backup 1\n"
+SEALED_MAGIC = b"thingway backup sealed 1\n"
+_AGE_MAGIC = b"age-encryption.org/v1"
+_LENGTH_FORMAT = struct.Struct(">I")
 _MAX_RECORD_BYTES = 64 * 1024**2
 """Maximum bytes of a frame and of its record: four times the size of MongoDB's largest reply."""
 _COMPRESSION_LEVEL = 1
 """The fastest zlib level, which reduces the data to a third and keeps up with a disk."""
 
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Record).decode
+_encode_record = msgspec.msgpack.Encoder().encode
+_decode_record = msgspec.msgpack.Decoder(Record).decode
 
 
 class ArchiveBroken(CommandError):
@@ -126,16 +126,16 @@ class Writer:
         self._out: Any = self.output
         if key.passphrase or key.recipients:
             self._out = self._open_encryption(key)
-        self._put(MAGIC)
+        self._put(ARCHIVE_MAGIC)
 
     def write(self, record: Record) -> None:
         """Append a record; raise `OSError` if it cannot be written."""
-        frame = zlib.compress(_encode(record), _COMPRESSION_LEVEL)
-        self._put(_LENGTH.pack(len(frame)) + frame)
+        frame = zlib.compress(_encode_record(record), _COMPRESSION_LEVEL)
+        self._put(_LENGTH_FORMAT.pack(len(frame)) + frame)
 
     def close(self) -> None:
         """Complete the archive; the underlying stream stays open."""
-        self._put(_LENGTH.pack(0))
+        self._put(_LENGTH_FORMAT.pack(0))
         with self._stream_errors():
             self._out.write(self._sum.digest())
             self._out.flush()
@@ -163,7 +163,7 @@ class Writer:
             identity = pyrage.x25519.Identity.generate()
             recipients.append(identity.to_public())
             sealed = pyrage.passphrase.encrypt(str(identity).encode(), key.passphrase)
-            self.output.write(SEALED + _LENGTH.pack(len(sealed)) + sealed)
+            self.output.write(SEALED_MAGIC + _LENGTH_FORMAT.pack(len(sealed)) + sealed)
         source, sink = os.pipe()
 
         def encrypt() -> None:
@@ -182,11 +182,11 @@ class Reader:
         self._sum = hashlib.sha256()
         self._pipe: _PipeThread | None = None
         self._source = source
-        beginning = self._read_exactly(len(MAGIC), is_hashed=False)
-        if beginning != MAGIC:
+        beginning = self._read_exactly(len(ARCHIVE_MAGIC), is_hashed=False)
+        if beginning != ARCHIVE_MAGIC:
             self._source = self._open_decryption(source, beginning, key)
-            beginning = self._read_exactly(len(MAGIC), is_hashed=False)
-        if beginning != MAGIC:
+            beginning = self._read_exactly(len(ARCHIVE_MAGIC), is_hashed=False)
+        if beginning != ARCHIVE_MAGIC:
             raise ArchiveBroken(
                 "the file is not a Thingway backup, or has an unknown format version"
             )
@@ -194,7 +194,7 @@ class Reader:
 
     def __iter__(self) -> Iterator[Record]:
         """Yield every record, then verify the checksum."""
-        while length := _LENGTH.unpack(self._read_exactly(_LENGTH.size))[0]:
+        while length := _LENGTH_FORMAT.unpack(self._read_exactly(_LENGTH_FORMAT.size))[0]:
             yield self._record(self._read_exactly(min(length, _MAX_RECORD_BYTES + 1)))
         found = self._sum.digest()
         if self._read_exactly(len(found), is_hashed=False) != found:
@@ -216,7 +216,7 @@ class Reader:
             content = inflating.decompress(frame, _MAX_RECORD_BYTES)
             if not inflating.eof:
                 raise ArchiveBroken("the archive contains a record that is too large")
-            record: Record = _decode(content)
+            record: Record = _decode_record(content)
         except (zlib.error, msgspec.MsgspecError) as error:
             raise ArchiveBroken(f"cannot decode a record of the archive: {error}") from error
         return record
@@ -233,9 +233,9 @@ class Reader:
 
     def _open_decryption(self, source: BinaryIO, beginning: bytes, key: Key) -> BinaryIO:
         identities = list(key.identities)
-        if SEALED.startswith(beginning):
+        if SEALED_MAGIC.startswith(beginning):
             beginning = self._read_sealed_key(source, beginning, key, identities)
-        if not _AGE.startswith(beginning[: len(_AGE)]):
+        if not _AGE_MAGIC.startswith(beginning[: len(_AGE_MAGIC)]):
             raise ArchiveBroken("the file is not a Thingway backup")
         if not identities:
             raise CommandError("the backup is encrypted: add --identity-file or --passphrase-file")
@@ -263,16 +263,17 @@ class Reader:
         self, source: BinaryIO, beginning: bytes, key: Key, identities: list[str]
     ) -> bytes:
         """Add the private key from the header to `identities`; return the first age bytes."""
-        self._read_exactly(len(SEALED) - len(beginning), is_hashed=False)
+        self._read_exactly(len(SEALED_MAGIC) - len(beginning), is_hashed=False)
         sealed = self._read_exactly(
-            _LENGTH.unpack(self._read_exactly(_LENGTH.size, is_hashed=False))[0], is_hashed=False
+            _LENGTH_FORMAT.unpack(self._read_exactly(_LENGTH_FORMAT.size, is_hashed=False))[0],
+            is_hashed=False,
         )
         if key.passphrase is not None:
             try:
                 identities.append(pyrage.passphrase.decrypt(sealed, key.passphrase).decode())
             except pyrage.DecryptError as error:
                 raise CommandError("wrong passphrase for this backup") from error
-        return self._read_exactly(len(_AGE), is_hashed=False)
+        return self._read_exactly(len(_AGE_MAGIC), is_hashed=False)
 
 
 class _Prefixed:

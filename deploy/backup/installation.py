@@ -89,7 +89,7 @@ async def _write_snapshots(
     The start is in epoch ms. Only partitions of `UPLINK` follow it.
     """
     heads, at = {}, 0
-    for name in streams.COPIED:
+    for name in streams.COPIED_STREAMS:
         if name == UPLINK:
             at = now_ms()
         pieces = streams.snapshot(bus.client, name)
@@ -112,7 +112,7 @@ async def _positions(bus: Bus, snapshots: dict[str, StreamHead]) -> dict[str, St
     Raises `CommandError` if a stream is newer than its turn: MongoDB may have its messages.
     """
     found = {}
-    for name in streams.COPIED:
+    for name in streams.COPIED_STREAMS:
         if (at := await streams.read_position(bus, name)) is None:
             continue
         if name not in snapshots:
@@ -126,7 +126,7 @@ async def _write_later_messages(
     bus: Bus, write: WriteRecord, snapshots: dict[str, StreamHead], moment: Moment
 ) -> None:
     """Write the messages that streams stored after their snapshots."""
-    for name in streams.COMPLETED:
+    for name in streams.COMPLETED_STREAMS:
         if name in snapshots and name in moment.streams:
             last = moment.streams[name].last
             async for messages in streams.read_messages(
@@ -149,7 +149,7 @@ async def require_empty(stores: Stores) -> None:
     async with stores.connect_writers() as clients, stores.bus(ADMIN) as bus:
         for name, client in clients.items():
             await DatabaseRestore(client, name).require_empty()
-        for name in streams.SNAPSHOTS:
+        for name in streams.SNAPSHOT_STREAMS:
             if await streams.read_position(bus, name) is not None:
                 raise CommandError(
                     f"NATS has a stream {name}: restore a backup into empty stores only"
@@ -225,7 +225,7 @@ class _Target:
     async def advance_streams(self, archive: VerifiedArchive) -> None:
         """Advance streams beyond the sequences that MongoDB may have stored."""
         for name, at in archive.moment.streams.items():
-            if name in streams.FILLERS:
+            if name in streams.FILLER_SUBJECTS:
                 await streams.advance(self._bus, name, at.last)
 
     async def compare(self, archive: VerifiedArchive, log: Log) -> None:
@@ -239,7 +239,7 @@ class _Target:
                 )
             log(f"{database}.{name}: {found.count} documents equal the archive")
         for name, at in archive.moment.streams.items():
-            if name in streams.FILLERS:
+            if name in streams.FILLER_SUBJECTS:
                 await streams.compare(self._bus, name, at)
 
     async def finish(self) -> None:

@@ -16,7 +16,7 @@ import msgspec
 
 from libs.common.identity.seal import Seal, SealBroken
 from libs.common.store.ids import FIRST
-from libs.common.things import MEMBERS
+from libs.common.things import MEMBERS_PER_THING
 from services.device.telemetry.partitions import KEY
 from services.workflow.credentials.store import seal_context
 from services.workflow.nodes.base import Registry
@@ -42,14 +42,14 @@ _DEVICES = "devices"
 """Member of a widget whose value is a list of `{id}` of devices."""
 _DIGITS = 16
 """Maximum number of digits of an id."""
-_GRANTED = {
+_GRANTED_SEQUENCES = {
     "DASHBOARD": "management.dashboards",
     "WORKFLOW": _FLOWS,
     "DEVICE": _THINGS,
     "DEVICE_GROUP": "device.device_groups",
 }
-_ACTORS = {"user": "auth.users", "application": "auth.applications"}
-_AUDITED = {
+_ACTOR_SEQUENCES = {"user": "auth.users", "application": "auth.applications"}
+_AUDITED_SEQUENCES = {
     "user": "auth.users",
     "role": "auth.roles",
     "menu": "auth.menus",
@@ -85,9 +85,9 @@ class Relocation:
 
     def shifted_entity(self, value: int) -> int:
         """Return the entity id at the target, or `value` if it is not an entity id."""
-        if not self.is_id(_THINGS, value // MEMBERS):
+        if not self.is_id(_THINGS, value // MEMBERS_PER_THING):
             return value
-        return value + self.shifts.get(_THINGS, 0) * MEMBERS
+        return value + self.shifts.get(_THINGS, 0) * MEMBERS_PER_THING
 
 
 def shift(document: Document, ids: Mapping[str, str], move: Relocation) -> None:
@@ -165,7 +165,7 @@ def rewrite_canvas(document: Document, move: Relocation) -> None:
 def rewrite_attached_canvas(document: Document, move: Relocation) -> None:
     """Rewrite the canvas of a device, or an additional canvas of a dashboard."""
     rewrite_canvas(document, move)
-    sequence = _THINGS if document["attachType"] == "DEVICE" else _GRANTED["DASHBOARD"]
+    sequence = _THINGS if document["attachType"] == "DEVICE" else _GRANTED_SEQUENCES["DASHBOARD"]
     document["attachId"] = move.shifted(sequence, document["attachId"])
 
 
@@ -221,7 +221,7 @@ def rewrite_notifications(document: Document, move: Relocation) -> None:
     document["settings"] = msgspec.to_builtins(settings)
 
 
-RESEALED = (
+RESEALING_REWRITES = (
     rewrite_flow_secret,
     rewrite_credential,
     rewrite_openapi_account,
@@ -235,13 +235,16 @@ def rewrite_grant(document: Document, move: Relocation) -> None:
     """Rewrite the id of the granted resource."""
     if document["type"] == "ENTITY":
         document["id"] = move.shifted_entity(document["id"])
-    elif document["type"] in _GRANTED:
-        document["id"] = move.shifted(_GRANTED[document["type"]], document["id"])
+    elif document["type"] in _GRANTED_SEQUENCES:
+        document["id"] = move.shifted(_GRANTED_SEQUENCES[document["type"]], document["id"])
 
 
 def rewrite_audit_entry(document: Document, move: Relocation) -> None:
     """Rewrite actor and object of an audit entry; ids are strings there."""
-    for part, kind, sequences in (("actor", "kind", _ACTORS), ("object", "type", _AUDITED)):
+    for part, kind, sequences in (
+        ("actor", "kind", _ACTOR_SEQUENCES),
+        ("object", "type", _AUDITED_SEQUENCES),
+    ):
         named = document.get(part, {})
         sequence = sequences.get(named.get(kind, ""))
         if sequence and re.fullmatch(_ID, named.get("id", "")):  # the operator has id 0

@@ -44,13 +44,13 @@ from libs.common.bus.subjects import down_command, partitioned, up
 
 _QOS_2 = ("$MQTT_out", "$MQTT_qos2in")
 """Streams for QoS 2, which is off: empty, and in memory under `thingway up`."""
-COMPLETED = (EVENTS, *EVENT_PARTITIONS, DEAD)
+COMPLETED_STREAMS = (EVENTS, *EVENT_PARTITIONS, DEAD)
 _MQTT = (*(name for name in STREAMS if name.startswith("$")), *_QOS_2)
-SNAPSHOTS = (*COMPLETED, *_MQTT, *UPLINKS)
+SNAPSHOT_STREAMS = (*COMPLETED_STREAMS, *_MQTT, *UPLINKS)
 """Streams in the order of their snapshots."""
-COPIED = tuple(name for name in SNAPSHOTS if name not in (RETAINED, *_QOS_2))
+COPIED_STREAMS = tuple(name for name in SNAPSHOT_STREAMS if name not in (RETAINED, *_QOS_2))
 """Streams that a backup copies: without retained messages, which no service reads, and QoS 2."""
-FILLERS = {
+FILLER_SUBJECTS = {
     **{name: restored_event(name) for name in EVENT_PARTITIONS},
     **{name: partitioned("0", "restored", number) for number, name in enumerate(PARTITIONS)},
     UPLINK: up("0", "restored.0"),
@@ -291,7 +291,7 @@ def _message_headers(headers: dict[str, str] | None) -> dict[str, str]:
 async def advance(bus: Bus, name: str, last: int) -> None:
     """Let the next message of a stream get a sequence above `last`."""
     reached = (await require_position(bus, name)).last
-    filler = OutgoingMessage(FILLERS[name], b"")
+    filler = OutgoingMessage(FILLER_SUBJECTS[name], b"")
     while reached < last:
         count = min(last - reached, _BATCH)
         await bus.publish([filler] * count)
@@ -314,7 +314,7 @@ async def compare(bus: Bus, name: str, expected: StreamPosition) -> None:
     """
     found = await require_position(bus, name)
     expired = max(found.first - expected.first, 0)
-    is_short = name in COMPLETED and found.messages < expected.messages - expired
+    is_short = name in COMPLETED_STREAMS and found.messages < expected.messages - expired
     if found.last != expected.last or is_short:
         raise CommandError(
             f"{name} has {found.messages} messages up to {found.last}, the archive "

@@ -181,7 +181,7 @@ class _TenantReader:
         """Return a document with its secrets sealed for the archive."""
         if row.rewrite is relocation.rewrite_design:
             relocation.collect_contexts(bson.decode(raw), self._move)
-        elif row.rewrite in relocation.RESEALED:
+        elif row.rewrite in relocation.RESEALING_REWRITES:
             document = bson.decode(raw)
             row.rewrite(document, self._move)
             return bson.encode(document)

@@ -29,14 +29,14 @@ SERVERS_SECONDS = 1.0
 """Seconds in which servers report their health."""
 MAX_LAG = 60.0
 """Seconds that a report may wait to be stored."""
-FULL = 0.7
+FULL_SHARE = 0.7
 """Fraction of its size limit at which a stream counts as nearly full."""
 UPLINK_READERS = ("device", "device-ingest")
 """Users that may read the partitions of `UPLINK`."""
-HEALTH = "$SYS.REQ.SERVER.PING.HEALTHZ"
+HEALTH_SUBJECT = "$SYS.REQ.SERVER.PING.HEALTHZ"
 FAILURES = (NatsError, APIError, OSError, ValueError, SettingsInvalid)
 """Errors of a connection and its requests."""
-DROPPING = frozenset({EVENTS, *EVENT_PARTITIONS, DEAD})
+DROPPING_STREAMS = frozenset({EVENTS, *EVENT_PARTITIONS, DEAD})
 """Streams that delete their oldest messages when full."""
 
 
@@ -118,7 +118,7 @@ def assess_stream(name: str, reading: StreamReading) -> Iterator[Finding]:
         text += f", {held / maximum:.0%} full"
     lacks = f"{reading.missing} replicas are missing or behind" if reading.missing else ""
     yield assess(subject, lacks, text, "thingwaystreamreplicasmissing", minor=True)
-    if name not in DROPPING and maximum > 0 and held > FULL * maximum:
+    if name not in DROPPING_STREAMS and maximum > 0 and held > FULL_SHARE * maximum:
         yield assess(f"{subject} fill", text, "", "thingwaystreamfilling")
     if name in UPLINKS:
         late = reading.oldest if reading.oldest > MAX_LAG else 0
@@ -148,7 +148,7 @@ async def _servers(login: Login) -> list[Finding]:
     async with login.connected() as bus:
         inbox, before = bus.client.new_inbox(), datetime.now(UTC)
         await bus.client.subscribe(inbox, cb=collect)
-        await bus.client.publish(HEALTH, b'{"details":true}', reply=inbox)
+        await bus.client.publish(HEALTH_SUBJECT, b'{"details":true}', reply=inbox)
         await asyncio.sleep(SERVERS_SECONDS)
     if not responses:
         return [assess("nats servers", "no server replies", "", "stores")]

@@ -20,7 +20,7 @@ MEMBER_POLLS = 20
 """Polls for members that the driver has not found yet; one second in all."""
 MAX_SKEW = 2.0
 """Tolerated difference of clocks in seconds."""
-FULL = 0.8
+FULL_SHARE = 0.8
 """Share of a volume at which it counts as nearly full."""
 _GB = 1e9
 _PROBE = "tw:doctor"
@@ -104,7 +104,9 @@ async def _writable(subject: str, database: Database) -> list[Finding]:
 async def _disk(database: Database) -> list[Finding]:
     used, size = await read_disk(database)
     text = f"{used / _GB:.1f} of {size / _GB:.1f} GB used"
-    return [assess("mongo disk", text if used > FULL * size else "", text, "thingwaydiskfilling")]
+    return [
+        assess("mongo disk", text if used > FULL_SHARE * size else "", text, "thingwaydiskfilling")
+    ]
 
 
 async def _migrations(name: str, database: Database) -> list[Finding]:

@@ -54,9 +54,9 @@ START_SECONDS = 180.0
 
 IMAGE_USER = 10001
 """User id of the Thingway image."""
-OWNERS = {"mongo": 999, "redis": 999, "nats": 0}
+SERVER_USER_IDS = {"mongo": 999, "redis": 999, "nats": 0}
 """User ids of the servers in their official images."""
-PLAIN = PartAddresses(
+PLAIN_ADDRESSES = PartAddresses(
     mongo=f"mongo:{MONGO_PORT}",
     mongo_direct=True,
     redis=f"redis:{REDIS_PORT}",
@@ -65,8 +65,8 @@ PLAIN = PartAddresses(
     ),
 )
 """Addresses of the parts in docker-compose.yml."""
-ENCRYPTED = replace(
-    PLAIN,
+TLS_ADDRESSES = replace(
+    PLAIN_ADDRESSES,
     addresses=Addresses(
         base_url=f"https://gateway:{SERVICE_PORT}",
         mqtt_url=f"mqtts://nats:{MQTT_PORT}",
@@ -76,7 +76,7 @@ ENCRYPTED = replace(
     tls=ServerFiles(PurePath("/tls/server.pem"), PurePath("/tls/server.key")),
 )
 """Addresses of the parts with docker-compose.tls.yml."""
-TLS = "THINGWAY_TLS"
+TLS_VARIABLE = "THINGWAY_TLS"
 """Set by docker-compose.tls.yml."""
 PUBLIC = {
     "THINGWAY_PUBLIC_URL": "http://127.0.0.1:8080",
@@ -105,7 +105,7 @@ def run_job(name: str, job: Callable[[], object], done: str, waits_for: str = ""
 
 def write_share(out: Path, share: Share) -> None:
     """Write a part's secrets into its volume, readable by its user; keep equal files."""
-    directory, owner = out / share.part, OWNERS.get(share.part, IMAGE_USER)
+    directory, owner = out / share.part, SERVER_USER_IDS.get(share.part, IMAGE_USER)
     if not directory.is_dir():
         raise LauncherError(f"no volume is mounted at {directory}: see docker-compose.yml")
     path = directory / share.name
@@ -139,13 +139,13 @@ def _write_bootstrap_state(out: Path, state: State, parts: PartAddresses) -> Non
 def _create_secrets() -> None:
     state = states.load(STATE)
     console.adopt_client(state, os.environ)
-    parts = ENCRYPTED if os.environ.get(TLS) else PLAIN
+    parts = TLS_ADDRESSES if os.environ.get(TLS_VARIABLE) else PLAIN_ADDRESSES
     shares = create_shares(state, parts)
     states.save(STATE, state)
     for share in shares:
         write_share(OUT, share)
     for name in ("mongo", "redis"):
-        give_volume(DATA / name, OWNERS[name])
+        give_volume(DATA / name, SERVER_USER_IDS[name])
     _write_bootstrap_state(OUT, state, parts)
 
 

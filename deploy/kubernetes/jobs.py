@@ -110,7 +110,7 @@ class Secrets:
 
 ALL = "setup"
 BOOTSTRAP = "bootstrap"
-TLS = ServerFiles(PurePath("/tls/tls.crt"), PurePath("/tls/tls.key"))
+NATS_TLS_FILES = ServerFiles(PurePath("/tls/tls.crt"), PurePath("/tls/tls.key"))
 CA_FILE = "/tls/ca.crt"
 """Path where the chart mounts the authority."""
 MONGO_KEY = Path("/keys/key")
@@ -159,7 +159,9 @@ def setup(arguments: Sequence[str]) -> int:
     parser.add_argument("--mqtt-url", required=True)
     parser.add_argument("--nats-url", required=True)
     parser.add_argument("--exporters", action="store_true", help="exporters log in to the stores")
-    parser.add_argument("--tls", action="store_true", help=f"nats-server uses {TLS.certificate}")
+    parser.add_argument(
+        "--tls", action="store_true", help=f"nats-server uses {NATS_TLS_FILES.certificate}"
+    )
     given = parser.parse_args(arguments)
     parts = PartAddresses(
         mongo=given.mongo,
@@ -168,7 +170,7 @@ def setup(arguments: Sequence[str]) -> int:
         addresses=Addresses(
             given.url, given.mqtt_url, given.nats_url, ca_file=CA_FILE if given.tls else ""
         ),
-        tls=TLS if given.tls else None,
+        tls=NATS_TLS_FILES if given.tls else None,
         nats_members=tuple(filter(None, given.nats_members.split(","))),
         nats_server_name="$NATS_SERVER_NAME",
         exporters=given.exporters,

@@ -10,7 +10,7 @@ from deploy.platform.errors import LauncherError
 from libs.common.contracts.limits import Limits
 
 
-def number(minimum: int, maximum: int) -> Callable[[str], int]:
+def number_between(minimum: int, maximum: int) -> Callable[[str], int]:
     """Return an argument type: a whole number in a range."""
 
     def parse(text: str) -> int:
@@ -22,7 +22,7 @@ def number(minimum: int, maximum: int) -> Callable[[str], int]:
     return parse
 
 
-def positive_number(text: str) -> float:
+def parse_positive_number(text: str) -> float:
     """Parse a finite number above 0 (argument type)."""
     try:
         value = float(text)
@@ -33,7 +33,7 @@ def positive_number(text: str) -> float:
     return value
 
 
-def fraction(text: str) -> float:
+def parse_fraction(text: str) -> float:
     """Parse a number from 0 to 1 (argument type)."""
     try:
         value = float(text)
@@ -44,19 +44,19 @@ def fraction(text: str) -> float:
     return value
 
 
-def _not_empty(text: str) -> str:
+def _parse_not_empty(text: str) -> str:
     """Parse a text that is not empty (argument type); an empty address means all."""
     if not text:
         raise argparse.ArgumentTypeError("must not be empty")
     return text
 
 
-def _absolute(text: str) -> Path:
+def _parse_absolute_path(text: str) -> Path:
     """Parse a path and make it absolute for child processes (argument type)."""
     return Path(text).expanduser().resolve()
 
 
-def limit_change(text: str) -> tuple[str, int | None]:
+def parse_limit_change(text: str) -> tuple[str, int | None]:
     """Parse `LIMIT=NUMBER` or `LIMIT=default` (None) (argument type)."""
     name, _, value = text.partition("=")
     names = dict(zip(Limits.__struct_fields__, Limits.__struct_encode_fields__, strict=True))
@@ -65,16 +65,16 @@ def limit_change(text: str) -> tuple[str, int | None]:
         raise argparse.ArgumentTypeError(
             f"{text!r}: unknown limit {name!r}; limits are {', '.join(names.values())}"
         )
-    return name, None if value == "default" else number(1, 2**53)(value)
+    return name, None if value == "default" else number_between(1, 2**53)(value)
 
 
 _TYPES: Mapping[str, Callable[[str], Any]] = {
-    "absolute path": _absolute,
-    "fraction": fraction,
-    "limit change": limit_change,
+    "absolute path": _parse_absolute_path,
+    "fraction": parse_fraction,
+    "limit change": parse_limit_change,
     "path": Path,
-    "positive number": positive_number,
-    "text": _not_empty,
+    "positive number": parse_positive_number,
+    "text": _parse_not_empty,
 }
 
 
@@ -83,7 +83,7 @@ def add_option(parser: argparse.ArgumentParser, name: str, **settings: Any) -> N
     if "type" in settings:
         settings["type"] = _TYPES[settings["type"]]
     if "range" in settings:
-        settings["type"] = number(*settings.pop("range"))
+        settings["type"] = number_between(*settings.pop("range"))
     if "environment" in settings:
         value = os.environ.get(settings.pop("environment"))
         settings["default"] = value or settings.get("default")

@@ -15,7 +15,7 @@ from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
 
 from libs.common.bus.connection import Bus
-from libs.common.bus.consumer import measure_backlog, recreated
+from libs.common.bus.consumer import measure_backlog, recreated_gauge
 from libs.common.bus.streams import EVENT_READERS
 from libs.common.scheduling.turns import repeat
 from libs.common.settings import StorageSize
@@ -24,7 +24,7 @@ from libs.common.store.redis import Redis
 
 log = logging.getLogger(__name__)
 
-_gauge = metrics.get_meter("thingway").create_gauge
+_create_gauge = metrics.get_meter("thingway").create_gauge
 
 PERIOD = 15.0
 """Seconds between two measurements."""
@@ -99,13 +99,13 @@ class StreamReading(msgspec.Struct):
         return max(0, self.config.num_replicas - good - bool(self.cluster.leader))
 
 
-_reading = msgspec.json.Decoder(StreamReading).decode
+_decode_reading = msgspec.json.Decoder(StreamReading).decode
 
 
 async def read_stream(bus: Bus, name: str) -> StreamReading:
     """Return the current state of a stream; raise `NatsError` or `TimeoutError`."""
     answer = await bus.client.request(f"$JS.API.STREAM.INFO.{name}", timeout=TIMEOUT)
-    reading = _reading(answer.data)
+    reading = _decode_reading(answer.data)
     if reading.error is not None:
         raise NatsError(f"{name}: {reading.error.description}")
     return reading
@@ -177,7 +177,7 @@ class StreamMetrics:
         new = {"_id": name, **stored, "created": text}
         await self._records.replace_one({"_id": name}, new, upsert=True)
         if stored.get("recreated"):
-            recreated.set(stored["recreated"], {"stream": name})
+            recreated_gauge.set(stored["recreated"], {"stream": name})
 
 
 async def measure_event_readers(bus: Bus) -> None:
@@ -225,11 +225,11 @@ def storage_bytes(size: StorageSize) -> float:
     return int(size[:-2]) * 1024.0 ** ("KMGT".index(size[-2]) + 1) if size else math.inf
 
 
-_jetstream_answer = msgspec.json.Decoder(_JetStreamAnswer).decode
-_storage_used = _gauge(
+_decode_jetstream_answer = msgspec.json.Decoder(_JetStreamAnswer).decode
+_storage_used_gauge = _create_gauge(
     "thingway_jetstream_used_bytes", description="Bytes that the streams of a nats-server use"
 )
-_storage_size = _gauge(
+_storage_size_gauge = _create_gauge(
     "thingway_jetstream_limit_bytes", description="Bytes that its streams may use"
 )
 
@@ -250,18 +250,22 @@ async def _read_jetstream(system: Bus, largest: float) -> None:
     try:
         await client.publish("$SYS.REQ.SERVER.PING.JSZ", b"", inbox)
         while True:
-            answer = _jetstream_answer((await answers.next_msg(timeout=TIMEOUT)).data)
+            answer = _decode_jetstream_answer((await answers.next_msg(timeout=TIMEOUT)).data)
             server = {"server": answer.server.name}
-            _storage_used.set(answer.data.storage, server)
-            _storage_size.set(min(answer.data.config.max_storage, largest), server)
+            _storage_used_gauge.set(answer.data.storage, server)
+            _storage_size_gauge.set(min(answer.data.config.max_storage, largest), server)
     except NatsTimeout:
         return  # every server has answered
     finally:
         await answers.unsubscribe()
 
 
-_used = _gauge("thingway_mongo_disk_used_bytes", description="Used bytes of MongoDB's volume")
-_size = _gauge("thingway_mongo_disk_bytes", description="Size of MongoDB's volume")
+_disk_used_gauge = _create_gauge(
+    "thingway_mongo_disk_used_bytes", description="Used bytes of MongoDB's volume"
+)
+_disk_size_gauge = _create_gauge(
+    "thingway_mongo_disk_bytes", description="Size of MongoDB's volume"
+)
 
 
 async def read_disk(database: Database) -> tuple[float, float]:
@@ -275,14 +279,18 @@ async def measure_disk(database: Database) -> None:
 
     async def read() -> None:
         used, size = await read_disk(database)
-        _used.set(used)
-        _size.set(size)
+        _disk_used_gauge.set(used)
+        _disk_size_gauge.set(size)
 
     await repeat(read, DISK_PERIOD, "metrics of MongoDB's disk")
 
 
-_memory_used = _gauge("thingway_redis_memory_used_bytes", description="Bytes that Redis uses")
-_memory_size = _gauge("thingway_redis_memory_limit_bytes", description="Bytes that Redis may use")
+_memory_used_gauge = _create_gauge(
+    "thingway_redis_memory_used_bytes", description="Bytes that Redis uses"
+)
+_memory_size_gauge = _create_gauge(
+    "thingway_redis_memory_limit_bytes", description="Bytes that Redis may use"
+)
 
 
 async def measure_redis(redis: Redis) -> None:
@@ -290,7 +298,7 @@ async def measure_redis(redis: Redis) -> None:
 
     async def read() -> None:
         found = await redis.info("memory")
-        _memory_used.set(found["used_memory"])
-        _memory_size.set(found["maxmemory"] or found["total_system_memory"])
+        _memory_used_gauge.set(found["used_memory"])
+        _memory_size_gauge.set(found["maxmemory"] or found["total_system_memory"])
 
     await repeat(read, DISK_PERIOD, "metrics of Redis' memory")

@@ -22,9 +22,9 @@ EntityType = Literal["PROPERTY", "SERVICE", "EVENT"]
 ValueType = Literal["STRING", "LONG", "DOUBLE", "BOOLEAN", "BINARY", "OBJECT"]
 AccessMod = Literal["R", "W", "RW"]
 
-MEMBERS = 8192
+MEMBERS_PER_THING = 8192
 """Number of entity ids of a thing."""
-LAST_MEMBER = MEMBERS - 1
+LAST_MEMBER = MEMBERS_PER_THING - 1
 LAST_DECLARED = LAST_MEMBER - 16
 """The last number for a member of a TSL; higher numbers are equal for every device."""
 
@@ -48,34 +48,34 @@ GENERIC = "generic"
 SYSTEM = "system"
 """The hidden integration of custom entities."""
 
-_OWN = "~"
+_INTERNAL_PREFIX = "~"
 _DEVICE = "device"
 _INTEGRATION = "integration"
 
 
 def entity_id(thing_id: int, number: int) -> int:
     """Return the id of a thing's member."""
-    return thing_id * MEMBERS + number
+    return thing_id * MEMBERS_PER_THING + number
 
 
 def entity_thing(entity: int) -> int:
     """Return the id of an entity's thing."""
-    return entity // MEMBERS
+    return entity // MEMBERS_PER_THING
 
 
 def entity_number(entity: int) -> int:
     """Return the member number of an entity."""
-    return entity % MEMBERS
+    return entity % MEMBERS_PER_THING
 
 
 def internal_sn(thing_id: int) -> str:
     """Return the SN for reports of a thing that is not a device; device SNs have no `~`."""
-    return f"{_OWN}{thing_id}"
+    return f"{_INTERNAL_PREFIX}{thing_id}"
 
 
 def internal_thing(sn: str) -> int | None:
     """Return the thing that reports under `sn`; None for a device."""
-    digits = sn.removeprefix(_OWN)
+    digits = sn.removeprefix(_INTERNAL_PREFIX)
     return int(digits) if digits != sn and re.fullmatch("[1-9][0-9]{0,12}", digits) else None
 
 

@@ -17,7 +17,7 @@ from libs.common.settings import ServiceSettings, SettingsInvalid
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY = 1.0
+CHECK_SECONDS = 1.0
 """Seconds between two checks of a listener's files."""
 ENCRYPTED = frozenset({"https", "tls", "mqtts", "wss"})
 """URL schemes of connections with TLS."""
@@ -162,7 +162,7 @@ class ServerTls:
         checked again.
         """
         while True:
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(CHECK_SECONDS)
             self.reload_if_changed()
 
     def reload_if_changed(self) -> None:

@@ -26,17 +26,17 @@ MAX_PER_TENANT = 120
 """Maximum per tenant and hour: less than half a gigabyte in a year of attacks."""
 WAITING = 256
 """Maximum queued rejections per tenant; further ones are not recorded."""
-SIZE = 256
+REJECTION_BYTES = 256
 """Approximate bytes of one queued rejection."""
 
 _meter = metrics.get_meter("thingway")
-_logins = _meter.create_counter(
+_login_counter = _meter.create_counter(
     "thingway_logins", description="Logins by method (`door`) and outcome, ok or refused"
 )
-_unrecorded = _meter.create_counter(
+_unrecorded_counter = _meter.create_counter(
     "thingway_refusals_not_recorded", description="Rejected logins missing from the audit log"
 )
-_tokens = _meter.create_counter("thingway_tokens_issued", description="Token pairs issued")
+_token_counter = _meter.create_counter("thingway_tokens_issued", description="Token pairs issued")
 
 LoginMethod = Literal[
     "client_credentials",
@@ -53,12 +53,12 @@ LoginMethod = Literal[
 
 def count_login(method: LoginMethod, *, ok: bool) -> None:
     """Count a login with its outcome."""
-    _logins.add(1, {"door": method, "outcome": "ok" if ok else "refused"})
+    _login_counter.add(1, {"door": method, "outcome": "ok" if ok else "refused"})
 
 
 def count_tokens() -> None:
     """Count an issued pair of tokens."""
-    _tokens.add(1)
+    _token_counter.add(1)
 
 
 class RefusedLoginRecorder:
@@ -68,7 +68,7 @@ class RefusedLoginRecorder:
         self._changes = changes
         self._buckets = buckets
         self._waiting: FairQueue[tuple[Caller, str]] = FairQueue(
-            "refused log-ins", items=WAITING, size=WAITING * SIZE
+            "refused log-ins", items=WAITING, size=WAITING * REJECTION_BYTES
         )
 
     def record(self, claimed: Caller, reason: str) -> None:
@@ -76,13 +76,13 @@ class RefusedLoginRecorder:
 
         `reason` is a code: `wrong_password`, `disabled`, `address`.
         """
-        if not self._waiting.put(claimed.principal.tenant, (claimed, reason), size=SIZE):
-            _unrecorded.add(1)
+        if not self._waiting.put(claimed.principal.tenant, (claimed, reason), size=REJECTION_BYTES):
+            _unrecorded_counter.add(1)
 
     async def run(self) -> None:
         """Record queued logins until cancelled."""
         while True:
-            for _, (claimed, reason) in await self._waiting.pop_batch(1, SIZE):
+            for _, (claimed, reason) in await self._waiting.pop_batch(1, REJECTION_BYTES):
                 try:
                     await self._record(claimed, reason)
                 except Exception:
@@ -90,7 +90,7 @@ class RefusedLoginRecorder:
 
     async def _record(self, claimed: Caller, reason: str) -> None:
         if not await self._is_within_limits(claimed):
-            _unrecorded.add(1)
+            _unrecorded_counter.add(1)
             return
         subject = Subject("session", claimed.principal.subject, claimed.principal.name)
         await self._changes.record(claimed, "refused", subject, after={"reason": reason})

@@ -11,9 +11,9 @@ from libs.common.store.mongo import Database
 from services.auth.accounts.roles import INITIAL_MENUS, menu_document
 from services.auth.accounts.tenants import DEFAULT_TENANT
 
-FLEET = ("device.group_manage", "tag", "entity_tag.view", "entity_tag.manage")
+FLEET_MENUS = ("device.group_manage", "tag", "entity_tag.view", "entity_tag.manage")
 """Menus of groups and tags, which tenants of older versions lack."""
-SETTINGS = (
+SETTINGS_MENUS = (
     "dashboard.delete",
     "settings",
     "credentials",
@@ -21,7 +21,7 @@ SETTINGS = (
     "credentials.edit",
 )
 """Menus of dashboards and settings, which tenants of older versions lack."""
-PRODUCTS = ("product", "product.view", "product.manage")
+PRODUCT_MENUS = ("product", "product.view", "product.manage")
 """Menus of products, which tenants of older versions lack."""
 COLLECTIONS = {
     "applications": [index("clientId", unique=True), index("tenant", "name", unique=True)],
@@ -79,9 +79,9 @@ MIGRATIONS = (
     Migration(
         4000, "collections and indexes", partial(create_collections, collections=COLLECTIONS)
     ),
-    Migration(3, "menus of groups and tags", partial(_add_menus, FLEET)),
-    Migration(4, "menus of dashboards and settings", partial(_add_menus, SETTINGS)),
-    Migration(5, "menus of products", partial(_add_menus, PRODUCTS)),
+    Migration(3, "menus of groups and tags", partial(_add_menus, FLEET_MENUS)),
+    Migration(4, "menus of dashboards and settings", partial(_add_menus, SETTINGS_MENUS)),
+    Migration(5, "menus of products", partial(_add_menus, PRODUCT_MENUS)),
     Migration(3151, "viewers of existing tenants may command devices", _let_viewers_command),
 )
 """Migrations by number. Increase the first number when `COLLECTIONS` changes, to run it again."""

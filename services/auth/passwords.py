@@ -7,8 +7,8 @@ concurrently, fairly by tenant, and a new password that waits too long is reject
 
 The throttle limits guesses across all replicas with two token buckets of attempts: one per account,
 existing or not, and one per address. When an account's bucket is empty, one attempt is allowed
-every `PAUSE` seconds, so nobody can lock an account permanently. A correct password refills the
-account's bucket. Attempts are counted before they are verified, so concurrent attempts cannot
+every `ATTEMPT_PAUSE` seconds, so nobody can lock an account permanently. A correct password refills
+the account's bucket. Attempts are counted before they are verified, so concurrent attempts cannot
 bypass the limit. Attempts of one account run one at a time, so that concurrent correct ones are not
 counted as failures. Attempts are scheduled fairly by tenant and account; unknown tenants share one
 lane.
@@ -39,9 +39,9 @@ R = TypeVar("R")
 
 MEMORY_KIB, PASSES, LANES = 19_456, 2, 1
 """Parameters that OWASP recommends first for Argon2id."""
-QUEUE = 128
+MAX_WAITING_HASHES = 128
 """Maximum waiting new passwords of a tenant: four seconds of hashing."""
-DEADLINE = 20.0
+HASH_DEADLINE = 20.0
 """Seconds after which a waiting new password is rejected."""
 RETRY_AFTER = 2.0
 """Seconds after which a rejected caller should retry."""
@@ -57,12 +57,12 @@ class PasswordHashes:
     def __init__(self, threads: int = 0) -> None:
         self.threads = threads or max(1, (os.cpu_count() or 1) // 2)
         self._pool = ThreadPoolExecutor(self.threads, "argon2", initializer=_lower_priority)
-        self._new = FairScheduler("new passwords", self.threads, items=QUEUE)
+        self._new = FairScheduler("new passwords", self.threads, items=MAX_WAITING_HASHES)
 
     async def hash(self, tenant: str, password: str) -> str:
         """Return a hash, scheduled by tenant; raise `LaneFull` or `Unavailable` if busy."""
         try:
-            async with self._new.slot(tenant, deadline=DEADLINE):
+            async with self._new.slot(tenant, deadline=HASH_DEADLINE):
                 return await self._run(lambda: _hasher.hash(password))
         except TimeoutError as error:
             reason = "too many new passwords at the moment"
@@ -118,13 +118,13 @@ def _dummy_hash() -> str:
     return _hasher.hash(secrets.token_urlsafe())
 
 
-ATTEMPTS = 10
+ACCOUNT_ATTEMPTS = 10
 """Consecutive failures of an account that are allowed without a pause."""
 ADDRESS_ATTEMPTS = 100
 """Consecutive failures of an address, which a whole office may share."""
-PAUSE = 90.0
+ATTEMPT_PAUSE = 90.0
 """Seconds per attempt that refills an account's bucket: ten in 15 minutes."""
-WAITING = 128
+MAX_WAITING_LOGINS = 128
 """Maximum waiting attempts of a tenant: four seconds of hashing."""
 LOGIN_DEADLINE = 10.0
 """Maximum seconds of an attempt, including waiting."""
@@ -147,7 +147,7 @@ class LoginThrottle:
         self._buckets = buckets
         maximum = 2 * threads + 2
         self._turns = FairScheduler(
-            "log-ins", maximum, items=WAITING, caps=lambda _: Caps(lane=maximum, sub=1)
+            "log-ins", maximum, items=MAX_WAITING_LOGINS, caps=lambda _: Caps(lane=maximum, sub=1)
         )
 
     @asynccontextmanager
@@ -169,7 +169,7 @@ class LoginThrottle:
                 try:
                     yield attempt
                 except Exception:
-                    await self._refund(account, ATTEMPTS)
+                    await self._refund(account, ACCOUNT_ATTEMPTS)
                     await self._refund_address(address)
                     raise
                 if attempt.is_correct:
@@ -183,7 +183,7 @@ class LoginThrottle:
         """Count an attempt, first by address, so a blocked address costs accounts nothing."""
         if address:
             await self._spend(_address(address), ADDRESS_ATTEMPTS)
-        await self._spend(account, ATTEMPTS)
+        await self._spend(account, ACCOUNT_ATTEMPTS)
 
     async def _refund_address(self, address: str) -> None:
         if address:
@@ -200,7 +200,7 @@ class LoginThrottle:
 
 def _rate(burst: int) -> float:
     """Return the attempts per second that refill a bucket within 15 minutes."""
-    return burst / ATTEMPTS / PAUSE
+    return burst / ACCOUNT_ATTEMPTS / ATTEMPT_PAUSE
 
 
 def _account(tenant: str, email: str) -> str:

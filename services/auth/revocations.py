@@ -1,7 +1,7 @@
 """Revocations, applied to Redis and open connections at once and by a sweep.
 
 The transaction that revokes credentials in MongoDB also stores the revocation. `apply` runs before
-the caller gets a response. The sweep repeats it `SETTLE` seconds later, which covers crashes, the
+the caller gets a response. The sweep repeats it `SETTLE_SECONDS` later, which covers crashes, the
 last second that Redis may lose (`appendfsync everysec`) and concurrent logins. It retries while
 connections cannot be closed. Applying is idempotent: a generation is raised only once, the next
 login restores a device's copy, and connections with current credentials stay open.
@@ -98,7 +98,7 @@ def _age_query(seconds: float) -> Document:
 
 log = logging.getLogger(__name__)
 
-SETTLE = 6.0
+SETTLE_SECONDS = 6.0
 """Seconds after which a revocation is applied again: longer than the data that Redis may lose and
 than NATS's timeout of a login (`auth_timeout`)."""
 PAUSE = 2.0
@@ -129,7 +129,10 @@ class Revoker:
 
     async def sweep(self, intents: RevocationStore) -> None:
         """Repeat revocations periodically, fairly by tenant; runs in the lease holder."""
-        tenants, settle = partial(intents.list_tenants, SETTLE), partial(self.settle, intents)
+        tenants, settle = (
+            partial(intents.list_tenants, SETTLE_SECONDS),
+            partial(self.settle, intents),
+        )
         await take_turns("revocations", WORKERS, tenants, settle, PAUSE)
 
     async def settle(self, intents: RevocationStore, tenant: str) -> Steps:
@@ -137,7 +140,7 @@ class Revoker:
 
         Revocations whose connections cannot be closed are postponed.
         """
-        while due := await intents.list_older(SETTLE, tenant):
+        while due := await intents.list_older(SETTLE_SECONDS, tenant):
             for identity, revocation in due:
                 await self._forget(revocation)
                 try:

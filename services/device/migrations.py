@@ -19,16 +19,16 @@ from libs.common.store.migrations import (
 from libs.common.store.mongo import Database, Document
 from libs.common.things import DIRECT, SYSTEM
 from libs.common.tsl import ParamSpec, TslDocument, iterate_entries, keys_from_ids
-from services.device.commands.model import OPEN
+from services.device.commands.model import OPEN_STATES
 from services.device.commands.schedule import DUE_INDEX
 from services.device.commands.write_only import WIPE_INDEX
 from services.device.lorawan.frame_store import FRAMES
 from services.device.lorawan.gaps import GAPS
 from services.device.lorawan.redecode_service import JOB_DAYS, REDECODES
 from services.device.members.entity import tsl_fields
-from services.device.telemetry.batch_store import SEEN
+from services.device.telemetry.batch_store import SEEN_COLLECTION
 from services.device.telemetry.device_events import EVENTS
-from services.device.telemetry.folded_values import LARGE, MAX_BYTES
+from services.device.telemetry.folded_values import LARGE_VALUE_BYTES, MAX_BYTES
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.value_reader import PARTS
 from services.device.things.deleted_things import REMOVED
@@ -107,7 +107,7 @@ COLLECTIONS = {
     "entity_tags": [index("tenant", "name", name="name", unique=True)],
     "tagged_entities": [index("tenant", "tags", name="tag")],
     EVENTS: [index("e", "_id", name="kind")],  # finds an event without the device's other kinds
-    SEEN: [index("at", expireAfterSeconds=SEEN_FOR)],
+    SEEN_COLLECTION: [index("at", expireAfterSeconds=SEEN_FOR)],
     "outbox": [index("at")],
     "connections": [index("user", name="user")],
     REMOVED: [index("at")],
@@ -121,7 +121,9 @@ COLLECTIONS = {
         index("thingId", "status", "_id"),
         index("thingId", "createdAt", "_id"),
         index("awaited", sparse=True),
-        index("tenant", "status", "nextSendAt", name=DUE_INDEX, where={"status": {"$in": OPEN}}),
+        index(
+            "tenant", "status", "nextSendAt", name=DUE_INDEX, where={"status": {"$in": OPEN_STATES}}
+        ),
         index("tenant", "wipeAt", name=WIPE_INDEX, where={"wipeAt": {"$exists": True}}),
     ],
     "command_turns": [index("at", expireAfterSeconds=TURNS_KEPT)],
@@ -297,7 +299,7 @@ async def divide_values(database: Database) -> None:
 
     The log lists the things that exceed the present limit: they keep their values.
     """
-    large = {"$expr": {"$gt": [{"$bsonSize": "$v"}, LARGE]}}
+    large = {"$expr": {"$gt": [{"$bsonSize": "$v"}, LARGE_VALUE_BYTES]}}
     async for document in database["latest"].find(large, {"_id": 1}):
         size = await LatestValues(database).split(document["_id"])
         if size > MAX_BYTES:

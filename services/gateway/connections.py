@@ -8,7 +8,7 @@ from libs.common.limits import address_key
 from libs.common.limits.tenants import SlotCounts, SlotLimit
 from libs.common.tls import peer_certificate
 from services.gateway.access.addresses import TrustedProxies
-from services.gateway.access.gatekeeper import CERTIFICATE
+from services.gateway.access.gatekeeper import CERTIFICATE_KEY
 from services.gateway.tunnel import Client
 
 _RETRY_SECONDS = 5.0
@@ -63,7 +63,7 @@ class CountedProtocol(BoundedProtocol):
         self._claim = claim
         certificate = peer_certificate(transport)
         if certificate is not None:
-            self.app_state = {**self.app_state, CERTIFICATE: certificate}
+            self.app_state = {**self.app_state, CERTIFICATE_KEY: certificate}
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Release the slot of the connection."""

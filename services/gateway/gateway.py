@@ -29,7 +29,12 @@ from libs.common.limits.tenants import HeldSlots
 from libs.common.telemetry.tracing import TRACE, begin_trace, mark_failed
 from services.gateway.access.addresses import TrustedProxies
 from services.gateway.access.cross_origin import CrossOrigin, is_preflight
-from services.gateway.access.gatekeeper import ADMISSION, CERTIFICATE, Gatekeeper, redis_error
+from services.gateway.access.gatekeeper import (
+    ADMISSION_SECONDS,
+    CERTIFICATE_KEY,
+    Gatekeeper,
+    redis_error,
+)
 from services.gateway.concurrency import ConcurrencyLimiter, principal_key
 from services.gateway.connections import Connections
 from services.gateway.metrics import Metrics
@@ -167,7 +172,7 @@ class Gateway:
         scope = exchange.scope
         self._check_header_size(scope)
         exchange.body.check()
-        exchange.watch.limit(ADMISSION, redis_error)
+        exchange.watch.limit(ADMISSION_SECONDS, redis_error)
         token, exchange.query = split_query_token(scope["query_string"])
         exchange.principal = await self.gatekeeper.admit(
             exchange.route,
@@ -175,7 +180,7 @@ class Gateway:
             exchange.origin,
             exchange.headers.get(b"authorization"),
             token if exchange.route.takes_query_token else None,
-            scope["state"].get(CERTIFICATE),
+            scope["state"].get(CERTIFICATE_KEY),
         )
 
     def _hold_slot(self, exchange: Exchange) -> HeldSlots:

@@ -86,7 +86,7 @@ class Readiness:
             return self._states
 
 
-BUILT = Path(__file__).parents[2] / "console" / "dist"
+BUILT_CONSOLE = Path(__file__).parents[2] / "console" / "dist"
 CSP = "Content-Security-Policy"
 CONSOLE_POLICY = {
     CSP: "default-src 'self'; img-src 'self' data: blob:; form-action 'self'; worker-src 'self'",
@@ -105,7 +105,7 @@ def _static(
 class ConsoleFiles:
     """The files below `built`, in memory; empty if the console was not built."""
 
-    def __init__(self, built: Path = BUILT) -> None:
+    def __init__(self, built: Path = BUILT_CONSOLE) -> None:
         page = built / "index.html"
         self.page = _static(page, policy=CONSOLE_POLICY) if page.is_file() else None
         worker = built / "sw.js"

@@ -35,7 +35,7 @@ from libs.common.limits.tenants import HeldSlots
 from libs.common.telemetry.logs import name_lines
 from libs.common.tls import client_context_for
 from services.gateway.access.addresses import Origin, TrustedProxies
-from services.gateway.access.gatekeeper import ADMISSION, Gatekeeper, redis_error
+from services.gateway.access.gatekeeper import ADMISSION_SECONDS, Gatekeeper, redis_error
 from services.gateway.concurrency import POLL_RETRY_SECONDS, ConcurrencyLimiter
 from services.gateway.proxy.forward import to_service_fields
 from services.gateway.rates import Tarpit
@@ -254,7 +254,7 @@ class Tunnels:
     async def _admit(self, route: Route, handshake: Handshake, origin: Origin) -> Principal | None:
         token = None if route.credential is Credential.NONE else handshake.token
         try:
-            async with asyncio.timeout(ADMISSION):
+            async with asyncio.timeout(ADMISSION_SECONDS):
                 principal = await self.gatekeeper.admit(route, handshake.path, origin, None, token)
         except TimeoutError as error:
             raise redis_error() from error

@@ -22,7 +22,7 @@ MAX_ENTRIES = 200
 """Maximum entries per write."""
 MAX_CHARACTERS = 8 * 1024**2
 """Maximum characters per write, unless a single entry has more."""
-SMALL = 16
+SMALL_SHARE = 16
 """Maximum entries with which a tenant joins the write of another tenant."""
 PACE = 50
 """Results that are set before the event loop runs other tasks."""
@@ -115,7 +115,7 @@ class Batches(Generic[T, R]):
     def _next_batch(self, tenant: str) -> list[tuple[T, "asyncio.Future[R]"]]:
         """Remove and return the next batch: entries of a tenant, then of small tenants."""
         first = islice(self._waiting.items(), MAX_ENTRIES)
-        small = [name for name, entries in first if len(entries) <= SMALL]
+        small = [name for name, entries in first if len(entries) <= SMALL_SHARE]
         batch: list[tuple[T, asyncio.Future[R]]] = []
         size = 0
         for name in (tenant, *small):

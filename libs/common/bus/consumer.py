@@ -47,12 +47,12 @@ FLEETING = 300.0
 WATCH_INTERVAL = 10.0
 """Seconds between two measurements of the backlog."""
 
-_waiting = metrics.get_meter("thingway").create_gauge(
+_waiting_gauge = metrics.get_meter("thingway").create_gauge(
     "thingway_consumer_waiting", description="Messages that a consumer has not processed yet"
 )
 
 
-recreated = metrics.get_meter("thingway").create_gauge(
+recreated_gauge = metrics.get_meter("thingway").create_gauge(
     "thingway_stream_recreated_timestamp_seconds",
     description="Time at which a stream that the platform had used was created again",
 )
@@ -62,7 +62,7 @@ async def measure_backlog(bus: Bus, stream: str, durable: str, name: str = "") -
     """Measure a consumer's backlog, shown as `name`, else `durable`; raise errors of nats-py."""
     info = await bus.js.consumer_info(stream, durable)
     waiting = (info.num_pending or 0) + (info.num_ack_pending or 0)
-    _waiting.set(waiting, {"stream": stream, "consumer": name or durable})
+    _waiting_gauge.set(waiting, {"stream": stream, "consumer": name or durable})
 
 
 def _heed_cancellation() -> None:
@@ -313,7 +313,7 @@ class BatchConsumer:
         except NotFoundError:
             await ensure_streams(self.bus.js, self.bus.replicas, {*STREAMS, stream})
             if created := (await self.bus.js.stream_info(stream)).created:
-                recreated.set(created.timestamp(), {"stream": stream})
+                recreated_gauge.set(created.timestamp(), {"stream": stream})
             await self.bus.js.add_consumer(stream, config)
         _heed_cancellation()
         return subjects

@@ -26,7 +26,7 @@ _WHOLE = frozenset(("device", "actor", "object"))
 _Part = tuple[str, str | int | None]
 """A member of an event, and a key or index in it; None for the end of a text."""
 
-_encode = msgspec.json.Encoder().encode
+_encode_json = msgspec.json.Encoder().encode
 
 
 def fitted(event: msgspec.Struct) -> bytes:
@@ -36,7 +36,7 @@ def fitted(event: msgspec.Struct) -> bytes:
     lists (`subcommand[3]`), the ends of its texts (`error`). Raises `TooLarge` when the rest is
     still too large.
     """
-    raw = _encode(event)
+    raw = _encode_json(event)
     if len(raw) <= LARGEST_EVENT:
         return raw
     members: dict[str, Any] = msgspec.to_builtins(event)
@@ -49,7 +49,7 @@ def fitted(event: msgspec.Struct) -> bytes:
         gone.append((member, part))
     _omit(members, gone)
     members["omitted"] = _omitted_names(gone)
-    raw = _encode(members)
+    raw = _encode_json(members)
     if len(raw) > LARGEST_EVENT:
         raise TooLarge(f"an event has {len(raw)} bytes, {LARGEST_EVENT} are allowed")
     return raw
@@ -62,12 +62,12 @@ def _parts(members: dict[str, Any]) -> Iterator[tuple[int, str, str | int | None
             continue
         if isinstance(value, dict):
             for key, part in value.items():
-                yield len(_encode(key)) + len(_encode(part)) + 2, name, key
+                yield len(_encode_json(key)) + len(_encode_json(part)) + 2, name, key
         elif isinstance(value, list):
             for index, part in enumerate(value):
-                yield len(_encode(part)) + 1, name, index
+                yield len(_encode_json(part)) + 1, name, index
         elif isinstance(value, str) and len(value) > LONGEST_TEXT:
-            yield len(_encode(value[LONGEST_TEXT:])), name, None
+            yield len(_encode_json(value[LONGEST_TEXT:])), name, None
 
 
 def _omit(members: dict[str, Any], gone: list[_Part]) -> None:

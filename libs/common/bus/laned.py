@@ -32,12 +32,12 @@ MAX_ITEMS, MAX_SIZE = 20_000, 32 * 1024**2
 nevertheless are accepted up to twice the bytes."""
 COST = 512
 """Bytes of memory that a message uses in addition to its payload."""
-PACE = 1_000.0
+MIN_PACE = 1_000.0
 """Minimum rate at which messages of a full lane are delivered again, per second."""
 PARKED, PARKED_SIZE = 1_000, 1024**2
 """Messages and bytes of a lane that wait in this process until earlier messages were delivered
 again. They let a lane return to normal soon after a burst."""
-STALE = 60.0
+STALE_SECONDS = 60.0
 """Seconds after which messages that were not delivered again are assumed at another replica."""
 
 
@@ -55,7 +55,7 @@ class _Deferred:
     parked_size: int = 0
     moved: float = 0.0
     """The last time (monotonic) when a message was returned or delivered again."""
-    pace: float = PACE
+    pace: float = MIN_PACE
     """Messages that are delivered again, per second."""
 
     def park(self, message: Msg) -> bool:
@@ -143,7 +143,7 @@ class LanedMessages:
     def _is_later(self, deferred: _Deferred, message: Msg) -> bool:
         """Return whether a message must wait for returned messages of its lane."""
         sequence, now = _position(message), time.monotonic()
-        if sequence not in deferred.sequences and deferred.moved + STALE > now:
+        if sequence not in deferred.sequences and deferred.moved + STALE_SECONDS > now:
             return True
         if sequence in deferred.sequences:
             deferred.sequences.discard(sequence)
@@ -215,7 +215,7 @@ class LanedMessages:
                     {message.reply: self._defer(lane, message) for message in messages}
                 )
             elif deferred := self._deferred.get(lane):
-                deferred.pace = max(PACE, len(messages) / (time.monotonic() - began + 0.001))
+                deferred.pace = max(MIN_PACE, len(messages) / (time.monotonic() - began + 0.001))
         finally:
             self._lanes.end(lane, began)
             if not self._ending:

@@ -32,9 +32,9 @@ log = logging.getLogger(__name__)
 
 EVENTS = "event"
 """The first word of the subjects of the stream `EVENTS`, which accepts atomic batches."""
-SWEEP = 10.0
+IDLE_SWEEP_SECONDS = 10.0
 """Seconds between sweeps while no document remains."""
-AGE = 2.0
+MIN_AGE_SECONDS = 2.0
 """Seconds after which a sweep publishes an entry, and between sweeps while documents remain."""
 CHUNK, LARGEST = 500, 4 * 1024**2
 """Maximum entries and bytes of a document; a single larger entry is allowed."""
@@ -44,10 +44,10 @@ one."""
 WORKERS, SWEPT = 4, 20
 """Tenants that are swept concurrently, and documents per tenant and step."""
 
-_depth = metrics.get_meter("thingway").create_gauge(
+_depth_gauge = metrics.get_meter("thingway").create_gauge(
     "thingway_outbox_depth", description="Documents with events that are not published yet"
 )
-_age = metrics.get_meter("thingway").create_gauge(
+_age_gauge = metrics.get_meter("thingway").create_gauge(
     "thingway_outbox_oldest_seconds", description="Age of the oldest unpublished document"
 )
 
@@ -143,25 +143,27 @@ class Outbox:
     async def sweep(self) -> None:
         """Publish remaining documents for ever, tenants in turn; run by the lease holder."""
         try:
-            await take_turns("outbox", WORKERS, self._tenants, self._steps, SWEEP, self._wake)
+            await take_turns(
+                "outbox", WORKERS, self._tenants, self._steps, IDLE_SWEEP_SECONDS, self._wake
+            )
         finally:  # the new lease holder reports these metrics from now on
-            _depth.set(0)
-            _age.set(0)
+            _depth_gauge.set(0)
+            _age_gauge.set(0)
 
     async def _tenants(self) -> list[str]:
         """Return the tenants of remaining documents; "" means documents without one."""
         oldest = await self._entries.find({}, {"at": 1}).sort("_id", 1).to_list(1)
         waits = (datetime.now(UTC) - oldest[0]["at"]).total_seconds() if oldest else 0
-        _age.set(waits)
-        _depth.set(await self._entries.estimated_document_count() if oldest else 0)
+        _age_gauge.set(waits)
+        _depth_gauge.set(await self._entries.estimated_document_count() if oldest else 0)
         if oldest:
             self._sweep_soon()
-        if waits < AGE:
+        if waits < MIN_AGE_SECONDS:
             return []
         return ["", *await self._entries.distinct("tenant", _sweep_condition())]
 
     def _sweep_soon(self) -> None:
-        asyncio.get_running_loop().call_later(AGE, self._wake.set)
+        asyncio.get_running_loop().call_later(MIN_AGE_SECONDS, self._wake.set)
 
     async def _steps(self, tenant: str) -> Steps:
         """Publish a tenant's remaining documents; raise a failure after all were tried."""
@@ -274,7 +276,7 @@ def _is_done(entry: dict[str, Any]) -> bool:
 
 def _sweep_condition() -> dict[str, Any]:
     """Return the condition for documents that are old enough for the sweep."""
-    return {"at": {"$lt": datetime.now(UTC) - timedelta(seconds=AGE)}}
+    return {"at": {"$lt": datetime.now(UTC) - timedelta(seconds=MIN_AGE_SECONDS)}}
 
 
 def _stored_entry(entry: OutboxEntry, headers: dict[str, str]) -> dict[str, Any]:

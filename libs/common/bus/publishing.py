@@ -236,7 +236,7 @@ class _Ack(msgspec.Struct):
     error: _Fault | None = None
 
 
-_ack = msgspec.json.Decoder(_Ack)
+_ack_decoder = msgspec.json.Decoder(_Ack)
 
 
 def check_ack(data: bytes) -> None:
@@ -245,7 +245,7 @@ def check_ack(data: bytes) -> None:
     `TooManyRequests` when the stream holds too many messages of this subject, `DuplicateInBatch`,
     `TooLarge`, else `Unavailable`.
     """
-    fault = _ack.decode(data).error if data else _Fault(description="no stream takes them")
+    fault = _ack_decoder.decode(data).error if data else _Fault(description="no stream takes them")
     if fault is None:
         return
     if fault.err_code == DUPLICATE_IN_BATCH:

@@ -61,7 +61,7 @@ users = Guard(Kind.USER)
 super_admins = Guard(Kind.USER, super_admin=True)
 
 
-commanders = Guard(Kind.USER, COMMANDERS, commands=True)
+commanding_users = Guard(Kind.USER, COMMANDERS, commands=True)
 """Users who may set values and call services (decision 0048)."""
 
 

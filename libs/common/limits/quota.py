@@ -13,7 +13,7 @@ from libs.common.lru_cache import LruCache
 
 CACHE_SECONDS = 1.0
 """Minimum seconds for which a count is cached."""
-SHARE = 20
+CACHE_RATIO = 20
 """Minimum ratio of the time for which a count is cached to the time that counting takes."""
 CACHE_SIZE = 10_000
 """Tenants whose counts are cached."""
@@ -85,6 +85,6 @@ class Quota:
             query = {self._field: tenant, **self._only}
             number = await self._collection.count_documents(query, limit=maximum)
             now = time.monotonic()
-            counted = _Counted(number, now + max(CACHE_SECONDS, SHARE * (now - started)))
+            counted = _Counted(number, now + max(CACHE_SECONDS, CACHE_RATIO * (now - started)))
             self._counted.put(tenant, counted)
             return counted

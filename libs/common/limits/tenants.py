@@ -28,14 +28,14 @@ from libs.common.store.mongo import StoreError
 
 log = logging.getLogger(__name__)
 
-_limited = metrics.get_meter("thingway").create_counter(
+_limited_counter = metrics.get_meter("thingway").create_counter(
     "thingway_limited", description="Rejected requests and messages, by limit and tenant"
 )
 
 
 def count_limited(limit: str, tenant: str) -> None:
     """Count a rejection; `limit` is a field of `Limits` in camelCase."""
-    _limited.add(1, {"limit": limit, "tenant": tenant})
+    _limited_counter.add(1, {"limit": limit, "tenant": tenant})
 
 
 CACHE_SECONDS = 5.0
@@ -97,7 +97,7 @@ Part = Callable[[UsageRequest], Awaitable[Usage]]
 """Returns this process's share of the usage of a tenant and of one of its principals."""
 
 _decode_request = msgspec.json.Decoder(UsageRequest).decode
-_use = msgspec.json.Decoder(dict[str, int | float]).decode
+_decode_usage = msgspec.json.Decoder(dict[str, int | float]).decode
 
 
 async def report_usage(bus: Bus, part: Part, queue: str = "") -> None:
@@ -154,7 +154,7 @@ class UsageCollector:
                 except NatsTimeout:
                     break
                 if message.data:  # nats-server answers with an empty message if no process does
-                    together.update(_use(message.data))
+                    together.update(_decode_usage(message.data))
         finally:
             await subscription.unsubscribe()
         return together

@@ -35,7 +35,7 @@ _pause = asyncio.sleep
 MIGRATIONS = "migrations"
 RESTORING = "restoring"
 """Id of the document in `migrations` that marks a database while a backup is restored."""
-_LOOK = 1.0
+_RESTORE_CHECK_SECONDS = 1.0
 """Seconds between two checks for the end of the restoration."""
 LOCK_SECONDS = 30.0
 """Seconds after which another process continues the migrations of a crashed one."""
@@ -113,7 +113,7 @@ async def _restored(database: Database) -> None:
         log.warning(
             "%s is being restored, or its restoration was interrupted: waiting", database.name
         )
-        await _pause(_LOOK)
+        await _pause(_RESTORE_CHECK_SECONDS)
 
 
 async def _require_known_contracts(database: Database, migrations: Sequence[Migration]) -> None:

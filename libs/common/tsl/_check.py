@@ -23,7 +23,7 @@ PATTERNS = {
 }
 """Patterns of text by encoding; UTF8 permits any text."""
 
-_FITS = {name: re.compile(pattern).search for name, pattern in PATTERNS.items()}
+_ENCODING_MATCHERS = {name: re.compile(pattern).search for name, pattern in PATTERNS.items()}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -174,7 +174,7 @@ def _check_text(node: Node, value: object) -> str:
     if not isinstance(value, str):
         _refuse("must be a text")
     _check_size(node, len(value), "characters")
-    if node.encoding in _FITS and not _FITS[node.encoding](value):
+    if node.encoding in _ENCODING_MATCHERS and not _ENCODING_MATCHERS[node.encoding](value):
         _refuse(f"must be {node.encoding}", "encoding")
     if _SURROGATE.search(value):
         _refuse("must not contain half a surrogate pair", "other")

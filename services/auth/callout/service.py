@@ -43,9 +43,9 @@ MAX_DELAYED = 2_000
 CONCURRENCY = 16
 """Maximum concurrent logins; one tenant may use half of them. More would not be faster and would
 exhaust the process."""
-WAITING = 2_000
+MAX_WAITING_LOGINS = 2_000
 """Maximum waiting logins of a tenant; nats-server would time out further ones."""
-LOOK_UPS = "?"
+TENANT_LOOKUP_LANE = "?"
 """Lane for looking up the tenants of user names; no tenant has this name."""
 
 _Step = Callable[[Msg, AuthorizationRequest], Coroutine[Any, Any, None]]
@@ -61,7 +61,7 @@ class Callout:
         self._authorizer = authorizer
         self._key = key
         self._tenants = tenants
-        self._log_ins = FairScheduler("bus log-ins", CONCURRENCY, items=WAITING)
+        self._log_ins = FairScheduler("bus log-ins", CONCURRENCY, items=MAX_WAITING_LOGINS)
         self._delayed = NamedTasks()
         self._subscription: Subscription | None = None
 
@@ -86,7 +86,7 @@ class Callout:
             return
         tenant = self._tenants.known(request.connect_opts.user)
         if tenant is None:
-            self._begin(LOOK_UPS, self._look_up, message, request)
+            self._begin(TENANT_LOOKUP_LANE, self._look_up, message, request)
         else:
             self._begin(tenant, self._answer, message, request)
 

@@ -27,8 +27,8 @@ from services.auth.accounts.tenants import TenantStore
 log = logging.getLogger(__name__)
 
 PERIOD = 5.0
-"""Seconds between two checks of the stream, in which it cannot grow from `HIGH` to its limit."""
-HIGH, LOW = 0.8, 0.75
+"""Seconds between two checks; the stream grows more slowly from `PURGE_START` to its limit."""
+PURGE_START, PURGE_END = 0.8, 0.75
 """Fill levels of the stream where purging starts and ends."""
 MAX_MESSAGE = LARGEST_EVENT + 4096
 """Maximum bytes of a message with headers."""
@@ -40,7 +40,7 @@ OVERHEAD = 34
 SLICE, SLICE_BYTES = 50_000, 64 * 1024**2
 """Maximum messages and bytes per purge, which blocks publishing (0.05 to 0.4 s)."""
 
-_purged = metrics.get_meter("thingway").create_counter(
+_purged_counter = metrics.get_meter("thingway").create_counter(
     "thingway_events_purged", description="Unexpired events purged beyond a tenant's share"
 )
 
@@ -89,8 +89,8 @@ class EventShares:
             await self._enforce(name, stream, 1 if name == EVENTS else partitions.used)
 
     async def _enforce(self, name: str, stream: StreamReading, parts: int) -> None:
-        held, room = stream.state, LOW * stream.config.max_bytes
-        is_full = 0 < HIGH * stream.config.max_bytes < held.bytes
+        held, room = stream.state, PURGE_END * stream.config.max_bytes
+        is_full = 0 < PURGE_START * stream.config.max_bytes < held.bytes
         below = math.inf if is_full else held.bytes * parts
         found = await self.tenants.event_limits(below=below)
         limits = {tenant: limit / parts for tenant, limit in found.items()}
@@ -146,7 +146,7 @@ class EventShares:
             left, started = max(goal, left - part), time.monotonic()
             await self.bus.js.purge_stream(name, subject=f"event.{tenant}.>", keep=left)
             await asyncio.sleep(time.monotonic() - started)
-        _purged.add(number - left, {"tenant": tenant})
+        _purged_counter.add(number - left, {"tenant": tenant})
         log.info(
             "tenant %s: purged %d events beyond its share of %d bytes",
             tenant,

@@ -154,7 +154,7 @@ def _wrong_password_error() -> MalformedRequest:
     return MalformedRequest("old password is not correct", field="old_password")
 
 
-CURRENT = "current"
+CURRENT_SESSION = "current"
 """Session id that stands for the caller's session."""
 
 
@@ -177,7 +177,7 @@ class OwnSessions:
         The session ends before the audit entry is written, so a crash can only lose the entry.
         """
         principal = caller.principal
-        family = principal.family if session_id == CURRENT else session_id
+        family = principal.family if session_id == CURRENT_SESSION else session_id
         if not await self.tokens.end_session(principal, family):
             raise NotFound("the session does not exist", field="session_id")
 

@@ -34,20 +34,26 @@ def validate_nickname(text: str) -> str:
     return parse_name(text, "nickname", 127)
 
 
-SHORTEST, LONGEST = 8, 63
+SHORTEST_PASSWORD, LONGEST_PASSWORD = 8, 63
 _PRINTABLE = re.compile(r"[!-~]+")
-_NEEDED = {"an upper-case letter": r"[A-Z]", "a lower-case letter": r"[a-z]", "a digit": r"[0-9]"}
+_NEEDED_CHARACTERS = {
+    "an upper-case letter": r"[A-Z]",
+    "a lower-case letter": r"[a-z]",
+    "a digit": r"[0-9]",
+}
 
 
 def validate_password(text: str, field: str = "password") -> str:
     """Return `text`; raise `InvalidInput` for `field` with the missing characters."""
     if not text.strip():
         raise MalformedRequest("must not be blank", field=field)
-    if not SHORTEST <= len(text) <= LONGEST:
-        raise InvalidInput(f"must have {SHORTEST} to {LONGEST} characters", field=field)
+    if not SHORTEST_PASSWORD <= len(text) <= LONGEST_PASSWORD:
+        raise InvalidInput(
+            f"must have {SHORTEST_PASSWORD} to {LONGEST_PASSWORD} characters", field=field
+        )
     if not _PRINTABLE.fullmatch(text):
         raise InvalidInput("must be printable ASCII without spaces", field=field)
-    missing = [name for name, pattern in _NEEDED.items() if not re.search(pattern, text)]
+    missing = [name for name, pattern in _NEEDED_CHARACTERS.items() if not re.search(pattern, text)]
     if missing:
         raise InvalidInput(f"must have {', '.join(missing)}", field=field)
     return text
@@ -58,5 +64,5 @@ def generate_password() -> str:
     alphabet = string.ascii_letters + string.digits
     while True:
         made = "".join(secrets.choice(alphabet) for _ in range(24))
-        if all(re.search(pattern, made) for pattern in _NEEDED.values()):
+        if all(re.search(pattern, made) for pattern in _NEEDED_CHARACTERS.values()):
             return made

@@ -37,7 +37,7 @@ MAX_REPEATED_READINGS = 500
 """A state that has folded in more readings than this is written, so that they are not read
 again."""
 
-_late = metrics.get_meter("thingway").create_counter(
+_late_counter = metrics.get_meter("thingway").create_counter(
     "thingway_alarm_readings_late", description="Readings that arrived too late to change an alarm"
 )
 
@@ -65,7 +65,7 @@ class Evaluation:
         late = [row for row in self.requested if row.ts < floor]
         if not late or isinstance(self.compiled.rule.condition, SilenceCondition):
             return False
-        _late.add(sum(row.arrival > self.state.changed for row in late))
+        _late_counter.add(sum(row.arrival > self.state.changed for row in late))
         self.requested = [row for row in self.requested if row.ts >= floor]
         return not self.requested
 
@@ -141,7 +141,7 @@ class DeviceEvaluations:
                 after, changes = decide_without_history(rule, check, state, timely, end)
             if complete and timely is not rows:
                 counted = {row[:2] for row in timely}
-                _late.add(sum(row[:2] not in counted for row in item.requested))
+                _late_counter.add(sum(row[:2] not in counted for row in item.requested))
             if missing is not None and after.due is not None and after.due <= now:
                 self.must_wait = True
             folded = len(rows) - bisect_left(rows, (start.at,))

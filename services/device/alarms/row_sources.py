@@ -23,7 +23,7 @@ from libs.common.store.mongo import Document, Mongo
 from services.device.alarms.condition_checks import bounded, value_at
 from services.device.alarms.decision import TimedValue
 from services.device.alarms.model import EventCondition, ValueCondition
-from services.device.telemetry.batch_store import DELAY
+from services.device.telemetry.batch_store import DELAY_FIELD
 from services.device.telemetry.device_events import EVENTS
 from services.device.telemetry.partitions import (
     DAY_MS,
@@ -85,7 +85,7 @@ class History:
         paths, rows = {source: tuple(source.split(".")) for source in sources}, list[StoredReport]()
         for name in names:
             found = self._database[name].find(
-                query, [*fields, DELAY], sort=[("_id", 1)], limit=CHUNK - len(rows)
+                query, [*fields, DELAY_FIELD], sort=[("_id", 1)], limit=CHUNK - len(rows)
             )
             rows += [_read_report(document, paths) async for document in found]
             if len(rows) >= CHUNK:
@@ -144,11 +144,11 @@ def _read_report(document: Document, paths: Mapping[str, tuple[str, ...]]) -> St
         for source, path in paths.items()
         if isinstance(value := value_at(document, path), (str, int, float))
     }
-    return StoredReport(ts, sequence, ts + document.get(DELAY, 0), values)
+    return StoredReport(ts, sequence, ts + document.get(DELAY_FIELD, 0), values)
 
 
 NOT_FOUND = 404
-TIMEOUT = 5.0
+REQUEST_TIMEOUT = 5.0
 """Seconds."""
 
 
@@ -176,7 +176,7 @@ class _Answer(msgspec.Struct):
     error: _Fault | None = None
 
 
-_read = msgspec.json.Decoder(_Answer).decode
+_decode_answer = msgspec.json.Decoder(_Answer).decode
 
 
 class UplinkReader:
@@ -222,7 +222,9 @@ class UplinkReader:
     async def _request(self, stream: str, request: dict[str, object]) -> _Message | None:
         subject, body = f"$JS.API.STREAM.MSG.GET.{stream}", msgspec.json.encode(request)
         try:
-            answer = _read((await self._bus.client.request(subject, body, TIMEOUT)).data)
+            answer = _decode_answer(
+                (await self._bus.client.request(subject, body, REQUEST_TIMEOUT)).data
+            )
         except (NatsError, TimeoutError) as error:
             raise Unavailable(f"{stream} cannot be read: {error!r}") from error
         if answer.error is not None and answer.error.code != NOT_FOUND:

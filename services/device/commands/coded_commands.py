@@ -8,7 +8,7 @@ from pymongo import ReturnDocument
 from libs.common.contracts.frames import DownlinkState
 from libs.common.store.mongo import Collection as Stored
 from libs.common.store.mongo import Document, require_document
-from services.device.commands.model import OPEN, Command, SentDownlink
+from services.device.commands.model import OPEN_STATES, Command, SentDownlink
 
 PREVIOUS_STATES: Mapping[DownlinkState, tuple[DownlinkState | None, ...]] = {
     "SENT": (None,),
@@ -39,13 +39,13 @@ class CodedCommands:
         """
         identity = {"_id": command.id}
         await self._commands.update_one(
-            {**identity, "downlinks": {"$exists": False}, "status": {"$in": OPEN}},
+            {**identity, "downlinks": {"$exists": False}, "status": {"$in": OPEN_STATES}},
             {"$set": {"downlinks": msgspec.to_builtins(downlinks)}},
         )
         kept = require_document(
             await self._commands.find_one(identity, {"downlinks": 1, "status": 1})
         )
-        if kept["status"] not in OPEN:
+        if kept["status"] not in OPEN_STATES:
             return []
         return msgspec.convert(kept["downlinks"], list[SentDownlink])
 
@@ -64,7 +64,7 @@ class CodedCommands:
         await self._commands.update_one(
             {
                 **query,
-                "status": {"$in": OPEN},
+                "status": {"$in": OPEN_STATES},
                 f"{place}.port": {"$exists": True},
                 f"{place}.state": {"$in": PREVIOUS_STATES[state]},
             },

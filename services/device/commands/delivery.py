@@ -31,10 +31,10 @@ from libs.common.scheduling.turns import Steps, take_turns
 from libs.common.store.mongo import StoreError
 from services.device.commands.events import command_messages
 from services.device.commands.model import (
-    DELETED,
-    NOT_RESTORED,
-    OPEN,
-    REMOVED,
+    DEVICE_DELETED,
+    DEVICE_REMOVED,
+    OPEN_STATES,
+    VALUES_NOT_RESTORED,
     Command,
     DownlinkEncoder,
     downlink_id,
@@ -213,12 +213,14 @@ class Delivery:
         )
         for command in waiting:
             if command.thing_id not in devices:
-                await self.commands.end(command, "FAILED", DELETED.text, DELETED.code)
+                await self.commands.end(command, "FAILED", DEVICE_DELETED.text, DEVICE_DELETED.code)
             elif not command.is_deliverable:
-                await self.commands.end(command, "FAILED", NOT_RESTORED.text, NOT_RESTORED.code)
+                await self.commands.end(
+                    command, "FAILED", VALUES_NOT_RESTORED.text, VALUES_NOT_RESTORED.code
+                )
             elif command.application_id not in {None, devices[command.thing_id].application_id}:
-                await self.commands.end(command, "FAILED", REMOVED.text, REMOVED.code)
-        waiting = [command for command in waiting if command.status in OPEN]
+                await self.commands.end(command, "FAILED", DEVICE_REMOVED.text, DEVICE_REMOVED.code)
+        waiting = [command for command in waiting if command.status in OPEN_STATES]
         await self.commands.publish_created(waiting)
         online = {
             thing_id for thing_id, device in devices.items() if device.connect_status == "ONLINE"

@@ -23,7 +23,7 @@ from services.device.things.model import Thing
 
 Kind = Literal["SET_PROPERTIES", "CALL_SERVICE", "SET_PROFILE"]
 
-OPEN = ("PENDING", "SENT")
+OPEN_STATES = ("PENDING", "SENT")
 """States of a command that its device has not answered."""
 
 
@@ -39,13 +39,15 @@ class FailureReason:
     text: str
 
 
-DELETED = FailureReason("device_deleted", "the device was deleted")
-REMOVED = FailureReason("device_removed", "the device was removed from its application")
-NOT_RESTORED = FailureReason(
+DEVICE_DELETED = FailureReason("device_deleted", "the device was deleted")
+DEVICE_REMOVED = FailureReason("device_removed", "the device was removed from its application")
+VALUES_NOT_RESTORED = FailureReason(
     "values_not_restored",
     "the backup that was restored holds no write-only values: send them again",
 )
-ORPHANED = FailureReason("application_deleted", "the application of the device was deleted")
+APPLICATION_DELETED = FailureReason(
+    "application_deleted", "the application of the device was deleted"
+)
 
 
 class TaskType(StrEnum):

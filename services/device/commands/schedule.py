@@ -10,7 +10,7 @@ from pymongo import UpdateOne
 from libs.common.bus import Wakeups
 from libs.common.store.mongo import Collection, Document, distinct_values
 from services.device.commands.coded_commands import OLDEST_FIRST
-from services.device.commands.model import OPEN, Command, utc_now
+from services.device.commands.model import OPEN_STATES, Command, utc_now
 from services.device.commands.write_only import WIPING
 from services.device.telemetry.ports import ReconnectListener
 
@@ -63,12 +63,12 @@ class CommandSchedule(ReconnectListener):
     async def fetch_for_poll(self, thing_id: int, now: datetime) -> list[Command]:
         """Return open commands for a polling device and hide them for `POLL_AGAIN`."""
         ready = {"$not": {"$gt": now - POLL_AGAIN}}
-        query = {"thingId": thing_id, "status": {"$in": OPEN}, "expiresAt": {"$gt": now}}
+        query = {"thingId": thing_id, "status": {"$in": OPEN_STATES}, "expiresAt": {"$gt": now}}
         cursor = self._commands.find({**query, "polledAt": ready}).sort(OLDEST_FIRST).limit(100)
         taken = msgspec.convert(await cursor.to_list(), list[Command])
         if taken:
             await self._commands.update_many(
-                {"_id": {"$in": [command.id for command in taken]}, "status": {"$in": OPEN}},
+                {"_id": {"$in": [command.id for command in taken]}, "status": {"$in": OPEN_STATES}},
                 {"$set": {"polledAt": now, "status": "SENT"}},
             )
         return taken
@@ -92,7 +92,7 @@ class CommandSchedule(ReconnectListener):
             await self._commands.bulk_write(
                 [
                     UpdateOne(
-                        {"_id": command.id, "status": {"$in": OPEN}},
+                        {"_id": command.id, "status": {"$in": OPEN_STATES}},
                         {
                             "$set": {
                                 **changes,
@@ -111,13 +111,13 @@ class CommandSchedule(ReconnectListener):
         """Send the open commands of connected things again from `at` on."""
         self._wakeups.notify(DELIVERY)
         await self._commands.update_many(
-            {"thingId": {"$in": list(thing_ids)}, "status": {"$in": OPEN}},
+            {"thingId": {"$in": list(thing_ids)}, "status": {"$in": OPEN_STATES}},
             [{"$set": {"nextSendAt": {"$min": [at, "$expiresAt"]}, "attempts": 0}}],
         )
 
 
 def _due_query(moment: datetime) -> Document:
-    return {"status": {"$in": OPEN}, "nextSendAt": {"$lte": moment}}
+    return {"status": {"$in": OPEN_STATES}, "nextSendAt": {"$lte": moment}}
 
 
 def _pause(command: Command) -> int:

@@ -30,8 +30,8 @@ from libs.common.store.mongo import (
 from services.device.commands.coded_commands import OLDEST_FIRST, CodedCommands
 from services.device.commands.events import created_entry, finished_entry
 from services.device.commands.model import (
-    DELETED,
-    OPEN,
+    DEVICE_DELETED,
+    OPEN_STATES,
     Command,
     FailureReason,
     Kind,
@@ -193,7 +193,7 @@ class CommandStore(ThingDataStore):
         """End the open commands of a thing as FAILED."""
         last = -1
         while True:
-            query = {"thingId": thing_id, "status": {"$in": OPEN}, "_id": {"$gt": last}}
+            query = {"thingId": thing_id, "status": {"$in": OPEN_STATES}, "_id": {"$gt": last}}
             found = self._commands.find(query, sort=[("_id", 1)], limit=ENDED_AT_ONCE)
             commands = msgspec.convert(await found.to_list(None), list[Command])
             for command in commands:
@@ -241,7 +241,7 @@ class CommandStore(ThingDataStore):
         self, thing_ids: Sequence[int], kind: Kind, session: Session | None = None
     ) -> dict[int, dict[str, Any]]:
         """Return the settings in open commands by thing; the newest command wins."""
-        query = {"thingId": {"$in": list(thing_ids)}, "status": {"$in": OPEN}, "kind": kind}
+        query = {"thingId": {"$in": list(thing_ids)}, "status": {"$in": OPEN_STATES}, "kind": kind}
         fields = {"thingId": 1, "payload": 1, "createdAt": 1}
         cursor = self._commands.find(query, fields, session=session)
         found: dict[int, dict[str, Any]] = {}
@@ -254,7 +254,7 @@ class CommandStore(ThingDataStore):
         """Store the end of a command; return False when it is closed already."""
         command.error = command.error and command.mask(command.error)
         result = await self._commands.update_one(
-            {"_id": command.id, "status": {"$in": OPEN}},
+            {"_id": command.id, "status": {"$in": OPEN_STATES}},
             {"$set": _result_fields(command), "$unset": _OPEN_FIELDS},
             session=session,
         )
@@ -275,7 +275,7 @@ class CommandStore(ThingDataStore):
         answered: Document = {"status": status, "finishedAt": at, "closedBy": key}
         answered |= dict.fromkeys(("outputs", "error", "errorCode"))
         before = await self._mongo.database_of(session)["commands"].find_one_and_update(
-            {"_id": command_id, "thingId": thing_id, "status": {"$in": OPEN}},
+            {"_id": command_id, "thingId": thing_id, "status": {"$in": OPEN_STATES}},
             {"$set": answered, "$unset": _OPEN_FIELDS},
             session=session,
         )
@@ -341,7 +341,7 @@ class CommandStore(ThingDataStore):
         Each command ends in a transaction of its own.
         """
         await self.forget(thing_id, session)
-        await self.fail_all(thing_id, DELETED)
+        await self.fail_all(thing_id, DEVICE_DELETED)
 
 
 def _profile_values(document: Document | None) -> dict[str, Any]:

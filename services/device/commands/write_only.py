@@ -15,7 +15,7 @@ from libs.common.scheduling.turns import Steps, take_turns
 from libs.common.store.mongo import Collection, Document, distinct_values
 from libs.common.tsl import Tsl, hidden_texts, mask_text
 from services.device.commands.events import stored_subject
-from services.device.commands.model import OPEN, Command, utc_now
+from services.device.commands.model import OPEN_STATES, Command, utc_now
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ PERIOD = 1.0
 """Seconds between two queries for due commands."""
 MAX_PUBLISH_DELAY = timedelta(seconds=30)
 """After this time no process publishes a command that it read while the command was open."""
-RETRY = timedelta(seconds=10)
+RETRY_DELAY = timedelta(seconds=10)
 """Time until the next attempt when NATS is unavailable."""
 
 WIPING = "wiping"
@@ -33,7 +33,7 @@ WIPING = "wiping"
 WIPE_INDEX = "wipe"
 """Name of an index whose first field is the tenant."""
 
-_decode = msgspec.json.decode
+_decode_json = msgspec.json.decode
 
 
 class WriteOnlyCommands:
@@ -73,7 +73,7 @@ class WriteOnlyCommands:
             if shown is command:
                 continue
             changes: Document = {"payload": shown.payload, "writeOnly": shown.write_only}
-            if command.status in OPEN:
+            if command.status in OPEN_STATES:
                 changes["sealed"] = command.sealed or command.payload
             else:
                 changes["wipeAt"] = utc_now()
@@ -126,11 +126,11 @@ class CommandWiper:
                 log.warning(
                     "command %d: its stored messages could not be deleted: %r", command.id, error
                 )
-                await self._commands.mark_wiped(command, again=moment + RETRY)
+                await self._commands.mark_wiped(command, again=moment + RETRY_DELAY)
                 continue
             late = (
                 moment
-                if command.status in OPEN
+                if command.status in OPEN_STATES
                 else (command.finished_at or moment) + MAX_PUBLISH_DELAY
             )
             await self._commands.mark_wiped(command, again=None if moment >= late else late)
@@ -144,7 +144,7 @@ class CommandWiper:
 
 def _command_id(payload: bytes) -> Any:
     try:
-        message = _decode(payload)
+        message = _decode_json(payload)
     except msgspec.DecodeError:
         return None
     return message.get("commandId") if isinstance(message, dict) else None

@@ -33,23 +33,23 @@ from services.device.members.entity import EntityThing
 from services.device.members.members import Member, MemberSet
 from services.device.things.groups import GroupStore
 
-_TEXT = ("CONTAINS", "NOT_CONTAINS", "EQ", "NE", "START_WITH", "END_WITH")
-_EMPTY = ("IS_EMPTY", "IS_NOT_EMPTY")
-_ANY = ("ANY_EQUALS",)
+_TEXT_OPERATORS = ("CONTAINS", "NOT_CONTAINS", "EQ", "NE", "START_WITH", "END_WITH")
+_EMPTY_OPERATORS = ("IS_EMPTY", "IS_NOT_EMPTY")
+_ANY_OPERATORS = ("ANY_EQUALS",)
 OPERATORS: Mapping[str, Sequence[str]] = {
-    "ENTITY_KEY": _TEXT,
-    "ENTITY_NAME": _TEXT,
-    "ENTITY_PARENT_NAME": (*_TEXT, *_EMPTY),
-    "DEVICE_NAME": _TEXT,
-    "INTEGRATION_NAME": _TEXT,
-    "ENTITY_TYPE": _ANY,
-    "ENTITY_VALUE_TYPE": _ANY,
-    "DEVICE_GROUP": _ANY,
-    "ENTITY_TAGS": ("ANY_EQUALS", "CONTAINS", "NOT_CONTAINS", "EQ", *_EMPTY),
+    "ENTITY_KEY": _TEXT_OPERATORS,
+    "ENTITY_NAME": _TEXT_OPERATORS,
+    "ENTITY_PARENT_NAME": (*_TEXT_OPERATORS, *_EMPTY_OPERATORS),
+    "DEVICE_NAME": _TEXT_OPERATORS,
+    "INTEGRATION_NAME": _TEXT_OPERATORS,
+    "ENTITY_TYPE": _ANY_OPERATORS,
+    "ENTITY_VALUE_TYPE": _ANY_OPERATORS,
+    "DEVICE_GROUP": _ANY_OPERATORS,
+    "ENTITY_TAGS": ("ANY_EQUALS", "CONTAINS", "NOT_CONTAINS", "EQ", *_EMPTY_OPERATORS),
     "DEVICE_ID": ("EQ",),
 }
 """Operators of each column."""
-_KNOWN = {"ENTITY_TYPE": get_args(EntityType), "ENTITY_VALUE_TYPE": get_args(ValueType)}
+_CHOICES = {"ENTITY_TYPE": get_args(EntityType), "ENTITY_VALUE_TYPE": get_args(ValueType)}
 MemberTest = Callable[[Member, MemberSet], bool]
 
 
@@ -184,9 +184,9 @@ def _check(column: str, column_filter: ColumnFilter) -> None:
     place = f"{FIELD}.{column}"
     if column_filter.operator not in operators:
         raise InvalidInput(f"must be one of {', '.join(operators)}", field=f"{place}.operator")
-    if column_filter.operator not in _EMPTY and not column_filter.values:
+    if column_filter.operator not in _EMPTY_OPERATORS and not column_filter.values:
         raise InvalidInput("must have a value", field=f"{place}.values")
-    known = _KNOWN.get(column)
+    known = _CHOICES.get(column)
     if known is not None and not set(column_filter.values) <= set(known):
         raise InvalidInput(f"must be one of {', '.join(known)}", field=f"{place}.values")
 
@@ -211,7 +211,7 @@ def _parent_name(member: Member, members: MemberSet) -> str | None:
 Group = tuple[str, ...]
 """Common values of the members of a group."""
 
-_NAMES = {
+_SORT_COLUMNS = {
     "id": "_id",
     "key": "key",
     "name": "name",
@@ -223,19 +223,19 @@ _NAMES = {
 }
 INTEGRATION_NAME = "integration_name"
 COLUMNS = {
-    **_NAMES,
-    **{f"entity_{name}": column for name, column in _NAMES.items()},
+    **_SORT_COLUMNS,
+    **{f"entity_{name}": column for name, column in _SORT_COLUMNS.items()},
     "device_name": "device_name",
     INTEGRATION_NAME: INTEGRATION_NAME,
 }
 
-_MEMBER: dict[str, Callable[[Member], str]] = {
+_MEMBER_SORT_KEYS: dict[str, Callable[[Member], str]] = {
     "name": lambda member: member.name,
     "type": lambda member: member.type,
     "value_type": lambda member: member.value_type,
     "access_mod": lambda member: member.access_mod or "",
 }
-_THING: dict[str, Callable[[EntityThing], tuple[Any, ...]]] = {
+_THING_SORT_KEYS: dict[str, Callable[[EntityThing], tuple[Any, ...]]] = {
     "_id": lambda thing: (),
     "key": lambda thing: (thing.integration, not thing.device, thing.identifier),
     "created_at": lambda thing: (thing.created_at,),
@@ -243,7 +243,7 @@ _THING: dict[str, Callable[[EntityThing], tuple[Any, ...]]] = {
     "device_name": lambda thing: (thing.name or "",),
     INTEGRATION_NAME: lambda thing: (thing.integration,),
 }
-_STORED = {
+_STORED_FIELDS = {
     "_id": (),
     "key": ("integration", "identifier"),
     "created_at": ("createdAt",),
@@ -275,11 +275,11 @@ class Order:
         `names` are those of integrations, by id.
         """
         criteria = request.order(COLUMNS)
-        first = next(at for at, (name, _) in enumerate(criteria) if name in _THING)
+        first = next(at for at, (name, _) in enumerate(criteria) if name in _THING_SORT_KEYS)
         rest = [
             criterion
             for criterion in criteria[first:]
-            if criterion[0] in _MEMBER or criterion[0] in ("_id", "key")
+            if criterion[0] in _MEMBER_SORT_KEYS or criterion[0] in ("_id", "key")
         ]
         return cls(criteria[:first], criteria[first], rest, names)
 
@@ -302,7 +302,7 @@ class Order:
 
     def group_of(self, member: Member) -> Group:
         """Return the group of a member."""
-        return tuple(_MEMBER[name](member) for name, _ in self.groups)
+        return tuple(_MEMBER_SORT_KEYS[name](member) for name, _ in self.groups)
 
     def sorted_groups(self, groups: Iterable[Group]) -> list[Group]:
         """Return groups in order."""
@@ -320,16 +320,16 @@ class Order:
             elif name == "key":
                 found.sort(key=lambda member: member.path, reverse=direction < 0)
             else:
-                found.sort(key=_MEMBER[name], reverse=direction < 0)
+                found.sort(key=_MEMBER_SORT_KEYS[name], reverse=direction < 0)
         return found
 
     def sort_key(self, thing: EntityThing) -> tuple[Any, ...]:
         """Return the key by which things are sorted, regardless of the direction."""
         if self.is_by_integration:
             return (*self._place_of(thing.integration), thing.id)
-        return (*_THING[self.things[0]](thing), thing.id)
+        return (*_THING_SORT_KEYS[self.things[0]](thing), thing.id)
 
     def stored_order(self) -> list[tuple[str, int]]:
         """Return the fields and directions by which MongoDB sorts devices in this order."""
         name, direction = self.things
-        return [(column, direction) for column in (*_STORED[name], "_id")]
+        return [(column, direction) for column in (*_STORED_FIELDS[name], "_id")]

@@ -10,7 +10,7 @@ from msgspec import UNSET
 from libs.common.clock import to_ms
 from libs.common.http import HttpRequest, RequestPrincipal, get_principal
 from libs.common.http.console import Page, distinct_ids, get, post, put
-from libs.common.http.guards import allow_holders, commanders, users
+from libs.common.http.guards import allow_holders, commanding_users, users
 from libs.common.http.ids import Id, PathId
 from libs.common.http.operations import route_operations
 from libs.common.http.request import get_request_id
@@ -201,7 +201,7 @@ async def export_entity_history(
     return Stream(lines, media_type="text/csv", headers={"Content-Disposition": disposition})
 
 
-@post("/property/update", guards=[commanders], waits=True)
+@post("/property/update", guards=[commanding_users], waits=True)
 async def update_entity_properties(
     principal: RequestPrincipal,
     entity_writer: NamedDependency[EntityWriter],
@@ -216,7 +216,7 @@ async def update_entity_properties(
     await entity_writer.update(principal, data)
 
 
-@post("/service/call", guards=[commanders], waits=True)
+@post("/service/call", guards=[commanding_users], waits=True)
 async def call_entity_services(
     request: HttpRequest,
     entity_caller: NamedDependency[EntityCaller],

@@ -36,9 +36,9 @@ from services.device.telemetry.uplink import FUTURE_MS
 
 LONGEST_LIST = 10_000
 """Maximum items of a response without pages."""
-DIGITS = Decimal("1e-8")
+MEAN_PRECISION = Decimal("1e-8")
 """Precision of the mean of DOUBLEs, rounded half to even."""
-EXACT = 1e15
+MAX_ROUNDED_MEAN = 1e15
 """Means above this value are not rounded, because a double has no digit at that precision."""
 
 
@@ -160,9 +160,9 @@ def _sum_or_mean(entity: Entity, body: AggregateHistory, rows: Sequence[Any]) ->
 
 
 def _round_mean(mean: float) -> float:
-    if not abs(mean) < EXACT:
+    if not abs(mean) < MAX_ROUNDED_MEAN:
         return mean
-    return float(Decimal(f"{mean:.15g}").quantize(DIGITS, ROUND_HALF_EVEN))
+    return float(Decimal(f"{mean:.15g}").quantize(MEAN_PRECISION, ROUND_HALF_EVEN))
 
 
 def _count_result(entity: Entity, rows: Sequence[Any]) -> Aggregate:

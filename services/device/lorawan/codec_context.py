@@ -12,15 +12,15 @@ import quickjs
 from services.device.lorawan.codec_source import Script, read_script
 from services.device.things.codec_model import Codec, CodecFailed
 
-ENGINE = Path(__file__).with_name("engine.js").read_text()
-BUFFER = Path(__file__).with_name("buffer.js").read_text()
+ENGINE_SCRIPT = Path(__file__).with_name("engine.js").read_text()
+BUFFER_SCRIPT = Path(__file__).with_name("buffer.js").read_text()
 MEMORY = 16 * 1024 * 1024
 """Maximum bytes of a context."""
 STACK = 256 * 1024
 """Maximum bytes of its stack."""
-SECONDS = 0.1
+CALL_SECONDS = 0.1
 """Maximum processor time of a call, in seconds."""
-LOADING = 1.0
+LOADING_SECONDS = 1.0
 """The same for loading the scripts."""
 NO_MEMORY = "needs too much memory"
 """Fault of a script that exceeds `MEMORY`."""
@@ -30,9 +30,9 @@ class CodecInterrupted(CodecFailed):
     """A call was interrupted, so the codec must be loaded again."""
 
 
-_WHOLE = "this script is whole"
+_COMPLETE_MARK = "this script is whole"
 _NO_REQUIRE = "require is not defined"
-_WORDLESS = ("null", "InternalError")
+_ERRORS_WITHOUT_TEXT = ("null", "InternalError")
 """Errors of QuickJS when it has no memory for an error message."""
 
 
@@ -44,7 +44,7 @@ class _Answer(msgspec.Struct):
     spent: bool = False
 
 
-_read = msgspec.json.Decoder(_Answer).decode
+_decode_result = msgspec.json.Decoder(_Answer).decode
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -61,8 +61,8 @@ class _Engine:
         """
         self._context = _context()
         if any(script.buffer for script in scripts):
-            self._context.eval(BUFFER)
-        self._context.eval(ENGINE)
+            self._context.eval(BUFFER_SCRIPT)
+        self._context.eval(ENGINE_SCRIPT)
         seal, self._load, self._decode, self._encode, self._functions = (
             self._context.eval(f"engine[{index}]") for index in range(5)
         )
@@ -95,10 +95,10 @@ class LoadedCodec(_Engine):
         """The last call left changes that cannot be undone: the next one needs a new context."""
         self.log: list[str] = []
         """Lines that the last call wrote to its console, if `logging` was set."""
-        self._context.set_time_limit(LOADING)
+        self._context.set_time_limit(LOADING_SECONDS)
         steps = {"scripts": scripts, "decoder": codec.decoder, "encoder": codec.encoder}
         self._call(self._load, msgspec.json.encode(steps).decode())
-        self._context.set_time_limit(SECONDS)
+        self._context.set_time_limit(CALL_SECONDS)
 
     def decode(self, payload: bytes, port: int, at: int, *, logging: bool = False) -> Any:
         """Decode a payload that was received at `at` (ms) and return the result.
@@ -141,7 +141,7 @@ class ScriptReader(_Engine):
 
         Raises `CodecFailed` for a script that throws while it is evaluated.
         """
-        self._context.set_time_limit(SECONDS)
+        self._context.set_time_limit(CALL_SECONDS)
         wanted = msgspec.json.encode(names).decode()
         script = msgspec.json.encode(self._script).decode()
         return msgspec.json.decode(self._call(self._functions, script, wanted), type=list[str])
@@ -154,13 +154,13 @@ def _check_whole(source: str) -> None:
     the first statement.
     """
     context = _context()
-    context.set_time_limit(LOADING)
+    context.set_time_limit(LOADING_SECONDS)
     try:
         evaluate = context.eval("(source) => (0, eval)(JSON.parse(source))")
-        evaluate(msgspec.json.encode(f"throw '{_WHOLE}';\n{source}").decode())
+        evaluate(msgspec.json.encode(f"throw '{_COMPLETE_MARK}';\n{source}").decode())
     except quickjs.JSException as error:
         reason = str(error).partition("\n")[0]
-        if reason != _WHOLE:
+        if reason != _COMPLETE_MARK:
             raise CodecFailed(_reason(reason)) from error
     except MemoryError as error:
         raise CodecFailed(NO_MEMORY) from error
@@ -184,7 +184,7 @@ def _inexact(value: Any) -> int | None:
 
 def _answer(text: str) -> _Answer:
     try:
-        return _read(text)
+        return _decode_result(text)
     except RecursionError as error:
         raise CodecFailed("returns an object with too many levels") from error
     except msgspec.DecodeError:  # half a surrogate pair
@@ -213,6 +213,6 @@ def _reason(text: str) -> str:
     """Return an error of QuickJS in our words."""
     if "interrupted" in text:
         return "takes too long"
-    if "out of memory" in text or text in _WORDLESS:
+    if "out of memory" in text or text in _ERRORS_WITHOUT_TEXT:
         return NO_MEMORY
     return f"{text}; a codec cannot load other files" if text.endswith(_NO_REQUIRE) else text

@@ -113,12 +113,12 @@ START_SECONDS = 2.0
 """Seconds that a process may take to start, during which its codec is not late."""
 ANSWER_SECONDS = 10.0
 """Seconds after which a silent worker is lost. A worker itself limits its processor time."""
-LOST = Outcome(fault="ended its process")
+LOST_OUTCOME = Outcome(fault="ended its process")
 MAX_LOST = 3
 """Calls that may end their process before the remaining calls are rejected."""
 
-_write = msgspec.msgpack.Encoder().encode
-_read = msgspec.msgpack.Decoder(Response).decode
+_encode_request = msgspec.msgpack.Encoder().encode
+_decode_response = msgspec.msgpack.Decoder(Response).decode
 
 
 class CodecWorkers:
@@ -165,10 +165,10 @@ class CodecWorkers:
         while left:
             some = left.pop()
             if lost == MAX_LOST:
-                outcomes += [LOST] * len(some)
+                outcomes += [LOST_OUTCOME] * len(some)
                 continue
             made = await self.run(tenant, codec, some)
-            ended = next(iter(made), None) is LOST
+            ended = next(iter(made), None) is LOST_OUTCOME
             if len(some) > 1 and ended:
                 middle = len(some) // 2
                 left += [some[middle:], some[:middle]]
@@ -210,7 +210,7 @@ class CodecWorkers:
             except (TimeoutError, OSError, asyncio.IncompleteReadError) as error:
                 log.warning("a codec process was lost and is restarted: %s", type(error).__name__)
                 await self._end(tenant)
-                return BatchResult([LOST] * count, time.monotonic() - started)
+                return BatchResult([LOST_OUTCOME] * count, time.monotonic() - started)
             except asyncio.CancelledError:
                 await self._end(tenant)  # the next call would read its answer
                 raise
@@ -240,8 +240,8 @@ class CodecWorkers:
 
 
 async def _request(process: Process, request: Request, codec: Codec | None) -> BatchResult:
-    answer = _read(await send_request(process, _write(request)))
+    answer = _decode_response(await send_request(process, _encode_request(request)))
     if answer is None:
         whole = msgspec.structs.replace(request, codec=codec)
-        answer = _read(await send_request(process, _write(whole)))
+        answer = _decode_response(await send_request(process, _encode_request(whole)))
     return answer or BatchResult([])

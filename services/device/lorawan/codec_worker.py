@@ -54,8 +54,8 @@ _FROZEN = re.compile(
 )
 """Fault of a script that changes a built-in object which the analysis has missed."""
 
-_read = msgspec.msgpack.Decoder(Request).decode
-_write = msgspec.msgpack.Encoder().encode
+_decode_request = msgspec.msgpack.Decoder(Request).decode
+_encode_answer = msgspec.msgpack.Encoder().encode
 
 
 def main() -> None:
@@ -65,20 +65,20 @@ def main() -> None:
     confine(MEMORY, timer=True)
     loaded: OrderedDict[str, WarmCodec] = OrderedDict()
     while (request := read_frame(0)) is not None:
-        write_frame(1, _encode_response(_handle_request(loaded, _read(request))))
+        write_frame(1, _encode_response(_handle_request(loaded, _decode_request(request))))
 
 
 def _encode_response(answer: Response) -> bytes:
     """Encode a response; integers beyond 64 bits become floats, as in JavaScript."""
     try:
-        return _write(answer)
+        return _encode_answer(answer)
     except OverflowError:
         whole = answer or BatchResult([])
         outcomes = [
             Outcome(_shrink(outcome.value), outcome.fault, outcome.log)
             for outcome in whole.outcomes
         ]
-        return _write(BatchResult(outcomes, whole.seconds))
+        return _encode_answer(BatchResult(outcomes, whole.seconds))
 
 
 def _shrink(value: Any) -> Any:

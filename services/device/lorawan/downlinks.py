@@ -17,7 +17,7 @@ from libs.common.contracts.frames import MAX_DOWNLINKS, SendDownlinkState
 from libs.common.contracts.integrations import Acknowledged
 from libs.common.errors import NotFound
 from services.device.commands.model import (
-    OPEN,
+    OPEN_STATES,
     Command,
     DownlinkEncoder,
     SentDownlink,
@@ -166,7 +166,7 @@ class DownlinkStateRpc:
         if command is None or not 1 <= read[1] <= len(command.downlinks or []):
             raise _downlink_not_found(report)
         end = _build_reply(command, report)
-        if end is not None and command.status in OPEN:
+        if end is not None and command.status in OPEN_STATES:
             thing = await self.things.build_thing(device)
             await self.reporter.send(thing, "reply", msgspec.json.encode(end), report.downlink)
         return Acknowledged()

@@ -36,7 +36,7 @@ CHECK_SECONDS = 0.05
 NO_CODEC = "the product has no codec"
 BUDGET_SPENT = "exceeded its processor time and runs again later"
 
-_frame = msgspec.json.Decoder(Frame).decode
+_decode_frame = msgspec.json.Decoder(Frame).decode
 
 
 class _ParsedFrame(msgspec.Struct, frozen=True):
@@ -117,7 +117,7 @@ class CodecFrameDecoder(FrameDecoder):
             if uplink.sequence in answers:
                 continue
             try:
-                frame = _frame(uplink.payload)
+                frame = _decode_frame(uplink.payload)
             except INVALID_JSON as error:
                 reason = f"is not a valid frame: {error}"
                 answers[uplink.sequence] = RefusedUplink(uplink, reason, thing)

@@ -28,8 +28,8 @@ from services.device.telemetry.partitions import DAY_MS, KEY, keys_between
 from services.device.telemetry.uplink import Uplink
 from services.device.things.deleted_things import ThingDataStore
 
-_NAME = struct.Struct(">Q8sI")
-_LAP = struct.Struct(">H")
+_NAME_FORMAT = struct.Struct(">Q8sI")
+_LAP_FORMAT = struct.Struct(">H")
 SAME_MS = DAY_MS
 """Maximum time between two copies of a frame."""
 
@@ -37,12 +37,12 @@ SAME_MS = DAY_MS
 def frame_name(frame: KeptFrame) -> bytes:
     """Return device, session and counter of a frame as bytes."""
     session = blake2b(frame.frame.session.encode(), digest_size=8).digest()
-    return _NAME.pack(frame.thing.id, session, frame.frame.counter)
+    return _NAME_FORMAT.pack(frame.thing.id, session, frame.frame.counter)
 
 
 def identity(name: bytes, lap: int) -> bytes:
     """Return the unique identity of a frame: its name and lap."""
-    return name + _LAP.pack(lap)
+    return name + _LAP_FORMAT.pack(lap)
 
 
 class StoredFrame(NamedTuple):
@@ -54,7 +54,7 @@ class StoredFrame(NamedTuple):
     @property
     def name(self) -> bytes:
         """Return its device, session and counter as bytes."""
-        return self.identity[: _NAME.size]
+        return self.identity[: _NAME_FORMAT.size]
 
 
 class CountedFrame(NamedTuple):
@@ -69,14 +69,14 @@ class CountedFrame(NamedTuple):
 
 def parse_counted(key: bytes, name: bytes) -> CountedFrame:
     """Return key, time, session and counter of a frame from its key and name."""
-    _, session, counter = _NAME.unpack(name[: _NAME.size])
+    _, session, counter = _NAME_FORMAT.unpack(name[: _NAME_FORMAT.size])
     return CountedFrame(key, KEY.unpack(key)[1], session, counter)
 
 
 def names_between(thing_id: int, session: bytes, first: int, last: int) -> tuple[bytes, bytes]:
     """Return bounds of identities with counters from `first` to `last`, in all laps."""
-    low, high = (_NAME.pack(thing_id, session, counter) for counter in (first, last))
-    return low + _LAP.pack(0), high + _LAP.pack(2**16 - 1)
+    low, high = (_NAME_FORMAT.pack(thing_id, session, counter) for counter in (first, last))
+    return low + _LAP_FORMAT.pack(0), high + _LAP_FORMAT.pack(2**16 - 1)
 
 
 def split_repeated(
@@ -88,7 +88,7 @@ def split_repeated(
     """
     known: dict[bytes, list[tuple[int, int, bytes]]] = {}
     for entry in stored:
-        (lap,) = _LAP.unpack(entry.identity[_NAME.size :])
+        (lap,) = _LAP_FORMAT.unpack(entry.identity[_NAME_FORMAT.size :])
         ts = KEY.unpack(entry.key)[1]
         known.setdefault(entry.name, []).append((lap, ts, entry.key))
     kept, repeated = list[KeptFrame](), list[Uplink]()
@@ -228,9 +228,9 @@ class FrameStore(ThingDataStore):
         await self._frames.delete_many({"_id": keys_between(thing_id)}, session=session)
 
 
-_read = msgspec.json.Decoder(Frame).decode
+_decode_frame_json = msgspec.json.Decoder(Frame).decode
 
 
 def decode_frame(document: Document) -> Frame:
     """Return the frame of a document."""
-    return _read(document["f"])
+    return _decode_frame_json(document["f"])

@@ -19,7 +19,7 @@ from libs.common.errors import InvalidInput, ThingwayError
 from libs.common.identity import PLATFORM, Kind, Principal
 from libs.common.scheduling.turns import Steps, take_turns
 from libs.common.store.mongo import Database, DuplicateKey, Session, StoreError
-from services.device.commands.model import OPEN, Draft
+from services.device.commands.model import OPEN_STATES, Draft
 from services.device.commands.service import CommandService
 from services.device.commands.store import CommandStore
 from services.device.lorawan.frame_store import SAME_MS, FrameStore
@@ -111,7 +111,7 @@ EVER = 2**53
 MAX_REQUESTS = 3
 """Maximum requests for one gap."""
 
-_outcomes = metrics.get_meter("thingway").create_counter(
+_outcome_counter = metrics.get_meter("thingway").create_counter(
     "thingway_history_requests",
     description="Requests to devices for missing readings, and gaps that were healed or given up",
 )
@@ -210,7 +210,7 @@ class Healer:
         command = await self.command_store.find_command(state.command) if state.command else None
         if command is None:
             end, reason = state.since + LOST_MS, "the request was not sent"
-        elif command.status in OPEN:
+        elif command.status in OPEN_STATES:
             return
         elif command.status == "SUCCESS":
             ended = to_ms(command.finished_at) if command.finished_at else 0
@@ -232,7 +232,7 @@ class Healer:
 
     async def _abandon(self, gap: TrackedGap, reason: str) -> None:
         await self.gaps.change(gap, state="GIVEN_UP", reason=reason[:500])
-        _outcomes.add(1, {"outcome": "given_up"})
+        _outcome_counter.add(1, {"outcome": "given_up"})
 
     async def _is_over(self, gap: TrackedGap) -> bool:
         """Return whether a gap is closed by late frames, healed, or given up."""
@@ -250,7 +250,7 @@ class Healer:
         await self.gaps.change(gap, missing=missing, found=found)
         if found >= missing:
             await self.gaps.change(gap, state="HEALED", reason=None)
-            _outcomes.add(1, {"outcome": "healed"})
+            _outcome_counter.add(1, {"outcome": "healed"})
         elif gap.request_range() is None:
             await self._abandon(gap, "is too short to be requested")
         return gap.state in {"HEALED", "GIVEN_UP"}
@@ -279,7 +279,7 @@ class Healer:
         if not await self.store.put(state):
             return
         await self.gaps.change(gap, state="ASKED", asks=gap.asks + 1, asked=now)
-        _outcomes.add(1, {"outcome": "asked"})
+        _outcome_counter.add(1, {"outcome": "asked"})
         try:
             (command,) = await self.commands.issue(_platform(draft), [draft])
         except InvalidInput as error:

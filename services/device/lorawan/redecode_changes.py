@@ -27,7 +27,7 @@ LARGEST_SHOWN = 16 * 1024
 """Maximum bytes of the JSON of a difference."""
 
 
-_encoded = msgspec.json.Encoder(order="deterministic").encode
+_encode_sorted = msgspec.json.Encoder(order="deterministic").encode
 
 
 DecodedFrame = tuple[Document, DecodeResult]
@@ -42,7 +42,7 @@ class _Row(NamedTuple):
 
     @property
     def payload(self) -> bytes:
-        return _encoded(self.properties)
+        return _encode_sorted(self.properties)
 
 
 @dataclass
@@ -152,7 +152,7 @@ def _frame_change(key: bytes, stamp: str, result: DecodeResult, past: set[bytes]
 
 def equals_exactly(before: Document | None, after: Document) -> bool:
     """Return whether values are equal; 1 and true differ."""
-    return before == after and _encoded(before) == _encoded(after)
+    return before == after and _encode_sorted(before) == _encode_sorted(after)
 
 
 def build_difference(
@@ -160,7 +160,7 @@ def build_difference(
 ) -> RedecodeDifference:
     """Return how a record of history changes, in the form that users are shown."""
     device, ts, _ = KEY.unpack(key)
-    if len(_encoded((before, result.properties))) > LARGEST_SHOWN:
+    if len(_encode_sorted((before, result.properties))) > LARGEST_SHOWN:
         return RedecodeDifference(device=device, ts=ts, reason="too large to be shown")
     return RedecodeDifference(
         device=device,

@@ -28,7 +28,7 @@ from services.device.things.directory import ThingDirectory
 from services.device.things.model import NetworkStatus, Thing
 
 CHANNEL = "frame"
-LARGEST_SENT = 4096
+MAX_UNCHANGED_BYTES = 4096
 """Maximum bytes of a frame that is published unchanged; others are encoded again."""
 DEVICE_SECONDS = 3600.0
 """Seconds for which the device of an SN is cached, unless an event invalidates it.
@@ -36,8 +36,8 @@ DEVICE_SECONDS = 3600.0
 Ingest reads the device for each report, and rejects a frame whose device has changed its owner.
 """
 
-_frame = msgspec.json.Decoder(Frame).decode
-_encode = msgspec.json.Encoder().encode
+_decode_frame = msgspec.json.Decoder(Frame).decode
+_encode_json = msgspec.json.Encoder().encode
 
 
 class RawDeviceFrame(msgspec.Struct, rename="camel", kw_only=True):
@@ -50,12 +50,12 @@ class RawDeviceFrame(msgspec.Struct, rename="camel", kw_only=True):
     def payload(self, index: int) -> bytes:
         """Return the JSON of the frame, entry `index` of its call; raise `DecodeError`."""
         try:
-            frame = _frame(self.frame)
+            frame = _decode_frame(self.frame)
         except INVALID_JSON as error:
             reason, _, path = str(error).partition(" - at `$")
             text = f"{reason} - at `$.frames[{index}].frame{path or '`'}"
             raise msgspec.ValidationError(text) from error
-        return bytes(self.frame) if len(self.frame) <= LARGEST_SENT else _encode(frame)
+        return bytes(self.frame) if len(self.frame) <= MAX_UNCHANGED_BYTES else _encode_json(frame)
 
 
 class SendRawFrames(msgspec.Struct, kw_only=True):

@@ -35,7 +35,7 @@ Shape = dict[str, ValueType]
 LONGEST_PATH = 512
 """Characters; longer paths get no entity, so that a shape fits in a document."""
 
-_WIDER: dict[frozenset[str], ValueType] = {frozenset(("LONG", "DOUBLE")): "DOUBLE"}
+_COMMON_TYPES: dict[frozenset[str], ValueType] = {frozenset(("LONG", "DOUBLE")): "DOUBLE"}
 """Pairs of types with a common type; all others become STRING."""
 
 
@@ -84,7 +84,7 @@ def extend_shape(
         elif known is None:
             continue
         elif kind != known:
-            wider = _WIDER.get(frozenset((known, kind)), "STRING")
+            wider = _COMMON_TYPES.get(frozenset((known, kind)), "STRING")
             if wider != known:
                 changes[path] = wider
     new = sorted(path for path in changes if path not in shape)[

@@ -12,30 +12,32 @@ from libs.common.store.mongo import Database
 PERIOD = 60.0
 """Seconds between two readings."""
 LAST, VERIFIED, RESTORED = "last", "verified", "restored"
-_gauge = metrics.get_meter("thingway").create_gauge
+_create_gauge = metrics.get_meter("thingway").create_gauge
 _times = {
-    LAST: _gauge(
+    LAST: _create_gauge(
         "thingway_backup_finished_timestamp_seconds",
         description="Time of the state in the last backup, s since 1970; 0 without a backup",
     ),
-    VERIFIED: _gauge(
+    VERIFIED: _create_gauge(
         "thingway_backup_verified_timestamp_seconds",
         description="Time of the state in the last verified backup; 0 without one",
     ),
-    RESTORED: _gauge(
+    RESTORED: _create_gauge(
         "thingway_backup_restored_timestamp_seconds",
         description="Time of the state in the last backup that was restored as a test; 0 without",
     ),
 }
-_restore_seconds = _gauge(
+_restore_gauge = _create_gauge(
     "thingway_backup_restore_seconds", description="Duration of the last test of a restore"
 )
 _sizes = {
-    "bytes": _gauge("thingway_backup_bytes", description="Size of the last backup"),
-    "disk_used": _gauge(
+    "bytes": _create_gauge("thingway_backup_bytes", description="Size of the last backup"),
+    "disk_used": _create_gauge(
         "thingway_backup_disk_used_bytes", description="Used bytes of the backups' volume"
     ),
-    "disk_size": _gauge("thingway_backup_disk_bytes", description="Size of the backups' volume"),
+    "disk_size": _create_gauge(
+        "thingway_backup_disk_bytes", description="Size of the backups' volume"
+    ),
 }
 
 
@@ -68,7 +70,7 @@ class BackupMetrics:
         times[VERIFIED] = max(times[VERIFIED], times[RESTORED])
         for key, gauge in _times.items():
             gauge.set(times[key] / 1000)
-        _restore_seconds.set(found.get(RESTORED, {}).get("restore_seconds", 0))
+        _restore_gauge.set(found.get(RESTORED, {}).get("restore_seconds", 0))
         for field, gauge in _sizes.items():
             if size := found.get(LAST, {}).get(field):
                 gauge.set(size)

@@ -32,8 +32,8 @@ from services.device.telemetry.ports import FrameDecoder
 from services.device.telemetry.uplink import Uplink
 from services.device.things.model import Thing
 
-SEEN = "uplinks_seen"
-DELAY = "d"
+SEEN_COLLECTION = "uplinks_seen"
+DELAY_FIELD = "d"
 """ms between a reading or event and its arrival; missing if 0."""
 TRIES = 5
 """Attempts to store a batch whose frames other processes store at the same time."""
@@ -139,7 +139,7 @@ class ReportStore:
 
         async def mark_seen(session: Session) -> bool:
             row = {"_id": seen_key(uplink), "at": datetime.now(UTC)}
-            await self._mongo.direct[SEEN].insert_one(row, session=session)
+            await self._mongo.direct[SEEN_COLLECTION].insert_one(row, session=session)
             return True
 
         with suppress(DuplicateKey):
@@ -158,7 +158,7 @@ class ReportStore:
                 rows.append(_Row(name, document, report.uplink))
             else:
                 seen = {"_id": seen_key(report.uplink), "at": now}
-                rows.append(_Row(SEEN, seen, report.uplink))
+                rows.append(_Row(SEEN_COLLECTION, seen, report.uplink))
         kept = {frame.uplink.sequence for frame in batch.frames}
         rejected = {refused.uplink.sequence for refused in batch.refused}
         past: dict[bytes, _Row] = {}
@@ -172,7 +172,7 @@ class ReportStore:
                 past.setdefault(key, row)
         rows += past.values()
         for uplink in batch.duplicates:
-            rows.append(_Row(SEEN, {"_id": seen_key(uplink), "at": now}, uplink))
+            rows.append(_Row(SEEN_COLLECTION, {"_id": seen_key(uplink), "at": now}, uplink))
         for event in batch.events:
             key = history_key(event.thing.id, event.ts, event.uplink.sequence)
             document = {"_id": key, "e": event.event_id, "o": event.outputs, "at": now}
@@ -184,7 +184,7 @@ class ReportStore:
                 rows.append(_Row(None, {}, refused.uplink, refused=True))
                 continue
             seen = {"_id": seen_key(refused.uplink), "at": now, "refused": True}
-            rows.append(_Row(SEEN, seen, refused.uplink, refused=True))
+            rows.append(_Row(SEEN_COLLECTION, seen, refused.uplink, refused=True))
         return rows
 
     async def _write(self, rows: Sequence[_Row], counted: Collection[int]) -> None:
@@ -232,7 +232,7 @@ class ReportStore:
 
 def _add_delay(uplink: Uplink, ts: int, document: dict[str, Any]) -> dict[str, Any]:
     if delay := uplink.received - ts:
-        document[DELAY] = delay
+        document[DELAY_FIELD] = delay
     return document
 
 

@@ -78,7 +78,10 @@ class Connections:
         before = None if request.next_key is None else int(request.next_key)
         size = request.page_size
         found = await read_newest_events(self._bus, subjects, size + 1, before)
-        events = [(to_ms(message.at), _decode(message.message.data)) for message in found[:size]]
+        events = [
+            (to_ms(message.at), _decode_connection(message.message.data))
+            for message in found[:size]
+        ]
         return ConnectionEvents(
             content=[
                 ConnectionEvent(at=at, status=body.connect_status)
@@ -89,7 +92,7 @@ class Connections:
         )
 
 
-_decode = msgspec.json.Decoder(DeviceConnection).decode
+_decode_connection = msgspec.json.Decoder(DeviceConnection).decode
 
 
 @post_search("/{device_id:str}/connections/search")

@@ -26,7 +26,7 @@ CHANNELS = frozenset({"report", "event", "reply"})
 
 _PREFIX = ("", "ingest", "v1")
 _PRINCIPAL, _TRACE = PRINCIPAL_HEADER.encode(), TRACE.encode()
-_encode = msgspec.json.Encoder().encode
+_encode_json = msgspec.json.Encoder().encode
 
 
 class _Message(NamedTuple):
@@ -67,7 +67,7 @@ class DirectIngest:
             answer = handle_exception(request, error).to_asgi_response(None, request)
             await answer(scope, receive, send)
             return
-        content = _encode(Success(data=accepted, request_id=request_id))
+        content = _encode_json(Success(data=accepted, request_id=request_id))
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(content)),

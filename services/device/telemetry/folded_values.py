@@ -1,8 +1,8 @@
 """Latest values without I/O: folding of reports, documents and their updates.
 
 The document of a thing holds its values. Two kinds of values are in *parts*, documents with the key
-(thing, kind, number): a value of more than `LARGE` bytes gets a part of its own for good. If the
-other values exceed `INLINE` bytes, they are distributed to `SPREAD` parts by their names.
+(thing, kind, number). A value of more than `LARGE_VALUE_BYTES` gets a part of its own for good. If
+the other values exceed `INLINE_BYTES`, they are distributed to `SHARED_PARTS` parts by their names.
 """
 
 import struct
@@ -17,22 +17,22 @@ from pymongo import ReplaceOne, UpdateMany, UpdateOne
 
 from libs.common.store.mongo import Document
 
-LARGE = 4 * 1024
+LARGE_VALUE_BYTES = 4 * 1024
 """Bytes of a BSON value above which it gets a part of its own."""
-INLINE = 512 * 1024
+INLINE_BYTES = 512 * 1024
 """Bytes of other values in the document of the thing."""
 MAX_BYTES = 4 * 1024 * 1024
 """Bytes of all latest values of a thing."""
 TOO_LARGE_REASON = f"would take the latest values of the device beyond {MAX_BYTES} bytes"
 """The reason why a property is rejected."""
-SPREAD = 32
-"""Parts that share the other values of a thing when these exceed `INLINE`."""
-PART = struct.Struct(">QQQ")
+SHARED_PARTS = 32
+"""Parts that share the other values of a thing when these exceed `INLINE_BYTES`."""
+PART_KEY = struct.Struct(">QQQ")
 """The key of a part: thing, kind (0 shared, 1 single value) and number."""
-LONG = 256
+LONG_TEXT = 256
 """Characters of a text whose size need not be exact: at most four bytes each."""
 
-OWN, ALL = 1, 2
+OWN_PARTS, ALL_PARTS = 1, 2
 """Values of the field `p` of a thing: single values are in parts, or all values."""
 SIZE_STAGE: Document = {"$set": {"n": {"$bsonSize": "$v"}}}
 """The stage that stores the size of a part in bytes."""
@@ -75,13 +75,13 @@ class Fold:
         small: list[str] = []
         for key, value in self.values.items():
             size, part = bson_size(value), own_part(thing_id, key)
-            if size > LARGE or part in existing:
+            if size > LARGE_VALUE_BYTES or part in existing:
                 self.parts[key] = part
                 inline -= size
             else:
                 small.append(key)
                 inline += size
-        self.is_spread = is_spread or inline > INLINE
+        self.is_spread = is_spread or inline > INLINE_BYTES
         if self.is_spread:
             self.parts |= {key: shared_part(thing_id, key) for key in small}
 
@@ -138,7 +138,7 @@ def entry_growth(entry: dict[str, Any] | None, value: Any) -> int:
 def bson_size(value: Any) -> int:
     """Return the approximate size of a value in BSON, in bytes."""
     if isinstance(value, str):
-        return len(value) if len(value) <= LONG else len(value.encode())
+        return len(value) if len(value) <= LONG_TEXT else len(value.encode())
     return len(bson.encode({"": value})) if isinstance(value, dict | list) else 8
 
 
@@ -150,12 +150,12 @@ def total_bson_size(values: dict[str, Any]) -> int:
 def own_part(thing_id: int, key: str) -> bytes:
     """Return the key of the part that holds only this value."""
     digest = blake2b(key.encode(), digest_size=8).digest()
-    return PART.pack(thing_id, 1, int.from_bytes(digest))
+    return PART_KEY.pack(thing_id, 1, int.from_bytes(digest))
 
 
 def shared_part(thing_id: int, key: str) -> bytes:
     """Return the key of the part that holds this value together with others."""
-    return PART.pack(thing_id, 0, zlib.crc32(key.encode()) % SPREAD)
+    return PART_KEY.pack(thing_id, 0, zlib.crc32(key.encode()) % SHARED_PARTS)
 
 
 def parts_with(thing_ids: Iterable[int], keys: Iterable[str]) -> list[bytes]:
@@ -166,7 +166,7 @@ def parts_with(thing_ids: Iterable[int], keys: Iterable[str]) -> list[bytes]:
 
 def part_thing(part: bytes) -> int:
     """Return the thing whose values a part holds."""
-    thing_id: int = PART.unpack(part)[0]
+    thing_id: int = PART_KEY.unpack(part)[0]
     return thing_id
 
 
@@ -203,7 +203,7 @@ def careful_update(thing_id: int, fold: Fold) -> UpdateOne:
         "a": {"$max": ["$a", fold.arrived]},
     }
     if fold.parts:
-        changes["p"] = {"$max": ["$p", ALL if fold.is_spread else OWN]}
+        changes["p"] = {"$max": ["$p", ALL_PARTS if fold.is_spread else OWN_PARTS]}
     for key in fold.values.keys() - fold.parts.keys() | fold.moved:
         changes[f"v.{key}"] = _newer_expression(key, fold, in_part=key in fold.moved)
     return UpdateOne({"_id": thing_id}, [{"$set": changes}], upsert=True)
@@ -299,7 +299,7 @@ def parts_condition(thing_ids: Iterable[int]) -> Document:
     """Return the condition for all parts of things."""
     return {
         "$or": [
-            {"_id": {"$gte": PART.pack(id_, 0, 0), "$lt": PART.pack(id_ + 1, 0, 0)}}
+            {"_id": {"$gte": PART_KEY.pack(id_, 0, 0), "$lt": PART_KEY.pack(id_ + 1, 0, 0)}}
             for id_ in thing_ids
         ]
     }

@@ -113,13 +113,13 @@ REPLY_TRANSACTIONS, REPLIES = 16, 8
 """Maximum concurrent transactions for the replies of a batch, and replies per transaction."""
 
 _meter = metrics.get_meter("thingway")
-_duration = _meter.create_histogram(
+_duration_histogram = _meter.create_histogram(
     "thingway_ingest_batch_seconds",
     unit="s",
     description="Time to process and acknowledge a batch",
     explicit_bucket_boundaries_advisory=[0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5],
 )
-_size = _meter.create_histogram(
+_size_histogram = _meter.create_histogram(
     "thingway_ingest_batch_size",
     description="Messages of a batch",
     explicit_bucket_boundaries_advisory=[1, 10, 100, 1000, 2000, 4000, 8000],
@@ -234,8 +234,8 @@ class Ingest:
             await self._close_commands(batch)
             await self._finish(uplinks, batch, messages)
             spans.refuse([refused.uplink for refused in batch.refused])
-        _duration.record(time.perf_counter() - started)
-        _size.record(len(messages))
+        _duration_histogram.record(time.perf_counter() - started)
+        _size_histogram.record(len(messages))
 
     async def _sort(self, uplinks: list[Uplink], *, slow: bool) -> tuple[Batch, list[Uplink]]:
         """Return the batch of all uplinks except those for slow codecs, and its uplinks."""

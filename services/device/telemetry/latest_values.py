@@ -125,8 +125,8 @@ class LatestValues(LatestValueReader, ThingDataStore):
             size = sizes[key]
             if (
                 known[key].parts
-                or size > folded_values.LARGE
-                or known[key].inline + size > folded_values.INLINE
+                or size > folded_values.LARGE_VALUE_BYTES
+                or known[key].inline + size > folded_values.INLINE_BYTES
             ):
                 large[key] = fold
         if not large:
@@ -138,7 +138,7 @@ class LatestValues(LatestValueReader, ThingDataStore):
         own = {bytes(part["_id"]) async for part in self._parts.find(ids_in(wanted), {"_id": 1})}
         for key, fold in large.items():
             fold.assign_parts(
-                key, own, known[key].inline, is_spread=known[key].parts == folded_values.ALL
+                key, own, known[key].inline, is_spread=known[key].parts == folded_values.ALL_PARTS
             )
         shown = shown_fields({name for fold in large.values() for name in fold.parts})
         async for before in self._latest.find(ids_in(large), shown):
@@ -171,7 +171,7 @@ class LatestValues(LatestValueReader, ThingDataStore):
             for key, size in sizes.items()
             if (state := self._recent.get(key)) is not None
             and state.read > oldest
-            and state.inline + size <= folded_values.INLINE
+            and state.inline + size <= folded_values.INLINE_BYTES
         }
         if len(states) < len(sizes):
             states |= await self._states(sizes.keys() - states.keys())
@@ -298,7 +298,7 @@ class LatestValues(LatestValueReader, ThingDataStore):
                 for key, entries in changed.items():
                     if (
                         before[key][1:]
-                        or folded_values.total_bson_size(entries) > folded_values.LARGE
+                        or folded_values.total_bson_size(entries) > folded_values.LARGE_VALUE_BYTES
                     ):
                         await self.split(key)
                 return

@@ -36,10 +36,10 @@ from services.device.telemetry.uplink import PARTITION_BITS, Uplink, global_sequ
 
 log = logging.getLogger(__name__)
 
-PAST = "past"
+PAST_PAGE = "past"
 """The page of totals, to which pages of ended processes are added."""
 PAGE_AGE = timedelta(days=1)
-"""Age after which a page is added to `PAST`; a process that uses it again begins at 0."""
+"""Age after which a page is added to `PAST_PAGE`; a process that uses it again begins at 0."""
 MERGED_PAGES = 500
 """Pages that are merged in one transaction."""
 
@@ -127,12 +127,12 @@ class Ledger:
         return found
 
     async def merge_old_pages(self) -> None:
-        """Add pages that no process writes any more to the page `PAST`.
+        """Add pages that no process writes any more to the page `PAST_PAGE`.
 
         Pages whose messages may be delivered again are kept.
         """
         old = {
-            "_id": {"$ne": PAST},
+            "_id": {"$ne": PAST_PAGE},
             "at": {"$not": {"$gt": datetime.now(UTC) - PAGE_AGE}},
             "$nor": [
                 {"seen": {"$elemMatch": {"last": {"$gte": some.start, "$lt": some.stop}}}}
@@ -148,7 +148,7 @@ class Ledger:
                 await self._ledger.delete_many(merged, session=session)
                 sums = {name: sum(page[name] for page in pages) for name in ("stored", "rejected")}
                 await self._ledger.update_one(
-                    {"_id": PAST}, {"$inc": sums}, upsert=True, session=session
+                    {"_id": PAST_PAGE}, {"$inc": sums}, upsert=True, session=session
                 )
             return len(pages)
 
@@ -191,9 +191,9 @@ def _unpack_sequences(seen: dict[str, Any]) -> set[int]:
     return set(accumulate(steps, initial=seen["first"]))
 
 
-PERIOD, REST = 1.0, 3.0
+PERIOD, IDLE_PERIOD_SECONDS = 1.0, 3.0
 """Seconds between two readings: usually, and while no message arrives."""
-STUCK = 30.0
+STUCK_SECONDS = 30.0
 """Ingest is not ready if messages wait and none was handled for this many seconds."""
 
 
@@ -256,11 +256,14 @@ class UplinkMetrics:
         await repeat(self._read, PERIOD, "metrics of UPLINK")
 
     async def _read(self) -> None:
-        """Read the counts, every `REST` s while this process counts nothing and none wait.
+        """Read the counts; every `IDLE_PERIOD_SECONDS` while nothing is counted and none wait.
 
         The ledger stays the same while all streams do and are empty.
         """
-        writes, rested = self._ledger.writes, time.monotonic() - self._read_at >= REST
+        writes, rested = (
+            self._ledger.writes,
+            time.monotonic() - self._read_at >= IDLE_PERIOD_SECONDS,
+        )
         if writes == self._writes and not self._last.waiting and not rested:
             return
         states = await _read_states(self._bus, self._streams)
@@ -283,12 +286,12 @@ class UplinkMetrics:
         """Return how many messages wait and when ingest last handled one.
 
         All processes count. Raises `Unavailable` when messages wait and none was handled for
-        `STUCK` seconds, or when the counts are unknown.
+        `STUCK_SECONDS` seconds, or when the counts are unknown.
         """
         now, waiting = time.monotonic(), self._last.waiting
-        if now - self._read_at > STUCK:
+        if now - self._read_at > STUCK_SECONDS:
             raise Unavailable(f"the counts were last read {now - self._read_at:.0f} s ago")
-        if now - self._moved_at > STUCK:
+        if now - self._moved_at > STUCK_SECONDS:
             idle = f"none was stored for {now - self._moved_at:.0f} s"
             raise Unavailable(f"{waiting} messages wait, and {idle}")
         return f"{waiting} messages wait, the last was stored {now - self._stored_at:.0f} s ago"

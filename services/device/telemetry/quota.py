@@ -28,7 +28,7 @@ from services.device.things.model import Thing
 
 log = logging.getLogger(__name__)
 
-SLACK = 1.0
+ALLOWANCE_SECONDS = 1.0
 """Seconds by which the allowance exceeds that of the edge, so that its messages are accepted."""
 
 
@@ -36,7 +36,7 @@ class Quota:
     """Finds the messages of a batch that exceed limits."""
 
     def __init__(self, limits: LimitsCache, rpc: RpcClient) -> None:
-        self._meter = MessageMeter(limits, BURST + SLACK)
+        self._meter = MessageMeter(limits, BURST + ALLOWANCE_SECONDS)
         self._floods = FloodGuard(rpc)
 
     def find_excess(

@@ -72,11 +72,11 @@ class RejectedMessagePage(ResponseModel, kw_only=True):
 SEARCHED_MESSAGES = 200
 """Messages of each stream that one request reads to find a reason."""
 
-_dead = msgspec.json.Decoder(Dead).decode
-_rejected = msgspec.json.Decoder(PropertiesRejected).decode
+_decode_dead = msgspec.json.Decoder(Dead).decode
+_decode_rejected = msgspec.json.Decoder(PropertiesRejected).decode
 
 
-class RefusalReader:
+class RejectedMessageReader:
     """Reads the rejected messages of devices."""
 
     def __init__(self, bus: Bus, devices: GrantedDevices) -> None:
@@ -149,7 +149,7 @@ def _read_key(key: str | None) -> tuple[int | None, int | None]:
 
 
 def _from_dead(retained: RetainedMessage) -> RejectedMessage:
-    body = _dead(retained.message.data)
+    body = _decode_dead(retained.message.data)
     channel = body.subject.rpartition(".")[2]
     return copy_fields(
         RejectedMessage, body, id=f"d{retained.sequence}", channel=channel, whole=True
@@ -158,7 +158,7 @@ def _from_dead(retained: RetainedMessage) -> RejectedMessage:
 
 def _from_event(retained: RetainedMessage) -> RejectedMessage | None:
     """Return the rejected message of an event; None if `DEAD` has the message, too."""
-    body = _rejected(retained.message.data)
+    body = _decode_rejected(retained.message.data)
     if body.whole:
         return None
     return RejectedMessage(
@@ -180,7 +180,7 @@ def _fits(refusal: RejectedMessage, device: Device, reason: str | None) -> bool:
 @post_search("/{device_id:str}/refusals/search")
 async def find_device_refusals(
     principal: RequestPrincipal,
-    refusals: NamedDependency[RefusalReader],
+    refusals: NamedDependency[RejectedMessageReader],
     device_id: PathId,
     data: JSONBody[FindRejectedMessages | None] = None,
 ) -> RejectedMessagePage:

@@ -45,7 +45,7 @@ class Outcome(msgspec.Struct, omit_defaults=True):
     """The number that the sender gave the message."""
 
 
-_outcomes = msgspec.json.Decoder(list[Outcome]).decode
+_decode_outcomes = msgspec.json.Decoder(list[Outcome]).decode
 
 
 async def notify(bus: Bus, uplinks: Iterable[Uplink], batch: Batch) -> None:
@@ -90,7 +90,7 @@ class StoredWaiter:
             await self._subscription.unsubscribe()
 
     async def _on_message(self, message: Msg) -> None:
-        self._outcomes += _outcomes(message.data)
+        self._outcomes += _decode_outcomes(message.data)
         if len(self._outcomes) >= self._expected:
             self._complete.set()
 

@@ -53,7 +53,7 @@ from services.device.telemetry.presence_store import (
 from services.device.telemetry.presence_watch import PresenceWatch
 from services.device.telemetry.quota import Quota
 from services.device.telemetry.rejected_messages import ROUTER as REFUSALS
-from services.device.telemetry.rejected_messages import RefusalReader
+from services.device.telemetry.rejected_messages import RejectedMessageReader
 from services.device.telemetry.reporter import Reporter
 from services.device.telemetry.retention import HistoryRowLimits, Retention, RetentionSweeper
 from services.device.telemetry.system_account import SystemAccount
@@ -92,7 +92,7 @@ class TelemetryHandlers:
     edge: EdgeService
     history: HistoryService
     device_events: EventService
-    refusals: RefusalReader
+    refusals: RejectedMessageReader
     connections: Connections
     streams: Streams
     ledger_reader: LedgerReader
@@ -162,7 +162,7 @@ def wire_telemetry(
         ),
         history=HistoryService(history, settings.retention_days),
         device_events=EventService(events, key_ranges),
-        refusals=RefusalReader(bus, granted),
+        refusals=RejectedMessageReader(bus, granted),
         connections=Connections(bus, granted),
         streams=Streams(bus, uplinks),
         ledger_reader=LedgerReader(bus, uplinks, stores.ledger),

@@ -68,7 +68,7 @@ def _runs(form: str, shortest: int) -> Iterable[str]:
 
 T = TypeVar("T")
 
-EXACT = 10_000
+MIN_CACHED_TOTAL = 10_000
 """Totals below this number are not cached: counting takes 5 ms, a million takes 0.3 s."""
 RECOUNT_SECONDS = 10.0
 """Seconds after which a cached total is counted again in the background."""
@@ -99,7 +99,7 @@ class CachedCounter(Generic[T]):
     async def count(
         self, condition: dict[str, Any], hint: str | None = None, *, fresh: bool = False
     ) -> T:
-        """Return the total for a condition; above `EXACT` a cached one, unless `fresh`."""
+        """Return the total for a condition; a cached one if it is large, unless `fresh`."""
         options: dict[str, Any] = {"hint": hint} if hint else {}
         key = blake2b(repr(condition).encode(), digest_size=16).digest()
         known = self._known.get(key)
@@ -107,14 +107,17 @@ class CachedCounter(Generic[T]):
         if known is None or age > MAX_AGE:
             return await self._count(key, condition, options)
         if age > RECOUNT_SECONDS:
-            if await self._devices.count_documents(condition, limit=EXACT, **options) < EXACT:
+            if (
+                await self._devices.count_documents(condition, limit=MIN_CACHED_TOTAL, **options)
+                < MIN_CACHED_TOTAL
+            ):
                 return await self._count(key, condition, options)
             self._counting.start(key, partial(self._recount, key, condition, options))
         return known[1]
 
     async def _count(self, key: bytes, condition: dict[str, Any], options: dict[str, Any]) -> T:
         found = await self._counted(condition, **options)
-        if self._size(found) >= EXACT:
+        if self._size(found) >= MIN_CACHED_TOTAL:
             self._known.put(key, (time.monotonic(), found))
         else:
             self._known.pop(key)

@@ -51,7 +51,7 @@ class CodecStore:
     async def find(self, tenant: str, model: str) -> ProductCodec | None:
         """Return the codec of a product."""
         found = await self._codecs.find_one({"_id": product_id(tenant, model)})
-        return _read(found["content"]) if found else None
+        return _decode_codec(found["content"]) if found else None
 
     async def put(self, tenant: str, model: str, codec: ProductCodec, session: Session) -> None:
         """Write a codec in the caller's transaction."""
@@ -65,7 +65,7 @@ class CodecStore:
         return bool((await self._codecs.delete_one(query, session=session)).deleted_count)
 
 
-_read = msgspec.json.Decoder(ProductCodec).decode
+_decode_codec = msgspec.json.Decoder(ProductCodec).decode
 
 
 def product_id(tenant: str, model: str) -> Document:

@@ -29,15 +29,15 @@ from services.gateway.concurrency import RETRY_SECONDS, principal_key
 from services.gateway.rates import RateLimiter
 from services.gateway.routes import Credential, Route
 
-CERTIFICATE = "certificate"
+CERTIFICATE_KEY = "certificate"
 """Key of the client's certificate in the `state` of a request."""
-ADMISSION = 2.0
+ADMISSION_SECONDS = 2.0
 """Seconds that admission may take before the request is rejected."""
-LOGINS = 32
+ADDRESS_ADMISSIONS = 32
 """Concurrent admissions of a single address, half of those of all addresses."""
 WAITING = 4_000
 """Waiting requests of an address."""
-TURN = 1.0
+TURN_SECONDS = 1.0
 """Seconds for which a request may wait for its turn."""
 
 
@@ -68,7 +68,9 @@ class Gatekeeper:
         self._devices = devices
         self._access = access
         self._limits = limits
-        self._turns = FairScheduler("admission", 2 * LOGINS, items=WAITING, observed=False)
+        self._turns = FairScheduler(
+            "admission", 2 * ADDRESS_ADMISSIONS, items=WAITING, observed=False
+        )
 
     async def admit(
         self,
@@ -82,11 +84,11 @@ class Gatekeeper:
         """Return the principal of a request, None on a public route.
 
         Raises `Unauthenticated`, `Forbidden`, `TooManyRequests` and `Unavailable`; the caller
-        limits the time (`ADMISSION`).
+        limits the time (`ADMISSION_SECONDS`).
         """
         address = origin.limit_key
         try:
-            async with asyncio.timeout(TURN) as wait, self._turns.slot(address):
+            async with asyncio.timeout(TURN_SECONDS) as wait, self._turns.slot(address):
                 wait.reschedule(None)
                 await self._limits.address.take_permit(address)
                 if route.signs_in:
@@ -109,7 +111,7 @@ class Gatekeeper:
     async def admit_page(self, address: str) -> None:
         """Apply the limit of the address to a page of the gateway itself."""
         try:
-            async with asyncio.timeout(ADMISSION):
+            async with asyncio.timeout(ADMISSION_SECONDS):
                 await self._limits.address.take_permit(address)
         except (RedisError, OSError) as error:
             raise redis_error() from error

@@ -109,9 +109,9 @@ def to_client_fields(fields: Fields, *, status: int, request_id: str) -> list[Fi
     return kept
 
 
-LINGER = 30.0
+LINGER_SECONDS = 30.0
 """Seconds for which a client may continue to send a rejected body."""
-SILENCE = 5.0
+SILENCE_SECONDS = 5.0
 """Seconds without data after which the connection is closed."""
 UNEXPECTED_BODY_SECONDS = 0.1
 """Seconds in which a client that expects `100 Continue` may start to send anyway."""
@@ -179,13 +179,13 @@ async def refuse(
 
 async def _linger(body: RequestBody) -> None:
     """Read and discard the rest of the body, within limits."""
-    pause, left = UNEXPECTED_BODY_SECONDS if body.on_demand else SILENCE, MAX_SKIPPED_BYTES
+    pause, left = UNEXPECTED_BODY_SECONDS if body.on_demand else SILENCE_SECONDS, MAX_SKIPPED_BYTES
     try:
-        async with asyncio.timeout(LINGER):
+        async with asyncio.timeout(LINGER_SECONDS):
             while not body.finished and left > 0:
                 async with asyncio.timeout(pause):
                     left -= await body.skip()
-                pause = SILENCE
+                pause = SILENCE_SECONDS
     except TimeoutError:
         return
 

@@ -133,7 +133,7 @@ class _Creation(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_d
     pedantic: bool = False
 
 
-_creation = msgspec.json.Decoder(_Creation)
+_creation_decoder = msgspec.json.Decoder(_Creation)
 _PUSH_FIELDS = (
     "deliver_subject",
     "deliver_group",
@@ -158,7 +158,7 @@ def checked_creation(subject: str, body: bytes) -> bytes:
     if len(body) > LARGEST_CREATION:
         raise RefusedError(f"the request is larger than {LARGEST_CREATION} bytes", 413)
     try:
-        wanted = _creation.decode(body)
+        wanted = _creation_decoder.decode(body)
     except INVALID_JSON as error:
         raise RefusedError(f"not a durable pull consumer: {error}") from error
     client_id = subject.split(".")[5]
@@ -201,7 +201,7 @@ class _Pull(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     priority: int = 0
 
 
-_pull = msgspec.json.Decoder(_Pull)
+_pull_decoder = msgspec.json.Decoder(_Pull)
 LARGEST_PULL = 1024
 MAX_PULLED = 10_000
 """Messages per request."""
@@ -212,7 +212,7 @@ def checked_pull(body: bytes) -> bytes:
     if not body or body.isdigit():
         return body if len(body) <= len(str(MAX_PULLED)) else str(MAX_PULLED).encode()
     try:
-        wanted = _pull.decode(body) if len(body) <= LARGEST_PULL else None
+        wanted = _pull_decoder.decode(body) if len(body) <= LARGEST_PULL else None
     except INVALID_JSON as error:
         raise RefusedError(f"not a request for messages: {error}") from error
     if wanted is None:

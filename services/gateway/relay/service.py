@@ -50,7 +50,7 @@ INTEGRATION_REQUEST_RATE = 1000
 """Requests per second of an integration for all tenants."""
 ACKNOWLEDGEMENT_RATE = 20_000
 """Acknowledgements per second of an application."""
-FLOOD = 5.0
+FLOOD_SECONDS = 5.0
 """Seconds' worth of messages above its limit for which a sender gets an answer to each. Then it is
 disconnected, and its remaining messages are dropped, because answering would cost more than
 relaying."""
@@ -124,7 +124,7 @@ class RelayQuota:
             limit, reason = "eachMessages", f"more than {exceeded[0]} requests per second"
         count_limited(limit, tenant)
         answers = INTEGRATION_REQUEST_RATE if pattern in INTEGRATION_MESSAGES else REQUEST_RATE
-        if self._refused.seconds_until(sender.user, 1, answers, now, FLOOD):
+        if self._refused.seconds_until(sender.user, 1, answers, now, FLOOD_SECONDS):
             self._floods.block(sender.user)
             raise RefusedError(reason, 429, answered=False)
         self._refused.consume(sender.user, 1)
@@ -149,7 +149,7 @@ BATCH_MESSAGES, BATCH_BYTES = 200, 1024**2
 """Limits of messages that are relayed in one write."""
 
 
-_refused = metrics.get_meter("thingway").create_counter(
+_refused_counter = metrics.get_meter("thingway").create_counter(
     "thingway_relay_refused",
     description="Messages on plain NATS that were rejected and not relayed",
 )
@@ -224,7 +224,7 @@ class Relay:
             with begin_trace(f"relay {pattern}", SpanKind.SERVER, read_trace(message.headers)):
                 return _relay_frame(pattern, sender, message)
         except RefusedError as refused:
-            _refused.add(1, {"subject": pattern, "code": refused.code})
+            _refused_counter.add(1, {"subject": pattern, "code": refused.code})
             return _error_frame(pattern, reply, refused) if reply and refused.answered else b""
 
 

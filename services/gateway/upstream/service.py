@@ -122,7 +122,7 @@ class Pool:
 
 log = logging.getLogger(__name__)
 
-REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS"})
+REPEATABLE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that are retried if a kept-alive connection was closed."""
 
 FAILURES = (Unreachable, BrokenOff, NotHttp)
@@ -245,7 +245,7 @@ class Upstream:
             try:
                 return connection, await self._exchange(connection, request)
             except StaleConnection:
-                if request.method not in REPEATABLE or request.body is not None:
+                if request.method not in REPEATABLE_METHODS or request.body is not None:
                     raise
         connection = await self._pool.open()
         return connection, await self._exchange(connection, request)
@@ -275,7 +275,7 @@ class Upstream:
         if isinstance(body, bytes):
             lines.append(b"content-length: %d" % len(body))
         elif body is None:
-            if request.method not in REPEATABLE:
+            if request.method not in REPEATABLE_METHODS:
                 lines.append(b"content-length: 0")
         elif request.length is None:
             lines.append(b"transfer-encoding: chunked")

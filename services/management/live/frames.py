@@ -206,9 +206,9 @@ class _Push(msgspec.Struct):
     event_type: str = EXCHANGE
 
 
-_frames = msgspec.json.Decoder(_Frame)
-_subscriptions = msgspec.json.Decoder(_Subscription)
-_patterns = msgspec.json.Decoder(Pattern | None)
+_frame_decoder = msgspec.json.Decoder(_Frame)
+_subscription_decoder = msgspec.json.Decoder(_Subscription)
+_pattern_decoder = msgspec.json.Decoder(Pattern | None)
 
 
 def read_frame(text: str) -> frozenset[str] | Follow | str | None:
@@ -218,7 +218,7 @@ def read_frame(text: str) -> frozenset[str] | Follow | str | None:
     are ignored. Raises `BadFrame`.
     """
     try:
-        frame = _frames.decode(text)
+        frame = _frame_decoder.decode(text)
         kind = frame.event_type.lower()
         if kind == HEARTBEAT.lower():
             return text
@@ -226,7 +226,7 @@ def read_frame(text: str) -> frozenset[str] | Follow | str | None:
             return Follow(_pattern(frame.payload), text)
         if kind != EXCHANGE.lower():
             return None
-        return frozenset(_subscriptions.decode(frame.payload).entity_key)
+        return frozenset(_subscription_decoder.decode(frame.payload).entity_key)
     except msgspec.ValidationError as error:
         raise BadFrame(parse_validation_error(str(error)).text) from error
     except INVALID_JSON as error:
@@ -234,7 +234,7 @@ def read_frame(text: str) -> frozenset[str] | Follow | str | None:
 
 
 def _pattern(payload: msgspec.Raw) -> Pattern | None:
-    pattern: Pattern | None = _patterns.decode(payload)
+    pattern: Pattern | None = _pattern_decoder.decode(payload)
     if pattern is not None:
         try:
             pattern.check()

@@ -29,7 +29,7 @@ MAX_MERGED_BYTES = 256 * 1024
 """Maximum bytes of a frame of latest values, unless a single value is larger."""
 
 _encoder = msgspec.json.Encoder()
-_overflow = metrics.get_meter("thingway").create_counter(
+_overflow_counter = metrics.get_meter("thingway").create_counter(
     "thingway_live_overflow",
     description="Frames and changes merged or skipped for slow WebSockets, by tenant",
 )
@@ -85,7 +85,7 @@ class Listener(ABC):
             self._sending = None
 
     def _note_overflow(self, number: int) -> None:
-        _overflow.add(number, {"tenant": self.principal.tenant})
+        _overflow_counter.add(number, {"tenant": self.principal.tenant})
 
 
 class Subscriber(Listener):

@@ -32,7 +32,7 @@ _STEP = re.compile(r"\.(\w+)|\[([0-9]+)\]")
 _KHZ = 1000
 _EUI = re.compile("[0-9A-F]{16}")
 _SEPARATORS = re.compile(r"[\s:.-]")
-_BELOW_ALL = -1000.0
+_MIN_STRENGTH = -1000.0
 """dBm below any real reception."""
 
 
@@ -124,7 +124,7 @@ def create_uplink(
 
 
 def _strength(reception: Reception) -> float:
-    return _BELOW_ALL if reception.rssi is None else reception.rssi
+    return _MIN_STRENGTH if reception.rssi is None else reception.rssi
 
 
 def cut_name(text: str) -> str:

@@ -33,9 +33,9 @@ from services.management.networks.tenant_connection import Dialect, TenantConnec
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY = 30.0
+CHECK_SECONDS = 30.0
 """Seconds between two checks of the settings; changes take effect immediately."""
-LOOKS = 16
+CONCURRENT_CHECKS = 16
 """Tenants whose settings are checked concurrently."""
 
 
@@ -143,7 +143,9 @@ class NetworkServer(Dialect):
         """Keep tenants connected, for ever."""
         name = f"{self.manifest.id} settings"
         try:
-            await take_turns(name, LOOKS, self.store.tenants, self._steps, LOOK_EVERY)
+            await take_turns(
+                name, CONCURRENT_CHECKS, self.store.tenants, self._steps, CHECK_SECONDS
+            )
         finally:
             await asyncio.gather(*(connection.stop() for connection in self._connections.values()))
 

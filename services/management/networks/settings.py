@@ -167,7 +167,7 @@ async def read_broker(
     return broker
 
 
-PATHS = frozenset({"/integration/hooks/"})
+OPEN_PATHS = frozenset({"/integration/hooks/"})
 """Paths without a principal."""
 
 

@@ -115,13 +115,13 @@ def _component_name(kind: Any) -> str:
     return _COMPONENTS.get(kind, kind) if isinstance(kind, str) else ""
 
 
-_decode = msgspec.json.Decoder(Design).decode
+_decode_design = msgspec.json.Decoder(Design).decode
 _decode_node = msgspec.json.Decoder(DesignNode).decode
 
 
 def read_design(text: str) -> Design:
     """Parse `design_data`; raise `DesignInvalid`."""
-    design = _read(text, _decode, "design_data")
+    design = _read(text, _decode_design, "design_data")
     for name, found, maximum in (
         ("nodes", len(design.nodes), MAX_NODES),
         ("edges", len(design.edges), MAX_EDGES),

@@ -26,11 +26,11 @@ BATCH = 200
 """Events per batch of a replica."""
 TENANTS = 4
 """Maximum tenants whose events are handled concurrently."""
-WRITTEN = 1000
+NOTICES_PER_WRITE = 1000
 """Notices after which a write starts."""
 
 log = logging.getLogger(__name__)
-_read = msgspec.json.Decoder(AlarmChanged).decode
+_decode_alarm_event = msgspec.json.Decoder(AlarmChanged).decode
 MILLISECOND = timedelta(milliseconds=1)
 """Precision of times in MongoDB."""
 
@@ -38,14 +38,14 @@ MILLISECOND = timedelta(milliseconds=1)
 async def store_notices(store: NotificationStore, tenant: str, bodies: Iterable[bytes]) -> None:
     """Store notices of alarm events for each matching user and channel. Idempotent.
 
-    Notices of several events are written together, up to `WRITTEN`.
+    Notices of several events are written together, up to `NOTICES_PER_WRITE`.
     """
     subscribers = await store.list_enabled(tenant)
     notices: list[Notice] = []
     now = datetime.now(UTC)
     for body in bodies:
         try:
-            event = _read(body)
+            event = _decode_alarm_event(body)
         except INVALID_JSON as error:
             log.warning("an alarm event cannot be decoded: %s", error)
             continue
@@ -54,7 +54,7 @@ async def store_notices(store: NotificationStore, tenant: str, bodies: Iterable[
         for subscriber in subscribers:
             if is_wanted(subscriber, event):
                 notices.extend(_build_notices(subscriber, event.event_id, alarm, now))
-        if len(notices) >= WRITTEN:
+        if len(notices) >= NOTICES_PER_WRITE:
             await store.add(notices)
             notices = []
     if notices:

@@ -31,7 +31,7 @@ COLUMNS = {"id": "_id", "start_time": "startedAt", "time_cost": "timeCost", "sta
 _LISTED = {"trace": 0, "entered": 0}
 ENDED = {"timeCost": {"$exists": True}}
 """Filter of runs in the log. Its indexes contain only ended runs, so each is indexed once."""
-_traces = msgspec.json.Decoder(list[TraceItem]).decode
+_decode_traces = msgspec.json.Decoder(list[TraceItem]).decode
 
 
 class _RunsTakenOver(Exception):
@@ -255,6 +255,6 @@ def _run(document: Document) -> Run:
     read = {
         "entered": msgspec.json.decode(entered) if entered else None,
         "startedAt": to_ms(document["startedAt"]),
-        "traces": _traces(trace) if trace else [],
+        "traces": _decode_traces(trace) if trace else [],
     }
     return msgspec.convert(document | read, Run)

@@ -40,7 +40,7 @@ from services.workflow.triggers.topics import TopicIndex
 CHANGES = "deployment_changes"
 CHANGE_SECONDS = 3600
 """Seconds that changes are stored."""
-_decode = msgspec.json.Decoder(Deployed).decode
+_decode_deployed = msgspec.json.Decoder(Deployed).decode
 log = logging.getLogger(__name__)
 
 FLOWS = "flows"
@@ -93,7 +93,7 @@ class DeployedFlows(DeploymentObserver):
 
 
 def _read(document: dict[str, Any]) -> Deployed:
-    return _decode(document["deployed"])
+    return _decode_deployed(document["deployed"])
 
 
 class DeployedFlowIndex(DeploymentObserver):

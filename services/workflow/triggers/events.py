@@ -44,11 +44,11 @@ TENANTS = 16
 """Maximum tenants whose events are handled concurrently."""
 ACK_WAIT = 20.0
 """Seconds after which the bus redelivers an unacknowledged event."""
-SKEW = 5_000
+MAX_CLOCK_SKEW_MS = 5_000
 """Maximum difference between the clocks of two servers, in ms."""
 MAX_NEW_AGE = 60_000
 """Maximum ms from a report to its event; JetStream drops copies of an event for 120 s."""
-HOLD = 2.0
+HOLD_SECONDS = 2.0
 """Seconds for which an event stays unacknowledged while its quick runs execute. Then the starts of
 the remaining runs are recorded and the event is acknowledged."""
 SHORT_REPLY = 9
@@ -65,7 +65,7 @@ class NewEventDetector:
         self._client = client
         self._now = now
         self._reconnects = client.stats["reconnects"]
-        self._since = now() + SKEW
+        self._since = now() + MAX_CLOCK_SKEW_MS
 
     def is_new(self, reply: str, event_id: str) -> bool:
         """Return whether an event was never handled, from its message's reply subject.
@@ -76,11 +76,11 @@ class NewEventDetector:
         nats-py's `metadata` costs 20 times as much.
         """
         if (reconnects := self._client.stats["reconnects"]) != self._reconnects:
-            self._reconnects, self._since = reconnects, self._now() + SKEW
+            self._reconnects, self._since = reconnects, self._now() + MAX_CLOCK_SKEW_MS
         tokens = reply.split(".")
         first = 4 if len(tokens) == SHORT_REPLY else 6
         stored = int(tokens[first + 3]) // 1_000_000
-        is_recent = stored - MAX_NEW_AGE < read_arrival(event_id) <= stored + SKEW
+        is_recent = stored - MAX_NEW_AGE < read_arrival(event_id) <= stored + MAX_CLOCK_SKEW_MS
         return tokens[first] == "1" and stored > self._since and is_recent
 
 
@@ -169,14 +169,14 @@ class EventConsumer:
     ) -> None:
         """Settle messages when their deferred runs have ended or were recorded."""
         try:
-            await asyncio.wait(runs, timeout=HOLD)
+            await asyncio.wait(runs, timeout=HOLD_SECONDS)
             while running := [run for task, run in runs.items() if not task.done()]:
                 await extend(self._bus.client, messages)
                 try:
                     await self._engine.log.record([run for run in running if not run.recorded])
                 except StoreError as error:
                     log.warning("the start of %d runs was not recorded: %s", len(running), error)
-                    await asyncio.sleep(HOLD)
+                    await asyncio.sleep(HOLD_SECONDS)
                 else:
                     break
             for task in runs:

@@ -150,7 +150,7 @@ def _input(config: TriggerInput) -> FlowInput:
 MAX_FLOWS = 20
 """Maximum flows per address."""
 
-_decode = msgspec.json.Decoder(Deployed).decode
+_decode_deployed = msgspec.json.Decoder(Deployed).decode
 TOKEN = "token"  # noqa: S105 - the name of a field
 FAILURES = 20
 """Consecutive failures of a client address, after which it has one attempt per `PAUSE` seconds."""
@@ -173,7 +173,7 @@ class HookStore:
     async def find(self, digest: bytes) -> Deployed | None:
         """Return the deployed flow with a token."""
         found = await self._hooks.find_one({"token": digest})
-        return None if found is None else _decode(found["flow"])
+        return None if found is None else _decode_deployed(found["flow"])
 
     async def list_by_address(
         self, tenant: str, method: str, shapes: Sequence[str]
@@ -181,7 +181,7 @@ class HookStore:
         """Return the tenant's flows whose address has one of `shapes`, oldest first."""
         query = {"tenant": tenant, "method": method, "shape": {"$in": list(shapes)}}
         found = self._hooks.find(query, sort=[("_id", 1)], limit=MAX_FLOWS)
-        return [_decode(document["flow"]) async for document in found]
+        return [_decode_deployed(document["flow"]) async for document in found]
 
     async def has_addresses(self, tenant: str) -> bool:
         """Return whether any flow of a tenant has an address with a login."""

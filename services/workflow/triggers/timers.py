@@ -48,7 +48,7 @@ from services.workflow.runs.model import Cause, Deployed
 CLAIMED_MS = 30_000
 """Validity of a claim in ms."""
 
-_decode = msgspec.json.Decoder(Deployed).decode
+_decode_deployed = msgspec.json.Decoder(Deployed).decode
 
 
 class Timer(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +121,7 @@ class TimerStore:
         await self._timers.update_many({"_id": {"$in": ids}, **free}, {"$set": {"claim": claim}})
         mine = self._timers.find({"_id": {"$in": ids}, "claim.by": token})
         return [
-            Timer(flow=_decode(row["flow"]), anchor=row["anchor"], due=row["due"])
+            Timer(flow=_decode_deployed(row["flow"]), anchor=row["anchor"], due=row["due"])
             async for row in mine
             if row["due"] is not None
         ]
@@ -163,7 +163,7 @@ def encode_settings(flow: Deployed) -> bytes:
 
 _UNITS = {"MINUTES": 60_000, "HOURS": 3_600_000, "DAYS": 86_400_000}
 _DAYS = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY")
-_AROUND = range(-1, 9)
+_DAY_OFFSETS = range(-1, 9)
 """Days from today that contain the next time of every rule in any time zone."""
 log = logging.getLogger(__name__)
 
@@ -201,7 +201,7 @@ def _compute_next(settings: TimerSettings, anchor: int, after: int) -> int | Non
 
 def _scheduled(rules: Iterable[TimerRule], zone: ZoneInfo, after: int) -> Iterator[int]:
     today = from_ms(after).astimezone(zone).date()
-    for offset in _AROUND:
+    for offset in _DAY_OFFSETS:
         day = today + timedelta(days=offset)
         for rule in rules:
             if not rule.days_of_week or _DAYS[day.weekday()] in rule.days_of_week:

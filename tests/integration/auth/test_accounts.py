@@ -13,7 +13,7 @@ from libs.common.contracts.auth import (
 )
 from libs.common.errors import Conflict, InvalidInput, NotFound
 from services.auth.accounts.roles import INITIAL_MENUS
-from services.auth.passwords import ATTEMPTS, PasswordHashes
+from services.auth.passwords import ACCOUNT_ATTEMPTS, PasswordHashes
 from tests.integration.auth.people import (
     FIRST,
     PASSWORD,
@@ -238,7 +238,7 @@ async def test_the_old_password_cannot_be_guessed_with_a_stolen_token(auth):
     """It is throttled as log-ins are."""
     admin = await first_user(auth)
     body = {"old_password": "Wr0ng-one", "new_password": "An0ther-one"}
-    for _ in range(ATTEMPTS):
+    for _ in range(ACCOUNT_ATTEMPTS):
         await auth.refused(400, "PUT", "/user/password", body, caller=admin)
 
     await auth.refused(

@@ -15,7 +15,7 @@ from libs.common.bus.subjects import device_event
 from libs.common.contracts.limits import SetLimits, TenantLimits
 from services.auth.accounts.tenants import TenantStore
 from services.auth.tenants import event_shares
-from services.auth.tenants.event_shares import HIGH, LOW, EventShares
+from services.auth.tenants.event_shares import PURGE_END, PURGE_START, EventShares
 
 PARTITIONS = EVENT_PARTITIONS[:2]
 MAX_BYTES = 4 * 1024**2
@@ -91,7 +91,7 @@ async def test_a_reader_of_all_tenants_loses_nothing_of_a_quiet_one(auth, bus: B
     for first in range(0, 200, 20):
         await publish(auth, "quiet", 20, 400, first=first)
         await publish(auth, "noisy", 400, 800, first=first)
-    assert await held(auth) > HIGH * MAX_BYTES
+    assert await held(auth) > PURGE_START * MAX_BYTES
     pulled = await auth.bus.js.pull_subscribe_bind("all", EVENTS)
     for _ in range(2):
         assert await pulled.fetch(500, timeout=5)
@@ -99,7 +99,7 @@ async def test_a_reader_of_all_tenants_loses_nothing_of_a_quiet_one(auth, bus: B
 
     await shares_of(auth, bus).enforce()
 
-    assert await held(auth) <= HIGH * MAX_BYTES
+    assert await held(auth) <= PURGE_START * MAX_BYTES
     found = await read_all(auth, "all", "event.quiet.", patience=3)
     assert sorted(set(found)) == list(range(200))
     await auth.bus.js.delete_consumer(EVENTS, "all")
@@ -118,7 +118,7 @@ async def test_a_noisy_tenant_loses_its_own_oldest_events(auth, bus: Bus, size: 
         await auth.bus.js.add_consumer(EVENTS, config)
     await publish(auth, "quiet", 200, 400)
     number, some = 0, MAX_BYTES // 50 // size
-    while await held(auth) < HIGH * MAX_BYTES:
+    while await held(auth) < PURGE_START * MAX_BYTES:
         await publish(auth, "noisy", some, size, first=number)
         number += some
     await publish(auth, "quiet", 200, 400, first=200)
@@ -126,7 +126,7 @@ async def test_a_noisy_tenant_loses_its_own_oldest_events(auth, bus: Bus, size: 
     for _ in range(3):
         await shares_of(auth, bus).enforce()
 
-    assert LOW * MAX_BYTES * 0.8 < await held(auth) <= HIGH * MAX_BYTES
+    assert PURGE_END * MAX_BYTES * 0.8 < await held(auth) <= PURGE_START * MAX_BYTES
     assert await read_all(auth, "quiet") == list(range(400))
     left = await read_all(auth, "noisy")
     assert 0 < len(left) < number

@@ -8,7 +8,12 @@ from argon2 import PasswordHasher
 
 from libs.common.identity import Kind, Principal
 from services.auth import passwords
-from services.auth.passwords import ADDRESS_ATTEMPTS, ATTEMPTS, WAITING, PasswordHashes
+from services.auth.passwords import (
+    ACCOUNT_ATTEMPTS,
+    ADDRESS_ATTEMPTS,
+    MAX_WAITING_LOGINS,
+    PasswordHashes,
+)
 from services.auth.tokens.writer import Refusal, TokenWriter
 from tests.integration.auth.people import (
     CLIENT,
@@ -218,10 +223,10 @@ async def test_ten_failures_cost_a_pause_and_a_right_password_forgets_them(auth)
     """The eleventh attempt is 429 with Retry-After. A success resets the count."""
     await register(auth)
     for _ in range(2):
-        for _ in range(ATTEMPTS - 1):
+        for _ in range(ACCOUNT_ATTEMPTS - 1):
             assert (await sign_in(auth, password="Wr0ng-one")).status_code == 401
         assert (await sign_in(auth)).status_code == 200
-    for _ in range(ATTEMPTS):
+    for _ in range(ACCOUNT_ATTEMPTS):
         assert (await sign_in(auth, password="Wr0ng-one")).status_code == 401
 
     refused = await sign_in(auth, address="198.51.100.9")
@@ -237,7 +242,7 @@ async def test_simultaneous_attempts_do_not_bypass_the_throttle(auth):
     answers = await asyncio.gather(*(sign_in(auth, password="Wr0ng-one") for _ in range(40)))
 
     statuses = [answer.status_code for answer in answers]
-    assert (statuses.count(401), statuses.count(429)) == (ATTEMPTS, 40 - ATTEMPTS)
+    assert (statuses.count(401), statuses.count(429)) == (ACCOUNT_ATTEMPTS, 40 - ACCOUNT_ATTEMPTS)
 
 
 async def test_an_address_that_guesses_everywhere_is_slowed_down(auth, monkeypatch):
@@ -279,7 +284,10 @@ async def test_sign_ins_beyond_the_queue_are_rejected(auth, monkeypatch):
         return False
 
     monkeypatch.setattr(PasswordHashes, "matches", slow)
-    storm = [asyncio.create_task(sign_in(auth, password="Wr0ng-one")) for _ in range(WAITING + 9)]
+    storm = [
+        asyncio.create_task(sign_in(auth, password="Wr0ng-one"))
+        for _ in range(MAX_WAITING_LOGINS + 9)
+    ]
     done, _ = await asyncio.wait(storm, return_when=asyncio.FIRST_COMPLETED)
     monkeypatch.setattr(PasswordHashes, "matches", matches)
     calm = await sign_in(auth, tenant="other")
@@ -308,7 +316,7 @@ async def test_no_answer_reveals_whether_an_account_exists(auth):
         for answer in answers
     ]
     assert set(told) == {(401, "authentication_failed", "invalid_request:Bad credentials")}
-    for _ in range(ATTEMPTS):
+    for _ in range(ACCOUNT_ATTEMPTS):
         last = await sign_in(auth, "nobody@example.com")
     assert last.status_code == 429
 

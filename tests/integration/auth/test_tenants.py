@@ -12,7 +12,7 @@ from libs.common.identity import Kind, Principal
 from libs.common.identity.functions import Function
 from services.auth.accounts.roles import INITIAL_MENUS
 from services.auth.client_secrets import secret_matches
-from services.auth.migrations import FLEET, MIGRATIONS, SETTINGS
+from services.auth.migrations import FLEET_MENUS, MIGRATIONS, SETTINGS_MENUS
 
 
 async def create(auth: Any, name: str) -> CreatedTenant:
@@ -99,8 +99,8 @@ async def test_a_tenant_is_created_once(auth):
 @pytest.mark.parametrize(
     ("number", "codes", "page", "below"),
     [
-        (3, FLEET, "device", "device.group_manage"),
-        (4, SETTINGS, "dashboard", "dashboard.delete"),
+        (3, FLEET_MENUS, "device", "device.group_manage"),
+        (4, SETTINGS_MENUS, "dashboard", "dashboard.delete"),
     ],
 )
 async def test_a_tenant_of_before_gets_the_menus_of_now(auth, number, codes, page, below):

@@ -176,7 +176,7 @@ async def test_a_listener_loads_a_new_certificate_and_keeps_its_connections(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """It waits while certificate and key do not belong together."""
-    monkeypatch.setattr("libs.common.tls.LOOK_EVERY", 0.01)
+    monkeypatch.setattr("libs.common.tls.CHECK_SECONDS", 0.01)
     monkeypatch.setattr("libs.common.http.server._spare_what_stays", lambda _: None)
     files, port = Files(tmp_path), ports.choose_free()
     settings = ServiceSettings(

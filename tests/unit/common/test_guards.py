@@ -15,7 +15,7 @@ from libs.common.http.guards import (
     Guarded,
     allow_holders,
     applications,
-    commanders,
+    commanding_users,
     devices,
     list_guarded,
     super_admins,
@@ -88,7 +88,7 @@ async def test_viewers_command_only_with_the_setting(
         functions=frozenset({function}),
         viewers_may_command=viewers_may_command,
     )
-    assert await lets_in(commanders, caller) is let_in
+    assert await lets_in(commanding_users, caller) is let_in
     assert caller.may_command is let_in
 
 

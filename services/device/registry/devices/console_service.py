@@ -18,7 +18,7 @@ from libs.common.identity.grants import GrantReader, GrantsClient
 from libs.common.identity.users import UserNames
 from libs.common.integrations.client import IntegrationClient, Integrations, IntegrationSummary
 from libs.common.things import entity_id
-from services.device.commands.model import DELETED
+from services.device.commands.model import DEVICE_DELETED
 from services.device.members.device_keys import (
     KEY_DESCRIPTION,
     KEY_NAME,
@@ -280,7 +280,7 @@ class UserDevices:
                 error.field = error.field or f"device_id_list.{device.id}"
                 raise
         delete = partial(self.store.delete, device.tenant, device.id)
-        await self.remover.remove(device, delete, DELETED)
+        await self.remover.remove(device, delete, DEVICE_DELETED)
 
     async def _nickname(self, device: Device) -> str | None:
         """Return the nickname of the user who added the device, if any."""

@@ -21,7 +21,7 @@ from libs.common.errors import Conflict, NotFound, ThingwayError
 from libs.common.scheduling.turns import Steps, take_turns
 from libs.common.store.mongo import StoreError
 from services.device.commands.completion import CommandCanceller
-from services.device.commands.model import ORPHANED, REMOVED, FailureReason
+from services.device.commands.model import APPLICATION_DELETED, DEVICE_REMOVED, FailureReason
 from services.device.members.device_keys import AsyncStep, DeviceCredentialsClient
 from services.device.registry.products.rps import RpsStore
 from services.device.things.device_store import DeviceStore
@@ -118,7 +118,7 @@ class OrphanCleaner:
 
     async def _release(self, device: Device, owner: int) -> None:
         detach = partial(self.devices.detach, device, owner)
-        await self.remover.remove_from_application(device, detach, ORPHANED)
+        await self.remover.remove_from_application(device, detach, APPLICATION_DELETED)
 
     async def run(self, bus: Bus) -> None:
         """Release orphans periodically and after deletions; run by the lease holder."""
@@ -210,7 +210,7 @@ class DeviceAssigner:
                 raise _MovedMeanwhile
 
         try:
-            await self.remover.return_to_users(device, detach, REMOVED)
+            await self.remover.return_to_users(device, detach, DEVICE_REMOVED)
         except _MovedMeanwhile:
             return await self.withdraw(request)
         return _owned_device(device)

@@ -16,7 +16,7 @@ from libs.common.identity import Principal
 from libs.common.store.ids import IdAllocator
 from libs.common.things import DIRECT
 from libs.common.tsl import TslDocument
-from services.device.commands.model import DELETED, REMOVED
+from services.device.commands.model import DEVICE_DELETED, DEVICE_REMOVED
 from services.device.commands.service import CommandService
 from services.device.members.device_keys import DeviceCredentialsClient
 from services.device.registry.devices.ownership import DeviceRemover, OrphanCleaner
@@ -269,7 +269,7 @@ class DeviceService:
         async def remove() -> None:
             _require_device(await self.store.detach(device, principal.application_id), device_id)
 
-        await self.remover.remove_from_application(device, remove, REMOVED)
+        await self.remover.remove_from_application(device, remove, DEVICE_REMOVED)
 
     async def delete(self, principal: Principal, device_id: int) -> str:
         """Delete a device and its key; return its SN.
@@ -286,7 +286,7 @@ class DeviceService:
         async def delete() -> None:
             _require_device(await self.store.delete(tenant, device_id, owner), device_id)
 
-        await self.remover.remove(device, delete, DELETED)
+        await self.remover.remove(device, delete, DEVICE_DELETED)
         return device.sn
 
     async def thing_specification(self, principal: Principal, device_id: int) -> TslDocument:

@@ -161,18 +161,18 @@ class LibraryStore:
     async def find(self, tenant: str) -> StoredLibrary | None:
         """Return the library of a tenant, without its archive."""
         found = await self._libraries.find_one({"_id": tenant}, {"head": 1})
-        return _read(found["head"]) if found else None
+        return _decode_library(found["head"]) if found else None
 
     async def find_with_archive(self, tenant: str) -> tuple[StoredLibrary, bytes] | None:
         """Return the library of a tenant, with its archive."""
         found = await self._libraries.find_one({"_id": tenant})
-        return (_read(found["head"]), found["content"]) if found else None
+        return (_decode_library(found["head"]), found["content"]) if found else None
 
 
-_read = msgspec.json.Decoder(StoredLibrary).decode
+_decode_library = msgspec.json.Decoder(StoredLibrary).decode
 
 
-SILENCE = 1440
+OFFLINE_MINUTES = 1440
 """Minutes without an uplink until devices of a new product are OFFLINE: sensors sleep."""
 
 
@@ -180,7 +180,7 @@ def product_from_template(template: Template, name: str, known: Product | None) 
     """Return the body of a product; an existing one keeps everything but its TSL."""
     tsl = to_wire(template.document)
     if known is None:
-        return PutProduct(name=name, tsl=tsl, device_offline_timeout=SILENCE)
+        return PutProduct(name=name, tsl=tsl, device_offline_timeout=OFFLINE_MINUTES)
     fields = {name: getattr(known, name, msgspec.UNSET) for name in PutProduct.__struct_fields__}
     kept = {name: value for name, value in fields.items() if value is not msgspec.UNSET}
     return PutProduct(**kept | {"tsl": tsl})

@@ -33,7 +33,7 @@ SHORTEST, LONGEST = 30, 86_400
 RUNNING, DONE, FAILED = "running", "done", "failed"
 """States of a sync; lower case, because existing consoles have no labels for keys in capitals."""
 
-LOOK_EVERY = 30.0
+MAX_CHECK_SECONDS = 30.0
 """Maximum seconds between two checks for due syncs."""
 SYNC_SECONDS = 3600
 """Maximum seconds of a sync; the next one continues it."""
@@ -125,7 +125,7 @@ class OpenApiClient(Integration):
 
     async def _start_due(self) -> float:
         """Start the syncs that are due; return the seconds until the next check."""
-        waits = [LOOK_EVERY]
+        waits = [MAX_CHECK_SECONDS]
         for tenant, last in (await self._store.list_tenants()).items():
             try:
                 stored = (await self._things.get_own_values(tenant)).properties

@@ -29,7 +29,7 @@ from services.device.alarms.row_sources import History, UplinkReader
 from services.device.alarms.rule_index import RuleIndex
 from services.device.alarms.rules import RuleStore
 from services.device.alarms.store import AlarmStore
-from services.device.telemetry.batch_store import DELAY
+from services.device.telemetry.batch_store import DELAY_FIELD
 from services.device.telemetry.device_events import EVENTS
 from services.device.telemetry.partitions import Partitions, history_key, partition_at
 from tests.integration.conftest import MongoOf
@@ -151,7 +151,7 @@ class Device:
         partitions, week = self.platform.partitions, partition_at(reading.ts)
         document: dict[str, Any] = {"_id": history_key(self.id, reading.ts, reading.sequence)}
         if delay := reading.arrival - reading.ts:
-            document[DELAY] = delay
+            document[DELAY_FIELD] = delay
         if isinstance(self.sequence.condition, EventCondition):
             document |= {"e": reading.value, "o": {}}
             await self.platform.world.database[EVENTS].insert_one(document)

@@ -17,7 +17,13 @@ from services.device.commands import store
 from services.device.commands.completion import CommandCanceller, CommandCompletion
 from services.device.commands.delivery import Delivery
 from services.device.commands.events import command_messages, created_entries
-from services.device.commands.model import DELETED, REMOVED, Command, SentDownlink, utc_now
+from services.device.commands.model import (
+    DEVICE_DELETED,
+    DEVICE_REMOVED,
+    Command,
+    SentDownlink,
+    utc_now,
+)
 from services.device.commands.service import describe
 from services.device.commands.write_only import MAX_PUBLISH_DELAY, CommandWiper
 from services.device.telemetry import ingest
@@ -407,7 +413,7 @@ async def test_open_commands_of_a_removed_device_end_once(world: World, sn: str)
     await world.say(sn, {"commandId": 4, "status": "SUCCESS"}, "reply")
     await world.deal(1)
     for _ in range(2):
-        await world.commands.fail_all(7, DELETED)
+        await world.commands.fail_all(7, DEVICE_DELETED)
     for number in (5, 6):
         task = describe(await state(world, number))
         found = (task.status, task.err_code, task.err_msg)
@@ -428,7 +434,7 @@ async def test_stored_messages_of_a_removed_device_are_deleted(world: World, sn:
     for one in (command(5), command(6, thing=8)):
         await world.write([one], created_entries(one))
     await CommandCanceller(world.commands, world.bus).end(
-        await world.first.devices.find_by_id(7), REMOVED
+        await world.first.devices.find_by_id(7), DEVICE_REMOVED
     )
     kept = (await js.stream_info(MQTT, subjects_filter=">")).state.subjects
     await js.delete_consumer(MQTT, "away")

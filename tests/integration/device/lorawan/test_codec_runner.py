@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from services.device.lorawan import codec_runner as codec_workers
 from services.device.lorawan.codec_calls import Call, Outcome
-from services.device.lorawan.codec_runner import LOST, CodecWorkers
+from services.device.lorawan.codec_runner import LOST_OUTCOME, CodecWorkers
 from services.device.things.codec_model import Codec, CodecArgument, CodecStep
 
 AT = 1_700_000_000_000
@@ -94,7 +94,7 @@ class Ended(CodecWorkers):
 
     async def run(self, tenant: str, codec: Codec, calls: Sequence[Call]) -> list[Outcome]:
         if any(call.content == b"end" for call in calls):
-            return [LOST] * len(calls)
+            return [LOST_OUTCOME] * len(calls)
         return await super().run(tenant, codec, calls)
 
 
@@ -109,7 +109,7 @@ async def test_the_call_that_ends_a_process_is_found() -> None:
         None,
         {"first": 5},
     ]
-    assert outcomes[2] is LOST
+    assert outcomes[2] is LOST_OUTCOME
 
 
 STUCK = "function Decode(p, bytes) { [].reverse.call({length: 2 ** 53 - 1}) }"
@@ -122,7 +122,7 @@ async def test_a_call_that_cannot_be_interrupted_ends_its_process(
     """The process ends long before it counts as silent."""
     monkeypatch.setattr(codec_workers, "ANSWER_SECONDS", 3600.0)
     async with asyncio.timeout(120), CodecWorkers() as found:
-        assert await found.run("a", codec(STUCK), frames(b"\x01")) == [LOST]
+        assert await found.run("a", codec(STUCK), frames(b"\x01")) == [LOST_OUTCOME]
         outcomes = await found.run("a", codec(FIRST), frames(b"\x01"))
     assert [outcome.value for outcome in outcomes] == [{"first": 1}]
 
@@ -134,7 +134,7 @@ async def test_calls_that_kill_processes_are_given_up(
     monkeypatch.setattr(codec_workers, "ANSWER_SECONDS", 0.3)
     async with CodecWorkers() as found:
         outcomes = await found.run_each("a", codec(STUCK), frames(*[b"\x01"] * 256))
-    assert outcomes == [LOST] * 256
+    assert outcomes == [LOST_OUTCOME] * 256
 
 
 async def test_memory_of_earlier_calls_causes_no_fault(workers: CodecWorkers) -> None:

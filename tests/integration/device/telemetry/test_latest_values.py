@@ -10,7 +10,7 @@ import bson
 import pytest
 
 from services.device.migrations import divide_values
-from services.device.telemetry.folded_values import INLINE, RewrittenHistory, bson_size
+from services.device.telemetry.folded_values import INLINE_BYTES, RewrittenHistory, bson_size
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.value_reader import PARTS
 from tests.integration.device.telemetry.world import World
@@ -133,7 +133,7 @@ async def test_a_report_writes_only_its_own_values(world: World, late: bool):
     wanted["k1"] = {"then": 1} if late else {"now": "an object", "then": 1}
     assert await world.latest_of(1) == wanted
     document = await world.database["latest"].find_one({"_id": 1})
-    assert len(bson.encode(document)) < INLINE
+    assert len(bson.encode(document)) < INLINE_BYTES
     assert (document["t"], await world.latest.find_report_times([1])) == (40, {1: 40})
     found = await world.latest.find_with_times([1], ["k0", "k2", "m1", "t", "none"])
     assert found == {
@@ -262,8 +262,8 @@ async def test_a_cached_state_never_hides_values_of_another_process(world: World
 
 async def test_a_cached_state_counts_the_bytes_of_its_document(world: World):
     """Values that grow beyond the document move to parts at once."""
-    for number in range(2 * INLINE // 4000):
+    for number in range(2 * INLINE_BYTES // 4000):
         await world.latest.apply([(1, number + 1, {f"v{number}": "x" * 4000})])
     document = await world.database["latest"].find_one({"_id": 1})
-    assert len(bson.encode(document)) <= INLINE + 5000
-    assert len(await world.latest_of(1)) == 2 * INLINE // 4000
+    assert len(bson.encode(document)) <= INLINE_BYTES + 5000
+    assert len(await world.latest_of(1)) == 2 * INLINE_BYTES // 4000

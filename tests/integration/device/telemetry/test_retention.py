@@ -17,7 +17,7 @@ from libs.common.store.migrations import DAY, set_retention
 from services.device.migrations import MIGRATIONS
 from services.device.telemetry import retention as sweeps
 from services.device.telemetry.history import HistoryService, HistoryStore
-from services.device.telemetry.ledger import PAST, Totals
+from services.device.telemetry.ledger import PAST_PAGE, Totals
 from services.device.telemetry.partitions import DAY_MS, Partitions, history_key, partition_at
 from services.device.telemetry.retention import HistoryRowLimits, Retention, RetentionSweeper
 from services.device.things.deleted_things import DeletedThings
@@ -264,7 +264,7 @@ async def test_pages_of_processes_that_have_ended_are_added_up(world: World):
     assert await world.totals() == Totals(stored=18, rejected=4)
     rows = await world.database["ledger"].find().to_list(None)
     assert len(rows) == 2
-    assert {"_id": PAST, "stored": 17, "rejected": 4} in rows
+    assert {"_id": PAST_PAGE, "stored": 17, "rejected": 4} in rows
 
 
 async def test_commands_end_some_days_after_their_end(world: World):

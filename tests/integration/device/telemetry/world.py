@@ -41,7 +41,7 @@ from services.device.lorawan.frame_decoder import CodecFrameDecoder
 from services.device.lorawan.frame_store import FrameStore
 from services.device.members.shapes import ShapeStore, ShapeUpdater
 from services.device.migrations import MIGRATIONS
-from services.device.telemetry.batch_store import SEEN, ReportStore
+from services.device.telemetry.batch_store import SEEN_COLLECTION, ReportStore
 from services.device.telemetry.dead_messages import DeadMessageBuilder
 from services.device.telemetry.device_fields import DeviceFieldUpdater
 from services.device.telemetry.ingest import Ingest
@@ -317,4 +317,4 @@ async def until(condition: Callable[[], Any], seconds: float = 30.0) -> None:
             await asyncio.sleep(0.02)
 
 
-__all__ = ["DURABLE", "SEEN", "TSL", "World", "running", "until"]
+__all__ = ["DURABLE", "SEEN_COLLECTION", "TSL", "World", "running", "until"]

@@ -25,7 +25,7 @@ async def mongo(servers: Servers, emptied: Callable[[str], str]) -> AsyncIterato
 
 @pytest.fixture
 def totals(mongo: Mongo, monkeypatch: pytest.MonkeyPatch) -> CachedCounter[int]:
-    monkeypatch.setattr(counting, "EXACT", 3)
+    monkeypatch.setattr(counting, "MIN_CACHED_TOTAL", 3)
     devices = mongo.database["devices"]
     return CachedCounter(devices, devices.count_documents, int, cache_size=10)
 

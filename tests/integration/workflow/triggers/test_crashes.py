@@ -148,7 +148,7 @@ async def test_a_deferred_run_that_another_replica_has_is_dropped(workflow: Work
 
 async def test_a_deferred_run_that_takes_long_is_recorded(workflow: Workflow, monkeypatch):
     """Its event is acknowledged after that, and its end replaces the record."""
-    monkeypatch.setattr(events, "HOLD", 0.01)
+    monkeypatch.setattr(events, "HOLD_SECONDS", 0.01)
     key, core = device(), workflow.core
     workflow.device.has(HEAT)
     assign = node("set", "entityAssigner", exchangePayload={HEAT: 1})

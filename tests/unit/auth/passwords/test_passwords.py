@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from libs.common.errors import InvalidInput, TooManyRequests
 from services.auth import passwords as hashing
-from services.auth.passwords import QUEUE, PasswordHashes
+from services.auth.passwords import MAX_WAITING_HASHES, PasswordHashes
 from services.auth.users.rules import (
     generate_password,
     validate_email,
@@ -187,7 +187,9 @@ async def test_new_passwords_of_tenants_are_hashed_in_turns(slow):
 async def test_new_passwords_beyond_the_queue_of_a_tenant_are_refused(slow):
     """A bounded number waits; one that gives up makes no room before its thread is free."""
     hashes = PasswordHashes(threads=1)
-    waiting = [asyncio.ensure_future(hashes.hash("loud", "x")) for _ in range(1 + QUEUE)]
+    waiting = [
+        asyncio.ensure_future(hashes.hash("loud", "x")) for _ in range(1 + MAX_WAITING_HASHES)
+    ]
     await asyncio.sleep(0)
     waiting[0].cancel()
     await asyncio.sleep(0)
@@ -196,7 +198,9 @@ async def test_new_passwords_beyond_the_queue_of_a_tenant_are_refused(slow):
         await hashes.hash("loud", "x")
 
     slow.go_on.set()
-    assert await asyncio.gather(*waiting[1:], hashes.hash("quiet", "x")) == ["x"] * (1 + QUEUE)
+    assert await asyncio.gather(*waiting[1:], hashes.hash("quiet", "x")) == ["x"] * (
+        1 + MAX_WAITING_HASHES
+    )
     hashes.close()
 
 

@@ -7,7 +7,12 @@ import pytest
 from libs.common.errors import TooManyRequests, Unavailable
 from libs.common.scheduling import LaneFull
 from services.auth import passwords as throttling
-from services.auth.passwords import ADDRESS_ATTEMPTS, ATTEMPTS, WAITING, LoginThrottle
+from services.auth.passwords import (
+    ACCOUNT_ATTEMPTS,
+    ADDRESS_ATTEMPTS,
+    MAX_WAITING_LOGINS,
+    LoginThrottle,
+)
 
 
 class Buckets:
@@ -44,7 +49,7 @@ async def fail(throttle: LoginThrottle, email: str, address: str, times: int = 1
 
 async def test_an_account_has_ten_attempts_from_anywhere(throttle):
     """However its address is written; the next one may come after 90 s."""
-    for number in range(ATTEMPTS):
+    for number in range(ACCOUNT_ATTEMPTS):
         await fail(throttle, " A@b.de"[number % 2 :], f"192.0.2.{number}")
 
     with pytest.raises(TooManyRequests) as caught:
@@ -57,11 +62,11 @@ async def test_an_account_has_ten_attempts_from_anywhere(throttle):
 
 async def test_a_success_forgets_the_failures_of_the_account(throttle):
     """Ten more are there."""
-    await fail(throttle, "a@b.de", "192.0.2.1", ATTEMPTS - 1)
+    await fail(throttle, "a@b.de", "192.0.2.1", ACCOUNT_ATTEMPTS - 1)
 
     await attempt(throttle, "A@b.de", "192.0.2.1", right=True)
 
-    await fail(throttle, "a@b.de", "192.0.2.1", ATTEMPTS)
+    await fail(throttle, "a@b.de", "192.0.2.1", ACCOUNT_ATTEMPTS)
 
 
 async def test_many_right_ones_at_once_are_not_counted_against_the_account(throttle):
@@ -77,12 +82,15 @@ async def test_ten_of_many_simultaneous_wrong_passwords_are_checked(throttle):
     )
 
     refused = [outcome for outcome in outcomes if isinstance(outcome, TooManyRequests)]
-    assert len(refused) == 40 - ATTEMPTS
+    assert len(refused) == 40 - ACCOUNT_ATTEMPTS
 
 
 async def test_those_of_a_tenant_that_wait_are_bounded(throttle):
     """Further attempts are rejected until there is room, but not those of others."""
-    tries = [attempt(throttle, f"{one % 9}@b.de", "", right=True) for one in range(WAITING + 9)]
+    tries = [
+        attempt(throttle, f"{one % 9}@b.de", "", right=True)
+        for one in range(MAX_WAITING_LOGINS + 9)
+    ]
     waiting = asyncio.gather(*tries, return_exceptions=True)
     await asyncio.sleep(0)
     async with throttle.attempt("other", "a@b.de", ""):
@@ -133,7 +141,7 @@ async def test_an_attempt_that_was_not_made_is_not_counted(throttle):
             async with throttle.attempt("default", "a@b.de", "192.0.2.1"):
                 raise Unavailable("too many logins at the moment")
 
-    await fail(throttle, "a@b.de", "192.0.2.1", ATTEMPTS)
+    await fail(throttle, "a@b.de", "192.0.2.1", ACCOUNT_ATTEMPTS)
 
 
 async def test_an_address_has_a_hundred_failures_and_any_number_of_successes(throttle):
@@ -157,7 +165,7 @@ async def test_an_address_that_is_refused_uses_up_no_account(throttle):
         with pytest.raises(TooManyRequests):
             await fail(throttle, "victim@b.de", "192.0.2.1")
 
-    await fail(throttle, "victim@b.de", "192.0.2.2", ATTEMPTS)
+    await fail(throttle, "victim@b.de", "192.0.2.2", ACCOUNT_ATTEMPTS)
 
 
 async def test_the_addresses_of_an_ipv6_network_are_one(throttle):

@@ -4,7 +4,7 @@ import pytest
 
 from libs.common.errors import Unavailable
 from libs.common.identity import Kind
-from services.auth.revocations import SETTLE, Revocation, Revoker
+from services.auth.revocations import SETTLE_SECONDS, Revocation, Revoker
 from tests.unit.auth.fakes import FakeTokens
 
 
@@ -16,7 +16,7 @@ class FakeIntents:
         self.postponed: set[int] = set()
 
     async def list_older(self, seconds, tenant):
-        assert (seconds, tenant) == (SETTLE, "t")
+        assert (seconds, tenant) == (SETTLE_SECONDS, "t")
         return [item for item in self.written.items() if item[0] not in self.postponed]
 
     async def postpone(self, identity):

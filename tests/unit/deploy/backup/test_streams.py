@@ -11,7 +11,7 @@ import pytest
 from deploy.backup import streams
 from deploy.backup.installation import _positions, _write_snapshots
 from deploy.backup.records import Record, StreamEnd, StreamHead, StreamPosition
-from deploy.backup.streams import COPIED, FILLERS, compare, snapshot
+from deploy.backup.streams import COPIED_STREAMS, FILLER_SUBJECTS, compare, snapshot
 from deploy.platform.errors import CommandError
 from libs.common.bus import EVENTS, Bus
 from libs.common.bus.streams import ANY_EVENT, PARTITIONS, UPLINK, UPLINKS
@@ -31,15 +31,15 @@ async def test_no_snapshot_of_a_missing_stream_is_requested() -> None:
 
 def test_every_stream_with_reports_is_copied_and_advanced() -> None:
     """They are the last, and `UPLINK` is the first of them: it determines the moment."""
-    assert COPIED[-len(UPLINKS) :] == UPLINKS
-    assert set(UPLINKS) <= FILLERS.keys()
+    assert COPIED_STREAMS[-len(UPLINKS) :] == UPLINKS
+    assert set(UPLINKS) <= FILLER_SUBJECTS.keys()
 
 
 @pytest.mark.parametrize("name", PARTITIONS)
 def test_a_partition_stores_its_filler(name: str) -> None:
     """The stream has its subject."""
     (subject, _) = PARTITIONS[name].subjects or []
-    assert FILLERS[name].startswith(subject.removesuffix("*.*"))
+    assert FILLER_SUBJECTS[name].startswith(subject.removesuffix("*.*"))
 
 
 async def test_the_moment_precedes_every_snapshot_of_reports(
@@ -58,7 +58,7 @@ async def test_the_moment_precedes_every_snapshot_of_reports(
     written: list[Record] = []
     heads, at = await _write_snapshots(BUS, AsyncMock(side_effect=written.append), AsyncMock())
     assert clock[at:] == [*UPLINKS]
-    assert (len(heads), written.count(StreamEnd())) == (len(COPIED), len(COPIED))
+    assert (len(heads), written.count(StreamEnd())) == (len(COPIED_STREAMS), len(COPIED_STREAMS))
 
 
 async def test_a_stream_that_is_created_during_a_backup_ends_it(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from deploy.docker.entry import read_variables
-from deploy.docker.jobs import PLAIN, database_users, give_volume, run_job
+from deploy.docker.jobs import PLAIN_ADDRESSES, database_users, give_volume, run_job
 from deploy.platform import console
 from deploy.platform import state as states
 from deploy.platform.certificates import DEVICES
@@ -19,7 +19,7 @@ def environments(state: State) -> dict[str, dict[str, str]]:
     """Return the env file of each service."""
     return {
         share.part: read_variables(share.content)
-        for share in create_shares(state, PLAIN)
+        for share in create_shares(state, PLAIN_ADDRESSES)
         if share.name == "env"
     }
 
@@ -30,7 +30,7 @@ def test_auth_and_the_bootstrap_job_know_the_same_console_client() -> None:
 
     given = environments(state)
 
-    shown = console.client(bootstrap_state(state, State(), PLAIN))
+    shown = console.client(bootstrap_state(state, State(), PLAIN_ADDRESSES))
     assert shown == (
         given["auth"]["THINGWAY_CONSOLE_CLIENT_ID"],
         given["auth"]["THINGWAY_CONSOLE_CLIENT_SECRET"],
@@ -42,12 +42,12 @@ def test_auth_and_the_bootstrap_job_know_the_same_console_client() -> None:
 def test_a_second_start_keeps_the_bootstrap_state(tmp_path: Path) -> None:
     """The job gets a changed console client and keeps its user."""
     state = State()
-    done = bootstrap_state(state, State(), PLAIN)
+    done = bootstrap_state(state, State(), PLAIN_ADDRESSES)
     done.user = User("a@b.de", "Passw0rd")
     states.save(tmp_path, done)
     state.secrets |= {console.CLIENT_ID: "iab", console.CLIENT_SECRET: "another"}
 
-    again = bootstrap_state(state, states.load(tmp_path), PLAIN)
+    again = bootstrap_state(state, states.load(tmp_path), PLAIN_ADDRESSES)
 
     assert again.user == User("a@b.de", "Passw0rd")
     assert console.client(again) == ("iab", "another")
@@ -64,7 +64,7 @@ def test_an_exporter_has_an_own_user_in_each_store() -> None:
     state = State()
     shares = {
         (share.part, share.name): share.content
-        for share in create_shares(state, replace(PLAIN, exporters=True))
+        for share in create_shares(state, replace(PLAIN_ADDRESSES, exporters=True))
     }
     [line] = [
         line
@@ -75,7 +75,9 @@ def test_an_exporter_has_an_own_user_in_each_store() -> None:
     users = database_users(read_variables(shares["mongo-setup", "env"]))
     [user] = [user for user in users if user.name == "exporter"]
     assert (user.password, user.role) == (shares["mongo", "exporter"], "clusterMonitor")
-    assert not [share for share in create_shares(State(), PLAIN) if share.name == "exporter"]
+    assert not [
+        share for share in create_shares(State(), PLAIN_ADDRESSES) if share.name == "exporter"
+    ]
 
 
 def _raise(error: Exception) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from deploy.docker.entry import read_variables
-from deploy.kubernetes.jobs import BOOTSTRAP, TLS, read_state, write_secrets, write_state
+from deploy.kubernetes.jobs import BOOTSTRAP, NATS_TLS_FILES, read_state, write_secrets, write_state
 from deploy.platform.errors import LauncherError
 from deploy.platform.services import SERVICES
 from deploy.platform.shares import PartAddresses
@@ -80,7 +80,9 @@ def test_nats_members_have_routes_and_a_certificate(cluster: Cluster) -> None:
     """One file serves all members; each reads its name from its pod's environment."""
     assert "cluster {" not in cluster.content["nats"]["nats.conf"].decode()
     before = read_state(cluster, "setup").secrets["nats.admin"]
-    write_secrets(cluster, replace(PLACES, nats_members=("n-0.n", "n-1.n", "n-2.n"), tls=TLS))
+    write_secrets(
+        cluster, replace(PLACES, nats_members=("n-0.n", "n-1.n", "n-2.n"), tls=NATS_TLS_FILES)
+    )
     config = cluster.content["nats"]["nats.conf"].decode()
     assert "server_name: $NATS_SERVER_NAME" in config
     assert all(f"@n-{number}.n:6222" in config for number in range(3))

@@ -10,7 +10,12 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader, Sum
 from libs.common.errors import Unavailable
 from libs.common.http.app import is_ready, run_check
 from services.device.telemetry import ledger
-from services.device.telemetry.ledger import REST, STUCK, Reading, UplinkMetrics
+from services.device.telemetry.ledger import (
+    IDLE_PERIOD_SECONDS,
+    STUCK_SECONDS,
+    Reading,
+    UplinkMetrics,
+)
 
 
 class Clock:
@@ -41,7 +46,7 @@ async def test_a_shrinking_backlog_is_ready_and_reports_its_lag(
 ):
     """Rejected uplinks count as processed."""
     for n in range(5):
-        clock.now += STUCK - 1
+        clock.now += STUCK_SECONDS - 1
         uplink._record(Reading(stored=n, rejected=1, waiting=100))
     clock.now += 2
     assert await run_check(uplink.check) == "ok: 100 messages wait, the last was stored 2 s ago"
@@ -69,7 +74,7 @@ async def test_silence_is_ready_and_ignorance_is_not(clock: Clock, uplink: Uplin
         clock.now += 10
         uplink._record(Reading(stored=5, waiting=0))
     assert is_ready(await run_check(uplink.check))
-    clock.now += STUCK + 1
+    clock.now += STUCK_SECONDS + 1
     with pytest.raises(Unavailable, match="last read"):
         await uplink.check()
 
@@ -108,7 +113,7 @@ async def test_the_ledger_is_read_only_when_a_stream_has_changed_or_messages_wai
 ):
     """Each reading of the streams counts as one of the ledger.
 
-    The streams are read after a write of this process, and else every `REST` seconds.
+    The streams are read after a write of this process, and else every `IDLE_PERIOD_SECONDS`.
     """
     streams = [1, 1, 2, 2, 2]
     counts = [Reading(), Reading(waiting=1), Reading(stored=1)]
@@ -122,7 +127,7 @@ async def test_the_ledger_is_read_only_when_a_stream_has_changed_or_messages_wai
     monkeypatch.setattr(ledger, "_read_states", read_states)
     monkeypatch.setattr(ledger, "_count", count)
     left = []
-    for seconds in (1, 1, REST, REST, 1):
+    for seconds in (1, 1, IDLE_PERIOD_SECONDS, IDLE_PERIOD_SECONDS, 1):
         clock.now += seconds
         await uplink._read()
         left.append(len(counts))

@@ -11,7 +11,7 @@ from libs.common.identity.device_keys import DeviceKeyReader
 from libs.common.identity.tokens import TokenReader
 from services.gateway.access import gatekeeper
 from services.gateway.access.addresses import Origin
-from services.gateway.access.gatekeeper import LOGINS, Gatekeeper, Limits
+from services.gateway.access.gatekeeper import ADDRESS_ADMISSIONS, Gatekeeper, Limits
 from services.gateway.rates import RateLimiter
 from services.gateway.routes import RouteTable
 
@@ -32,7 +32,7 @@ class Busy:
         """Answer, or wait."""
         if key == CROWD:
             self.asked += 1
-            if self.asked == LOGINS:
+            if self.asked == ADDRESS_ADMISSIONS:
                 self.full.set()
             await self.open.wait()
 
@@ -57,21 +57,21 @@ async def come(keeper: Gatekeeper, address: str) -> None:
 
 async def test_lookups_of_one_address_do_not_delay_others(busy: Busy, keeper: Gatekeeper) -> None:
     """Only a few of one address run at the same time; requests of another address pass them."""
-    crowd = [asyncio.create_task(come(keeper, CROWD)) for _ in range(LOGINS * 3)]
+    crowd = [asyncio.create_task(come(keeper, CROWD)) for _ in range(ADDRESS_ADMISSIONS * 3)]
     await busy.full.wait()
     await come(keeper, OTHER)
-    assert busy.asked == LOGINS
+    assert busy.asked == ADDRESS_ADMISSIONS
     busy.open.set()
     await asyncio.gather(*crowd)
-    assert busy.asked == LOGINS * 3
+    assert busy.asked == ADDRESS_ADMISSIONS * 3
 
 
 async def test_a_lookup_that_waits_too_long_is_rejected(
     busy: Busy, keeper: Gatekeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its error is that of too many requests of its address."""
-    monkeypatch.setattr(gatekeeper, "TURN", 0)
-    crowd = [asyncio.create_task(come(keeper, CROWD)) for _ in range(LOGINS)]
+    monkeypatch.setattr(gatekeeper, "TURN_SECONDS", 0)
+    crowd = [asyncio.create_task(come(keeper, CROWD)) for _ in range(ADDRESS_ADMISSIONS)]
     await busy.full.wait()
     with pytest.raises(TooManyRequests, match="this address"):
         await come(keeper, CROWD)

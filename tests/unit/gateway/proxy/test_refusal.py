@@ -81,7 +81,7 @@ async def test_silent_client_is_not_waited_for(bound: str, monkeypatch: pytest.M
 
 async def test_slow_client_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that sends a little now and then is left after a while, too."""
-    monkeypatch.setattr(refusal, "LINGER", 0.05)
+    monkeypatch.setattr(refusal, "LINGER_SECONDS", 0.05)
     monkeypatch.setattr(refusal, "MAX_SKIPPED_BYTES", float("inf"))
     client = Client(None)
     await client.refused()

@@ -8,7 +8,12 @@ from libs.common.bus.accounts import INTEGRATION_MESSAGES, PULL
 from libs.common.limits.meter import BURST
 from services.gateway.relay import service as module
 from services.gateway.relay.rules import RefusedError, Sender
-from services.gateway.relay.service import FLOOD, INTEGRATION_REQUEST_RATE, REQUEST_RATE, RelayQuota
+from services.gateway.relay.service import (
+    FLOOD_SECONDS,
+    INTEGRATION_REQUEST_RATE,
+    REQUEST_RATE,
+    RelayQuota,
+)
 
 APPLICATION = Sender("app.one", "_INBOX.app.one.")
 INTEGRATION = Sender("integration.one", "_INBOX.integration.one.")
@@ -39,7 +44,7 @@ def test_a_flood_is_not_answered_message_by_message(monkeypatch: pytest.MonkeyPa
     quota = RelayQuota(None, Tenants(), floods)  # type: ignore[arg-type]
     for _ in range(int(REQUEST_RATE * BURST)):
         quota.count(PULL, APPLICATION, b"")
-    for _ in range(int(REQUEST_RATE * FLOOD)):
+    for _ in range(int(REQUEST_RATE * FLOOD_SECONDS)):
         with pytest.raises(RefusedError) as refused:
             quota.count(PULL, APPLICATION, b"")
         assert refused.value.answered
@@ -60,7 +65,7 @@ def test_a_busy_tenant_leaves_an_integration_its_requests_for_others(
 
     def accepted(tenant: str) -> int:
         body = f'{{"tenant":"{tenant}","device":"a"}}'.encode()
-        for number in range(int(REQUEST_RATE * (BURST + FLOOD))):
+        for number in range(int(REQUEST_RATE * (BURST + FLOOD_SECONDS))):
             try:
                 quota.count(REPORT, INTEGRATION, body)
             except RefusedError:

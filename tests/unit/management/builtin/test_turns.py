@@ -21,7 +21,7 @@ from services.management.builtin.openapi_client.store import CarriedCommand, Lin
 from services.management.builtin.openapi_client.sync import PAGES
 from services.management.builtin.simulator import Simulator
 from services.management.networks.chirpstack import ChirpStack
-from services.management.networks.server import LOOKS
+from services.management.networks.server import CONCURRENT_CHECKS
 
 CROWD = 200
 
@@ -176,7 +176,7 @@ async def test_simulators_of_one_tenant_delay_no_other(monkeypatch: Any) -> None
 async def test_settings_of_one_tenant_delay_no_other() -> None:
     """A look that does not end keeps one place of many."""
     things = Things()
-    tenants = ["slow", *(f"t{number}" for number in range(2 * LOOKS))]
+    tenants = ["slow", *(f"t{number}" for number in range(2 * CONCURRENT_CHECKS))]
     server = ChirpStack(things, Store(tenants), ())  # type: ignore[arg-type]
     running = asyncio.ensure_future(server.run())
     assert {await things.reported.get() for _ in tenants[1:]} == set(tenants[1:])

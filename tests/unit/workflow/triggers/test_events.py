@@ -8,9 +8,9 @@ import pytest
 from libs.common.changes import read_arrival
 from services.device.telemetry.uplink import Uplink
 from services.workflow.triggers.events import (
+    MAX_CLOCK_SKEW_MS,
     MAX_DELAY,
     MAX_NEW_AGE,
-    SKEW,
     DelayedEvents,
     EventConsumer,
     NewEventDetector,
@@ -108,7 +108,7 @@ def test_ids_of_reports_contain_their_arrival():
         (True, reply(domain="_.HASH."), event()),
         (True, reply(), event(NOW - MAX_NEW_AGE + 1)),
         (False, reply(), event(NOW - MAX_NEW_AGE)),
-        (False, reply(), event(NOW + SKEW + 1)),
+        (False, reply(), event(NOW + MAX_CLOCK_SKEW_MS + 1)),
         (False, reply(delivered=2), event()),
         (False, reply(delivered=2, domain="_.HASH."), event()),
         (False, reply(), "4f1c"),
@@ -116,17 +116,19 @@ def test_ids_of_reports_contain_their_arrival():
 )
 def test_only_first_deliveries_of_recent_reports_are_new(expected, subject, event_id):
     """A repeated or late event may have run before."""
-    novelty = NewEventDetector(SimpleNamespace(stats={"reconnects": 0}), lambda: NOW - SKEW - 1)
+    novelty = NewEventDetector(
+        SimpleNamespace(stats={"reconnects": 0}), lambda: NOW - MAX_CLOCK_SKEW_MS - 1
+    )
     assert novelty.is_new(subject, event_id) is expected
 
 
 def test_events_before_a_connection_are_not_new():
     """A server that was killed may have forgotten its deliveries."""
     client, clock = SimpleNamespace(stats={"reconnects": 0}), Clock()
-    clock.now = NOW - SKEW
+    clock.now = NOW - MAX_CLOCK_SKEW_MS
     novelty = NewEventDetector(client, lambda: int(clock.now))
     assert not novelty.is_new(reply(), event())
     assert novelty.is_new(reply(NOW + 1), event())
     client.stats["reconnects"], clock.now = 1, NOW
     assert not novelty.is_new(reply(NOW + 1), event())
-    assert novelty.is_new(reply(NOW + SKEW + 1), event())
+    assert novelty.is_new(reply(NOW + MAX_CLOCK_SKEW_MS + 1), event())
