@@ -207,10 +207,12 @@ class Snapshot:
         options = self.collections[database, name]
         listed = await self._client[database][name].list_indexes()
         indexes = [dict(index) async for index in listed]
-        kept = [
+        kept_indexes = [
             index for index in indexes if index["name"] != "_id_" and not index.get("clustered")
         ]
-        yield CollectionHead(database, name, bson.encode(options), bson.encode({"indexes": kept}))
+        yield CollectionHead(
+            database, name, bson.encode(options), bson.encode({"indexes": kept_indexes})
+        )
         tally = Tally()
         async for batch in self.batches(database, name):
             for document in split_documents(batch):

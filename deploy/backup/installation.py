@@ -230,12 +230,12 @@ class _Target:
 
     async def compare(self, archive: VerifiedArchive, log: Log) -> None:
         """Read everything again; raise `CommandError` for a difference from the archive."""
-        for (database, name), wanted in archive.collections.items():
+        for (database, name), archived in archive.collections.items():
             found = (await self._databases[database].tally(name)).end
-            if found != wanted:
+            if found != archived:
                 raise CommandError(
                     f"{database}.{name} with {found.count} documents differs from the archive "
-                    f"with {wanted.count}"
+                    f"with {archived.count}"
                 )
             log(f"{database}.{name}: {found.count} documents equal the archive")
         for name, at in archive.moment.streams.items():

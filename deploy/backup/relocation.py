@@ -245,10 +245,10 @@ def rewrite_audit_entry(document: Document, move: Relocation) -> None:
         ("actor", "kind", _ACTOR_SEQUENCES),
         ("object", "type", _AUDITED_SEQUENCES),
     ):
-        named = document.get(part, {})
-        sequence = sequences.get(named.get(kind, ""))
-        if sequence and re.fullmatch(_ID, named.get("id", "")):  # the operator has id 0
-            named["id"] = str(move.shifted(sequence, int(named["id"])))
+        reference = document.get(part, {})
+        sequence = sequences.get(reference.get(kind, ""))
+        if sequence and re.fullmatch(_ID, reference.get("id", "")):  # the operator has id 0
+            reference["id"] = str(move.shifted(sequence, int(reference["id"])))
 
 
 def _reseal(sealed: str, context: str, seals: tuple[Seal, Seal]) -> str:
@@ -291,8 +291,8 @@ def _rewrite_member(name: str, value: Any, move: Relocation) -> Any:
         return [_rewrite_listed_device(device, move) for device in value]
     for pattern, sequence in _SEQUENCE_BY_NAME:
         if pattern.search(name) and re.fullmatch(_ID, str(value)):
-            known = move.is_id(sequence, int(value))
-            return type(value)(move.shifted(sequence, int(value))) if known else value
+            is_id = move.is_id(sequence, int(value))
+            return type(value)(move.shifted(sequence, int(value))) if is_id else value
     return _rewrite_value(value, move)
 
 

@@ -91,8 +91,8 @@ class S3Storage:
         """Read a backup in ranges; a lost connection repeats one range only."""
         with self._errors():
             head = self._client.head_object(**self._object(name))
-            wanted = {**self._object(name), "IfMatch": head["ETag"]}
-            download = _Download(self._client, wanted, head["ContentLength"])
+            request = {**self._object(name), "IfMatch": head["ETag"]}
+            download = _Download(self._client, request, head["ContentLength"])
             yield io.BufferedReader(download)
 
     def delete_backup(self, name: str) -> None:
@@ -193,9 +193,9 @@ class _Upload(io.RawIOBase):
 class _Download(io.RawIOBase):
     """The bytes of one version of an object."""
 
-    def __init__(self, client: Any, wanted: dict[str, Any], size: int) -> None:
+    def __init__(self, client: Any, request: dict[str, Any], size: int) -> None:
         self._client = client
-        self._wanted = wanted
+        self._wanted = request
         self._size = size
         self._at = 0
         self._range = memoryview(b"")

@@ -182,8 +182,8 @@ class _TenantWriter:
     async def _require_free_serials(self, serials: list[str]) -> None:
         """Raise `CommandError` if an SN is in use: SNs are unique on a platform."""
         found = self._at("device.serials").find({"_id": {"$in": serials}})
-        if taken := await found.to_list(_MAX_LISTED):
-            listed = ", ".join(serial["_id"] for serial in taken)
+        if used_serials := await found.to_list(_MAX_LISTED):
+            listed = ", ".join(serial["_id"] for serial in used_serials)
             raise CommandError(f"these SNs are already in use here: {listed}")
 
     async def compare(self, archive: VerifiedArchive) -> None:
@@ -217,11 +217,11 @@ class _TenantWriter:
         tenant_query = {"tenant": self._tenant}
         for name, field in _SERIALS.items():
             serials = [row[field] async for row in self._at(name).find(tenant_query, {field: 1})]
-            for some in batches(serials):
-                others = {field: {"$in": some}, "tenant": {"$ne": self._tenant}}
-                kept = {row[field] async for row in self._at(name).find(others, {field: 1})}
-                gone = {"_id": {"$in": sorted(set(some) - kept)}}
-                await self._at("device.serials").delete_many(gone)
+            for batch in batches(serials):
+                others = {field: {"$in": batch}, "tenant": {"$ne": self._tenant}}
+                used_keys = {row[field] async for row in self._at(name).find(others, {field: 1})}
+                unused = {"_id": {"$in": sorted(set(batch) - used_keys)}}
+                await self._at("device.serials").delete_many(unused)
         for row in reversed(TENANT_COLLECTIONS):
             if row.lookup in {Lookup.SERIAL, Lookup.SHAPE}:
                 continue

@@ -189,14 +189,14 @@ class _TenantReader:
 
 
 def _queries_by_id(ids: Sequence[Any]) -> Iterator[dict[str, Any]]:
-    return ({"_id": {"$in": some}} for some in batches(ids))
+    return ({"_id": {"$in": batch}} for batch in batches(ids))
 
 
 def batches(items: Iterable[T]) -> Iterator[list[T]]:
     """Yield the items in lists of at most `_BATCH`."""
     following = iter(items)
-    while some := list(itertools.islice(following, _BATCH)):
-        yield some
+    while batch := list(itertools.islice(following, _BATCH)):
+        yield batch
 
 
 def history_keys(first: int, end: int) -> dict[str, bytes]:

@@ -41,11 +41,11 @@ def _certificate(path: Path) -> Finding:
     except (OSError, ValueError) as error:
         return check_failed(subject, error, "certificates")
     text = f"valid until {ends:%Y-%m-%d %H:%M} UTC"
-    left = ends - datetime.now(UTC)
-    problem = f"expired: {text}" if left < timedelta() else text
-    if left >= EXPIRES_SOON:
+    remaining = ends - datetime.now(UTC)
+    problem = f"expired: {text}" if remaining < timedelta() else text
+    if remaining >= EXPIRES_SOON:
         problem = ""
-    return assess(subject, problem, text, "certificates", minor=left > timedelta())
+    return assess(subject, problem, text, "certificates", minor=remaining > timedelta())
 
 
 Settings = Mapping[str, str]
@@ -57,8 +57,8 @@ Check = Callable[[float], Awaitable[list[Finding]]]
 
 def service_addresses(settings: Settings) -> dict[str, str]:
     """Return the services that settings name: `auth=http://auth:8000,…`."""
-    named = ",".join(settings.get(PREFIX + name, "") for name in ("UPSTREAMS", "WATCHED"))
-    pairs = (pair.partition("=") for pair in named.split(",") if "=" in pair)
+    addresses = ",".join(settings.get(PREFIX + name, "") for name in ("UPSTREAMS", "WATCHED"))
+    pairs = (pair.partition("=") for pair in addresses.split(",") if "=" in pair)
     return {name.strip(): url.strip() for name, _, url in pairs}
 
 
@@ -92,16 +92,20 @@ def _may_not_read_partitions(settings: Settings) -> bool:
 
 def _checks(settings: Settings) -> Iterator[tuple[tuple[str, ...], Check]]:
     """Yield the checks that a service's settings allow, with a key per distinct check."""
-    given = {name.removeprefix(PREFIX).lower(): value for name, value in settings.items()}
-    if url := given.get("mongo_url"):
-        database = given.get("mongo_database", "")
+    settings_by_name = {
+        name.removeprefix(PREFIX).lower(): value for name, value in settings.items()
+    }
+    if url := settings_by_name.get("mongo_url"):
+        database = settings_by_name.get("mongo_database", "")
         yield ("mongo", database), partial(check_mongo, url, database)
-    if url := given.get("redis_url"):
+    if url := settings_by_name.get("redis_url"):
         yield ("redis",), partial(check_redis, url)
-    if url := given.get("nats_url"):
-        login = partial(Login, url, ca_file=given.get("ca_file", ""))
-        login_as_service = login(given.get("nats_user", ""), given.get("nats_password", ""))
+    if url := settings_by_name.get("nats_url"):
+        login = partial(Login, url, ca_file=settings_by_name.get("ca_file", ""))
+        login_as_service = login(
+            settings_by_name.get("nats_user", ""), settings_by_name.get("nats_password", "")
+        )
         yield ("streams",), partial(check_streams, login_as_service)
-        if user := given.get("sys_nats_user"):
-            system = login(user, given.get("sys_nats_password", ""))
+        if user := settings_by_name.get("sys_nats_user"):
+            system = login(user, settings_by_name.get("sys_nats_password", ""))
             yield ("servers",), partial(check_servers, system)

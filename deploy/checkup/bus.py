@@ -112,13 +112,13 @@ async def _check_stream(bus: Bus, name: str) -> list[Finding]:
 
 def assess_stream(name: str, reading: StreamReading) -> Iterator[Finding]:
     """Yield the findings for a stream."""
-    subject, maximum, held = f"stream {name}", reading.config.max_bytes, reading.state.bytes
+    subject, maximum, used_bytes = f"stream {name}", reading.config.max_bytes, reading.state.bytes
     text = f"{reading.state.messages} messages, replicas: {reading.config.num_replicas}"
     if maximum > 0:
-        text += f", {held / maximum:.0%} full"
+        text += f", {used_bytes / maximum:.0%} full"
     lacks = f"{reading.missing} replicas are missing or behind" if reading.missing else ""
     yield assess(subject, lacks, text, "thingwaystreamreplicasmissing", minor=True)
-    if name not in DROPPING_STREAMS and maximum > 0 and held > FULL_SHARE * maximum:
+    if name not in DROPPING_STREAMS and maximum > 0 and used_bytes > FULL_SHARE * maximum:
         yield assess(f"{subject} fill", text, "", "thingwaystreamfilling")
     if name in UPLINKS:
         late = reading.oldest if reading.oldest > MAX_LAG else 0

@@ -120,11 +120,11 @@ async def _read_states(
 async def _read_state(session: aiohttp.ClientSession, name: str, base: str) -> Process | Finding:
     verified = urlsplit(base).hostname != LOOPBACK
     try:
-        (status, body), (shown, text) = await asyncio.gather(
+        (status, body), (metrics_status, text) = await asyncio.gather(
             *(_get(session, f"{base}/{page}", ssl=verified) for page in ("readyz", "metrics"))
         )
         states = {} if status == _OK else msgspec.json.decode(body, type=dict[str, str])
-        metrics, version = read_metrics("" if shown == _NOT_FOUND else text)
+        metrics, version = read_metrics("" if metrics_status == _NOT_FOUND else text)
     except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError, ValueError) as error:
         return check_failed(f"service {name}", error, "thingwayservicemissing")
     return Process(name, states, metrics, version)

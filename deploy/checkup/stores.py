@@ -70,8 +70,8 @@ async def check_members(subject: str, mongo: Mongo) -> list[Finding]:
     primary, expected = hello.get("primary", ""), len(hello.get("hosts", []))
     if not primary:
         return [assess(subject, "no member is primary", "", "stores")]
-    seen = await _count_members(mongo, expected)
-    wrong = f"{seen} of {expected} members answer" if seen < expected else ""
+    found_members = await _count_members(mongo, expected)
+    wrong = f"{found_members} of {expected} members answer" if found_members < expected else ""
     right = f"replica set {hello.get('setName')}, {expected} members, primary {primary}"
     return [assess(subject, wrong, right, "stores", minor=True)]
 
@@ -95,9 +95,9 @@ def clock_skew(before: datetime, theirs: datetime, after: datetime) -> float:
 
 async def _writable(subject: str, database: Database) -> list[Finding]:
     lease = Lease(database, "doctor")
-    taken = await lease.acquire()
+    acquired = await lease.acquire()
     await lease.release()
-    busy = "" if taken else "; another doctor is running"
+    busy = "" if acquired else "; another doctor is running"
     return [assess(f"{subject} writes", "", f"acknowledged by a majority{busy}", "stores")]
 
 
@@ -118,11 +118,11 @@ async def _migrations(name: str, database: Database) -> list[Finding]:
     by_database: Mapping[str, Sequence[Migration]] = await asyncio.to_thread(
         resolve_name, "deploy.platform.migrations:MIGRATIONS"
     )
-    known = by_database.get(name, ())
-    missing = await due(database, known, contract=False)
+    migrations = by_database.get(name, ())
+    missing = await due(database, migrations, contract=False)
     wrong = ", ".join(f"{migration.number} ({migration.title})" for migration in missing)
     text = f"missing: {wrong}" if wrong else ""
-    return [assess(subject, text, f"{len(known)} known, none due", "migrations")]
+    return [assess(subject, text, f"{len(migrations)} known, none due", "migrations")]
 
 
 async def check_redis(url: str, until: float) -> list[Finding]:

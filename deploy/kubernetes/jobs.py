@@ -162,21 +162,21 @@ def setup(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--tls", action="store_true", help=f"nats-server uses {NATS_TLS_FILES.certificate}"
     )
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     parts = PartAddresses(
-        mongo=given.mongo,
+        mongo=options.mongo,
         mongo_direct=False,
-        redis=given.redis,
+        redis=options.redis,
         addresses=Addresses(
-            given.url, given.mqtt_url, given.nats_url, ca_file=CA_FILE if given.tls else ""
+            options.url, options.mqtt_url, options.nats_url, ca_file=CA_FILE if options.tls else ""
         ),
-        tls=NATS_TLS_FILES if given.tls else None,
-        nats_members=tuple(filter(None, given.nats_members.split(","))),
+        tls=NATS_TLS_FILES if options.tls else None,
+        nats_members=tuple(filter(None, options.nats_members.split(","))),
         nats_server_name="$NATS_SERVER_NAME",
-        exporters=given.exporters,
+        exporters=options.exporters,
     )
     done = "every part has its secrets"
-    return run_job("setup", lambda: write_secrets(Secrets(given.name, "setup"), parts), done)
+    return run_job("setup", lambda: write_secrets(Secrets(options.name, "setup"), parts), done)
 
 
 def mongo_setup(members: Sequence[str]) -> int:

@@ -118,8 +118,8 @@ async def rotate_integration(options: Namespace) -> None:
 
 async def _new_integration_secret(options: Namespace, operation: str) -> None:
     made = await _call_auth(options, operation, IntegrationRef(options.id), IntegrationSecret)
-    shown = {"integration": made.integration, "NATS user": made.user, "secret": made.secret}
-    _show_secret(options, made, shown)
+    rows = {"integration": made.integration, "NATS user": made.user, "secret": made.secret}
+    _show_secret(options, made, rows)
 
 
 async def list_integrations(options: Namespace) -> None:
@@ -142,8 +142,8 @@ async def delete_integration(options: Namespace) -> None:
 async def create_tenant(options: Namespace) -> None:
     """Create a tenant and print its console client; the secret is shown only once."""
     made = await _call_auth(options, "create_tenant", CreateTenant(options.name), CreatedTenant)
-    shown = {"tenant": made.name, "client id": made.client_id, "client secret": made.client_secret}
-    _show_secret(options, made, shown)
+    rows = {"tenant": made.name, "client id": made.client_id, "client secret": made.client_secret}
+    _show_secret(options, made, rows)
     if not options.json:
         _, addresses = states.load_addressed(options.data)
         print("\n" + _FIRST_USER.format(base_url=addresses.base_url, tenant=made.name))
@@ -205,19 +205,19 @@ def _show(options: Namespace, answer: Any, text: str) -> None:
 
 
 def _show_app(options: Namespace, made: ApplicationSecret) -> None:
-    shown = {
+    rows = {
         "application": str(made.application_id),
         "client id": made.client_id,
         "client secret": made.client_secret,
     }
-    _show_secret(options, made, shown)
+    _show_secret(options, made, rows)
 
 
 def _show_secret(
-    options: Namespace, answer: Any, shown: Mapping[str, str], what: str = "secret"
+    options: Namespace, answer: Any, rows: Mapping[str, str], what: str = "secret"
 ) -> None:
-    width = max(map(len, shown)) + 2
-    lines = [f"{name:<{width}}{value}" for name, value in shown.items()]
+    width = max(map(len, rows)) + 2
+    lines = [f"{name:<{width}}{value}" for name, value in rows.items()]
     _show(options, answer, "\n".join([*lines, f"The {what} is shown only once."]))
 
 

@@ -293,10 +293,10 @@ async def run_servers(directory: Path, state: State) -> AsyncIterator[Stores]:
     )
     try:
         context = servers.ServerContext(directory, state, base)
-        wanted = servers.prepare_servers(found, context, [listeners], addresses)
+        server_list = servers.prepare_servers(found, context, [listeners], addresses)
         states.save(directory, state)
         await run_concurrently(
-            [wait_ready(supervisor.start(each.spec), each.ready) for each in wanted]
+            [wait_ready(supervisor.start(each.spec), each.ready) for each in server_list]
         )
         yield Stores.from_launcher(state, addresses)
     finally:

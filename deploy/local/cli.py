@@ -40,11 +40,11 @@ _UNGROUPED = {each.words for each in COMMANDS if each.words.partition(" ")[0] no
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; print its faults to stderr, one a line, and return the exit code."""
-    given = create_parser().parse_args(
+    options = create_parser().parse_args(
         _join_words(sys.argv[1:] if arguments is None else arguments)
     )
     try:
-        done = resolve_name(f"{__package__}.{given.run}")(given)
+        done = resolve_name(f"{__package__}.{options.run}")(options)
         return int((asyncio.run(done) if inspect.iscoroutine(done) else done) or Exit.OK)
     except Refused as error:
         return _print_faults(error.exit_code, *error.faults)
@@ -82,10 +82,10 @@ def create_parser() -> argparse.ArgumentParser:
         if command.words not in _UNGROUPED:
             group, _, word = command.words.rpartition(" ")
         if group not in subparsers:
-            named = commands.add_parser(
+            command_parser = commands.add_parser(
                 group, help=GROUPS[group], description=_sentence(GROUPS[group])
             )
-            subparsers[group] = named.add_subparsers(
+            subparsers[group] = command_parser.add_subparsers(
                 title="commands", metavar="COMMAND", required=True
             )
         parser = subparsers[group].add_parser(

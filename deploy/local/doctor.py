@@ -67,9 +67,9 @@ async def _check_container(settings: Settings) -> list[Finding]:
     """Check from a service's container, with its settings."""
     scheme = "https" if settings.get(f"{PREFIX}TLS_CERTIFICATE") else "http"
     port = settings.get(f"{PREFIX}OPERATIONS_PORT") or settings.get(f"{PREFIX}PORT", "8000")
-    own = f"{scheme}://{ports.LOOPBACK}:{port}"
+    own_url = f"{scheme}://{ports.LOOPBACK}:{port}"
     name = settings.get(f"{PREFIX}NATS_USER", "here")
-    return await run_checks([settings], {name: own} | service_addresses(settings))
+    return await run_checks([settings], {name: own_url} | service_addresses(settings))
 
 
 async def _check_machine(options: Namespace) -> list[Finding]:

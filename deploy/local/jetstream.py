@@ -46,10 +46,10 @@ async def keep_empty_streams_in_memory(addresses: Addresses, password: str) -> N
     client = await admin.log_in(addresses, password)
     try:
         for name, config in _EMPTY_STREAMS.items():
-            known = await admin.call_jetstream(client, f"STREAM.INFO.{name}")
-            if known.error is None and known.config["storage"] == "file":
+            reply = await admin.call_jetstream(client, f"STREAM.INFO.{name}")
+            if reply.error is None and reply.config["storage"] == "file":
                 await _require_success(client, f"STREAM.DELETE.{name}", None)
-            elif not known.is_missing:
+            elif not reply.is_missing:
                 continue
             body = config | {"name": name, "storage": "memory"}
             await _require_success(client, f"STREAM.CREATE.{name}", body)
@@ -75,11 +75,11 @@ async def adopt_streams(
 
 async def _adopt_stream(client: Client, stream: Path, server: str, replicas: int) -> None:
     name = stream.name
-    known = await admin.call_jetstream(client, f"STREAM.INFO.{name}", None)
-    if known.error is None:
+    reply = await admin.call_jetstream(client, f"STREAM.INFO.{name}", None)
+    if reply.error is None:
         return
-    if not known.is_missing:
-        raise _adoption_error(name, known.error)
+    if not reply.is_missing:
+        raise _adoption_error(name, reply.error)
     config = _read_config(stream)
     await _require_success(
         client, f"STREAM.CREATE.{name}", config | {"placement": {"tags": [server]}}
@@ -97,8 +97,8 @@ def _list_directories(directory: Path) -> list[Path]:
 
 def _read_config(directory: Path) -> dict[str, Any]:
     """Return the stored configuration, without the fields that nats-server adds."""
-    kept = msgspec.json.decode((directory / _META).read_bytes(), type=dict[str, Any])
-    return {key: value for key, value in kept.items() if key not in ("Created", "Name")}
+    stored_config = msgspec.json.decode((directory / _META).read_bytes(), type=dict[str, Any])
+    return {key: value for key, value in stored_config.items() if key not in ("Created", "Name")}
 
 
 async def _require_success(client: Client, operation: str, body: Any) -> None:

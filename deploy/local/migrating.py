@@ -50,19 +50,21 @@ async def run_migrations(options: Namespace) -> None:
 
 
 async def _migrate(mongo: Mongo, name: str, *, contract: bool) -> None:
-    wanted = MIGRATIONS[name]
-    pending = await due(mongo.database, wanted, contract=contract)
+    migrations = MIGRATIONS[name]
+    pending = await due(mongo.database, migrations, contract=contract)
     if not pending:
         print(f"{name}: no migration is due")
     for migration in pending:
         print(f"{name} {migration.number}: {migration.title}")
     try:
-        await migrate(mongo.database, wanted, contract=contract)
+        await migrate(mongo.database, migrations, contract=contract)
     except DatabaseTooNew as error:
         raise CommandError(str(error)) from error
-    left = await due(mongo.database, wanted, contract=True)
-    if left:
-        print(f"{name}: {len(left)} more with --contract, once no older version will run again")
+    contracting = await due(mongo.database, migrations, contract=True)
+    if contracting:
+        print(
+            f"{name}: {len(contracting)} more with --contract, once no older version will run again"
+        )
 
 
 async def _require_single_version(stores: Stores) -> None:

@@ -180,9 +180,9 @@ async def show_versions(options: Namespace) -> None:
 
 def commit() -> str | None:
     """Return the commit of this code, or None if unknown."""
-    given = os.environ.get(COMMIT)
-    if given or not (PROJECT_ROOT / ".git").exists():
-        return given or None
+    build_commit = os.environ.get(COMMIT)
+    if build_commit or not (PROJECT_ROOT / ".git").exists():
+        return build_commit or None
     try:
         done = subprocess.run(
             ["git", "rev-parse", "--short", "HEAD"],  # noqa: S607 - any git will do

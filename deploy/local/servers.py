@@ -288,8 +288,8 @@ def remember_primary(directory: Path, state: State) -> None:
         directory / f"{member_name(SENTINEL, number)}.conf" for number in range(1, CLUSTER_SIZE + 1)
     )
     primary = redis_server.read_primary(file.read_text() for file in files if file.exists())
-    if primary is not None and primary in (known := state.members(REDIS, REDIS_COUNT)):
-        state.redis_primary = known.index(primary) + 1
+    if primary is not None and primary in (addresses := state.members(REDIS, REDIS_COUNT)):
+        state.redis_primary = addresses.index(primary) + 1
 
 
 async def _wait_for_primary(url: str) -> None:

@@ -43,20 +43,20 @@ async def provide_devices(
     Creates missing devices. `created` is called with the number of known devices after each batch.
     The next run continues an interrupted one.
     """
-    known = _load(directory)
-    wanted = [f"DEMOSIM{number:09d}" for number in range(1, count + 1)]
-    missing = [sn for sn in wanted if sn not in known]
+    keys = _load(directory)
+    serials = [f"DEMOSIM{number:09d}" for number in range(1, count + 1)]
+    missing = [sn for sn in serials if sn not in keys]
     if missing:
         model = demo_product()["model"]
         try:
             for start in range(0, len(missing), _SAVE_EVERY):
                 batch = missing[start : start + _SAVE_EVERY]
-                await _create(api, model, batch, known)
-                _save(directory, known)
-                created(len(known))
+                await _create(api, model, batch, keys)
+                _save(directory, keys)
+                created(len(keys))
         finally:
-            _save(directory, known)
-    return {sn: known[sn] for sn in wanted}
+            _save(directory, keys)
+    return {sn: keys[sn] for sn in serials}
 
 
 async def _create(api: OpenApi, model: str, sns: list[str], keys: dict[str, str]) -> None:

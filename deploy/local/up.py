@@ -219,14 +219,14 @@ class Launcher:
         self._claim_ports()
         self._state.addresses = addresses = self._addresses()
         context = servers.ServerContext(self._directory, self._state, self._base, self._prefixes)
-        wanted = servers.prepare_servers(self._found, context, self._listeners(), addresses)
+        server_list = servers.prepare_servers(self._found, context, self._listeners(), addresses)
         specs = self._service_specs(addresses)
         self._save()
         async with self._progress.live_table():
             await run_concurrently(
                 [
                     self._start_fork_server(),
-                    *(self._start_and_wait(each.spec, each.ready) for each in wanted),
+                    *(self._start_and_wait(each.spec, each.ready) for each in server_list),
                 ]
             )
             await self._prepare_streams()

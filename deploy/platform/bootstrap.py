@@ -60,9 +60,9 @@ async def bootstrap(
 async def _create_application(auth: RpcClient) -> Application:
     """Create the application, or adopt the one of an interrupted start."""
     found = await auth.call("rpc.auth.list_applications", ListApplications(), Applications)
-    for known in found.applications:
-        if known.name == APPLICATION:
-            request = ApplicationRef(known.application_id)
+    for application in found.applications:
+        if application.name == APPLICATION:
+            request = ApplicationRef(application.application_id)
             made = await auth.call("rpc.auth.rotate_application_secret", request, ApplicationSecret)
             break
     else:

@@ -253,8 +253,8 @@ class Certificates:
         loopback.
         """
         authority = Authority(state.secret(SERVERS, lambda: new_authority("Thingway servers")))
-        own = socket.gethostname() if host in {"0.0.0.0", "::"} else host  # noqa: S104 - compared
-        names = list(dict.fromkeys((*_LOCAL_NAMES, own, *more)))
+        public_name = socket.gethostname() if host in {"0.0.0.0", "::"} else host  # noqa: S104 - compared
+        names = list(dict.fromkeys((*_LOCAL_NAMES, public_name, *more)))
         found = cls(create_private_directory(data / "tls"), names, authority)
         write_private(found.ca_file, authority.certificate.encode())
         devices = device_authority(state)
@@ -305,12 +305,12 @@ class Certificates:
 
     async def renew_forever(self, changed: Callable[[], None]) -> None:
         """Renew the certificate in time; call `changed` after each change; never return."""
-        known = self._modification_times()
+        modified = self._modification_times()
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             self.renew()
-            if known != (now := self._modification_times()):
-                known = now
+            if modified != (now := self._modification_times()):
+                modified = now
                 changed()
 
     def _modification_times(self) -> list[int]:

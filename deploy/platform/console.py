@@ -28,10 +28,10 @@ _VARIABLES = {
 
 def adopt_client(state: State, environ: Mapping[str, str]) -> None:
     """Use the client in the environment; raise `LauncherError` if only half is set."""
-    given = {name: environ.get(variable, "") for name, variable in _VARIABLES.items()}
-    if all(given.values()):
-        state.secrets |= given
-    elif any(given.values()):
+    values = {name: environ.get(variable, "") for name, variable in _VARIABLES.items()}
+    if all(values.values()):
+        state.secrets |= values
+    elif any(values.values()):
         raise LauncherError(f"{' and '.join(_VARIABLES.values())} must be set together")
 
 

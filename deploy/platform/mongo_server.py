@@ -148,14 +148,14 @@ async def set_up(members: Sequence[str], admin_password: str, users: list[Databa
 
 
 async def _set_up(members: Sequence[str], admin_password: str, users: list[DatabaseUser]) -> None:
-    known = [each for each in members if await _has_admin(each, admin_password)]
-    if not known:
-        known = [members[0]]
+    prepared = [each for each in members if await _has_admin(each, admin_password)]
+    if not prepared:
+        prepared = [members[0]]
         await _initiate(members[0])
         async with _connect(members[0]) as client:
             roles = [{"role": "root", "db": "admin"}]
             await client.admin.command("createUser", ADMIN, pwd=admin_password, roles=roles)
-    async with _connect(known[0], admin_password) as client:
+    async with _connect(prepared[0], admin_password) as client:
         await _update_addresses(client, members)
     login = f"{ADMIN}:{admin_password}@"
     async with _client(f"{login}{','.join(members)}/?replicaSet={REPLICA_SET}") as client:
@@ -308,21 +308,23 @@ async def raise_compatibility(client: Client) -> str | None:
     """
     admin = client.admin
     major, minor, *_ = (await admin.command("buildInfo"))["versionArray"]
-    wanted = f"{major}.{minor}"
+    version = f"{major}.{minor}"
     found = await admin.command({"getParameter": 1, _COMPATIBILITY: 1})
-    if found[_COMPATIBILITY]["version"] == wanted:
+    if found[_COMPATIBILITY]["version"] == version:
         return None
     options: dict[str, Any] = {"confirm": True} if major >= _CONFIRMED_SINCE else {}
-    await admin.command("setFeatureCompatibilityVersion", wanted, **options)
-    return wanted
+    await admin.command("setFeatureCompatibilityVersion", version, **options)
+    return version
 
 
 async def _put_users(client: Client, users: list[DatabaseUser]) -> None:
     """Create or update the users that differ; MongoDB hashes a password for 50 ms."""
     found = await client.admin.command("usersInfo", {"forAllDBs": True})
-    known = {user["_id"]: user.get("customData") for user in found["users"]}
+    custom_data = {user["_id"]: user.get("customData") for user in found["users"]}
     changed = [
-        user for user in users if known.get(f"{user.database}.{user.name}") != _mark_user(user)
+        user
+        for user in users
+        if custom_data.get(f"{user.database}.{user.name}") != _mark_user(user)
     ]
     await asyncio.gather(*(_put_user(client, user) for user in changed))
 

@@ -21,8 +21,10 @@ class ApiRefused(Refused):
 
     def __init__(self, status: int, body: Any) -> None:
         fields = body if isinstance(body, dict) else {}
-        named = ("errMsg", "error_message", "errCode", "error_code")
-        text = next((str(fields[name]) for name in named if fields.get(name)), f"HTTP {status}")
+        message_fields = ("errMsg", "error_message", "errCode", "error_code")
+        text = next(
+            (str(fields[name]) for name in message_fields if fields.get(name)), f"HTTP {status}"
+        )
         super().__init__(text, _faults(fields.get("data")))
         self.status = status
 
@@ -67,10 +69,10 @@ class OpenApi:
         try:
             added = await self.request("POST", _DEVICES, body)
         except ApiRefused:
-            known = await self._find_device(sn)
-            if known is None:
+            existing = await self._find_device(sn)
+            if existing is None:
                 raise
-            return known
+            return existing
         return int(added["deviceId"])
 
     async def issue_credentials(self, device_id: int) -> tuple[str, str]:
@@ -102,8 +104,8 @@ class OpenApi:
         return status, answer
 
     async def _find_device(self, sn: str) -> int | None:
-        wanted = {"sn": sn, "pageNumber": 1, "pageSize": 1}
-        found = await self.request("POST", f"{_DEVICES}/search", wanted)
+        search = {"sn": sn, "pageNumber": 1, "pageSize": 1}
+        found = await self.request("POST", f"{_DEVICES}/search", search)
         matches = [item for item in found["content"] if item["sn"].upper() == sn.upper()]
         return int(matches[0]["deviceId"]) if matches else None
 

@@ -130,7 +130,7 @@ def render_sentinel(
 ) -> str:
     """Return the configuration of a Sentinel, which it rewrites itself."""
     host, _, port = server.rpartition(":")
-    named = f"sentinel {{}} {PRIMARY}"
+    sentinel_line = f"sentinel {{}} {PRIMARY}"
     return _lines(
         {
             "bind": host,
@@ -140,23 +140,23 @@ def render_sentinel(
             "aclfile": str(acl_file),
             "sentinel sentinel-user": "sentinel",
             "sentinel sentinel-pass": logins.sentinel,
-            named.format("monitor"): f"{primary.replace(':', ' ')} {QUORUM}",
-            named.format("auth-user"): "sentinel",
-            named.format("auth-pass"): logins.sentinel,
-            named.format("down-after-milliseconds"): str(DOWN_AFTER_MS),
-            named.format("failover-timeout"): str(FAILOVER_MS),
+            sentinel_line.format("monitor"): f"{primary.replace(':', ' ')} {QUORUM}",
+            sentinel_line.format("auth-user"): "sentinel",
+            sentinel_line.format("auth-pass"): logins.sentinel,
+            sentinel_line.format("down-after-milliseconds"): str(DOWN_AFTER_MS),
+            sentinel_line.format("failover-timeout"): str(FAILOVER_MS),
         }
     )
 
 
 def read_primary(sentinels: Iterable[str]) -> str | None:
     """Return the primary (`host:port`) in the newest configuration of the Sentinels."""
-    named = [
+    reported = [
         (int(epoch[1]) if (epoch := _EPOCH.search(text)) else 0, f"{found[1]}:{found[2]}")
         for text in sentinels
         if (found := _MONITOR.search(text))
     ]
-    return max(named)[1] if named else None
+    return max(reported)[1] if reported else None
 
 
 def command(program: Path, data: Path, server: str, acl_file: Path) -> list[str]:

@@ -177,9 +177,11 @@ def internal_port_names() -> list[str]:
 
 def environment(service: Service, state: State, endpoints: Endpoints) -> dict[str, str]:
     """Return the environment of a service: its own settings only."""
-    known = {field.name for field in fields(service.settings)} - service.withheld
+    field_names = {field.name for field in fields(service.settings)} - service.withheld
     values = {
-        name: make(service, state, endpoints) for name, make in _COMPUTED.items() if name in known
+        name: make(service, state, endpoints)
+        for name, make in _COMPUTED.items()
+        if name in field_names
     }
     return {_variable(name): value for name, value in values.items() if value is not None}
 

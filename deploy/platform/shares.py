@@ -107,15 +107,15 @@ def _environment(service: Service, state: State, parts: PartAddresses) -> str:
     """Return a service's environment with the host names of `parts`."""
     addresses = parts.addresses
     endpoints = Endpoints("", SERVICE_PORT, "", addresses.nats_url, addresses.mqtt_url)
-    given = services.environment(service, state, endpoints)
+    service_environment = services.environment(service, state, endpoints)
     for name in NOT_SECRET:
-        given.pop(name, None)
-    if url := given.get("THINGWAY_MONGO_URL"):
+        service_environment.pop(name, None)
+    if url := service_environment.get("THINGWAY_MONGO_URL"):
         direct = "&directConnection=true" if parts.mongo_direct else ""
-        given["THINGWAY_MONGO_URL"] = _replace_hosts(parts.mongo, url) + direct
-    if url := given.get("THINGWAY_REDIS_URL"):
-        given["THINGWAY_REDIS_URL"] = _replace_hosts(parts.redis, url)
-    return _lines(given)
+        service_environment["THINGWAY_MONGO_URL"] = _replace_hosts(parts.mongo, url) + direct
+    if url := service_environment.get("THINGWAY_REDIS_URL"):
+        service_environment["THINGWAY_REDIS_URL"] = _replace_hosts(parts.redis, url)
+    return _lines(service_environment)
 
 
 def _replace_hosts(hosts: str, url: str) -> str:

@@ -103,15 +103,15 @@ class State(msgspec.Struct, kw_only=True):
 
     def claim_ports(self, names: Iterable[str], reserved: Collection[int]) -> None:
         """Give each name a free internal port, the previous one if it is still free."""
-        wanted = list(names)
-        others = {port for name, port in self.ports.items() if name not in wanted}
-        taken = set(reserved) | others
-        for name in wanted:
+        port_names = list(names)
+        others = {port for name, port in self.ports.items() if name not in port_names}
+        used_ports = set(reserved) | others
+        for name in port_names:
             port = self.ports.get(name)
-            if port is None or port in taken or not ports.claim(port):
-                port = ports.choose_free(taken)
+            if port is None or port in used_ports or not ports.claim(port):
+                port = ports.choose_free(used_ports)
             self.ports[name] = port
-            taken.add(port)
+            used_ports.add(port)
 
 
 def load(directory: Path) -> State:

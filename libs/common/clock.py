@@ -31,20 +31,20 @@ def normalize_ms(timestamp: float) -> float:
     return timestamp * 1000 if timestamp < SECONDS_UNTIL else timestamp
 
 
-def parse_time(given: object) -> datetime | None:
-    """Return a time with its zone, or None if `given` is not a time.
+def parse_time(value: object) -> datetime | None:
+    """Return a time with its zone, or None if `value` is not a time.
 
     It may be ISO 8601 (UTC without a zone) or a number of seconds or ms since 1970, also as text.
     """
-    if isinstance(given, str):
-        number = parse_number(given.strip())
-        given = _parse_iso(given.strip()) if number is None else number
-    if isinstance(given, datetime):
-        return given if given.tzinfo else given.replace(tzinfo=UTC)
-    if isinstance(given, bool) or not isinstance(given, int | float):
+    if isinstance(value, str):
+        number = parse_number(value.strip())
+        value = _parse_iso(value.strip()) if number is None else number
+    if isinstance(value, datetime):
+        return value if value.tzinfo else value.replace(tzinfo=UTC)
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
-        return from_ms(normalize_ms(given))
+        return from_ms(normalize_ms(value))
     except (ValueError, OverflowError):
         return None
 

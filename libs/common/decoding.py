@@ -148,8 +148,8 @@ def parse_validation_error(message: str, above: str = "") -> InputFault:
 
 
 def _reason(plain: str) -> str:
-    for known, describe in _WORDS:
-        if match := known.match(plain):
+    for pattern, describe in _WORDS:
+        if match := pattern.match(plain):
             return describe(match)
     return f"{plain[:1].lower()}{plain[1:]}".replace("`", "'")
 
@@ -159,8 +159,8 @@ def _name_types(names: str) -> str:
 
 
 def _describe_type(match: re.Match[str]) -> str:
-    wanted = [name for name in match["kinds"].split(" | ") if name != "null"]
-    return f"must be {_name_types(' | '.join(wanted))}, not {_name_types(match['got'])}"
+    kinds = [name for name in match["kinds"].split(" | ") if name != "null"]
+    return f"must be {_name_types(' | '.join(kinds))}, not {_name_types(match['got'])}"
 
 
 def _describe_bound(match: re.Match[str]) -> str:

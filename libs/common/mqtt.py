@@ -88,8 +88,8 @@ def read_connect(packet: bytes) -> Connect | None:
         raise PacketError("a password without a user (MQTT-3.1.2-22)")
     fields = _fields(packet[at + 3 :])
     maximum = 3 if flags & _WILL else 1
-    wanted = maximum + bool(flags & _USER) + bool(flags & _PASSWORD)
-    if len(fields) != wanted:
+    field_count = maximum + bool(flags & _USER) + bool(flags & _PASSWORD)
+    if len(fields) != field_count:
         raise PacketError("the flags of a CONNECT do not match its fields")
     login = (*fields[maximum:], None, None)
     return Connect(flags, keep_alive, tuple(fields[:maximum]), login[0], login[1])

@@ -66,9 +66,9 @@ class SimulatedDevice:
         Raises `KeyError` for a message without a `commandId`.
         """
         command_id = str(command["commandId"])
-        known = self._replies.get(command_id)
-        if known is not None:
-            return Outcome(known)
+        earlier_reply = self._replies.get(command_id)
+        if earlier_reply is not None:
+            return Outcome(earlier_reply)
         changed, error = self._execute(command)
         reply: Values = {"commandId": command["commandId"]}
         reply |= {"status": "FAILED", "error": error} if error else {"status": "SUCCESS"}
@@ -91,8 +91,8 @@ class SimulatedDevice:
                 return self._change(command.get("properties") or {})
             case "SET_PROFILE":
                 pairs = command.get("values") or []
-                known = {pair["key"]: pair["value"] for pair in pairs}
-                return self._change({k: v for k, v in known.items() if self._writes(k)})
+                values_by_key = {pair["key"]: pair["value"] for pair in pairs}
+                return self._change({k: v for k, v in values_by_key.items() if self._writes(k)})
             case "CALL_SERVICE":
                 service = self._service(command.get("serviceId"))
                 if service is None:

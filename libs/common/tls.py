@@ -123,11 +123,11 @@ class PeerCertificate(NamedTuple):
 
 def peer_certificate(transport: asyncio.BaseTransport) -> PeerCertificate | None:
     """Return the verified certificate of a client, if it has one with a single name."""
-    shown: dict[str, Any] | None = transport.get_extra_info("peercert")
-    if not shown:
+    peer: dict[str, Any] | None = transport.get_extra_info("peercert")
+    if not peer:
         return None
-    names = [value for part in shown["subject"] for name, value in part if name == "commonName"]
-    return PeerCertificate(names[0], shown["serialNumber"]) if len(names) == 1 else None
+    names = [value for part in peer["subject"] for name, value in part if name == "commonName"]
+    return PeerCertificate(names[0], peer["serialNumber"]) if len(names) == 1 else None
 
 
 class ServerTls:
@@ -193,8 +193,8 @@ class ServerTls:
         """Return the setting and file that cause an error, and how."""
         certificate, key = self._files
         files = {CERTIFICATE: certificate, KEY: key, DEVICE_CA: self._client_ca}
-        given = {setting: Path(file) for setting, file in files.items() if file}
-        for setting, path in given.items():
+        configured_files = {setting: Path(file) for setting, file in files.items() if file}
+        for setting, path in configured_files.items():
             try:
                 path.read_bytes()
                 if setting != KEY:

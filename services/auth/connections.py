@@ -102,13 +102,15 @@ class UserConnections:
     rpc: RpcClient
     current: CurrentCredentials
 
-    async def has_room(self, user: str, connection: Connection, kept: int, maximum: int) -> bool:
+    async def has_room(
+        self, user: str, connection: Connection, admissions: int, maximum: int
+    ) -> bool:
         """Return whether a new connection keeps the user within `maximum` connections.
 
-        `kept` is the number of known admissions of the user; if it is at most `maximum`, no request
-        is needed. While `device` is unreachable, every connection is allowed.
+        `admissions` is the number of known admissions of the user; up to `maximum`, no request is
+        needed. While `device` is unreachable, every connection is allowed.
         """
-        if kept <= maximum:
+        if admissions <= maximum:
             return True
         try:
             found = set(await self._open(user))
@@ -131,8 +133,10 @@ class UserConnections:
             return
         admitted = await self.admissions.latest(user)
         current = await self.current.list_credentials(user)
-        kept = {record.connection for record in admitted if record.credential in current}
-        if revoked := [connection for connection in found if connection not in kept]:
+        current_connections = {
+            record.connection for record in admitted if record.credential in current
+        }
+        if revoked := [connection for connection in found if connection not in current_connections]:
             await self._close(revoked)
 
     async def shut_out(self, user: str) -> None:

@@ -268,8 +268,8 @@ class DeviceService:
 
         Raises `NotFound` for an SN without credentials, `Conflict` beyond `MAX_CERTIFICATES`.
         """
-        now, known = now_ms(), await self.store.list_certificates(certificate.sn)
-        if sum(each.expires > now for each in known) >= MAX_CERTIFICATES:
+        now, certificates = now_ms(), await self.store.list_certificates(certificate.sn)
+        if sum(each.expires > now for each in certificates) >= MAX_CERTIFICATES:
             raise Conflict(
                 f"{certificate.sn} has {MAX_CERTIFICATES} certificates; revoke one first"
             )
@@ -291,8 +291,8 @@ class DeviceService:
 
     async def check_certificate(self, certificate: DeviceCertificateRef) -> DeviceIdentity:
         """Return the device of a TLS-verified certificate; raise `Unauthenticated`."""
-        shown = PeerCertificate(certificate.sn, certificate.serial)
-        found = await self.log_in_with_certificate(shown, "HTTP")
+        peer_certificate = PeerCertificate(certificate.sn, certificate.serial)
+        found = await self.log_in_with_certificate(peer_certificate, "HTTP")
         return _identify(found, "the certificate does not belong to a device")
 
     async def last_refused(self, device: DeviceRef) -> LastRefusedLogin:

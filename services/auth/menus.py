@@ -103,11 +103,11 @@ def filter_visible(user: Principal, menus: Sequence[Menu]) -> list[Menu]:
     """
     if user.uses_own_console:
         return list(menus)
-    known = {menu.id: menu for menu in menus}
+    menus_by_id = {menu.id: menu for menu in menus}
 
     def is_own(menu: Menu | None) -> bool:
         while menu is not None and menu.code not in OWN_PAGES:
-            menu = None if menu.parent_id is None else known.get(menu.parent_id)
+            menu = None if menu.parent_id is None else menus_by_id.get(menu.parent_id)
         return menu is not None
 
     return [menu for menu in menus if not is_own(menu)]
@@ -118,14 +118,14 @@ def select_with_ancestors(menus: Sequence[Menu], ids: Iterable[int]) -> list[Men
 
     Consoles show a function only below its pages.
     """
-    known = {menu.id: menu for menu in menus}
-    wanted: set[int] = set()
+    menus_by_id = {menu.id: menu for menu in menus}
+    selected_ids: set[int] = set()
     for menu_id in ids:
         at: int | None = menu_id
-        while at is not None and at in known and at not in wanted:
-            wanted.add(at)
-            at = known[at].parent_id
-    return [menu for menu in menus if menu.id in wanted]
+        while at is not None and at in menus_by_id and at not in selected_ids:
+            selected_ids.add(at)
+            at = menus_by_id[at].parent_id
+    return [menu for menu in menus if menu.id in selected_ids]
 
 
 MAX_CODE = 127

@@ -54,16 +54,20 @@ async def _add_menus(new_codes: Collection[str], database: Database) -> None:
     codes = {menu.id: menu.code for menu in INITIAL_MENUS}
     async for tenant in database["tenants"].find({}, {"_id": 1}):
         menus = database["menus"]
-        known = {menu["code"]: menu["_id"] async for menu in menus.find({"tenant": tenant["_id"]})}
+        ids_by_code = {
+            menu["code"]: menu["_id"] async for menu in menus.find({"tenant": tenant["_id"]})
+        }
         for menu in (
-            menu for menu in INITIAL_MENUS if menu.code in new_codes and menu.code not in known
+            menu
+            for menu in INITIAL_MENUS
+            if menu.code in new_codes and menu.code not in ids_by_code
         ):
-            parent = None if menu.parent_id is None else known.get(codes[menu.parent_id])
+            parent = None if menu.parent_id is None else ids_by_code.get(codes[menu.parent_id])
             if parent is None and menu.parent_id is not None:
                 continue  # the tenant has deleted the page
             first = tenant["_id"] == DEFAULT_TENANT
-            known[menu.code] = menu.id if first else await ids.allocate()
-            added = replace(menu, id=known[menu.code], parent_id=parent)
+            ids_by_code[menu.code] = menu.id if first else await ids.allocate()
+            added = replace(menu, id=ids_by_code[menu.code], parent_id=parent)
             await menus.insert_one(menu_document(tenant["_id"], added))
 
 

@@ -194,10 +194,10 @@ async def _delete_orphans(database: Database) -> None:
     turns = database["command_turns"]
     await turns.delete_many({"at": {"$exists": False}})  # running transactions are retried
     of = {"from": "devices", "localField": "_id", "foreignField": "_id", "as": "device"}
-    left = await database["profiles"].aggregate(
+    orphans = await database["profiles"].aggregate(
         [{"$lookup": of}, {"$match": {"device": []}}, {"$project": {"_id": 1}}]
     )
-    async for row in left:
+    async for row in orphans:
         await database["profiles"].delete_one(row)
 
 
@@ -249,7 +249,7 @@ async def _keep_decimal_places(database: Database) -> None:
             for member in thing["members"]
         }
         params = [output for event in document.events for output in event.outputs]
-        params += [given for service in document.services for given in service.inputs]
+        params += [parameter for service in document.services for parameter in service.inputs]
         for entry in [*document.properties, *params]:
             attribute = digits.get(entry.id, {})
             entry.data_spec.fraction_digits = attribute.get("fraction_digits")

@@ -13,8 +13,8 @@ async def main() -> None:
     settings = load(GatewaySettings)
     telemetry = start_telemetry("gateway", settings.replicas)
     tls = ServerTls.from_settings(settings, settings.device_ca_file)
-    wanted = settings.certificate_port or settings.certificate_nats_port
-    if wanted and not (tls and settings.device_ca_file):
+    certificate_ports = settings.certificate_port or settings.certificate_nats_port
+    if certificate_ports and not (tls and settings.device_ca_file):
         raise SettingsInvalid(
             "THINGWAY_CERTIFICATE_PORT and THINGWAY_CERTIFICATE_NATS_PORT require "
             "THINGWAY_TLS_CERTIFICATE and THINGWAY_DEVICE_CA_FILE"

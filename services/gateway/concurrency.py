@@ -56,8 +56,8 @@ def _kind(name: str, whole: int, again: float) -> _Kind:
 class ConcurrencyLimiter:
     """Occupies slots for a caller, or rejects it."""
 
-    def __init__(self, known: LimitsCache, bounds: Bounds) -> None:
-        self._known = known
+    def __init__(self, limits_cache: LimitsCache, bounds: Bounds) -> None:
+        self._known = limits_cache
         self._bounds = bounds
         self._kinds: dict[UseKind, _Kind] = {
             "requests": _kind("requests", bounds.requests, RETRY_SECONDS),

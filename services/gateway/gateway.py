@@ -134,14 +134,14 @@ class Gateway:
     async def _exchange(self, exchange: Exchange, send: Send) -> int:
         try:
             await self._admit(exchange)
-            held = self._hold_slot(exchange)
+            slots = self._hold_slot(exchange)
             try:
                 status = await self.forwarder.forward(exchange, send)
                 if status >= FIRST_FAILURE:
                     log_failure(status, exchange.scope["method"], exchange.route.name)
                 return status
             finally:
-                held.release()
+                slots.release()
         except ThingwayError as error:
             refused = error
         except asyncio.CancelledError as cancelled:

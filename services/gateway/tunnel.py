@@ -157,12 +157,12 @@ def to_upstream(
     request_id: str,
 ) -> bytes:
     """Return the head for the service, without the token, with `identity` as fields."""
-    kept = to_service_fields(handshake.fields, origin=origin, request_id=request_id)
+    kept_fields = to_service_fields(handshake.fields, origin=origin, request_id=request_id)
     fields = [
         (b"host", host.encode()),
         (b"connection", b"Upgrade"),
         (b"upgrade", b"websocket"),
-        *(field for field in kept if field[0] not in _DROPPED),
+        *(field for field in kept_fields if field[0] not in _DROPPED),
         *((name.encode(), value.encode()) for name, value in identity.items()),
     ]
     lines = b"".join(b"%s: %s\r\n" % field for field in fields)
@@ -314,9 +314,9 @@ class Client(End):
         else:
             super().data_received(data)
 
-    def hold(self, held: HeldSlots) -> None:
+    def hold(self, slots: HeldSlots) -> None:
         """Occupy slots until the connection is closed."""
-        self._held = held
+        self._held = slots
         self._tunnels.open_tunnels += 1
         if self._lost:
             self._release_slots()

@@ -173,15 +173,15 @@ class Registry:
         """The last valid manifest of each integration."""
         self._renewals = RequestBatcher(store.renew, RENEWAL_DELAY)
 
-    async def announce(self, who: str, manifest: Manifest) -> Acknowledged:
-        """Store the announcement of the integration `who`, to which the login belongs.
+    async def announce(self, integration: str, manifest: Manifest) -> Acknowledged:
+        """Store the announcement of the integration `integration`, to which the login belongs.
 
         Raises `Forbidden` for the manifest of another integration, and `InvalidInput` for an
         invalid TSL, or an add or delete service that the TSL lacks.
         """
-        if manifest.id != who:
-            raise Forbidden(f"{who} cannot announce {manifest.id}", field="id")
-        if self._known.get(who) == manifest:
+        if manifest.id != integration:
+            raise Forbidden(f"{integration} cannot announce {manifest.id}", field="id")
+        if self._known.get(integration) == manifest:
             await self._renewals.answer(manifest)
             return Acknowledged()
         services = {service.id: service.inputs for service in parse_tsl(manifest).services}
@@ -189,21 +189,25 @@ class Registry:
             service = getattr(manifest, field)
             if service is not None and service not in services:
                 raise InvalidInput(f"the TSL has no service {service!r}", field=field)
-        named = manifest.identifier_input
+        identifier_input = manifest.identifier_input
         inputs = services.get(manifest.add_device_service or "", [])
-        if named is not None and named not in {entry.id.rpartition(".")[2] for entry in inputs}:
-            raise InvalidInput(f"the add service has no input {named!r}", field="identifier_input")
+        if identifier_input is not None and identifier_input not in {
+            entry.id.rpartition(".")[2] for entry in inputs
+        }:
+            raise InvalidInput(
+                f"the add service has no input {identifier_input!r}", field="identifier_input"
+            )
         await self._store.save(manifest)
-        self._known.put(who, manifest)
+        self._known.put(integration, manifest)
         return Acknowledged()
 
-    async def announce_own(self, who: str, manifest: Manifest) -> Acknowledged:
+    async def announce_own(self, integration: str, manifest: Manifest) -> Acknowledged:
         """Store the announcement of an integration that runs in this process.
 
         Raises `Unavailable` if the database does not answer, like a request on the bus.
         """
         try:
-            return await self.announce(who, manifest)
+            return await self.announce(integration, manifest)
         except StoreError as error:
             raise Unavailable(f"the database does not answer: {error!s:.200}") from error
 
@@ -213,10 +217,10 @@ class Registry:
 
     async def list_visible(self) -> list[Manifest]:
         """Return the integrations that users may see: running, and not hidden."""
-        known = await self._store.list_all()
+        integrations = await self._store.list_all()
         return [
             integration.manifest
-            for integration in known
+            for integration in integrations
             if integration.alive and not integration.manifest.hidden
         ]
 
@@ -246,7 +250,7 @@ class IntegrationService:
             if grants.allows_integration(manifest.id) and _matches(manifest, request)
         ]
         counts = await self._devices.count_devices(user.tenant) if found else {}
-        shown = [
+        responses = [
             IntegrationResponse.from_fields(
                 entry, **_count_fields(entry, counts.get(entry.id, _NONE))
             )
@@ -254,8 +258,8 @@ class IntegrationService:
         ]
         for column, direction in reversed(order):
             if column in COLUMNS:
-                shown.sort(key=attrgetter(column), reverse=direction < 0)
-        return request.select_page(shown)
+                responses.sort(key=attrgetter(column), reverse=direction < 0)
+        return request.select_page(responses)
 
     async def get(self, user: Principal, integration: str) -> IntegrationDetail:
         """Return an integration with its entities; raise `NotFound` or `Forbidden`."""
@@ -323,10 +327,10 @@ def _count_fields(manifest: Manifest, counts: DeviceCount) -> dict[str, Any]:
 def _entity_count(manifest: Manifest, counts: DeviceCount) -> int:
     """Return the number of entities of the devices and of the integration itself."""
     tsl = parse_tsl(manifest)
-    own = len(tsl.properties)
-    own += sum(1 + len(event.outputs) for event in tsl.events)
-    own += sum(1 + len(service.inputs) for service in tsl.services)
-    return counts.entities + own
+    own_entities = len(tsl.properties)
+    own_entities += sum(1 + len(event.outputs) for event in tsl.events)
+    own_entities += sum(1 + len(service.inputs) for service in tsl.services)
+    return counts.entities + own_entities
 
 
 def _service_key(manifest: Manifest, service: str | None) -> str | None:
@@ -344,8 +348,8 @@ async def search_integrations(
     data: JSONBody[SearchIntegrations | None] = None,
 ) -> list[IntegrationResponse] | Page[IntegrationResponse]:
     """List the running integrations that the caller sees, with numbers of devices, by id."""
-    wanted = data or SearchIntegrations()
-    return await integrations.search(principal, wanted)
+    search = data or SearchIntegrations()
+    return await integrations.search(principal, search)
 
 
 @get("/{integration_id:str}", guards=[_SEES])

@@ -171,11 +171,11 @@ class ResourceStore:
     async def _release(
         self, tenant: str, holders: Sequence[int], only: Document, session: Session
     ) -> None:
-        left = {"$setDifference": ["$usedBy", list(holders)]}
+        remaining_holders = {"$setDifference": ["$usedBy", list(holders)]}
         end = {"$cond": [{"$eq": ["$usedBy", []]}, datetime.now(UTC) + UNUSED_AGE, "$$REMOVE"]}
         await self._resources.update_many(
             {"tenant": tenant, "usedBy": {"$in": list(holders)}, **only},
-            [{"$set": {"usedBy": left}}, {"$set": {"expiresAt": end}}],
+            [{"$set": {"usedBy": remaining_holders}}, {"$set": {"expiresAt": end}}],
             session=session,
         )
 

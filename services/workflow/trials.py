@@ -258,12 +258,12 @@ class TrialService:
         )
 
 
-def _enter(plan: Plan, given: Any) -> Any:
+def _enter(plan: Plan, trigger_input: Any) -> Any:
     """Return the output of the entry; raise `DesignInvalid` for an invalid input."""
     entry = plan.entry
     assert isinstance(entry.type, Entry)  # noqa: S101 - a checked plan begins with one
     try:
-        return entry.type.build_output(entry.parameters, given)
+        return entry.type.build_output(entry.parameters, trigger_input)
     except NodeFailed as error:
         raise DesignInvalid([Reason(entry.id, "input", str(error))]) from error
 

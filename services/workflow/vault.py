@@ -149,15 +149,15 @@ class SecretStore:
         self, tenant: str, flow_id: int, concealed: ConcealedDesign, session: Session
     ) -> None:
         """Store new secrets, and add a flow to them and to other marks."""
-        also = {"$addToSet": {"flows": flow_id}}
+        added_flow = {"$addToSet": {"flows": flow_id}}
         for mark, sealed in concealed.given.items():
             key = {"_id": mark, "tenant": tenant}
-            change = {**also, "$setOnInsert": {"sealed": sealed}}
+            change = {**added_flow, "$setOnInsert": {"sealed": sealed}}
             await self._secrets.update_one(key, change, upsert=True, session=session)
         others = [mark for mark in concealed.marks if mark not in concealed.given]
         if others:
             query = {"_id": {"$in": others}, "tenant": tenant}
-            await self._secrets.update_many(query, also, session=session)
+            await self._secrets.update_many(query, added_flow, session=session)
 
     async def keep_only(
         self, tenant: str, flow_id: int, marks: Collection[str], session: Session
@@ -190,7 +190,7 @@ class Vault:
         References are not secret and stay.
         """
         design = msgspec.json.decode(text)
-        given: dict[str, str] = {}
+        new_secrets: dict[str, str] = {}
         marks: set[str] = set()
         for secret in _find_secrets(_nodes(design), self._registry):
             mark = secret.text
@@ -200,13 +200,15 @@ class Vault:
                 context = secret.context(tenant)
                 sealed = self._seal.seal(mark, context)
                 mark = secret.holder[secret.name] = self._mark(mark, context)
-                given[mark] = sealed
+                new_secrets[mark] = sealed
             marks.add(mark)
-        written = msgspec.json.encode(design).decode() if given else text
-        return ConcealedDesign(written, given, frozenset(marks))
+        written = msgspec.json.encode(design).decode() if new_secrets else text
+        return ConcealedDesign(written, new_secrets, frozenset(marks))
 
-    async def reveal(self, tenant: str, text: str, given: Mapping[str, str] | None = None) -> str:
-        """Return a design or node with its secrets; `given` are unsaved secrets.
+    async def reveal(
+        self, tenant: str, text: str, unsaved_secrets: Mapping[str, str] | None = None
+    ) -> str:
+        """Return a design or node with its secrets; `unsaved_secrets` are unsaved secrets.
 
         Raises `DesignInvalid` for marks that are unknown in their context. A text that is not JSON
         is returned unchanged, because its parser reports the error.
@@ -219,7 +221,7 @@ class Vault:
         if not hidden:
             return text
         sealed = await self._secrets.list_sealed(tenant, [secret.text for secret in hidden])
-        sealed |= given or {}
+        sealed |= unsaved_secrets or {}
         reasons = [
             Reason(str(secret.node.get("id")), secret.field, HIDDEN)
             for secret in hidden

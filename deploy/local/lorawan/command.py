@@ -317,8 +317,8 @@ class Network:
                 self.counts.invalid += 1
                 self.counts.last_error = f"cannot decode a downlink: {error!r}"
                 continue
-            known = {queued.name for queued in sensor.queue}
-            sensor.queue += [downlink for downlink in received if downlink.name not in known]
+            queued_names = {queued.name for queued in sensor.queue}
+            sensor.queue += [downlink for downlink in received if downlink.name not in queued_names]
             self.counts.downlinks += len(received)
 
     def uplink(self, sensor: Sensor, at: datetime) -> list[Published]:

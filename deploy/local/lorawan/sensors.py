@@ -87,14 +87,14 @@ async def find_uplinks(
 
     Raises `CommandError` if the decoder accepts no candidate.
     """
-    known = [
+    accepted_examples = [
         example
         for example, keys in zip(examples, await decoder.decode_keys(examples), strict=True)
         if keys
     ]
     parts = await _find_parts(decoder, [example.port for example in examples], rng)
     combined = await _combine(decoder, parts)
-    found = [*combined, *known, *parts]
+    found = [*combined, *accepted_examples, *parts]
     if not found:
         raise CommandError(
             "the codec accepts none of the generated uplinks: add an example uplink to the codec"

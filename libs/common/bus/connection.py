@@ -204,9 +204,9 @@ class Bus:
         stored a part of the messages, and the caller publishes all messages again.
         Raises `TooLarge` for a message above the limit of the bus.
         """
-        for some in chunks(await self.place(messages), IN_FLIGHT):
+        for chunk in chunks(await self.place(messages), IN_FLIGHT):
             try:
-                await self._publisher.publish(some)
+                await self._publisher.publish(chunk)
             except (NatsError, TimeoutError) as error:
                 self.forget_partitions()
                 raise Unavailable(f"the bus does not accept messages: {error!r}") from error
@@ -254,7 +254,9 @@ async def publish_all(bus: Bus, messages: Sequence[OutgoingMessage]) -> None:
     for message in await bus.place(messages):
         streams.setdefault(partition_prefix(message.subject), []).append(message)
     batches = [
-        _Batch(chunk, maximum) for some in streams.values() for chunk in chunks(some, MAX_BATCH)
+        _Batch(chunk, maximum)
+        for stream_messages in streams.values()
+        for chunk in chunks(stream_messages, MAX_BATCH)
     ]
     await asyncio.gather(*(batch.publish(bus) for batch in batches))
 

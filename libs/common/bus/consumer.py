@@ -327,7 +327,7 @@ class BatchConsumer:
         """
         js = self.bus.js
         try:
-            held = (await js.consumer_info(stream, self.durable)).config
+            main_config = (await js.consumer_info(stream, self.durable)).config
         except NotFoundError:
             if config.deliver_policy == DeliverPolicy.ALL:
                 return config
@@ -335,4 +335,6 @@ class BatchConsumer:
             if not self.fleeting:
                 start = (await js.consumer_info(EVENTS, self.durable)).created or start
             return config.evolve(deliver_policy=DeliverPolicy.BY_START_TIME, opt_start_time=start)
-        return config.evolve(deliver_policy=held.deliver_policy, opt_start_time=held.opt_start_time)
+        return config.evolve(
+            deliver_policy=main_config.deliver_policy, opt_start_time=main_config.opt_start_time
+        )

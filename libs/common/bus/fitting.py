@@ -41,14 +41,14 @@ def fitted(event: msgspec.Struct) -> bytes:
         return raw
     members: dict[str, Any] = msgspec.to_builtins(event)
     excess = len(raw) - LARGEST_EVENT + _NAMES
-    gone: list[_Part] = []
+    omitted: list[_Part] = []
     for size, member, part in sorted(_parts(members), key=lambda part: part[0], reverse=True):
         if excess <= 0:
             break
         excess -= size
-        gone.append((member, part))
-    _omit(members, gone)
-    members["omitted"] = _omitted_names(gone)
+        omitted.append((member, part))
+    _omit(members, omitted)
+    members["omitted"] = _omitted_names(omitted)
     raw = _encode_json(members)
     if len(raw) > LARGEST_EVENT:
         raise TooLarge(f"an event has {len(raw)} bytes, {LARGEST_EVENT} are allowed")
@@ -70,9 +70,9 @@ def _parts(members: dict[str, Any]) -> Iterator[tuple[int, str, str | int | None
             yield len(_encode_json(value[LONGEST_TEXT:])), name, None
 
 
-def _omit(members: dict[str, Any], gone: list[_Part]) -> None:
-    for member in {member for member, _ in gone}:
-        parts = {part for owner, part in gone if owner == member}
+def _omit(members: dict[str, Any], omitted: list[_Part]) -> None:
+    for member in {member for member, _ in omitted}:
+        parts = {part for owner, part in omitted if owner == member}
         value = members[member]
         if isinstance(value, dict):
             members[member] = {key: part for key, part in value.items() if key not in parts}
@@ -82,9 +82,9 @@ def _omit(members: dict[str, Any], gone: list[_Part]) -> None:
             members[member] = value[:LONGEST_TEXT]
 
 
-def _omitted_names(gone: list[_Part]) -> list[str]:
-    more = [f"and {len(gone) - MAX_NAMES} more"] if len(gone) > MAX_NAMES else []
-    return [_omitted_name(*part)[:LONGEST_NAME] for part in gone[:MAX_NAMES]] + more
+def _omitted_names(omitted: list[_Part]) -> list[str]:
+    more = [f"and {len(omitted) - MAX_NAMES} more"] if len(omitted) > MAX_NAMES else []
+    return [_omitted_name(*part)[:LONGEST_NAME] for part in omitted[:MAX_NAMES]] + more
 
 
 def _omitted_name(member: str, part: str | int | None) -> str:

@@ -137,7 +137,7 @@ class LanedMessages:
     def _waiting(self) -> list[Msg]:
         return [
             *self._lanes,
-            *(message for some in self._deferred.values() for message in some.parked),
+            *(message for deferred in self._deferred.values() for message in deferred.parked),
         ]
 
     def _is_later(self, deferred: _Deferred, message: Msg) -> bool:

@@ -98,13 +98,13 @@ class Outbox:
             {
                 "_id": ObjectId(),
                 "at": now,
-                "entries": [_stored_entry(entry, headers) for entry in some],
+                "entries": [_stored_entry(entry, headers) for entry in chunk],
             }
             | ({"tenant": tenant} if tenant else {})
             | UNREADABLE
             for tenant, group in groups.items()
             # events last: an older version publishes all entries in the way of the first one
-            for some in chunks(sorted(group, key=_is_event), CHUNK, LARGEST)
+            for chunk in chunks(sorted(group, key=_is_event), CHUNK, LARGEST)
         ]
 
     async def relay(self, documents: Iterable[dict[str, Any]]) -> None:
@@ -132,8 +132,8 @@ class Outbox:
                 if _stream(entry["subject"]) == EVENTS and not _is_done(entry)
             ]
         try:
-            if left := [document for document in documents if document["entries"]]:
-                await self._entries.insert_many(left)
+            if remaining := [document for document in documents if document["entries"]]:
+                await self._entries.insert_many(remaining)
         except StoreError as error:
             log.warning("outbox: %s; the caller will publish it", error)
             return False
@@ -182,18 +182,18 @@ class Outbox:
     async def _publish(self, documents: list[dict[str, Any]]) -> None:
         """Publish and delete documents; raise a failure after all were tried."""
         failure = await self._publish_groups(documents)
-        gone = []
+        published = []
         for document in documents:
             entries = _entries(document)
             done = {
                 f"entries.{n}.withdrawn": True for n, entry in enumerate(entries) if _is_done(entry)
             }
             if len(done) == len(entries):
-                gone.append(document["_id"])
+                published.append(document["_id"])
             elif done:
                 await self._entries.update_one({"_id": document["_id"]}, {"$set": done})
-        if gone:
-            await self._entries.delete_many({"_id": {"$in": gone}})
+        if published:
+            await self._entries.delete_many({"_id": {"$in": published}})
         if failure is not None:
             raise failure
 
@@ -205,9 +205,9 @@ class Outbox:
         groups: dict[str, list[tuple[str, dict[str, Any]]]] = defaultdict(list)
         for document in documents:
             for number, entry in enumerate(_entries(document)):
-                own = f"{document['_id']}-{number}" if number else str(document["_id"])
+                message_id = f"{document['_id']}-{number}" if number else str(document["_id"])
                 if not _is_done(entry):
-                    groups[_stream(entry["subject"])].append((entry.get("id", own), entry))
+                    groups[_stream(entry["subject"])].append((entry.get("id", message_id), entry))
         groups = dict(sorted(groups.items(), key=lambda group: group[0] != EVENTS))
         outcomes = await asyncio.gather(
             *map(self._publish_group, groups, groups.values()), return_exceptions=True

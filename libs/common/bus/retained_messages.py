@@ -132,12 +132,12 @@ class _Reader:
         """Return all messages from sequence `start` on, in order."""
         found: list[RetainedMessage] = []
         async with self._consumer(start) as consumer:
-            left = consumer.num_pending or 0
+            remaining = consumer.num_pending or 0
             pulled = await self._js.pull_subscribe_bind(consumer.name, self._stream)
             try:
-                while left > 0:
-                    for message in await pulled.fetch(min(left, AT_ONCE), timeout=TIMEOUT):
-                        left -= 1
+                while remaining > 0:
+                    for message in await pulled.fetch(min(remaining, AT_ONCE), timeout=TIMEOUT):
+                        remaining -= 1
                         about = message.metadata
                         if about.sequence.stream >= self._end:
                             return found

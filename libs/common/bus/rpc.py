@@ -122,14 +122,14 @@ class RpcServer:
         at_once: int = AT_ONCE,
     ) -> None:
         async def handle(message: Request) -> None:
-            who = message.subject.rpartition(".")[2]
+            caller = message.subject.rpartition(".")[2]
             try:
                 decoded = _decode(message, request)
             except INVALID_JSON as error:
                 await message.respond_error("400", str(error)[:LONGEST_TEXT])
                 return
             try:
-                result = msgspec.json.encode(await answer(who, decoded))
+                result = msgspec.json.encode(await answer(caller, decoded))
             except msgspec.DecodeError as error:
                 await message.respond_error("400", str(error)[:LONGEST_TEXT])
             except (

@@ -235,20 +235,20 @@ async def complete_streams(js: JetStreamContext, replicas: int) -> None:
 
     Replicas are never removed: an operator may want more for a stream.
     """
-    for name, wanted in _KNOWN.items():
+    for name, wanted_config in _KNOWN.items():
         if name in PARTITIONS and not await _stream_exists(js, name):
             continue
-        held = (await js.stream_info(name)).config
-        lacking = {bound for bound in _BOUNDS if (getattr(held, bound) or 0) <= 0}
-        lacking |= {bound for bound in _PER_SUBJECT if not held.discard_new_per_subject}
-        changes = {bound: value for bound in lacking if (value := getattr(wanted, bound))}
-        missing = set(wanted.subjects or ()) - set(held.subjects or ())
-        if missing and not (name == EVENTS and held.metadata and _USED in held.metadata):
-            changes["subjects"] = [*(held.subjects or ()), *sorted(missing)]
-        if (held.num_replicas or 1) < replicas:
+        config = (await js.stream_info(name)).config
+        lacking = {bound for bound in _BOUNDS if (getattr(config, bound) or 0) <= 0}
+        lacking |= {bound for bound in _PER_SUBJECT if not config.discard_new_per_subject}
+        changes = {bound: value for bound in lacking if (value := getattr(wanted_config, bound))}
+        missing = set(wanted_config.subjects or ()) - set(config.subjects or ())
+        if missing and not (name == EVENTS and config.metadata and _USED in config.metadata):
+            changes["subjects"] = [*(config.subjects or ()), *sorted(missing)]
+        if (config.num_replicas or 1) < replicas:
             changes["num_replicas"] = replicas
-        if any(getattr(held, bound) != value for bound, value in changes.items()):
-            await js.update_stream(held.evolve(**changes))
+        if any(getattr(config, bound) != value for bound, value in changes.items()):
+            await js.update_stream(config.evolve(**changes))
             log.info("stream %s is changed: %s", name, changes)
 
 

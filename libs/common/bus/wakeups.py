@@ -91,10 +91,10 @@ class Wakeups:
         changes = msgspec.json.decode(payload, type=Changes)
         self._silent_at[changes.process] = time.monotonic() + SILENCE
         if changes.process != self._own.process:
-            known = self._others.get(changes.process, {})
+            known_counts = self._others.get(changes.process, {})
             self._others[changes.process] = changes.topics
             for topic, number in changes.topics.items():
-                if number != known.get(topic):
+                if number != known_counts.get(topic):
                     self._wake(topic)
 
     def wake_after_silence(self, now: float) -> None:

@@ -66,12 +66,12 @@ class ResponseModel(msgspec.Struct, omit_defaults=True, kw_only=True):
         A time is converted to ms. In a text field, a number is converted to decimal text.
         """
         kind: Any = type(source)
-        shown = {
+        values = {
             name: _response_value(getattr(source, name), is_text=is_text)
             for name, is_text in _shared_fields(cls, kind)
             if name not in more
         }
-        return cls(**shown, **more)
+        return cls(**values, **more)
 
 
 _TEXT = (str, str | None)
@@ -80,11 +80,11 @@ _TEXT = (str, str | None)
 @cache
 def _shared_fields(kind: type[ResponseModel], source: type) -> list[tuple[str, bool]]:
     """Return the common fields, and whether each is a text field."""
-    there = {*dir(source), *getattr(source, "__struct_fields__", ())}
+    source_names = {*dir(source), *getattr(source, "__struct_fields__", ())}
     return [
         (field.name, field.type in _TEXT)
         for field in msgspec.structs.fields(kind)
-        if field.name in there
+        if field.name in source_names
     ]
 
 
@@ -167,8 +167,8 @@ class PageRequest(msgspec.Struct, kw_only=True):
         for at, sort in enumerate(self.sorts or ()):
             column = columns.get(_snake(sort.property))
             if column is None:
-                known = ", ".join(columns)
-                raise InvalidInput(f"must be one of {known}", field=f"sorts[{at}].property")
+                sortable = ", ".join(columns)
+                raise InvalidInput(f"must be one of {sortable}", field=f"sorts[{at}].property")
             direction = {"asc": 1, "desc": -1}.get(sort.direction.lower())
             if direction is None:
                 raise InvalidInput("must be ASC or DESC", field=f"sorts[{at}].direction")

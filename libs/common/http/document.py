@@ -96,13 +96,13 @@ class StructDescriptions(OpenAPISchemaPlugin):
 def add_zero_bounds(parameters: Iterable[dict[str, Any]], handler: HTTPRouteHandler) -> None:
     """Add bounds of 0 to the documented parameters of an operation."""
     fields = handler.parsed_fn_signature.parameters.values()
-    given = {
+    bounds_by_name = {
         field.kwarg_definition.name or field.name: field.kwarg_definition
         for field in fields
         if isinstance(field.kwarg_definition, ParameterKwarg)
     }
     for parameter in parameters:
-        if parameter["name"] in given and given[parameter["name"]].ge == 0:
+        if parameter["name"] in bounds_by_name and bounds_by_name[parameter["name"]].ge == 0:
             parameter["schema"].setdefault("minimum", 0)
 
 

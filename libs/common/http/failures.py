@@ -102,28 +102,28 @@ def as_thingway_error(error: Exception, path: str = "") -> ThingwayError:  # noq
 def handle_exception(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     """Answer an exception; log an internal error with its trace."""
     path = request.scope.get("raw_path", b"").decode() or request.url.path
-    known = as_thingway_error(error, path)
-    if isinstance(known, MethodNotAllowed) and IS_OPTIONS in request.scope:
+    answered_error = as_thingway_error(error, path)
+    if isinstance(answered_error, MethodNotAllowed) and IS_OPTIONS in request.scope:
         return Response(b"", status_code=204, headers=_response_headers(error))
     request_id = get_request_id(request)
-    if known.status == ThingwayError.status:
+    if answered_error.status == ThingwayError.status:
         log.error("request %s %s failed", request_id, request.url.path, exc_info=error)
     else:
-        log_refusal(known, request.method, request.scope.get("path_template", ""))
+        log_refusal(answered_error, request.method, request.scope.get("path_template", ""))
     return Response(
-        encode_error(known, path=path, request_id=request_id),
-        status_code=known.status,
+        encode_error(answered_error, path=path, request_id=request_id),
+        status_code=answered_error.status,
         media_type="application/json",
-        headers={**_response_headers(error), **error_headers(known)},
+        headers={**_response_headers(error), **error_headers(answered_error)},
     )
 
 
 def _response_headers(error: Exception) -> dict[str, str]:
     """Return Litestar's headers, with `Allow` for a 405 (RFC 9110, 15.5.6)."""
-    given = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
+    litestar_headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
     return {
         name: _allowed(value.split(", ")) if name == "allow" else value
-        for name, value in given.items()
+        for name, value in litestar_headers.items()
     }
 
 

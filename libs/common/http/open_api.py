@@ -39,10 +39,10 @@ async def refuse_unknown_parameters(request: HttpRequest) -> None:
     """
     if not request.scope["query_string"]:
         return
-    known = _parameters(request.route_handler)
+    known_names = _parameters(request.route_handler)
     for name in request.query_params:
-        if name not in known:
-            hint = f"use {', '.join(known)}" if known else "it has none"
+        if name not in known_names:
+            hint = f"use {', '.join(known_names)}" if known_names else "it has none"
             raise InvalidInput(f"the operation has no such parameter; {hint}", field=name[:128])
 
 
@@ -51,9 +51,9 @@ def _parameters(handler: BaseRouteHandler) -> tuple[str, ...]:
     """Return the names of the query parameters of an operation."""
     found = []
     for name, field in handler.parsed_fn_signature.parameters.items():
-        given = field.kwarg_definition
-        if isinstance(given, QueryParameter):
-            found.append(given.name or name)
+        definition = field.kwarg_definition
+        if isinstance(definition, QueryParameter):
+            found.append(definition.name or name)
     return tuple(found)
 
 

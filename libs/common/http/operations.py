@@ -30,14 +30,14 @@ class Operation(HTTPRouteHandler):
 
     def __call__(self, fn: AnyCallable) -> Self:
         """Declare the envelope as the return type, for Litestar and the document."""
-        given = fn.__annotations__["return"]
-        kind: Any = get_origin(given) or given
+        return_type = fn.__annotations__["return"]
+        kind: Any = get_origin(return_type) or return_type
         if kind is Streamed:
-            (given,) = get_args(given)
-            fn.__annotations__["return"] = given
-            kind = get_origin(given) or given
+            (return_type,) = get_args(return_type)
+            fn.__annotations__["return"] = return_type
+            kind = get_origin(return_type) or return_type
         if not (isinstance(kind, type) and issubclass(kind, self.envelope | Response)):
-            fn.__annotations__["return"] = self.envelope[given]
+            fn.__annotations__["return"] = self.envelope[return_type]
         self.summary = self.summary or fn.__name__.replace("_", " ").capitalize()
         super().__call__(fn)
         return self
@@ -57,9 +57,9 @@ class Operation(HTTPRouteHandler):
         if not isinstance(data, self.envelope | Response):
             request_id = get_request_id(request)
             streamed = as_streamed(data)
-            given = msgspec.UNSET if data is None else data
+            result = msgspec.UNSET if data is None else data
             data = self.envelope(
-                data=given if streamed is None else streamed.around, request_id=request_id
+                data=result if streamed is None else streamed.around, request_id=request_id
             )
             if streamed is not None:
                 data = await _response(streamed, encode_json(data))

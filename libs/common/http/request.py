@@ -170,14 +170,14 @@ def split_query_token(query: bytes) -> tuple[str | None, bytes]:
     """Return the value of `access_token` (RFC 6750 §2.3), and the query without it."""
     if b"access" not in query and b"%" not in query:
         return None, query
-    token, kept = None, []
+    token, kept_parts = None, []
     for part in query.decode("latin-1").split("&"):
         name, _, value = part.partition("=")
         if unquote_plus(name) == _PARAMETER:
             token = unquote_plus(value)[:LONGEST_CREDENTIAL] or token
         else:
-            kept.append(part)
-    return token, "&".join(kept).encode("latin-1")
+            kept_parts.append(part)
+    return token, "&".join(kept_parts).encode("latin-1")
 
 
 MAX_LINES = 200

@@ -93,5 +93,5 @@ class StaticDocument:
 def _has(tags: str, tag: str) -> bool:
     """Return whether `If-None-Match` has the tag, strong or weak (RFC 9110, 13.1.2)."""
     strong = tag.removeprefix("W/")
-    named = {part.strip().removeprefix("W/") for part in tags.split(",")}
-    return not named.isdisjoint({strong, "*"})
+    listed_tags = {part.strip().removeprefix("W/") for part in tags.split(",")}
+    return not listed_tags.isdisjoint({strong, "*"})

@@ -77,18 +77,18 @@ async def cut_page(
 
     At least one row is returned. The last row is also returned separately if more rows follow.
     """
-    shown: list[Any] = []
+    page_rows: list[Any] = []
     last: T | None = None
     size = 0
     async with aclosing(rows):
         async for row in rows:
             text = encode_json(show(row))
             size += len(text) + 1
-            if len(shown) == maximum or (shown and size > LARGEST_PAGE):
-                return shown, last
-            shown.append(msgspec.Raw(text))
+            if len(page_rows) == maximum or (page_rows and size > LARGEST_PAGE):
+                return page_rows, last
+            page_rows.append(msgspec.Raw(text))
             last = row
-    return shown, None
+    return page_rows, None
 
 
 async def encode_parts(streamed: Streamed[Any], envelope: bytes) -> AsyncGenerator[bytes, None]:

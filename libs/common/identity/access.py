@@ -44,9 +44,9 @@ class VersionedCache(Generic[V]):
 
         Concurrent requests share one call.
         """
-        known = self._known.get((user.tenant, user.subject))
-        if known is not None and 0 < user.access <= known.version:
-            return known
+        cached = self._known.get((user.tenant, user.subject))
+        if cached is not None and 0 < user.access <= cached.version:
+            return cached
         key = (user.tenant, user.subject, user.access)
         task = self._asking.get(key)
         if task is None:
@@ -97,11 +97,11 @@ class AccessReader:
         """
         if principal.kind is not Kind.USER:
             return principal
-        known = await self._cache.get(principal)
+        access = await self._cache.get(principal)
         return msgspec.structs.replace(
             principal,
-            functions=known.functions,
-            super_admin=known.super_admin,
-            viewers_may_command=known.viewers_may_command,
-            access=known.version,
+            functions=access.functions,
+            super_admin=access.super_admin,
+            viewers_may_command=access.viewers_may_command,
+            access=access.version,
         )

@@ -128,10 +128,10 @@ class DeviceKeyReader:
 
     async def _request(self, subject: str, login: Any) -> Principal | None:
         try:
-            known = await self._rpc.call(subject, login, DeviceIdentity)
+            identity = await self._rpc.call(subject, login, DeviceIdentity)
         except Unauthenticated:
             return None
-        return device_principal(known.sn, known.tenant)
+        return device_principal(identity.sn, identity.tenant)
 
 
 EVERY = 5.0

@@ -80,9 +80,9 @@ class HeaderSigner:
     def sign(self, principal: Principal) -> str:
         """Return the header value for `principal`, valid for at least 20 s."""
         now = self._clock()
-        kept = self._signed.get(principal)
-        if kept and kept[0] > now:
-            return kept[1]
+        cached = self._signed.get(principal)
+        if cached and cached[0] > now:
+            return cached[1]
         payload = msgspec.json.encode(_Claims(principal, now + LIFETIME))
         value = f"{encode(payload)}.{encode(self._key.sign(payload))}"
         self._signed.put(principal, (now + REUSE, value))

@@ -60,13 +60,13 @@ class UserTenants:
 
     def get(self, user: str) -> str:
         """Return the tenant of a user; if unknown, return "" and start to read it."""
-        known = self._known.get(user)
-        if known is None:
+        cached = self._known.get(user)
+        if cached is None:
             if user not in self._asking and len(self._asking) < CACHE_SIZE:
                 task = self._asking[user] = asyncio.ensure_future(self._request(user))
                 task.add_done_callback(lambda _: self._asking.pop(user, None))
             return ""
-        return known
+        return cached
 
     def known(self, user: str) -> str | None:
         """Return the cached tenant of a user, "" without one; None if not read yet."""

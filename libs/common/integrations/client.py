@@ -110,8 +110,10 @@ class Integrations:
 
     async def list_by_name(self) -> list[str]:
         """Return the ids of integrations, sorted by name."""
-        known = await self.list_summaries()
-        return sorted(known, key=lambda integration: (known[integration].name or "", integration))
+        summaries = await self.list_summaries()
+        return sorted(
+            summaries, key=lambda integration: (summaries[integration].name or "", integration)
+        )
 
     async def list_summaries(self) -> Mapping[str, IntegrationSummary]:
         """Return the listed integrations; the last known if `management` is unavailable.
@@ -123,13 +125,15 @@ class Integrations:
         except (Unavailable, UpstreamFailed) as error:
             log.warning("names of integrations may be outdated: %s", error)
             found = self._found
-        shown = {
+        summaries = {
             key: IntegrationSummary(
-                known.manifest.name, _deletable(known), known.manifest.carries_frames
+                integration.manifest.name,
+                _deletable(integration),
+                integration.manifest.carries_frames,
             )
-            for key, known in found.items()
+            for key, integration in found.items()
         }
-        return shown or BUILT_IN
+        return summaries or BUILT_IN
 
 
 def describe_stopped(integration: str) -> str:
@@ -212,10 +216,10 @@ class IntegrationClient:
         )
 
     async def queue_downlinks(
-        self, integration: str, device: DeviceRef, some: Sequence[Downlink]
+        self, integration: str, device: DeviceRef, downlinks: Sequence[Downlink]
     ) -> None:
         """Let an integration queue downlinks for a device; raise its error."""
-        request = QueueDownlinks(device=device, downlinks=list(some))
+        request = QueueDownlinks(device=device, downlinks=list(downlinks))
         await self.call_operation(integration, "downlink", request, Acknowledged, CARRY_SECONDS)
 
     async def delete_device(self, integration: str, device: DeviceRef) -> None:

@@ -90,8 +90,8 @@ class MessageMeter:
     ) -> Excess | None:
         """Count `number` messages of `size` bytes, unless they exceed a limit."""
         limits = self._limits.get(tenant)
-        wanted = _permits_by_limit(limits, tenant, device, number, size)
-        for key, amount, rate, what in wanted:
+        permits = _permits_by_limit(limits, tenant, device, number, size)
+        for key, amount, rate, what in permits:
             wait = self._meter.seconds_until(key, amount, rate, at, self._burst)
             if wait > 0:
                 whose = "of this device" if key[1] == device else "of this tenant"
@@ -100,7 +100,7 @@ class MessageMeter:
         wait = self._meter.seconds_until(day_bucket, size, day / DAY, at, DAY)
         if wait > 0:
             return Excess(day_bucket[0], f"more than {day} bytes per day of this tenant", wait)
-        for key, amount, _, _ in wanted:
+        for key, amount, _, _ in permits:
             self._meter.consume(key, amount)
         self._meter.consume(day_bucket, size)
         return None

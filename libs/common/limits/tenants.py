@@ -117,8 +117,8 @@ async def report_usage(bus: Bus, part: Part, queue: str = "") -> None:
 
     async def receive(message: Msg) -> None:
         try:
-            asked = _decode_request(message.data)
-            scheduler.start(asked.tenant, partial(answer, message, asked))
+            usage_request = _decode_request(message.data)
+            scheduler.start(usage_request.tenant, partial(answer, message, usage_request))
         except (*INVALID_JSON, LaneFull) as error:
             log.warning("a request for usage was ignored: %r", error)
 
@@ -148,9 +148,9 @@ class UsageCollector:
         try:
             await client.publish(ASK, request, reply=answers)
             end = loop.time() + ANSWER_SECONDS
-            while (left := end - loop.time()) > 0:
+            while (remaining := end - loop.time()) > 0:
                 try:
-                    message = await subscription.next_msg(left)
+                    message = await subscription.next_msg(remaining)
                 except NatsTimeout:
                     break
                 if message.data:  # nats-server answers with an empty message if no process does
@@ -176,21 +176,21 @@ class SlotCounts:
 
     def occupy(self, claims: Sequence[SlotLimit], number: int = 1) -> SlotLimit | None:
         """Occupy `number` slots of every claim, or return the first full claim."""
-        held = self._held
+        slots = self._held
         for claim in claims:
-            if held.get(claim[0], 0) + number > claim[1]:
+            if slots.get(claim[0], 0) + number > claim[1]:
                 return claim
         for holder, _, _ in claims:
-            held[holder] = held.get(holder, 0) + number
+            slots[holder] = slots.get(holder, 0) + number
         return None
 
     def release(self, claims: Sequence[SlotLimit], number: int = 1) -> None:
         """Release slots."""
-        held = self._held
+        slots = self._held
         for holder, _, _ in claims:
-            left = held.pop(holder, 0) - number
-            if left > 0:
-                held[holder] = left
+            remaining = slots.pop(holder, 0) - number
+            if remaining > 0:
+                slots[holder] = remaining
 
 
 class HeldSlots:
@@ -214,10 +214,10 @@ def acquire_slots(
 
     The metrics count the rejection for `tenant`, which is empty for callers without a login.
     """
-    beyond = counts.occupy(claims, number)
-    if beyond is None:
+    full_claim = counts.occupy(claims, number)
+    if full_claim is None:
         return HeldSlots(counts, claims)
-    _, maximum, limit = beyond
+    _, maximum, limit = full_claim
     if tenant:
         count_limited(limit, tenant)
     raise TooManyRequests(f"more than {maximum} {limit} at once", retry_after=again)

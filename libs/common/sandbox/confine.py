@@ -89,10 +89,10 @@ def confine(memory: int, *, timer: bool = False) -> None:
 
 def _allow_only_computing(*, timer: bool) -> None:
     machine = platform.machine()
-    known = _SYSTEM_CALLS.get(machine)
-    if known is None:
+    system_calls = _SYSTEM_CALLS.get(machine)
+    if system_calls is None:
         return
-    architecture, allowed = known
+    architecture, allowed = system_calls
     if timer:
         allowed |= {_SETITIMER[machine]}
     code = _filter(architecture, sorted(allowed))

@@ -24,8 +24,8 @@ async def start_worker(module: str, *arguments: int, largest: int) -> Process:
 
     `largest` is the maximum length of a frame that it writes.
     """
-    given = ", ".join(map(str, arguments))
-    text = _BEGIN.format(root=str(_ROOT), module=module, arguments=given)
+    argument_text = ", ".join(map(str, arguments))
+    text = _BEGIN.format(root=str(_ROOT), module=module, arguments=argument_text)
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-c", text),
         stdin=PIPE,

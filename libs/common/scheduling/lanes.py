@@ -56,7 +56,7 @@ class Lanes(Generic[T]):
         *,
         quantum: float = QUANTUM,
         clock: Callable[[], float] = time.monotonic,
-        observed: bool = True,
+        has_metrics: bool = True,
     ) -> None:
         """Limit each lane to `items` items and `size` bytes; `name` is used in metrics."""
         self.name = name
@@ -71,7 +71,7 @@ class Lanes(Generic[T]):
         """All lanes with waiting or running items, and the most recently used others."""
         self._ring: OrderedDict[str, _Lane[T]] = OrderedDict()
         """The lanes with waiting items, in the order of their turns."""
-        if observed:
+        if has_metrics:
             _known.add(self)
 
     def __bool__(self) -> bool:
@@ -96,10 +96,10 @@ class Lanes(Generic[T]):
 
     def has_room(self, lane: str, size: int = 0) -> bool:
         """Return whether an item of `size` bytes fits; an empty lane accepts any size."""
-        known = self._lanes.get(lane)
-        if known is None or not known.items:
+        entry = self._lanes.get(lane)
+        if entry is None or not entry.items:
             return True
-        return known.items < self._most_items and known.size + size <= self._most_size
+        return entry.items < self._most_items and entry.size + size <= self._most_size
 
     def put(self, lane: str, item: T, *, size: int = 0, sub: Hashable = None) -> None:
         """Add an item to a lane; raise `LaneFull` if it does not fit."""
@@ -182,8 +182,8 @@ class Lanes(Generic[T]):
         """Add a cost to the usage of a lane."""
         entry = self._lane(lane)
         entry.used += cost
-        left = self._remaining(entry, self._elapsed(entry, self._clock())) - cost
-        entry.deficit, entry.round = max(left, -DEBT * self._quantum), self._round
+        remaining = self._remaining(entry, self._elapsed(entry, self._clock())) - cost
+        entry.deficit, entry.round = max(remaining, -DEBT * self._quantum), self._round
         self._forget(lane, entry)
 
     def note_overflow(self, lane: str) -> None:

@@ -41,14 +41,14 @@ class FairScheduler:
         items: int = ITEMS,
         size: int = SIZE,
         caps: Callable[[str], Caps] | None = None,
-        observed: bool = True,
+        has_metrics: bool = True,
     ) -> None:
         """Limit a lane's backlog to `items` items and `size` bytes.
 
         `caps` returns the maximum workers of a lane and of each sub-lane; they may change. Without
-        `observed`, there are no metrics: metrics name the lanes, which must then be tenants.
+        `has_metrics`, there are no metrics: metrics name the lanes, which must then be tenants.
         """
-        self._lanes: Lanes[Turn] = Lanes(name, items, size, observed=observed)
+        self._lanes: Lanes[Turn] = Lanes(name, items, size, has_metrics=has_metrics)
         self._free = workers
         self._caps = caps
         self._held: Counter[tuple[str, Hashable]] = Counter()
@@ -196,11 +196,11 @@ class FairScheduler:
 
     def _may(self, lane: str, subs: Iterable[Hashable]) -> bool:
         """Return whether a lane may hold one more worker for one of its sub-lanes."""
-        held = self._lanes.running(lane)
-        if held >= self._free or not self._caps:
-            return held < self._free
+        running = self._lanes.running(lane)
+        if running >= self._free or not self._caps:
+            return running < self._free
         maximum = self._caps(lane)
-        return held < maximum.lane and any(self._held[lane, sub] < maximum.sub for sub in subs)
+        return running < maximum.lane and any(self._held[lane, sub] < maximum.sub for sub in subs)
 
 
 T = TypeVar("T")

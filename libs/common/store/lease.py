@@ -32,7 +32,7 @@ class Lease:
         """Acquire or renew the lease; return False while another process holds it."""
         free = {"$or": [{"$eq": ["$holder", self._holder]}, {"$lt": ["$until", "$$NOW"]}]}
         until = {"$dateAdd": {"startDate": "$$NOW", "unit": "millisecond", "amount": self._life_ms}}
-        taken = {
+        renewal = {
             "holder": {"$cond": [free, self._holder, "$holder"]},
             "until": {"$cond": [free, until, "$until"]},
         }
@@ -41,7 +41,7 @@ class Lease:
             # new lease has no `until`, which sorts before every date.
             lease = await self._leases.find_one_and_update(
                 {"_id": self._name},
-                [{"$set": taken}],
+                [{"$set": renewal}],
                 upsert=True,
                 return_document=ReturnDocument.AFTER,
             )
@@ -82,13 +82,13 @@ class Leader:
         """Compete for the lease for ever, and run the jobs while it is held."""
         try:
             while True:
-                held = await self._try_acquire()
+                holds_lease = await self._try_acquire()
                 await self._end(*(name for name, task in self._tasks.items() if task.done()))
-                if held:
+                if holds_lease:
                     self._begin()
                 else:
                     await self._end(*self._tasks)
-                await asyncio.sleep(seconds_to_tick(self._renewal) if held else self._period)
+                await asyncio.sleep(seconds_to_tick(self._renewal) if holds_lease else self._period)
         finally:
             await self._end(*self._tasks)
             await asyncio.shield(self._lease.release())

@@ -117,9 +117,9 @@ async def _restored(database: Database) -> None:
 
 
 async def _require_known_contracts(database: Database, migrations: Sequence[Migration]) -> None:
-    known = {migration.number for migration in migrations}
+    known_numbers = {migration.number for migration in migrations}
     async for entry in database[MIGRATIONS].find({"contract": True}):
-        if entry["_id"] not in known:
+        if entry["_id"] not in known_numbers:
             raise DatabaseTooNew(
                 f"version {VERSION} cannot use the database {database.name}, which version "
                 f"{entry['version']} changed for good (migration {entry['_id']}: "

@@ -161,17 +161,17 @@ async def read_rows(
     *,
     size: int = BATCH_BYTES,
     first: int = FIRST_BATCH,
-    known: RowSize | None = None,
+    row_size: RowSize | None = None,
     **options: Any,
 ) -> AsyncGenerator[Document, None]:
     """Yield the documents of an aggregation on a collection of `Mongo.direct`.
 
     MongoDB limits a batch by its number of documents. The first has `first` documents; the limit of
     the next ones follows from the mean size, so that a batch has about `size` bytes. Each document
-    is decoded when it is yielded. `known` is set to their mean size.
+    is decoded when it is yielded. `row_size` is set to their mean size.
     """
     raw = collection.with_options(codec_options=CodecOptions(document_class=RawBSONDocument))
-    read, rows = 0, known or RowSize()
+    read, rows = 0, row_size or RowSize()
     async with await raw.aggregate(list(stages), batchSize=first, **options) as cursor:
         async for document in cursor:
             read += 1
@@ -181,21 +181,21 @@ async def read_rows(
 
 
 async def read_page(
-    collection: Collection, stages: Sequence[Document], limit: int, known: RowSize
+    collection: Collection, stages: Sequence[Document], limit: int, row_size: RowSize
 ) -> AsyncGenerator[list[Document], None]:
     """Yield the documents of `read_rows`, at most `limit`, in lists of one or more.
 
     A page that probably is small is read in one batch, and decoded as a whole.
     """
-    if not 0 < known.mean * limit <= SMALL_PAGE:
-        async for row in read_rows(collection, stages, known=known):
+    if not 0 < row_size.mean * limit <= SMALL_PAGE:
+        async for row in read_rows(collection, stages, known=row_size):
             yield [row]
         return
     raw = collection.with_options(codec_options=CodecOptions(document_class=RawBSONDocument))
     async with await raw.aggregate(list(stages), batchSize=limit + 1) as cursor:
         content = b"".join([document.raw for document in await cursor.to_list()])
     if rows := bson.decode_all(content, collection.codec_options):
-        known.mean = len(content) / len(rows)
+        row_size.mean = len(content) / len(rows)
         yield rows
 
 

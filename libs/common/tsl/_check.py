@@ -222,11 +222,11 @@ def _make_readable(node: Node) -> Node:
     return msgspec.structs.replace(node, members=members, element=element, readable=True)
 
 
-def keep_given(given: object, checked: object) -> Any:
-    """Return the checked values without members that `given` lacks."""
-    if not isinstance(given, dict) or not isinstance(checked, dict):
+def keep_given(sent: object, checked: object) -> Any:
+    """Return the checked values without members that `sent` lacks."""
+    if not isinstance(sent, dict) or not isinstance(checked, dict):
         return checked
-    return {key: keep_given(item, checked[key]) for key, item in given.items() if key in checked}
+    return {key: keep_given(item, checked[key]) for key, item in sent.items() if key in checked}
 
 
 def partial_view(node: Node) -> Node:
@@ -238,51 +238,52 @@ def partial_view(node: Node) -> Node:
     return msgspec.structs.replace(node, members=members, required=False)
 
 
-def remove_read_only(node: Node, given: object, path: str, faults: list[Fault]) -> Any:
+def remove_read_only(node: Node, sent: object, path: str, faults: list[Fault]) -> Any:
     """Return the values without read-only members; add a fault for each such member."""
-    if node.kind == "ARRAY" and node.element and isinstance(given, list):
+    if node.kind == "ARRAY" and node.element and isinstance(sent, list):
         element = node.element
         return [
-            remove_read_only(element, item, f"{path}[{at}]", faults)
-            for at, item in enumerate(given)
+            remove_read_only(element, item, f"{path}[{at}]", faults) for at, item in enumerate(sent)
         ]
-    if node.kind != "STRUCT" or not isinstance(given, dict):
-        return given
-    kept: dict[str, Any] = {}
-    for key, item in given.items():
+    if node.kind != "STRUCT" or not isinstance(sent, dict):
+        return sent
+    writable: dict[str, Any] = {}
+    for key, item in sent.items():
         member = node.members.get(key)
         if member is None:
-            kept[key] = item
+            writable[key] = item
         elif not member.writable:
             faults.append(Fault(f"{path}.{key}", "is read-only"))
         else:
-            kept[key] = remove_read_only(member, item, f"{path}.{key}", faults)
-    return kept
+            writable[key] = remove_read_only(member, item, f"{path}.{key}", faults)
+    return writable
 
 
-def merge_value(node: Node, current: object, given: object) -> Any:
-    """Merge `given` into `current`, STRUCTs member by member.
+def merge_value(node: Node, current: object, sent: object) -> Any:
+    """Merge `sent` into `current`, STRUCTs member by member.
 
     Only valid members of `current` that `node` knows are used, so that values stored under an older
-    TSL do not make a write fail. Invalid values in `given` remain, and are rejected later.
+    TSL do not make a write fail. Invalid values in `sent` remain, and are rejected later.
     """
-    if node.kind != "STRUCT" or not isinstance(given, dict):
-        return given
-    known: Mapping[str, object] = current if isinstance(current, dict) else {}
-    whole = dict(given)
+    if node.kind != "STRUCT" or not isinstance(sent, dict):
+        return sent
+    current_members: Mapping[str, object] = current if isinstance(current, dict) else {}
+    whole = dict(sent)
     for key, member in node.members.items():
-        if key in given:
-            whole[key] = merge_value(member, known.get(key), given[key])
-        elif key in known:
-            whole.update(keep_valid(key, member, known[key]))
+        if key in sent:
+            whole[key] = merge_value(member, current_members.get(key), sent[key])
+        elif key in current_members:
+            whole.update(keep_valid(key, member, current_members[key]))
     return whole
 
 
 def keep_valid(key: str, node: Node, value: object) -> dict[str, Any]:
     """Return `{key: value}` with the parts that `node` accepts, else an empty dict."""
     faults: list[Fault] = []
-    known = merge_value(node, value, {}) if node.kind == "STRUCT" else _drop_unknown(node, value)
-    checked = check_value(node, known, key, faults)
+    valid_parts = (
+        merge_value(node, value, {}) if node.kind == "STRUCT" else _drop_unknown(node, value)
+    )
+    checked = check_value(node, valid_parts, key, faults)
     return {} if faults or checked == {} else {key: checked}
 
 

@@ -131,14 +131,14 @@ def check_members(entries: Sequence[MemberSpec], path: str, owner: str, faults: 
 
     Completes `parentId` from the id, and `elementDataType` from the `_item`.
     """
-    seen: dict[str, int] = {}
+    index_by_id: dict[str, int] = {}
     for at, entry in enumerate(entries):
         reason = _id_fault(entry.id, owner)
         if reason:
             faults.add(f"{path}[{at}].id", reason)
-        elif seen.setdefault(entry.id, at) != at:
-            faults.add(f"{path}[{at}].id", f"repeats {path}[{seen[entry.id]}].id")
-    by_id = {key: entries[at] for key, at in seen.items()}
+        elif index_by_id.setdefault(entry.id, at) != at:
+            faults.add(f"{path}[{at}].id", f"repeats {path}[{index_by_id[entry.id]}].id")
+    by_id = {key: entries[at] for key, at in index_by_id.items()}
     parents = {key.rpartition(".")[0] for key in by_id}
     for at, entry in enumerate(entries):
         if faults.covers(f"{path}[{at}].id"):
@@ -160,10 +160,12 @@ def _check_parent(
     entry: MemberSpec, by_id: dict[str, MemberSpec], path: str, owner: str, faults: Faults
 ) -> None:
     expected, _, key = entry.id.rpartition(".")
-    given = entry.data_spec.parent_id
+    given_parent = entry.data_spec.parent_id
     place = f"{path}.dataSpec.parentId"
-    if given and given != expected:
-        return faults.add(place, f"must be '{expected}', the prefix of the id. Got '{given}'")
+    if given_parent and given_parent != expected:
+        return faults.add(
+            place, f"must be '{expected}', the prefix of the id. Got '{given_parent}'"
+        )
     entry.data_spec.parent_id = expected or None
     parent = by_id.get(expected)
     kind = parent.data_spec.data_type if parent else "STRUCT"

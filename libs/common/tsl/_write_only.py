@@ -106,14 +106,14 @@ def mask_names(names: Container[str], value: Any, levels: int = MAX_LEVELS) -> A
     }
 
 
-def hidden_texts(whole: Any, shown: Any) -> set[str]:
-    """Return the scalars of `whole` that its readable part `shown` lacks, as texts."""
-    if isinstance(whole, dict) and isinstance(shown, dict):
-        pairs = [(value, shown.get(key)) for key, value in whole.items()]
-    elif isinstance(whole, list) and isinstance(shown, list):
-        pairs = list(zip_longest(whole, shown))
+def hidden_texts(whole: Any, readable: Any) -> set[str]:
+    """Return the scalars of `whole` that its readable part `readable` lacks, as texts."""
+    if isinstance(whole, dict) and isinstance(readable, dict):
+        pairs = [(value, readable.get(key)) for key, value in whole.items()]
+    elif isinstance(whole, list) and isinstance(readable, list):
+        pairs = list(zip_longest(whole, readable))
     else:
-        return set() if whole == shown else set(_texts(whole))
+        return set() if whole == readable else set(_texts(whole))
     return set().union(*(hidden_texts(*pair) for pair in pairs))
 
 
@@ -142,18 +142,18 @@ def mask_fault(fault: Fault) -> Fault:
     return msgspec.structs.replace(fault, args={**fault.args, "value": MASK})
 
 
-def conceal_fault(names: Container[str], given: Mapping[str, Any], fault: Fault) -> Fault:
-    """Return a fault of `given` properties with masked values below `names`."""
+def conceal_fault(names: Container[str], properties: Mapping[str, Any], fault: Fault) -> Fault:
+    """Return a fault of `properties` properties with masked values below `names`."""
     if fault.reason == UNKNOWN:
         path = fault.path.partition(".")[2]
-        value = given.get(path)
-        named = any(name.casefold() in names for name in (path, path.rpartition(".")[2]))
-        if named or mask_names(names, value) != value:
+        value = properties.get(path)
+        is_named = any(name.casefold() in names for name in (path, path.rpartition(".")[2]))
+        if is_named or mask_names(names, value) != value:
             return msgspec.structs.replace(fault, code="write_only")
     if "value" not in fault.args:
         return fault
-    shown = mask_names(names, fault.args["value"])
-    return msgspec.structs.replace(fault, args={**fault.args, "value": shown})
+    masked = mask_names(names, fault.args["value"])
+    return msgspec.structs.replace(fault, args={**fault.args, "value": masked})
 
 
 def _replace_values(

@@ -143,14 +143,14 @@ class CompiledTsl(Tsl):
         masked: Values = mask_names(self._hidden_names, mask_write_only(self._hidden, values))
         return masked
 
-    def _concealed(self, given: Values, faults: list[Fault]) -> list[Fault]:
+    def _concealed(self, properties: Values, faults: list[Fault]) -> list[Fault]:
         """Return the faults without values that have the name of a write-only member.
 
         An unknown value that contains such a name also counts as write-only.
         """
         if not self._hidden:
             return faults
-        return [conceal_fault(self._hidden_names, given, fault) for fault in faults]
+        return [conceal_fault(self._hidden_names, properties, fault) for fault in faults]
 
     def check_decoded(self, properties: Values) -> tuple[Values, list[Fault]]:
         """Check values of a codec: booleans may be 0 and 1, numbers may be text.
@@ -208,7 +208,7 @@ class CompiledTsl(Tsl):
         return whole
 
     def _check_written(
-        self, key: str, given: object, current: object, faults: list[Fault]
+        self, key: str, sent: object, current: object, faults: list[Fault]
     ) -> object:
         path = f"properties.{key[:MAX_KEY]}"
         node = self._writable.get(key)
@@ -216,7 +216,7 @@ class CompiledTsl(Tsl):
             reason = "is read-only" if key in self._tree else "is not known"
             faults.append(Fault(path, reason))
             return None
-        allowed = remove_read_only(self._tree[key], given, path, faults)
+        allowed = remove_read_only(self._tree[key], sent, path, faults)
         before = len(faults)
         checked = check_value(node, merge_value(node, current, allowed), path, faults)
         if node.conceals:

@@ -199,14 +199,15 @@ def complete_keys(
     for at in sorted(ids.values(), key=lambda at: entries[at].id.count(".")):
         entry, place = entries[at], f"{path}[{at}].propertyKey"
         parent, _, last = entry.id.rpartition(".")
-        own = _own_key(entry, {parent, keys[parent]}, last)
-        reason = _key_fault(own, last, stored=stored)
+        last_part = _own_key(entry, {parent, keys[parent]}, last)
+        reason = _key_fault(last_part, last, stored=stored)
         if reason is not None:
             faults.add(
-                place, reason if own else f"must be a single key, or begin with '{keys[parent]}.'"
+                place,
+                reason if last_part else f"must be a single key, or begin with '{keys[parent]}.'",
             )
-            own = last
-        key = f"{keys[parent]}.{own}" if keys[parent] else own
+            last_part = last
+        key = f"{keys[parent]}.{last_part}" if keys[parent] else last_part
         keys[entry.id] = entry.property_key = key
         if places.setdefault(key, at) != at:
             faults.add(place, f"repeats {path}[{places[key]}].propertyKey")
@@ -216,19 +217,19 @@ def complete_keys(
 
 def _own_key(entry: MemberSpec, parents: set[str], last: str) -> str:
     """Return the last part of a key; empty if it does not continue the parent's key."""
-    given = entry.property_key
-    if not given or given == entry.id:
+    property_key = entry.property_key
+    if not property_key or property_key == entry.id:
         return last
-    above, dot, own = given.rpartition(".")
-    return own if not dot or above in parents else ""
+    above, dot, last_part = property_key.rpartition(".")
+    return last_part if not dot or above in parents else ""
 
 
-def _key_fault(own: str, last: str, *, stored: bool) -> str | None:
-    if own == last:
+def _key_fault(last_part: str, last: str, *, stored: bool) -> str | None:
+    if last_part == last:
         return None
-    if ITEM in {own, last}:
+    if ITEM in {last_part, last}:
         return f"must end in '{last}'" if last == ITEM else f"must not end in '{ITEM}'"
-    return key_fault(own) or (None if stored else sign_fault(own))
+    return key_fault(last_part) or (None if stored else sign_fault(last_part))
 
 
 def ids_from_keys(document: TslDocument) -> TslDocument:

@@ -128,7 +128,7 @@ def read_struct(kind: type[_T], raw: object, path: str, faults: Faults) -> _T:
 
     Invalid fields are added to `faults` and keep their default.
     """
-    given: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if not isinstance(raw, dict):
         faults.add(path, "must be an object")
         return kind()
@@ -142,14 +142,14 @@ def read_struct(kind: type[_T], raw: object, path: str, faults: Faults) -> _T:
         if field.name == "default_value":
             value = _as_text(value)
         if not faults.covers(place):
-            given[field.name] = _read(field.type, value, place, faults)
-    return kind(**{name: value for name, value in given.items() if value is not None})
+            fields[field.name] = _read(field.type, value, place, faults)
+    return kind(**{name: value for name, value in fields.items() if value is not None})
 
 
 def _read(kind: Any, raw: object, path: str, faults: Faults) -> Any:
     if get_origin(kind) in {Union, types.UnionType}:
-        wanted = [part for part in get_args(kind) if part is not types.NoneType]
-        kind = wanted[0] if len(wanted) == 1 else kind
+        types_wanted = [part for part in get_args(kind) if part is not types.NoneType]
+        kind = types_wanted[0] if len(types_wanted) == 1 else kind
     element = get_args(kind)[0] if get_origin(kind) is list else None
     if _is_struct(kind):
         return read_struct(kind, raw, path, faults)

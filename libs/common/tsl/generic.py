@@ -37,10 +37,10 @@ def check_open(values: Mapping[str, object], path: str, faults: list[Fault]) -> 
     than `MAX_DEPTH` levels, or more than `MAX_MEMBERS` values including the previous members.
     """
     good: dict[str, Any] = {}
-    left = MAX_MEMBERS
+    remaining = MAX_MEMBERS
     for key, item in values.items():
         place = _place(path, key)
-        walk = _Walk(left)
+        walk = _Walk(remaining)
         try:
             checked = walk.member(key, item, place, 1)
         except _TooMany:
@@ -49,7 +49,7 @@ def check_open(values: Mapping[str, object], path: str, faults: list[Fault]) -> 
         faults += walk.faults
         if not walk.faults:
             good[key] = checked
-            left = walk.left
+            remaining = walk.left
     return good
 
 
@@ -206,7 +206,7 @@ class Tsl:
         refuse_non_object(properties, "properties")
         if not properties:
             raise InvalidValues([Fault("properties", "must not be empty")])
-        whole = {key: _merge(current.get(key), given) for key, given in properties.items()}
+        whole = {key: _merge(current.get(key), sent) for key, sent in properties.items()}
         return _validate(whole, "properties")
 
     def writable(self, values: Values) -> Values:
@@ -252,10 +252,10 @@ def _validate(values: Values | None, path: str) -> Values:
     return checked
 
 
-def _merge(current: object, given: object) -> object:
-    """Merge `given` into the valid parts of `current`, objects member by member."""
-    if not isinstance(current, dict) or not isinstance(given, dict):
-        return given
-    others = {key: item for key, item in current.items() if key not in given}
-    laid = {key: _merge(current.get(key), item) for key, item in given.items()}
+def _merge(current: object, sent: object) -> object:
+    """Merge `sent` into the valid parts of `current`, objects member by member."""
+    if not isinstance(current, dict) or not isinstance(sent, dict):
+        return sent
+    others = {key: item for key, item in current.items() if key not in sent}
+    laid = {key: _merge(current.get(key), item) for key, item in sent.items()}
     return check_open(others, "", []) | laid

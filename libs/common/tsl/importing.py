@@ -59,13 +59,13 @@ def _has_same_kind(spec: DataSpec, source: DataSpec) -> bool:
     return len(kinds) == 1 or kinds <= NUMBERS
 
 
-def _complete_spec(own: _T, source: _T) -> _T:
+def _complete_spec(spec: _T, source: _T) -> _T:
     lacking = {
         name: getattr(source, name)
-        for name in own.__struct_fields__
-        if name not in _OWN and getattr(own, name) in (None, "")
+        for name in spec.__struct_fields__
+        if name not in _OWN and getattr(spec, name) in (None, "")
     }
-    return replace(own, **lacking)
+    return replace(spec, **lacking)
 
 
 def copy_referenced_members(
@@ -79,8 +79,8 @@ def copy_referenced_members(
     whole: list[ParamSpec] = []
     for at, param in enumerate(params):
         whole.append(param)
-        own = any(other.id.startswith(f"{param.id}.") for other in params)
-        if not param.ref or own or param.data_spec.data_type not in CONTAINERS:
+        has_members = any(other.id.startswith(f"{param.id}.") for other in params)
+        if not param.ref or has_members or param.data_spec.data_type not in CONTAINERS:
             continue
         copies = _copy_members(param, properties)
         if _kinds(param.data_spec) != _kinds(specs[param.ref]):
@@ -229,26 +229,26 @@ def _check_owner_list(
     allowed: frozenset[str],
     faults: Faults,
 ) -> None:
-    seen: dict[str, int] = {}
+    index_by_id: dict[str, int] = {}
     for at, (owner, mode) in enumerate(owners):
         reason = key_fault(owner)
         if reason:
             faults.add(f"{path}[{at}].id", reason)
-        elif seen.setdefault(owner, at) != at:
-            faults.add(f"{path}[{at}].id", f"repeats {path}[{seen[owner]}].id")
+        elif index_by_id.setdefault(owner, at) != at:
+            faults.add(f"{path}[{at}].id", f"repeats {path}[{index_by_id[owner]}].id")
         if mode not in allowed:
             faults.add(f"{path}[{at}].{field}", f"must be one of {', '.join(sorted(allowed))}")
 
 
 def _check_signs(document: TslDocument, faults: Faults) -> None:
     """Check that ids have no special characters of references to entity keys."""
-    named: list[tuple[str, Sequence[Named]]] = [
+    named_parts: list[tuple[str, Sequence[Named]]] = [
         ("properties", document.properties),
         ("events", document.events),
         ("services", document.services),
         *((path, params) for path, _, params in _params(document)),
     ]
-    for path, entries in named:
+    for path, entries in named_parts:
         for at, entry in enumerate(entries):
             reason = sign_fault(entry.id)
             if reason:

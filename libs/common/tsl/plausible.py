@@ -49,9 +49,11 @@ def plausible_params(params: Sequence[ParamSpec], rng: random.Random) -> Values:
 
 
 def _members(members: Mapping[str, Node], rng: random.Random, previous: object) -> Values:
-    known = previous if isinstance(previous, dict) else {}
+    previous_values = previous if isinstance(previous, dict) else {}
     return {
-        key: _value(node, rng, known.get(key)) for key, node in members.items() if node.readable
+        key: _value(node, rng, previous_values.get(key))
+        for key, node in members.items()
+        if node.readable
     }
 
 
@@ -76,8 +78,8 @@ def _valid(node: Node, value: object) -> Any:
 
 def _struct(node: Node, rng: random.Random, previous: object) -> Values:
     members = {key: item for key, item in node.members.items() if item.readable}
-    known = previous if isinstance(previous, dict) else {}
-    return {key: _value(item, rng, known.get(key)) for key, item in members.items()}
+    previous_values = previous if isinstance(previous, dict) else {}
+    return {key: _value(item, rng, previous_values.get(key)) for key, item in members.items()}
 
 
 def _array(node: Node, rng: random.Random, last: list[Any] | None) -> list[Any]:

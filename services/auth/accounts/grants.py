@@ -65,8 +65,8 @@ class GrantStore:
         """Return all ids that any of `roles` is granted, by type."""
         query = {"tenant": tenant, "role": {"$in": list(roles)}}
         rows = await self._grants.aggregate([{"$match": query}, _BY_TYPE], session=session)
-        held = {row["_id"]: frozenset(row["ids"]) async for row in rows}
-        return {kind: held.get(kind.value, frozenset()) for kind in ResourceType}
+        ids = {row["_id"]: frozenset(row["ids"]) async for row in rows}
+        return {kind: ids.get(kind.value, frozenset()) for kind in ResourceType}
 
     async def is_granted(
         self, tenant: str, roles: Sequence[int], kind: ResourceType, resource: int | str
@@ -94,8 +94,8 @@ class GrantStore:
         """Grant resources to a role; return the new ones."""
         query = {"tenant": tenant, "role": role_id, **_match_any(resources)}
         found = self._grants.find(query, {"type": 1, "id": 1}, session=session)
-        held = msgspec.convert(await found.to_list(None), set[Resource])
-        new = [resource for resource in resources if resource not in held]
+        existing = msgspec.convert(await found.to_list(None), set[Resource])
+        new = [resource for resource in resources if resource not in existing]
         if new:
             common = {"tenant": tenant, "role": role_id, "at": datetime.now(UTC)}
             documents = [{**common, **msgspec.to_builtins(resource)} for resource in new]
@@ -151,7 +151,9 @@ def _match_any(resources: Iterable[Resource]) -> Document:
     ids: dict[str, list[int | str]] = defaultdict(list)
     for resource in resources:
         ids[resource.type.value].append(resource.id)
-    return {"$or": [{"type": kind, "id": {"$in": held}} for kind, held in ids.items()]}
+    return {
+        "$or": [{"type": kind, "id": {"$in": granted_ids}} for kind, granted_ids in ids.items()]
+    }
 
 
 def _match_with_entities(resources: Sequence[Resource]) -> Document:

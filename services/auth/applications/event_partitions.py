@@ -39,15 +39,15 @@ class EventDistributor:
         """Set the number of partitions and the tenants whose events are copied."""
         if not (streams := await self._set_partitions()):
             return
-        wanted = [
+        copied_tenants = [
             StreamSource(name=stream, filter_subject=f"event.{tenant}.>")
             for tenant in await self.applications.list_reading_tenants()
             for stream in streams
         ]
         config = (await self.bus.js.stream_info(EVENTS)).config
-        if _filters(config.sources or []) != _filters(wanted):
-            await self.bus.js.update_stream(config.evolve(sources=wanted or None))
-            log.info("EVENTS copies the events of %d tenants", len(wanted) // len(streams))
+        if _filters(config.sources or []) != _filters(copied_tenants):
+            await self.bus.js.update_stream(config.evolve(sources=copied_tenants or None))
+            log.info("EVENTS copies the events of %d tenants", len(copied_tenants) // len(streams))
 
     async def _set_partitions(self, _: float = 0.0) -> list[str]:
         """Set the number of partitions; return those that were ever created."""

@@ -117,7 +117,7 @@ class AdmissionRegistry:
             keys += [f"{_PREFIX}{client_id}", f"tw:mqtt-ids:{key}"]
             maximum = MAX_SHARED_CLIENTS if admission.shared else MAX_CLIENT_IDS
             args += [key, client_id, CLAIM_LIFE, maximum, _PREFIX]
-        owner, wait_ms, kept, *evicted = await self._admit(keys=keys, args=args)
+        owner, wait_ms, admissions, *evicted = await self._admit(keys=keys, args=args)
         if owner == OTHERS:
             return None
         new = client_id if client_id and owner == NEW and client_id.upper() != key else None
@@ -128,7 +128,7 @@ class AdmissionRegistry:
         for evicted_id in evicted:
             if len(self._deleting) < MAX_DELETIONS:
                 self._deleting.start(evicted_id, partial(self._delete, evicted_id.decode()))
-        return AdmissionResult(wait_ms / 1000, kept)
+        return AdmissionResult(wait_ms / 1000, admissions)
 
     async def release(self, client_id: str) -> None:
         """Delete the reservation of an id that is the SN of another device."""

@@ -40,11 +40,11 @@ class AccessService:
 
         async def read_access(session: Session) -> Access:
             roles = await self._roles(user, session)
-            held = {menu for role in roles for menu in role.menus}
+            menu_ids = {menu for role in roles for menu in role.menus}
             settings = await stores.tenants.settings(tenant, session)
             return Access(
                 version=await stores.tenants.version(tenant, session),
-                functions=await stores.menus.list_function_codes(tenant, held, session)
+                functions=await stores.menus.list_function_codes(tenant, menu_ids, session)
                 & _FUNCTIONS,
                 super_admin=any(role.name == SUPER_ADMIN for role in roles),
                 viewers_may_command=settings is not None and settings.viewers_may_command,

@@ -46,10 +46,10 @@ async def list_role_resources(
     data: JSONBody[ResourceSearch | None] = None,
 ) -> list[GrantedResource] | Page[GrantedResource]:
     """List the resources that a role is granted, of one type or of all."""
-    wanted = data or ResourceSearch()
-    found, total = await grants.search(caller, role_id, wanted)
-    shown = [GrantedResource(resource_id=str(each.id), resource_type=each.type) for each in found]
-    return wanted.listed(shown, total)
+    search = data or ResourceSearch()
+    found, total = await grants.search(caller, role_id, search)
+    rows = [GrantedResource(resource_id=str(each.id), resource_type=each.type) for each in found]
+    return search.listed(rows, total)
 
 
 @post("/associate-resource")
@@ -75,9 +75,9 @@ async def list_role_integrations(
     caller: RequestCaller, listings: Lists, role_id: PathId, data: SearchBody = None
 ) -> list[RoleIntegration] | Page[RoleIntegration]:
     """List the integrations that a role is granted."""
-    wanted = data or KeywordSearch()
-    found = await listings.list_integrations(caller, role_id, wanted, granted=True)
-    shown = [
+    search = data or KeywordSearch()
+    found = await listings.list_integrations(caller, role_id, search, granted=True)
+    rows = [
         RoleIntegration(
             integration_id=each.id,
             integration_name=each.name,
@@ -86,7 +86,7 @@ async def list_role_integrations(
         )
         for each in found
     ]
-    return wanted.select_page(shown)
+    return search.select_page(rows)
 
 
 @post("/undistributed-integrations")
@@ -94,12 +94,12 @@ async def list_other_integrations(
     caller: RequestCaller, listings: Lists, role_id: PathId, data: SearchBody = None
 ) -> list[CandidateIntegration] | Page[CandidateIntegration]:
     """List the integrations that a role is not granted."""
-    wanted = data or KeywordSearch()
-    found = await listings.list_integrations(caller, role_id, wanted, granted=False)
-    shown = [
+    search = data or KeywordSearch()
+    found = await listings.list_integrations(caller, role_id, search, granted=False)
+    rows = [
         CandidateIntegration(integration_id=each.id, integration_name=each.name) for each in found
     ]
-    return wanted.select_page(shown)
+    return search.select_page(rows)
 
 
 @post("/devices")
@@ -107,8 +107,8 @@ async def list_role_devices(
     caller: RequestCaller, listings: Lists, role_id: PathId, data: SearchBody = None
 ) -> list[RoleDevice] | Page[RoleDevice]:
     """List the devices that a role can see, directly, by group or by integration."""
-    wanted = data or KeywordSearch()
-    return wanted.listed(*await listings.list_devices(caller, role_id, wanted))
+    search = data or KeywordSearch()
+    return search.listed(*await listings.list_devices(caller, role_id, search))
 
 
 @post("/undistributed-devices")
@@ -116,8 +116,8 @@ async def list_other_devices(
     caller: RequestCaller, listings: Lists, role_id: PathId, data: SearchBody = None
 ) -> list[CandidateDevice] | Page[CandidateDevice]:
     """List the devices that a role cannot see."""
-    wanted = data or KeywordSearch()
-    return wanted.listed(*await listings.list_other_devices(caller, role_id, wanted))
+    search = data or KeywordSearch()
+    return search.listed(*await listings.list_other_devices(caller, role_id, search))
 
 
 @post("/dashboards")
@@ -125,9 +125,9 @@ async def list_role_dashboards(
     caller: RequestCaller, listings: Lists, role_id: PathId, data: SearchBody = None
 ) -> list[RoleDashboard] | Page[RoleDashboard]:
     """List the dashboards that a role is granted."""
-    wanted = data or KeywordSearch()
-    found = await listings.list_dashboards(caller, role_id, wanted, granted=True)
-    return wanted.select_page(found)
+    search = data or KeywordSearch()
+    found = await listings.list_dashboards(caller, role_id, search, granted=True)
+    return search.select_page(found)
 
 
 @post("/undistributed-dashboards")
@@ -135,9 +135,9 @@ async def list_other_dashboards(
     caller: RequestCaller, listings: Lists, role_id: PathId, data: SearchBody = None
 ) -> list[RoleDashboard] | Page[RoleDashboard]:
     """List the dashboards that a role is not granted."""
-    wanted = data or KeywordSearch()
-    found = await listings.list_dashboards(caller, role_id, wanted, granted=False)
-    return wanted.select_page(found)
+    search = data or KeywordSearch()
+    found = await listings.list_dashboards(caller, role_id, search, granted=False)
+    return search.select_page(found)
 
 
 ROUTER = route_operations(

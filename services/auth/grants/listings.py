@@ -94,9 +94,9 @@ class ResourceOwners:
         for resource in resources:
             ids[resource.type].append(resource.id)
         existing: set[Resource] = set()
-        for kind, wanted in ids.items():
-            for first in range(0, len(wanted), BATCH):
-                part = wanted[first : first + BATCH]
+        for kind, resource_ids in ids.items():
+            for first in range(0, len(resource_ids), BATCH):
+                part = resource_ids[first : first + BATCH]
                 try:
                     found = await self._find_existing(kind, tenant, part)
                 except NoResponders:
@@ -118,8 +118,10 @@ class ResourceOwners:
                 entities = await DeviceClient(self.rpc).resolve(tenant, ids=ids)
                 return [entity.id for entity in entities]
             case ResourceType.INTEGRATION:
-                known = await self.rpc.call(GET_INTEGRATIONS, GetIntegrations(), KnownIntegrations)
-                return [integration.manifest.id for integration in known.integrations]
+                integrations = await self.rpc.call(
+                    GET_INTEGRATIONS, GetIntegrations(), KnownIntegrations
+                )
+                return [integration.manifest.id for integration in integrations.integrations]
             case ResourceType.DASHBOARD:
                 return [dashboard.id for dashboard in await self._request_dashboards(tenant, ids)]
             case ResourceType.WORKFLOW:
@@ -168,27 +170,31 @@ class RoleListings:
         self, caller: Caller, role_id: int, request: KeywordSearch, *, granted: bool
     ) -> list[DescribedIntegration]:
         """Return all integrations that a role is granted (or is not granted)."""
-        held = await self._list_granted_ids(caller, role_id, ResourceType.INTEGRATION)
+        granted_ids = await self._list_granted_ids(caller, role_id, ResourceType.INTEGRATION)
         order = request.order(_INTEGRATION_COLUMNS, _BY_NAME)
-        ids = [integration for integration in held if integration != HIDDEN_INTEGRATION]
+        ids = [integration for integration in granted_ids if integration != HIDDEN_INTEGRATION]
         if granted and not ids:
             return []
-        asked = ids if granted else None
-        found = await self.owners.list_integrations(caller.tenant, asked, request.keyword or "")
-        hidden = set() if granted else {HIDDEN_INTEGRATION, *held}
+        requested_ids = ids if granted else None
+        found = await self.owners.list_integrations(
+            caller.tenant, requested_ids, request.keyword or ""
+        )
+        hidden = set() if granted else {HIDDEN_INTEGRATION, *granted_ids}
         return _sort_rows([each for each in found if each.id not in hidden], order)
 
     async def list_dashboards(
         self, caller: Caller, role_id: int, request: KeywordSearch, *, granted: bool
     ) -> list[RoleDashboard]:
         """Return all dashboards that a role is granted (or is not granted)."""
-        held = await self._list_granted_ids(caller, role_id, ResourceType.DASHBOARD)
+        granted_ids = await self._list_granted_ids(caller, role_id, ResourceType.DASHBOARD)
         order = request.order(_DASHBOARD_COLUMNS, _BY_NAME)
-        if granted and not held:
+        if granted and not granted_ids:
             return []
-        asked = held if granted else None
-        found = await self.owners.list_dashboards(caller.tenant, asked, request.keyword or "")
-        hidden = set() if granted else set(held)
+        requested_ids = granted_ids if granted else None
+        found = await self.owners.list_dashboards(
+            caller.tenant, requested_ids, request.keyword or ""
+        )
+        hidden = set() if granted else set(granted_ids)
         chosen = _sort_rows([each for each in found if each.id not in hidden], order)
         people = await self._find_users(caller, chosen)
         return [
@@ -243,11 +249,13 @@ class RoleListings:
     async def _request(self, caller: Caller, request: KeywordSearch) -> DescribeDevices:
         tenant, keyword = caller.tenant, request.keyword or ""
         order = request.order(_DEVICE_COLUMNS, ())
-        named = await self.owners.list_integrations(tenant, keyword=keyword) if keyword else []
+        matching_integrations = (
+            await self.owners.list_integrations(tenant, keyword=keyword) if keyword else []
+        )
         return DescribeDevices(
             tenant=tenant,
             keyword=keyword,
-            keyword_integrations=[integration.id for integration in named],
+            keyword_integrations=[integration.id for integration in matching_integrations],
             skip=request.skip,
             limit=request.limit,
             order=[(field, way) for field, way in order if field != "_id"],

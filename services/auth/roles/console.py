@@ -138,13 +138,13 @@ async def list_other_users(
     caller: RequestCaller, roles: Roles, role_id: PathId, data: SearchBody = None
 ) -> list[CandidateUser] | Page[CandidateUser]:
     """List the users without a role."""
-    wanted = data or KeywordSearch()
-    found, total = await roles.list_members(caller, role_id, wanted, having=False)
-    shown = [
+    search = data or KeywordSearch()
+    found, total = await roles.list_members(caller, role_id, search, having=False)
+    rows = [
         CandidateUser(user_id=str(person.id), nickname=person.nickname, email=person.email)
         for person in found
     ]
-    return wanted.listed(shown, total)
+    return search.listed(rows, total)
 
 
 @post("/{role_id:str}/associate-user")
@@ -185,7 +185,7 @@ async def _members(
     caller: Caller, roles: RoleService, role_id: int, request: KeywordSearch
 ) -> list[RoleMember] | Page[RoleMember]:
     found, total = await roles.list_members(caller, role_id, request)
-    shown = [
+    rows = [
         RoleMember(
             role_id=str(role_id),
             user_id=str(person.id),
@@ -194,7 +194,7 @@ async def _members(
         )
         for person in found
     ]
-    return request.listed(shown, total)
+    return request.listed(rows, total)
 
 
 ROUTER = route_operations(globals(), "/user/roles", guards=[super_admins], tags=["Roles"])

@@ -206,8 +206,8 @@ class RoleService:
             before = await self.get(caller, role_id, change.session)
             menus = await self.accounts.menus.list_all(caller.tenant, change.session)
             visible = {menu.id for menu in filter_visible(caller.principal, menus)}
-            kept = {*ids, *(menu_id for menu_id in before.menus if menu_id not in visible)}
-            chosen = tuple(menu.id for menu in menus if menu.id in kept)
+            menu_ids = {*ids, *(menu_id for menu_id in before.menus if menu_id not in visible)}
+            chosen = tuple(menu.id for menu in menus if menu.id in menu_ids)
             after = msgspec.structs.replace(before, menus=chosen)
             await self.accounts.roles.update(caller.tenant, after, change.session)
             change.record_access(

@@ -65,6 +65,8 @@ async def issue_token(
 ) -> Success[TokenDetails]:
     """Exchange an application's credentials, or a refresh token, for a pair of tokens."""
     content_type = request.headers.get("content-type")
-    wanted = read_token_request(content_type, await request.body())
-    details = await tokens.grant(wanted, Origin(get_address(request), get_request_id(request)))
+    token_request = read_token_request(content_type, await request.body())
+    details = await tokens.grant(
+        token_request, Origin(get_address(request), get_request_id(request))
+    )
     return ok(request, details)

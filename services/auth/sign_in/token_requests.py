@@ -215,8 +215,10 @@ def build_request_body(*grants: Schema, **example: str) -> RequestBody:
     return RequestBody(required=True, content={FORM_TYPES[0]: media})
 
 
-def _read_fields(content_type: str | None, body: bytes, known: Collection[str]) -> dict[str, Any]:
-    """Parse the fields of a token request; `known` fields must not repeat.
+def _read_fields(
+    content_type: str | None, body: bytes, known_fields: Collection[str]
+) -> dict[str, Any]:
+    """Parse the fields of a token request; `known_fields` fields must not repeat.
 
     Raises `UnsupportedMedia`, `TooLarge`, `MalformedRequest`, and `InvalidInput` with the field.
     """
@@ -225,7 +227,7 @@ def _read_fields(content_type: str | None, body: bytes, known: Collection[str]) 
         raise UnsupportedMedia(f"send {FORM_TYPES[0]}, not {media_type!r}", field="Content-Type")
     if len(body) > MAX_BODY:
         raise TooLarge(f"a token request has at most {MAX_BODY} bytes")
-    return _read_json(body) if media_type == JSON_TYPE else _read_form(body, known)
+    return _read_json(body) if media_type == JSON_TYPE else _read_form(body, known_fields)
 
 
 def _read_required(fields: Mapping[str, Any], name: str) -> str:
@@ -248,7 +250,7 @@ def _read_optional(fields: Mapping[str, Any], name: str) -> str | None:
     return value
 
 
-def _read_form(body: bytes, known: Collection[str]) -> dict[str, str]:
+def _read_form(body: bytes, known_fields: Collection[str]) -> dict[str, str]:
     try:
         text = body.decode("ascii")
         if _BROKEN_ESCAPE.search(text):
@@ -259,7 +261,7 @@ def _read_form(body: bytes, known: Collection[str]) -> dict[str, str]:
             name = unquote_plus(raw_name, errors="strict")
             if not equals:
                 raise MalformedRequest(f"the form has {name[:64]!r} without '='")
-            if name in fields and name in known:
+            if name in fields and name in known_fields:
                 raise InvalidInput("must not be repeated", field=name)
             fields[name] = unquote_plus(raw_value, errors="strict")
     except UnicodeDecodeError as error:

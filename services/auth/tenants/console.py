@@ -24,10 +24,10 @@ HEADER = "TENANT_ID"
 
 def read_tenant_header(connection: Connection) -> str | None:
     """Return the tenant in the header; raise `InvalidInput` for an invalid name."""
-    named = connection.headers.get(HEADER)
-    if named and not TENANT.fullmatch(named):
+    tenant = connection.headers.get(HEADER)
+    if tenant and not TENANT.fullmatch(tenant):
         raise InvalidInput(TENANT_RULE, field=HEADER)
-    return named or None
+    return tenant or None
 
 
 def build_tenant_parameter() -> Parameter:

@@ -47,9 +47,9 @@ _purged_counter = metrics.get_meter("thingway").create_counter(
 
 def equal_share(volumes: Collection[float], room: float) -> float:
     """Return the largest share so that all `volumes`, cut to it, fit in `room`."""
-    for left, volume in zip(range(len(volumes), 0, -1), sorted(volumes), strict=True):
-        if volume * left > room:
-            return room / left
+    for remaining_tenants, volume in zip(range(len(volumes), 0, -1), sorted(volumes), strict=True):
+        if volume * remaining_tenants > room:
+            return room / remaining_tenants
         room -= volume
     return math.inf
 
@@ -72,10 +72,10 @@ class EventShares:
         """Enforce shares after a change of a stream, and at least every `IDLE_PERIOD`."""
         names, now = (await self.bus.read_partitions(WATCH_INTERVAL)).streams, time.monotonic()
         streams = {name: await read_stream(self.bus, name) for name in names}
-        held = [stream.state for stream in streams.values()]
-        if held != self._known[0] or now >= self._known[1]:
+        contents = [stream.state for stream in streams.values()]
+        if contents != self._known[0] or now >= self._known[1]:
             await self._enforce_all(streams)
-            self._known = held, now + IDLE_PERIOD
+            self._known = contents, now + IDLE_PERIOD
 
     async def enforce(self) -> None:
         """Measure tenants once, and purge those that exceed their share."""
@@ -89,9 +89,9 @@ class EventShares:
             await self._enforce(name, stream, 1 if name == EVENTS else partitions.used)
 
     async def _enforce(self, name: str, stream: StreamReading, parts: int) -> None:
-        held, room = stream.state, PURGE_END * stream.config.max_bytes
-        is_full = 0 < PURGE_START * stream.config.max_bytes < held.bytes
-        below = math.inf if is_full else held.bytes * parts
+        content, room = stream.state, PURGE_END * stream.config.max_bytes
+        is_full = 0 < PURGE_START * stream.config.max_bytes < content.bytes
+        below = math.inf if is_full else content.bytes * parts
         found = await self.tenants.event_limits(below=below)
         limits = {tenant: limit / parts for tenant, limit in found.items()}
         share = room / len(limits) if is_full else math.inf
@@ -100,9 +100,9 @@ class EventShares:
             number = await count_messages(self.bus, name, f"event.{tenant}.>")
             if number * MAX_MESSAGE > min(limit, share):  # otherwise it is surely within its share
                 numbers[tenant] = number
-                volumes[tenant] = number * await self._mean_size(name, tenant, number, held)
+                volumes[tenant] = number * await self._mean_size(name, tenant, number, content)
         if is_full:
-            scale = held.bytes / max(1.0, sum(volumes.values()))
+            scale = content.bytes / max(1.0, sum(volumes.values()))
             volumes = {tenant: volume * scale for tenant, volume in volumes.items()}
             share = equal_share(volumes.values(), room)
         for tenant in sorted(volumes, key=volumes.__getitem__, reverse=True):
@@ -111,12 +111,14 @@ class EventShares:
                 enough = room if share < limits[tenant] else 0.0
                 await self._purge(name, tenant, numbers[tenant], volumes[tenant], maximum, enough)
 
-    async def _mean_size(self, name: str, tenant: str, number: int, held: StreamContent) -> float:
+    async def _mean_size(
+        self, name: str, tenant: str, number: int, content: StreamContent
+    ) -> float:
         """Return the mean size of a tenant's messages, from windows at random sequences."""
-        span = held.last_seq - held.first_seq + 1
+        span = content.last_seq - content.first_seq + 1
         found = size = 0
         for _ in range(WINDOWS):
-            sequence = random.randint(held.first_seq, held.last_seq)  # noqa: S311 - a sample
+            sequence = random.randint(content.first_seq, content.last_seq)  # noqa: S311 - a sample
             end = sequence + max(1, span * WINDOW // number)
             for _ in range(MAX_READ):
                 try:
@@ -131,7 +133,7 @@ class EventShares:
                 found += 1
                 texts = (message.subject or "", message.data or b"")
                 size += OVERHEAD + sum(map(len, texts)) + len(message.hdrs or "") * 3 // 4
-        return size / found if found else held.bytes / held.messages
+        return size / found if found else content.bytes / content.messages
 
     async def _purge(
         self, name: str, tenant: str, number: int, volume: float, maximum: float, enough: float
@@ -141,16 +143,16 @@ class EventShares:
         Stops when the tenant has `maximum` bytes left or the stream at most `enough`.
         """
         part = max(1, min(SLICE, int(SLICE_BYTES * number / volume)))
-        left, goal = number, max(1, int(number * maximum / volume))
-        while left > goal and (await read_stream(self.bus, name)).state.bytes > enough:
-            left, started = max(goal, left - part), time.monotonic()
-            await self.bus.js.purge_stream(name, subject=f"event.{tenant}.>", keep=left)
+        remaining, goal = number, max(1, int(number * maximum / volume))
+        while remaining > goal and (await read_stream(self.bus, name)).state.bytes > enough:
+            remaining, started = max(goal, remaining - part), time.monotonic()
+            await self.bus.js.purge_stream(name, subject=f"event.{tenant}.>", keep=remaining)
             await asyncio.sleep(time.monotonic() - started)
-        _purged_counter.add(number - left, {"tenant": tenant})
+        _purged_counter.add(number - remaining, {"tenant": tenant})
         log.info(
             "tenant %s: purged %d events beyond its share of %d bytes",
             tenant,
-            number - left,
+            number - remaining,
             maximum,
         )
-        await self.tenants.record_purge(tenant, number - left, int(maximum))
+        await self.tenants.record_purge(tenant, number - remaining, int(maximum))

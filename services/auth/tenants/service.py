@@ -125,9 +125,9 @@ class TenantLimitsService:
         )
 
     def _merge_defaults(self, stored: dict[str, int]) -> TenantLimits:
-        own: dict[str, Any] = {name: stored[name] for name in NAMES if name in stored}
-        both = msgspec.to_builtins(self.defaults) | own
-        return TenantLimits(msgspec.convert(both, Limits), own)
+        own_limits: dict[str, Any] = {name: stored[name] for name in NAMES if name in stored}
+        both = msgspec.to_builtins(self.defaults) | own_limits
+        return TenantLimits(msgspec.convert(both, Limits), own_limits)
 
 
 def _check(name: str, value: int | None) -> None:

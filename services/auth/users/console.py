@@ -113,9 +113,9 @@ async def search_users(
     principal: RequestPrincipal, directory: Directory, data: JSONBody[UserSearch | None] = None
 ) -> list[UserResponse] | Page[UserResponse]:
     """Search users by part of their nickname or email address."""
-    wanted = data or UserSearch()
-    found, total = await directory.search(principal.tenant, wanted)
-    return wanted.listed(found, total)
+    search = data or UserSearch()
+    found, total = await directory.search(principal.tenant, search)
+    return search.listed(found, total)
 
 
 @post(
@@ -186,9 +186,11 @@ async def ask_user_permission(
 
     A grant of its device, group or integration is sufficient, too.
     """
-    held = await directory.has_permission(get_principal(request).tenant, user_id, data)
+    is_permitted = await directory.has_permission(get_principal(request).tenant, user_id, data)
     return PermissionAnswer(
-        data=Permission(held), request_id=get_request_id(request), has_permission=held
+        data=Permission(is_permitted),
+        request_id=get_request_id(request),
+        has_permission=is_permitted,
     )
 
 

@@ -74,8 +74,8 @@ class UserDirectory:
         """
         user = await self._get_user(tenant, user_id)
         kind, sent = request.resource_type, request.resource_id
-        named = kind is ResourceType.INTEGRATION
-        resource = str(sent) if named else parse_id(sent, "resource_id")
+        is_integration = kind is ResourceType.INTEGRATION
+        resource = str(sent) if is_integration else parse_id(sent, "resource_id")
         if _is_super_admin(user, await self._find_roles(tenant, [user])):
             return True
         if await self.accounts.grants.is_granted(tenant, user.roles, kind, resource):

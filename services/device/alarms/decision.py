@@ -174,13 +174,13 @@ def decide(
     if state.checkpoint is not None and state.checkpoint.until < fold.point.until:
         points.insert(0, state.checkpoint)
     points.append(window.start.point or msgspec.structs.replace(fold.point))
-    left = [newest - age for age in (_AGES if window.complete else _AGES[:1])]
-    left = [at for at in left if at > fold.point.until]
+    checkpoint_times = [newest - age for age in (_AGES if window.complete else _AGES[:1])]
+    checkpoint_times = [at for at in checkpoint_times if at > fold.point.until]
     for row in rows:
-        while left and row.ts >= left[0]:
-            points.append(msgspec.structs.replace(fold.point, until=left.pop(0)))
+        while checkpoint_times and row.ts >= checkpoint_times[0]:
+            points.append(msgspec.structs.replace(fold.point, until=checkpoint_times.pop(0)))
         fold.add(row, check(row.value))
-    points += [msgspec.structs.replace(fold.point, until=at) for at in left]
+    points += [msgspec.structs.replace(fold.point, until=at) for at in checkpoint_times]
     due = fold.raise_if_due(now)
     point, changes = fold.point, fold.changes()
     at, sequence = max((state.at, state.sequence), (point.at, point.sequence))
@@ -209,9 +209,11 @@ def decide_without_history(
 
     They continue the present state; earlier readings cannot be folded again.
     """
-    known = msgspec.structs.replace(state, checkpoint=None, points=[])
-    window = ReadingWindow(FoldStart(earliest_relevant(known), None, full=True), rows, now)
-    after, changes = decide(rule, check, known, window, now)
+    state_without_history = msgspec.structs.replace(state, checkpoint=None, points=[])
+    window = ReadingWindow(
+        FoldStart(earliest_relevant(state_without_history), None, full=True), rows, now
+    )
+    after, changes = decide(rule, check, state_without_history, window, now)
     after.checkpoint, after.points = None, []
     return after, changes
 
@@ -298,9 +300,9 @@ class _Fold:
             if not (transition.raised and _is_cleared(state, transition.arrival)):
                 changes.append(AlarmTransition(transition.raised, transition.at, transition.value))
                 is_open = transition.raised
-        wanted = point.status == "RAISED" and not _is_cleared(state, point.arrival)
-        if wanted != is_open:
-            changes.append(AlarmTransition(wanted, point.at, point.value if wanted else None))
+        is_raised = point.status == "RAISED" and not _is_cleared(state, point.arrival)
+        if is_raised != is_open:
+            changes.append(AlarmTransition(is_raised, point.at, point.value if is_raised else None))
         return changes
 
     def _add_beyond(self, row: TimedValue) -> None:

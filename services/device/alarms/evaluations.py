@@ -116,14 +116,17 @@ class DeviceEvaluations:
         """
         self.must_wait = not complete
         end = now if complete else stored[-1].ts
-        known: dict[str, tuple[list[TimedValue], list[TimedValue]]] = {}
+        values_by_condition: dict[str, tuple[list[TimedValue], list[TimedValue]]] = {}
         for item, condition in zip(self.evaluations, self.conditions(), strict=True):
             rule, check, state = item.compiled.rule, item.compiled.check, item.state
             source = getattr(condition, "property", state.id)
-            if source not in known:
-                known[source] = (found := select_values(condition, stored)), drop_late(found)
-            rows, timely = known[source]
-            if not (kept := not complete or contains_all(rows, item.requested)):
+            if source not in values_by_condition:
+                values_by_condition[source] = (
+                    (found := select_values(condition, stored)),
+                    drop_late(found),
+                )
+            rows, timely = values_by_condition[source]
+            if not (must_keep := not complete or contains_all(rows, item.requested)):
                 timely = drop_late(rows := merge_values(rows, item.requested))
             if missing is not None:
                 if any(row.sequence > missing.sequence for row in rows):
@@ -134,7 +137,7 @@ class DeviceEvaluations:
                 begun = min((row.arrival for row in item.requested), default=end)
                 state = msgspec.structs.replace(state, begun=min(state.begun, begun))
             start = item.find_start(now)
-            if kept:
+            if must_keep:
                 window = ReadingWindow(start, timely, now, complete)
                 after, changes = decide(rule, check, state, window, end)
             else:
@@ -162,8 +165,8 @@ def merge_requests(
         ts, device, earliest = request.ts, request.device_id, request.earliest or request.ts
         rows: dict[tuple[type, Any], TimedValue] = {}
         for rule, value in request.values.items():
-            if (known := rules.get(rule)) is not None:
-                fresh = Evaluation(known, new_state(known.rule, device), ts, earliest)
+            if (rule_state := rules.get(rule)) is not None:
+                fresh = Evaluation(rule_state, new_state(rule_state.rule, device), ts, earliest)
                 evaluation = evaluations.setdefault((device, rule), fresh)
                 row = TimedValue(ts, request.sequence, value, request.received or ts)
                 evaluation.requested.append(rows.setdefault((type(value), value), row))

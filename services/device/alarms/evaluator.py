@@ -145,22 +145,22 @@ class Evaluator:
             device.id: device.sn for device in await self.devices.queries.list_by_ids(tenant, ids)
         }
         await self.alarms.end([state for state in states if state.device not in serials])
-        left = group_by_device(evaluations, serials)
-        while left and time.monotonic() < until:
-            some, left = left[:DEVICES], left[DEVICES:]
-            jobs = [self.readers.run(tenant, partial(self._decide, device)) for device in some]
+        remaining = group_by_device(evaluations, serials)
+        while remaining and time.monotonic() < until:
+            batch, remaining = remaining[:DEVICES], remaining[DEVICES:]
+            jobs = [self.readers.run(tenant, partial(self._decide, device)) for device in batch]
             decided = await asyncio.gather(*jobs)
             settled = await self.alarms.apply_updates(
                 [decision for each in decided for _, decision in each]
             )
-            waiting.update(device.device for device in some if device.must_wait)
-            for device, each in zip(some, decided, strict=True):
+            waiting.update(device.device for device in batch if device.must_wait)
+            for device, each in zip(batch, decided, strict=True):
                 if overtaken := [
                     item for item, decision in each if decision.before.id not in settled
                 ]:
                     await self._reload_states(overtaken)
-                    left.append(DeviceEvaluations(device.device, device.sn, overtaken))
-        return waiting | {device.device for device in left}
+                    remaining.append(DeviceEvaluations(device.device, device.sn, overtaken))
+        return waiting | {device.device for device in remaining}
 
     async def _decide(self, device: DeviceEvaluations) -> list[Decision]:
         """Read history that the evaluations of a device need, and decide."""
@@ -194,7 +194,7 @@ class Evaluator:
         """
         now, after, missing, stored = now_ms(), 0, None, list[StoredReport]()
         at = min(item.find_start(now).at for item in device.evaluations)
-        known = max(max(item.state.newest, item.state.at) for item in device.evaluations)
+        newest_known = max(max(item.state.newest, item.state.at) for item in device.evaluations)
         sequence = 0
         while True:
             found = await self._find_unstored(device, after)
@@ -204,7 +204,7 @@ class Evaluator:
                 continue
             stored, missing = stored + more, missing or found
             complete = len(more) < row_sources.CHUNK
-            if complete or (len(stored) >= MAX_ROWS and more[-1].ts > known):
+            if complete or (len(stored) >= MAX_ROWS and more[-1].ts > newest_known):
                 return stored, missing, complete
             at, sequence = more[-1].ts, more[-1].sequence
 
@@ -218,18 +218,20 @@ class Evaluator:
         found = {
             id_.id: id_.model for id_ in await self.devices.queries.list_by_ids(tenant, devices)
         }
-        for gone in devices - found.keys():
-            await self.rules.delete_for_device(tenant, gone)
-            await self.alarms.delete_device(gone)
+        for deleted_device in devices - found.keys():
+            await self.rules.delete_for_device(tenant, deleted_device)
+            await self.alarms.delete_device(deleted_device)
         rules = await self.rules.list_for_devices(tenant, found)
         for model in set(found.values()):
-            mine = [entry for entry in found if found[entry] == model]
-            named = [rule for rule in rules if rule.product == model or rule.device in mine]
-            kept = [rule.id for rule in named]
-            await self.alarms.end(await self.alarms.list_for_other_rules(mine, kept))
-            for rule in named:
+            model_devices = [entry for entry in found if found[entry] == model]
+            model_rules = [
+                rule for rule in rules if rule.product == model or rule.device in model_devices
+            ]
+            rule_ids = [rule.id for rule in model_rules]
+            await self.alarms.end(await self.alarms.list_for_other_rules(model_devices, rule_ids))
+            for rule in model_rules:
                 if isinstance(rule.condition, SilenceCondition):
-                    watched = mine if rule.device is None else [rule.device]
+                    watched = model_devices if rule.device is None else [rule.device]
                     await self.alarms.watch_silences(rule, watched, now_ms())
 
 
@@ -314,18 +316,18 @@ class DueStateSweep:
         states = await self.alarms.list_due(tenant, now_ms(), SWEPT_STATES)
         rules = await self.rules.find_all(list({state.rule for state in states}))
         due: list[tuple[Rule, State]] = []
-        quiet: list[tuple[Rule, State]] = []
+        silences: list[tuple[Rule, State]] = []
         ended: list[State] = []
         for state in states:
             rule = rules.get(state.rule)
             if rule is None or not rule.is_active or rule.generation != state.generation:
                 ended.append(state)
             elif isinstance(rule.condition, SilenceCondition) and state.status == "NORMAL":
-                quiet.append((rule, state))
+                silences.append((rule, state))
             else:
                 due.append((rule, state))
         await self.alarms.end(ended, delete=True)
-        await self.evaluator.evaluate_due(tenant, [*due, *await self._filter_silent(quiet)])
+        await self.evaluator.evaluate_due(tenant, [*due, *await self._filter_silent(silences)])
         return len(states) == SWEPT_STATES
 
     async def _filter_silent(self, states: list[tuple[Rule, State]]) -> list[tuple[Rule, State]]:

@@ -67,11 +67,11 @@ class FlowAlarmStore:
     async def _raise_keyed(
         self, request: ChangeAlarm, device: PresentDevice, session: Session
     ) -> tuple[ChangedAlarm, list[OutboxEntry]]:
-        mine = {"tenant": request.tenant, "device": device.id, "open": True}
-        found = await self._alarms.find_one(mine | {"key": request.key}, session=session)
+        open_alarms = {"tenant": request.tenant, "device": device.id, "open": True}
+        found = await self._alarms.find_one(open_alarms | {"key": request.key}, session=session)
         if found is not None:
             return ChangedAlarm(found["_id"]), []
-        keyed = mine | {"key": {"$exists": True}}
+        keyed = open_alarms | {"key": {"$exists": True}}
         maximum = MAX_FLOW_ALARMS
         if await self._alarms.count_documents(keyed, limit=maximum, session=session) >= maximum:
             text = f"the device has {maximum} open alarms of flows, the maximum"

@@ -100,8 +100,8 @@ class Rule(msgspec.Struct, rename="camel", kw_only=True):
 
     def applies(self, tenant: str, device: int, product: str) -> bool:
         """Return whether it applies to this device."""
-        mine = self.device == device if self.device is not None else self.product == product
-        return self.is_active and mine and self.tenant == tenant
+        is_target = self.device == device if self.device is not None else self.product == product
+        return self.is_active and is_target and self.tenant == tenant
 
 
 Status = Literal["NORMAL", "PENDING", "RAISED"]

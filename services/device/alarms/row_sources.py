@@ -113,8 +113,8 @@ def select_values(condition: HistoryCondition, stored: Iterable[StoredReport]) -
 
 def merge_values(rows: Iterable[TimedValue], messages: Iterable[TimedValue]) -> list[TimedValue]:
     """Return rows of history and the readings of `messages` that history lacks, in order."""
-    known = {(row.ts, row.sequence): row for row in (*messages, *rows)}
-    return [known[key] for key in sorted(known)]
+    rows_by_key = {(row.ts, row.sequence): row for row in (*messages, *rows)}
+    return [rows_by_key[key] for key in sorted(rows_by_key)]
 
 
 def contains_all(rows: Sequence[TimedValue], messages: Iterable[TimedValue]) -> bool:
@@ -216,8 +216,8 @@ class UplinkReader:
             if answer is None:
                 return None
             sequence = answer.seq
-            if (known := global_sequence(stream, sequence)) not in stored:
-                return UnstoredMessage(known, to_ms(answer.time))
+            if (position := global_sequence(stream, sequence)) not in stored:
+                return UnstoredMessage(position, to_ms(answer.time))
 
     async def _request(self, stream: str, request: dict[str, object]) -> _Message | None:
         subject, body = f"$JS.API.STREAM.MSG.GET.{stream}", msgspec.json.encode(request)

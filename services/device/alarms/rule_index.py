@@ -151,10 +151,10 @@ class RuleIndex:
 
     def remove(self, rule_id: int) -> None:
         """Remove a rule, if it is known."""
-        gone = self._rules.pop(rule_id, None)
-        if gone is None:
+        removed = self._rules.pop(rule_id, None)
+        if removed is None:
             return
-        rule, target = gone.rule, _target(gone.rule)
+        rule, target = removed.rule, _target(removed.rule)
         self._plans.pop(target, None)
         del self._targets[target][rule_id]
         if not self._targets[target]:
@@ -173,9 +173,9 @@ class RuleIndex:
         if state.status != "NORMAL":
             found = _KnownState(state.generation, state.status, state.at, state.since)
             self._states[state.device][state.rule] = found
-        elif known := self._states.get(state.device):
-            known.pop(state.rule, None)
-            if not known:
+        elif states := self._states.get(state.device):
+            states.pop(state.rule, None)
+            if not states:
                 del self._states[state.device]
 
     def mark_uncertain(self, found: RuleMatch, device: int, until: float, ts: int) -> int:
@@ -185,21 +185,21 @@ class RuleIndex:
         was certain. A reading that matches only because the state is uncertain does not extend
         `until`, because then each report of a busy device would request an evaluation.
         """
-        known = self._uncertain[device].get(
+        uncertain = self._uncertain[device].get(
             rule_id := found.compiled.rule.id, _UncertainState(until, ts)
         )
-        earliest = min(ts, known.earliest)
+        earliest = min(ts, uncertain.earliest)
         self._uncertain[device][rule_id] = _UncertainState(
-            until if found.is_certain else known.until, earliest
+            until if found.is_certain else uncertain.until, earliest
         )
         return earliest
 
     def expire_uncertain(self, now: float) -> None:
         """Remove states whose uncertainty ended by `now` (monotonic)."""
         for device, rules in list(self._uncertain.items()):
-            left = {rule: entry for rule, entry in rules.items() if entry.until > now}
-            if left:
-                self._uncertain[device] = left
+            uncertain = {rule: entry for rule, entry in rules.items() if entry.until > now}
+            if uncertain:
+                self._uncertain[device] = uncertain
             else:
                 del self._uncertain[device]
 
@@ -244,8 +244,8 @@ class RuleIndex:
         return RuleMatch(compiled, value, is_certain=False) if unsure else None
 
     def _find_state(self, rule: Rule, device: int) -> "_KnownState":
-        known = self._states.get(device)
-        state = known.get(rule.id) if known else None
+        states = self._states.get(device)
+        state = states.get(rule.id) if states else None
         return state if state is not None and state.generation == rule.generation else _NORMAL
 
     def _find_target_rules(self, tenant: str, device: int, product: str) -> Iterator[TargetRules]:

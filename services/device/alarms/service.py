@@ -150,8 +150,8 @@ class AlarmService:
 
     async def _query(self, principal: Principal, request: SearchAlarms) -> Document:
         """Return the query of a filter, limited to devices that the user may see."""
-        seen = await self._visibility(principal.tenant, await self.grants.read(principal))
-        query: Document = {"tenant": principal.tenant, **seen}
+        visibility = await self._visibility(principal.tenant, await self.grants.read(principal))
+        query: Document = {"tenant": principal.tenant, **visibility}
         conditions: list[Document] = []
         if request.keyword:
             part = contains_text(request.keyword)
@@ -164,8 +164,8 @@ class AlarmService:
         if conditions:
             query["$and"] = conditions
         bounds = {"$gte": request.start_timestamp, "$lte": request.end_timestamp}
-        if given := {name: ms for name, ms in bounds.items() if ms is not None}:
-            query["raisedAt"] = given
+        if given_bounds := {name: ms for name, ms in bounds.items() if ms is not None}:
+            query["raisedAt"] = given_bounds
         if request.open is not None:
             query["open"] = request.open
         if request.severity:
@@ -212,13 +212,13 @@ def _csv_row(alarm: Alarm, zone: tzinfo) -> list[str]:
         return "" if ms is None else f"{from_ms(ms).astimezone(zone):%Y/%m/%d %H:%M:%S}"
 
     value = alarm.value
-    shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     return [
         time(alarm.raised_at),
         alarm.severity,
         safe_cell(alarm.content),
         safe_cell(alarm.device_name),
-        "" if value is None else safe_cell(shown) if isinstance(value, str) else shown,
+        "" if value is None else safe_cell(text) if isinstance(value, str) else text,
         time(alarm.cleared_at),
         time(alarm.claimed_at),
         safe_cell(alarm.claimed_name or ""),
@@ -240,12 +240,12 @@ class AlarmEraser:
         changed or deleted rule is unknown.
         """
         rules = await self.rules.find_all(await self.alarms.rules_with_values(device_id))
-        kept = [
+        kept_states = [
             state_key(rule.id, rule.generation, device_id)
             for rule in rules.values()
             if not _is_hidden(rule.condition, tsl)
         ]
-        return await self.alarms.erase_values(device_id, kept)
+        return await self.alarms.erase_values(device_id, kept_states)
 
 
 def _is_hidden(condition: Condition, tsl: Tsl) -> bool:

@@ -89,23 +89,23 @@ class AlarmStore:
         decided again. A state ends when its rule no longer applies to the device.
         """
         settled = set[str]()
-        for some in _split_transactions(decisions):
+        for updates in _split_transactions(decisions):
 
             async def write(
-                session: Session, some: Sequence[StateUpdate] = some
+                session: Session, updates: Sequence[StateUpdate] = updates
             ) -> tuple[list[StateUpdate], list[Document]]:
-                current = await self._filter_current(some, session)
+                current = await self._filter_current(updates, session)
                 devices = await self._find_devices(
                     {update.before.device for update in current}, session
                 )
                 return current, await self._write(current, devices, session)
 
-            if any(update.is_written for update in some):
+            if any(update.is_written for update in updates):
                 current, entries = await self._mongo.transaction(write)
                 self.wakeups.notify(ALARMS)
                 await self._outbox.relay(entries)
             else:
-                current = await self._filter_current(some)
+                current = await self._filter_current(updates)
             settled.update(update.before.id for update in current)
         return settled
 
@@ -115,10 +115,14 @@ class AlarmStore:
         With `delete`, for a deleted rule or device, the states are deleted. Others become NORMAL,
         so that processes read the change.
         """
-        left = {state.id: state for state in states}
-        while left:
-            ended = [StateUpdate(None, state, None if delete else state) for state in left.values()]
-            left = await self.find_states(list(left.keys() - await self.apply_updates(ended)))
+        remaining = {state.id: state for state in states}
+        while remaining:
+            ended = [
+                StateUpdate(None, state, None if delete else state) for state in remaining.values()
+            ]
+            remaining = await self.find_states(
+                list(remaining.keys() - await self.apply_updates(ended))
+            )
 
     async def delete_device(self, device_id: int) -> None:
         """Delete the alarms and states of a deleted device."""
@@ -141,10 +145,10 @@ class AlarmStore:
         Return whether there were any.
         """
         other = {"device": device_id, "rule": {"$exists": True}, **HAS_VALUE}
-        gone = {"$unset": {"value": "", "checkpoint.value": "", "points": ""}}
+        removal = {"$unset": {"value": "", "checkpoint.value": "", "points": ""}}
         keys = {"$nin": list(except_states)}
-        alarms = await self._alarms.update_many({**other, "state": keys}, gone)
-        states = await self._states.update_many({**other, "_id": keys}, gone)
+        alarms = await self._alarms.update_many({**other, "state": keys}, removal)
+        states = await self._states.update_many({**other, "_id": keys}, removal)
         return bool(alarms.modified_count or states.modified_count)
 
     async def list_active(self) -> list[State]:
@@ -242,8 +246,8 @@ class AlarmStore:
             async def change_alarms(session: Session, query: Document = query) -> list[Document]:
                 found = await self._alarms.find(query, session=session).to_list(None)
                 alarms = [from_document(document | changes, Alarm) for document in found]
-                some = {"_id": {"$in": [alarm.id for alarm in alarms]}}
-                await self._alarms.update_many(some, {"$set": changes}, session=session)
+                alarm_filter = {"_id": {"$in": [alarm.id for alarm in alarms]}}
+                await self._alarms.update_many(alarm_filter, {"$set": changes}, session=session)
                 if what == "cleared":
                     await self._detach_states(alarms, session)
                 devices = await self._find_devices({alarm.device for alarm in alarms}, session)
@@ -265,16 +269,18 @@ class AlarmStore:
 
         Readings that have arrived by now raise no other alarm (`State.cleared`).
         """
-        mine = {"_id": {"$in": [alarm.state for alarm in alarms if alarm.state is not None]}}
+        state_filter = {
+            "_id": {"$in": [alarm.state for alarm in alarms if alarm.state is not None]}
+        }
         open_now = {"alarm": {"$in": [alarm.id for alarm in alarms]}}
         now = now_ms()
         change: Document = {"$unset": {"alarm": ""}, "$inc": {"revision": 1}}
         later = dict.fromkeys(("due", "settles"), now + SETTLING_MS)
         normal = {"status": "NORMAL", "cleared": now, "changed": now, **later}
-        momentary = mine | open_now | {"momentary": True}
+        momentary = state_filter | open_now | {"momentary": True}
         await self._states.update_many(momentary, change | {"$set": normal}, session=session)
         others = change | {"$set": {"cleared": now, "changed": now}}
-        await self._states.update_many(mine | open_now, others, session=session)
+        await self._states.update_many(state_filter | open_now, others, session=session)
 
     async def _filter_current(
         self, decisions: Sequence[StateUpdate], session: Session | None = None
@@ -306,7 +312,7 @@ class AlarmStore:
         ]
         alarm_ids = [update.before.alarm for update in lasting if update.changes]
         stored = self._alarms.find({"_id": {"$in": alarm_ids}, "open": True}, session=session)
-        known = (
+        state_exists = (
             {document["_id"]: from_document(document, Alarm) async for document in stored}
             if any(alarm_ids)
             else {}
@@ -317,7 +323,7 @@ class AlarmStore:
             before = update.before
             device, alarm_id = devices.get(before.device), before.alarm
             for change in update.changes:
-                alarm = known.get(alarm_id) or new.get(alarm_id or 0)
+                alarm = state_exists.get(alarm_id) or new.get(alarm_id or 0)
                 alarm_id = None
                 if change.raised and update.rule is not None and device is not None:
                     alarm = await self._new_alarm(update.rule, before, change, device)
@@ -340,7 +346,7 @@ class AlarmStore:
             await self._alarms.insert_many(map(to_document, new.values()), session=session)
         over = [
             UpdateOne({"_id": alarm.id}, {"$set": cleared_fields(alarm.cleared_at, BY_RULE)})
-            for alarm in known.values()
+            for alarm in state_exists.values()
             if alarm.cleared_at is not None
         ]
         if over:

@@ -42,12 +42,12 @@ class CodedCommands:
             {**identity, "downlinks": {"$exists": False}, "status": {"$in": OPEN_STATES}},
             {"$set": {"downlinks": msgspec.to_builtins(downlinks)}},
         )
-        kept = require_document(
+        stored = require_document(
             await self._commands.find_one(identity, {"downlinks": 1, "status": 1})
         )
-        if kept["status"] not in OPEN_STATES:
+        if stored["status"] not in OPEN_STATES:
             return []
-        return msgspec.convert(kept["downlinks"], list[SentDownlink])
+        return msgspec.convert(stored["downlinks"], list[SentDownlink])
 
     async def update_state(
         self, command_id: int, thing_id: int, number: int, state: DownlinkState
@@ -79,19 +79,19 @@ class CodedCommands:
         """
         everywhere = self._commands.find({"awaited": {"$gt": 0}}, {"_id": 0, "awaited": 1})
         open_things = {row["awaited"] async for row in everywhere.limit(MAX_AWAITED_DEVICES)}
-        some = set(thing_ids)
+        wanted_ids = set(thing_ids)
         if len(open_things) < MAX_AWAITED_DEVICES:
-            some &= open_things
-        if not some:
+            wanted_ids &= open_things
+        if not wanted_ids:
             return []
-        found = self._commands.find({"awaited": {"$in": list(some)}}, sort=OLDEST_FIRST)
+        found = self._commands.find({"awaited": {"$in": list(wanted_ids)}}, sort=OLDEST_FIRST)
         return msgspec.convert(await found.to_list(None), list[Command])
 
     async def add_shown(self, command: Command, keys: Collection[str]) -> list[str]:
         """Add properties that the device has reported as requested; return all of them."""
-        kept = await self._commands.find_one_and_update(
+        stored = await self._commands.find_one_and_update(
             {"_id": command.id},
             {"$addToSet": {"shown": {"$each": sorted(keys)}}},
             return_document=ReturnDocument.AFTER,
         )
-        return list(kept["shown"]) if kept else []
+        return list(stored["shown"]) if stored else []

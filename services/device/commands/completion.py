@@ -201,22 +201,24 @@ class CommandCompletion(CommandCloser):
                 await self._confirm(command, by_thing[command.thing_id])
 
     async def _confirm(self, command: Command, reports: Sequence[ValidReport]) -> None:
-        wanted: dict[str, Any] = command.payload["properties"]
+        requested: dict[str, Any] = command.payload["properties"]
         since = to_ms(command.created_at)
-        shown = {
+        confirmed = {
             key
             for report in reports
             if report.ts >= since
             for key, value in report.properties.items()
-            if key in wanted and matches(value, wanted[key])
+            if key in requested and matches(value, requested[key])
         }
-        if shown and len(await self.commands.coded.add_shown(command, shown)) == len(wanted):
+        if confirmed and len(await self.commands.coded.add_shown(command, confirmed)) == len(
+            requested
+        ):
             provisioned = self.devices.reported_state.mark_provisioned
             await self.commands.end(
                 command,
                 "SUCCESS",
                 None,
-                also=lambda session: provisioned(command.thing_id, session),
+                extra_step=lambda session: provisioned(command.thing_id, session),
             )
 
 

@@ -212,13 +212,13 @@ async def find_device_commands(
     data: JSONBody[FindCommands | None] = None,
 ) -> Streamed[Page[CommandResponse]]:
     """Search the commands of a device; closed commands are kept for 90 days."""
-    wanted = data or FindCommands()
+    search = data or FindCommands()
     found, total = await device_commands.page(
-        principal, device_id, wanted.status or (), wanted.skip, wanted.size
+        principal, device_id, search.status or (), search.skip, search.size
     )
-    size = wanted.size if wanted.is_paged else min(wanted.size, total)
+    size = search.size if search.is_paged else min(search.size, total)
     page: Page[CommandResponse] = Page(
-        page_size=size, page_number=wanted.number, total=total, content=[]
+        page_size=size, page_number=search.number, total=total, content=[]
     )
     return Streamed(page, (_command_response(command) async for command in found))
 

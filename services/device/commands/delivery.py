@@ -90,9 +90,9 @@ class CommandCarrier:
         """
         for command in commands:
             if command.carrier:
-                known = (additional or {}).get(command.thing_id)
+                known_data = (additional or {}).get(command.thing_id)
                 with suppress(LaneFull):
-                    carry = partial(self._carry, command, command.carrier, known)
+                    carry = partial(self._carry, command, command.carrier, known_data)
                     self._scheduler.start(command.tenant, carry)
 
     async def _carry(

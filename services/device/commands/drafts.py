@@ -35,13 +35,13 @@ def check_layout(kind: str, config: Config) -> None:
     kind = kind.upper()
     if kind not in LAYOUTS:
         raise InvalidInput("must be PROFILE or TSL", field="type")
-    given = {"properties": config.properties, "values": config.values}
-    for name, value in given.items():
+    given_fields = {"properties": config.properties, "values": config.values}
+    for name, value in given_fields.items():
         if name != LAYOUTS[kind] and value is not None:
             raise InvalidInput(
                 f"must be absent in a configuration of type {kind}", field=f"config.{name}"
             )
-    if not given[LAYOUTS[kind]]:
+    if not given_fields[LAYOUTS[kind]]:
         raise InvalidInput("must not be empty", field=f"config.{LAYOUTS[kind]}")
     faults = [
         Fault(f"config.values[{index}]", reason)
@@ -114,17 +114,17 @@ def draft_command(thing: Thing, kind: Kind, payload: dict[str, Any]) -> Draft:
     encoded = msgspec.json.encode(payload)
     if len(encoded) > LARGEST_COMMAND:
         raise TooLarge(f"a command must not exceed {LARGEST_COMMAND} bytes")
-    shown, write_only = conceal_payload(kind, payload, thing.tsl)
-    return Draft(thing, kind, shown, encoded, payload if write_only else None, write_only)
+    visible_payload, write_only = conceal_payload(kind, payload, thing.tsl)
+    return Draft(thing, kind, visible_payload, encoded, payload if write_only else None, write_only)
 
 
-def read_device_ids(given: "list[int | str] | str") -> list[int]:
+def read_device_ids(device_ids: "list[int | str] | str") -> list[int]:
     """Parse `deviceIds`: numbers, decimal text, or text with commas or semicolons."""
-    parts = given if isinstance(given, list) else [given]
+    parts = device_ids if isinstance(device_ids, list) else [device_ids]
     ids: list[int] = []
     for part in parts:
-        named = re.split(" *[,;] *", part) if isinstance(part, str) else [part]
-        ids += [parse_id(device_id, "deviceIds") for device_id in named]
+        texts = re.split(" *[,;] *", part) if isinstance(part, str) else [part]
+        ids += [parse_id(device_id, "deviceIds") for device_id in texts]
     unique = list(dict.fromkeys(ids))
     if not unique or len(unique) > MAX_DEVICES:
         raise InvalidInput(f"must name 1 to {MAX_DEVICES} devices", field="deviceIds")

@@ -177,9 +177,9 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
 
     def shown_settings(self) -> list[tuple[str, Any]]:
         """Return its settings; the value of a write-only setting is None."""
-        shown = self.settings()
-        known = {key for key, _ in shown}
-        return shown + [(key, None) for key in self.write_only if key not in known]
+        visible = self.settings()
+        visible_keys = {key for key, _ in visible}
+        return visible + [(key, None) for key in self.write_only if key not in visible_keys]
 
 
 def settings_in(kind: Kind, payload: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -198,13 +198,13 @@ def conceal_payload(
     if not tsl.conceals or kind == "CALL_SERVICE":
         return payload, []
     settings = dict(settings_in(kind, payload))
-    shown = tsl.readable(settings)
-    write_only = [key for key in settings if key not in shown or shown[key] != settings[key]]
+    visible = tsl.readable(settings)
+    write_only = [key for key in settings if key not in visible or visible[key] != settings[key]]
     if not write_only:
         return payload, []
     if kind == "SET_PROPERTIES":
-        return {"properties": shown}, write_only
-    return {"values": [{"key": key, "value": value} for key, value in shown.items()]}, write_only
+        return {"properties": visible}, write_only
+    return {"values": [{"key": key, "value": value} for key, value in visible.items()]}, write_only
 
 
 @dataclass(slots=True, frozen=True)

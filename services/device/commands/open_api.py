@@ -57,8 +57,8 @@ async def update_device_properties(
 ) -> Response[Success[UpdatedProperties]]:
     """Update properties of a device; `Location` names the task."""
     command = await commands.update_properties(principal, device_id, data.properties)
-    taken = keep_given(data.properties, command.payload["properties"])
-    answer = ok(request, UpdatedProperties(taken))
+    accepted = keep_given(data.properties, command.payload["properties"])
+    answer = ok(request, UpdatedProperties(accepted))
     return Response(answer, headers=task_headers(command.id))
 
 

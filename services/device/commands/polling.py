@@ -66,21 +66,23 @@ class CommandPolls:
         deadline = asyncio.get_running_loop().time() + min(wait, LONGEST_POLL)
         with self.waiting(thing.sn) as arrived:
             while await self._is_owned_as(thing):
-                taken = await self._store.schedule.fetch_for_poll(thing.id, utc_now())
-                left = deadline - asyncio.get_running_loop().time()
-                if taken or left <= 0:
+                fetched = await self._store.schedule.fetch_for_poll(thing.id, utc_now())
+                remaining = deadline - asyncio.get_running_loop().time()
+                if fetched or remaining <= 0:
                     return Commands(
-                        [command.to_wire() for command in taken if command.is_deliverable]
+                        [command.to_wire() for command in fetched if command.is_deliverable]
                     )
-                await wait_for_event(arrived, left)
+                await wait_for_event(arrived, remaining)
                 arrived.clear()
         return Commands([])
 
     async def _is_owned_as(self, thing: Thing) -> bool:
         """Return whether the device still has the same owner; otherwise its key is invalid."""
-        known = (await self._things.find_by_sn([thing.sn])).get(thing.sn)
-        ours = (thing.id, thing.application_id)
-        return known is not None and (known.id, known.application_id) == ours
+        current_thing = (await self._things.find_by_sn([thing.sn])).get(thing.sn)
+        owner = (thing.id, thing.application_id)
+        return (
+            current_thing is not None and (current_thing.id, current_thing.application_id) == owner
+        )
 
     @contextmanager
     def waiting(self, sn: str) -> Iterator[asyncio.Event]:

@@ -65,13 +65,16 @@ class CommandSchedule(ReconnectListener):
         ready = {"$not": {"$gt": now - POLL_AGAIN}}
         query = {"thingId": thing_id, "status": {"$in": OPEN_STATES}, "expiresAt": {"$gt": now}}
         cursor = self._commands.find({**query, "polledAt": ready}).sort(OLDEST_FIRST).limit(100)
-        taken = msgspec.convert(await cursor.to_list(), list[Command])
-        if taken:
+        fetched = msgspec.convert(await cursor.to_list(), list[Command])
+        if fetched:
             await self._commands.update_many(
-                {"_id": {"$in": [command.id for command in taken]}, "status": {"$in": OPEN_STATES}},
+                {
+                    "_id": {"$in": [command.id for command in fetched]},
+                    "status": {"$in": OPEN_STATES},
+                },
                 {"$set": {"polledAt": now, "status": "SENT"}},
             )
-        return taken
+        return fetched
 
     async def suspend(self, commands: Sequence[Command]) -> None:
         """Send commands again only when their devices connect.

@@ -107,13 +107,15 @@ class CommandService:
         """
         checked: list[Draft | InvalidInput] = []
         for start in range(0, len(updates), READ_AT_ONCE):
-            some = updates[start : start + READ_AT_ONCE]
-            partial = [thing for thing, properties in some if has_struct(properties)]
+            batch = updates[start : start + READ_AT_ONCE]
+            partial = [thing for thing, properties in batch if has_struct(properties)]
             current = await self._find_current_values(partial) if partial else {}
-            for thing, properties in some:
-                known = current.get(thing.id, {})
+            for thing, properties in batch:
+                current_values = current.get(thing.id, {})
                 try:
-                    checked.append(draft_properties(thing, properties, "properties", known))
+                    checked.append(
+                        draft_properties(thing, properties, "properties", current_values)
+                    )
                 except InvalidInput as error:
                     checked.append(error)
             check_size(draft for draft in checked if isinstance(draft, Draft))
@@ -161,8 +163,8 @@ class CommandService:
         except msgspec.ValidationError as error:
             raise InvalidInput(str(error).replace("`", "'"), field="config") from error
         thing = await self.things.build_thing(device)
-        named = (wire.type or "").upper()
-        kind = named if named in LAYOUTS else "TSL" if wire.values is None else "PROFILE"
+        kind_name = (wire.type or "").upper()
+        kind = kind_name if kind_name in LAYOUTS else "TSL" if wire.values is None else "PROFILE"
         check_layout(kind, wire)
         return draft_config(thing, kind, wire, (await self._find_current_values([thing]))[thing.id])
 
@@ -176,8 +178,8 @@ class CommandService:
             values = await self.store.profile(thing.id)
             pending = await self.store.pending_settings([thing.id], "SET_PROFILE")
             values.update(pending.get(thing.id, {}))
-            shown = thing.tsl.readable(values)
-            listed = [{"key": key, "value": value} for key, value in shown.items()]
+            visible_values = thing.tsl.readable(values)
+            listed = [{"key": key, "value": value} for key, value in visible_values.items()]
             return Config(version=thing.tsl_version, values=listed)  # type: ignore[arg-type]
         current = await self._find_current_values([thing])
         properties = thing.tsl.writable(current[thing.id])
@@ -252,15 +254,15 @@ class CommandService:
             commands = await self.store.insert_serialized(partial, make)
         else:
             commands = await self.store.write(self._build(principal, drafts, ids, transports))
-        known = {draft.thing.id: draft.thing.additional or {} for draft in drafts}
-        self.carrier.send(commands, known)
+        additional = {draft.thing.id: draft.thing.additional or {} for draft in drafts}
+        self.carrier.send(commands, additional)
         return commands
 
     async def _complete_structs(self, drafts: Sequence[Draft], session: Session) -> list[Draft]:
         whole: list[Draft] = []
         for start in range(0, len(drafts), READ_AT_ONCE):
-            some = drafts[start : start + READ_AT_ONCE]
-            partial = [draft.thing for draft in some if draft.given is not None]
+            batch = drafts[start : start + READ_AT_ONCE]
+            partial = [draft.thing for draft in batch if draft.given is not None]
             current = await self._find_current_values(partial, session) if partial else {}
             whole += [
                 draft
@@ -268,7 +270,7 @@ class CommandService:
                 else draft_properties(
                     draft.thing, draft.given, "properties", current[draft.thing.id]
                 )
-                for draft in some
+                for draft in batch
             ]
         return whole
 

@@ -170,11 +170,11 @@ class CommandStore(ThingDataStore):
         status: TaskStatus,
         error: str | None,
         code: str | None = None,
-        also: Callable[[Session], Awaitable[None]] | None = None,
+        extra_step: Callable[[Session], Awaitable[None]] | None = None,
     ) -> None:
         """End an open command without an answer of its device.
 
-        `also` runs in the same transaction. Nothing happens when the command is closed already.
+        `extra_step` runs in the same transaction. A closed command does not change.
         """
         command.status, command.error, command.finished_at = status, error, utc_now()
         command.error_code = code
@@ -182,8 +182,8 @@ class CommandStore(ThingDataStore):
         async def close_command(session: Session) -> list[dict[str, Any]]:
             if not await self.close(command, session):
                 return []
-            if also is not None:
-                await also(session)
+            if extra_step is not None:
+                await extra_step(session)
             entries = [created_entry(command)] if command.unpublished else []
             return await self._outbox.add([*entries, finished_entry(command)], session)
 

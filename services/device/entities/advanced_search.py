@@ -86,22 +86,22 @@ class AdvancedFilter:
     ) -> "AdvancedFilter":
         """Parse a filter; raise `InvalidInput` for the invalid column."""
         found = cls()
-        for column, wanted in columns.items():
-            _check(column, wanted)
-            text = wanted.values[0] if wanted.values else ""
+        for column, column_filter in columns.items():
+            _check(column, column_filter)
+            text = column_filter.values[0] if column_filter.values else ""
             match column:
                 case "ENTITY_KEY":
-                    found._add_key(wanted.operator, text)
+                    found._add_key(column_filter.operator, text)
                 case "ENTITY_TYPE" | "ENTITY_VALUE_TYPE" | "ENTITY_NAME" | "ENTITY_PARENT_NAME":
-                    found.members.append(_member_test(column, wanted, text))
+                    found.members.append(_member_test(column, column_filter, text))
                 case "DEVICE_NAME":
-                    found._add_device_name(wanted.operator, text)
+                    found._add_device_name(column_filter.operator, text)
                 case "INTEGRATION_NAME":
-                    found._add_integration_name(wanted.operator, text, names)
+                    found._add_integration_name(column_filter.operator, text, names)
                 case "DEVICE_GROUP":
-                    await found._add_groups(wanted.values, names)
+                    await found._add_groups(column_filter.values, names)
                 case "ENTITY_TAGS":
-                    await found._add_tags(wanted, names)
+                    await found._add_tags(column_filter, names)
                 case "DEVICE_ID":
                     found._add_device(text)
         return found
@@ -144,9 +144,15 @@ class AdvancedFilter:
 
     def _add_integration_name(self, operator: str, text: str, names: NameResolver) -> None:
         negated = operator in NEGATED
-        named = find_integrations(NEGATED.get(operator, operator), text, names.integrations)
-        self.things.conditions.append({"integration": {"$nin" if negated else "$in": named}})
-        self.things.tests.append(lambda thing: (thing.integration in named) != negated)
+        matching_integrations = find_integrations(
+            NEGATED.get(operator, operator), text, names.integrations
+        )
+        self.things.conditions.append(
+            {"integration": {"$nin" if negated else "$in": matching_integrations}}
+        )
+        self.things.tests.append(
+            lambda thing: (thing.integration in matching_integrations) != negated
+        )
 
     async def _add_groups(self, values: Sequence[str], names: NameResolver) -> None:
         groups = await names.groups.find_ids(names.tenant, values)
@@ -186,9 +192,9 @@ def _check(column: str, column_filter: ColumnFilter) -> None:
         raise InvalidInput(f"must be one of {', '.join(operators)}", field=f"{place}.operator")
     if column_filter.operator not in _EMPTY_OPERATORS and not column_filter.values:
         raise InvalidInput("must have a value", field=f"{place}.values")
-    known = _CHOICES.get(column)
-    if known is not None and not set(column_filter.values) <= set(known):
-        raise InvalidInput(f"must be one of {', '.join(known)}", field=f"{place}.values")
+    choices = _CHOICES.get(column)
+    if choices is not None and not set(column_filter.values) <= set(choices):
+        raise InvalidInput(f"must be one of {', '.join(choices)}", field=f"{place}.values")
 
 
 def _member_test(column: str, column_filter: ColumnFilter, text: str) -> MemberTest:

@@ -52,17 +52,17 @@ class CustomEntityStore:
     def __init__(
         self,
         mongo: Mongo,
-        own: ThingStore,
+        things: ThingStore,
         latest: LatestValues,
         limits: LimitsCache,
         ids: IdAllocator,
     ) -> None:
         self._mongo = mongo
-        self._own = own
+        self._own = things
         self._latest = latest
         self._ids = ids
         self._removed = DeletedThings(mongo.database)
-        self._quota = Quota(own.collection, limits, "records", integration=SYSTEM)
+        self._quota = Quota(things.collection, limits, "records", integration=SYSTEM)
 
     async def add(self, tenant: str, identifier: str, root: Member) -> Document:
         """Insert an entity; raise `Conflict` when the identifier exists.
@@ -82,20 +82,20 @@ class CustomEntityStore:
         """Add a child to an entity, with a number that was never used before."""
 
         async def add_child(session: Session) -> tuple[Document, Member]:
-            known = await self._own.find_one(_identity_query(tenant, parent), session)
-            if known is None:
+            parent_document = await self._own.find_one(_identity_query(tenant, parent), session)
+            if parent_document is None:
                 raise InvalidInput("no entity has this identifier", field="parent_identifier")
-            if "flow" in known:
+            if "flow" in parent_document:
                 raise InvalidInput("belongs to a flow: change the flow", field="parent_identifier")
-            members = stored_members(known)
-            if known["last"] >= LAST_MEMBER:
+            members = stored_members(parent_document)
+            if parent_document["last"] >= LAST_MEMBER:
                 raise InvalidInput(
                     "has reached the maximum number of children", field="parent_identifier"
                 )
-            child = make(known["last"] + 1)
+            child = make(parent_document["last"] + 1)
             _check_child(members, child)
             changes = build_fields(parent, [*members, child]) | {"last": child.number}
-            return await self._own.change(known, changes, session), child
+            return await self._own.change(parent_document, changes, session), child
 
         return await self._mongo.transaction(add_child)
 
@@ -104,18 +104,18 @@ class CustomEntityStore:
 
         async def change_members(session: Session) -> Document | None:
             query = {"_id": thing_id, "tenant": tenant, "integration": SYSTEM}
-            known = await self._own.find_one(query, session)
-            if known is None or not known["identifier"]:
+            document = await self._own.find_one(query, session)
+            if document is None or not document["identifier"]:
                 return None
-            changes = build_fields(known["identifier"], change(stored_members(known)))
-            return await self._own.change(known, changes, session)
+            changes = build_fields(document["identifier"], change(stored_members(document)))
+            return await self._own.change(document, changes, session)
 
         return await self._mongo.transaction(change_members)
 
     async def delete(self, tenant: str, thing_ids: Sequence[int]) -> None:
         """Delete entities."""
-        some = {"identifier": {"$ne": ""}, "_id": {"$in": list(thing_ids)}}
-        await self._delete({"tenant": tenant, "integration": SYSTEM, **some})
+        deleted_query = {"identifier": {"$ne": ""}, "_id": {"$in": list(thing_ids)}}
+        await self._delete({"tenant": tenant, "integration": SYSTEM, **deleted_query})
 
     async def put_flow_service(self, request: PutFlowService) -> None:
         """Create or update the entity of a flow.
@@ -126,34 +126,36 @@ class CustomEntityStore:
         identifier, thing_id = str(request.flow_id), await self._ids.allocate()
 
         async def put_service(session: Session) -> None:
-            known = await self._own.find_one(_identity_query(request.tenant, identifier), session)
-            if known is not None and "flow" not in known:
+            document = await self._own.find_one(
+                _identity_query(request.tenant, identifier), session
+            )
+            if document is not None and "flow" not in document:
                 text = f"entity {identifier} already exists: delete it first"
                 raise Conflict(text, field="name")
-            before = stored_members(known) if known else []
-            members, last = flow_members(request, before, known["last"] if known else 0)
+            before = stored_members(document) if document else []
+            members, last = flow_members(request, before, document["last"] if document else 0)
             fields = build_fields(identifier, members) | {"last": last, "flow": request.flow_id}
-            if known is None:
+            if document is None:
                 new = _new_document(thing_id, request.tenant, identifier, fields)
                 await self._own.insert(new, session)
-            elif known["hash"] != fields["hash"] or known["members"] != fields["members"]:
-                await self._own.change(known, fields, session)
+            elif document["hash"] != fields["hash"] or document["members"] != fields["members"]:
+                await self._own.change(document, fields, session)
 
         await self._mongo.transaction(put_service)
 
     async def remove_flow_service(self, tenant: str, flow_id: int) -> Document | None:
         """Delete the entity of a flow and return its document."""
-        gone = await self._delete(_identity_query(tenant, str(flow_id)) | {"flow": flow_id})
-        return gone[0] if gone else None
+        deleted = await self._delete(_identity_query(tenant, str(flow_id)) | {"flow": flow_id})
+        return deleted[0] if deleted else None
 
     async def _delete(self, query: Document) -> list[Document]:
         """Delete things with their latest values; other data is deleted within an hour."""
 
         async def delete_entities(session: Session) -> list[Document]:
             found = await self._own.delete(query, session)
-            gone = [document["_id"] for document in found]
-            await self._latest.delete_values(gone, session)
-            await self._removed.add(gone, session)
+            deleted_ids = [document["_id"] for document in found]
+            await self._latest.delete_values(deleted_ids, session)
+            await self._removed.add(deleted_ids, session)
             return found
 
         return await self._mongo.transaction(delete_entities)
@@ -265,9 +267,9 @@ class CustomEntities:
                 children[entity_thing(entity_id)].add(entity_number(entity_id))
         for thing_id, numbers in children.items():
             await self.store.change(principal.tenant, thing_id, _remove_numbers(numbers))
-        gone = set(custom).union(*map(_entity_ids, whole.values()))
-        await self.tags.forget(sorted(gone))
-        await self.grants.forget_entities(principal.tenant, sorted(gone))
+        deleted_ids = set(custom).union(*map(_entity_ids, whole.values()))
+        await self.tags.forget(sorted(deleted_ids))
+        await self.grants.forget_entities(principal.tenant, sorted(deleted_ids))
 
     async def put_flow_service(self, request: PutFlowService) -> FlowServiceAnswer:
         """Create or update the service of a flow; raise `Conflict`."""
@@ -276,10 +278,10 @@ class CustomEntities:
 
     async def remove_flow_service(self, request: RemoveFlowService) -> FlowServiceAnswer:
         """Delete the service of a flow, if it exists."""
-        known = await self.store.remove_flow_service(request.tenant, request.flow_id)
-        gone = _entity_ids(thing_from_document(known)) if known else []
-        await self.tags.forget(gone)
-        await self.grants.forget_entities(request.tenant, gone)
+        document = await self.store.remove_flow_service(request.tenant, request.flow_id)
+        deleted_ids = _entity_ids(thing_from_document(document)) if document else []
+        await self.tags.forget(deleted_ids)
+        await self.grants.forget_entities(request.tenant, deleted_ids)
         return FlowServiceAnswer()
 
 

@@ -24,31 +24,33 @@ _MAX_INTEGER = 2**63
 _INVALID = "entity_attribute_min_invalid"
 
 
-def read_attributes(given: Mapping[str, Any], value_type: ValueType) -> dict[str, Any]:
+def read_attributes(attributes: Mapping[str, Any], value_type: ValueType) -> dict[str, Any]:
     """Return the attributes that a type may have, without blank and unknown ones.
 
     Raises `InvalidInput` with the name of an invalid attribute.
     """
-    given = {name: value for name, value in given.items() if value not in (None, "")}
+    attributes = {name: value for name, value in attributes.items() if value not in (None, "")}
     found: dict[str, Any] = {
-        name: _read_text(name, given[name]) for name in ("unit", "format") if name in given
+        name: _read_text(name, attributes[name])
+        for name in ("unit", "format")
+        if name in attributes
     }
     if value_type in _NUMBERS:
         for name in ("min", "max"):
-            if name in given:
-                found[name] = _read_number(name, given[name], whole=value_type == "LONG")
-        if "fraction_digits" in given:
-            found["fraction_digits"] = _read_size("fraction_digits", given, _MAX_DIGITS)
+            if name in attributes:
+                found[name] = _read_number(name, attributes[name], whole=value_type == "LONG")
+        if "fraction_digits" in attributes:
+            found["fraction_digits"] = _read_size("fraction_digits", attributes, _MAX_DIGITS)
         _check_order(found, "min", "max")
     if value_type in ("STRING", "BINARY"):
         for name in ("min_length", "max_length"):
-            if name in given:
-                found[name] = _read_size(name, given, MAX_SIZE)
+            if name in attributes:
+                found[name] = _read_size(name, attributes, MAX_SIZE)
         _check_order(found, "min_length", "max_length")
-    if given.get("enum"):
-        found["enum"] = _read_enum(given["enum"], value_type)
-    if "optional" in given:
-        found["optional"] = _read_flag("optional", given["optional"])
+    if attributes.get("enum"):
+        found["enum"] = _read_enum(attributes["enum"], value_type)
+    if "optional" in attributes:
+        found["optional"] = _read_flag("optional", attributes["optional"])
     return found
 
 
@@ -70,8 +72,8 @@ def _read_number(name: str, value: Any, *, whole: bool) -> int | float:
     return cast("int | float", number)
 
 
-def _read_size(name: str, given: Mapping[str, Any], maximum: int) -> int:
-    size = int(_read_number(name, given[name], whole=True))
+def _read_size(name: str, attributes: Mapping[str, Any], maximum: int) -> int:
+    size = int(_read_number(name, attributes[name], whole=True))
     if not 0 <= size <= maximum:
         raise _attribute_error(name, f"must be from 0 to {maximum}")
     return size
@@ -91,19 +93,19 @@ def _read_flag(name: str, value: Any) -> bool:
     raise _attribute_error(name, "must be true or false")
 
 
-def _read_enum(given: Any, value_type: ValueType) -> dict[str, str]:
+def _read_enum(entries: Any, value_type: ValueType) -> dict[str, str]:
     if value_type not in ("LONG", "STRING"):
         raise _attribute_error("enum", f"is not supported for values of type {value_type}")
-    if not isinstance(given, dict) or len(given) > MAX_OPTIONS:
+    if not isinstance(entries, dict) or len(entries) > MAX_OPTIONS:
         raise _attribute_error("enum", f"must be an object of at most {MAX_OPTIONS} members")
-    for key, label in given.items():
+    for key, label in entries.items():
         if not isinstance(label, str) or len(label) > _LONGEST_TEXT or not key:
             raise _attribute_error(f"enum.{key[:64]}", "must be text, the label of the value")
         if value_type == "LONG" and str(_read_number(f"enum.{key[:64]}", key, whole=True)) != key:
             raise _attribute_error(
                 f"enum.{key[:64]}", "must be an integer without a sign or leading zeros"
             )
-    return dict(given)
+    return dict(entries)
 
 
 _TYPES = {
@@ -225,7 +227,7 @@ def _spec(member: Member) -> dict[str, Any]:
     }
     if "fraction_digits" in rules:
         spec["fractionDigits"] = rules["fraction_digits"]
-    given = {name: value for name, value in validator.items() if value is not None}
-    if given:
-        spec["validator"] = given
+    bounds = {name: value for name, value in validator.items() if value is not None}
+    if bounds:
+        spec["validator"] = bounds
     return spec

@@ -60,12 +60,15 @@ class EntityHistory:
         """
         order = body.order({"timestamp": "timestamp"}, [("timestamp", -1)])
         span = self.span(body.start_timestamp, body.end_timestamp, newest_first=order[0][1] == -1)
-        given = [*(body.entity_ids or []), *([] if body.entity_id is None else [body.entity_id])]
-        if not given:
+        entity_ids = [
+            *(body.entity_ids or []),
+            *([] if body.entity_id is None else [body.entity_id]),
+        ]
+        if not entity_ids:
             raise InvalidInput("entity_id is required", field="entity_id")
-        if len(distinct_ids(given)) > MAX_ENTITIES:
+        if len(distinct_ids(entity_ids)) > MAX_ENTITIES:
             raise InvalidInput(f"must be at most {MAX_ENTITIES}", field="entity_ids")
-        entities = await self.entities.find_visible(principal, distinct_ids(given))
+        entities = await self.entities.find_visible(principal, distinct_ids(entity_ids))
         limit = body.size if body.is_paged else LONGEST_LIST
         sources = [await self.source(entity) for entity in entities]
         records, total = await self.store.page(sources, span, body.skip, limit)
@@ -121,13 +124,13 @@ async def _items(
     entities: Sequence[Entity], records: AsyncGenerator[Record, None]
 ) -> AsyncGenerator[HistoryItem, None]:
     """Yield records as items; number those of the same entity and time, as records have no ids."""
-    before, seen = 0, Counter[int]()
+    before, counts = 0, Counter[int]()
     async with aclosing(records):
         async for at, ts, value in records:
             if ts != before:
-                before, seen = ts, Counter()
-            yield _item(entities[at], ts, value, seen[at])
-            seen[at] += 1
+                before, counts = ts, Counter()
+            yield _item(entities[at], ts, value, counts[at])
+            counts[at] += 1
 
 
 def _item(entity: Entity, ts: int, value: Any, before: int) -> HistoryItem:
@@ -206,11 +209,11 @@ class EntityExport:
         Raises before the first line: `InvalidInput`, `NotFound` for a hidden entity, `Forbidden`
         for a user without any grant.
         """
-        wanted = distinct_ids(ids)
-        if not 1 <= len(wanted) <= MAX_EXPORTED:
+        entity_ids = distinct_ids(ids)
+        if not 1 <= len(entity_ids) <= MAX_EXPORTED:
             raise InvalidInput(f"must be 1 to {MAX_EXPORTED} entities", field="ids")
         span, times = self.history.span(start, end), _parse_zone(zone)
-        entities = await self.entities.find_all(principal, wanted)
+        entities = await self.entities.find_all(principal, entity_ids)
         integrations = await self.integrations.list_summaries()
         return join_pieces(self._lines(entities, span, integrations, times))
 
@@ -248,8 +251,8 @@ def _parse_zone(name: str | None) -> tzinfo:
 
 
 def _csv_row(entity: Entity, time: datetime, value: Any, about: tuple[str, str]) -> list[str]:
-    shown = (safe_cell(entity.member.name), safe_cell(entity.key), _cell(entity, value))
-    return [*shown, f"{time:%Y/%m/%d %H:%M:%S}", *map(safe_cell, about)]
+    cells = (safe_cell(entity.member.name), safe_cell(entity.key), _cell(entity, value))
+    return [*cells, f"{time:%Y/%m/%d %H:%M:%S}", *map(safe_cell, about)]
 
 
 def _cell(entity: Entity, stored: Any) -> str:

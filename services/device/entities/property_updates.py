@@ -43,9 +43,11 @@ class PropertyUpdate:
     def faults(self, faults: Iterable[Fault]) -> list[ValueFault]:
         """Return faults of the TSL (`properties.…`) as faults of entities."""
         if not self.thing.device and self.thing.identifier:  # it reports under its identifier
-            own = f"properties.{self.thing.identifier}"
+            own_path = f"properties.{self.thing.identifier}"
             faults = [
-                msgspec.structs.replace(fault, path=f"properties{fault.path.removeprefix(own)}")
+                msgspec.structs.replace(
+                    fault, path=f"properties{fault.path.removeprefix(own_path)}"
+                )
                 for fault in faults
             ]
         return value_faults(self.thing.key, self.thing.members, "", faults)
@@ -132,7 +134,7 @@ def collect_calls(exchange: Mapping[str, Any], entities: Mapping[str, Entity]) -
     when nothing remains.
     """
     found: dict[tuple[int, str], ServiceCall] = {}
-    for key, given in exchange.items():
+    for key, inputs in exchange.items():
         entity = entities.get(key)
         if entity is None or entity.member.type != "SERVICE":
             continue
@@ -140,12 +142,12 @@ def collect_calls(exchange: Mapping[str, Any], entities: Mapping[str, Entity]) -
         service = member if member.parent is None else members.by_path[member.parent]
         call = found.setdefault((entity.thing.id, service.path), ServiceCall(entity.thing, service))
         if member is not service:
-            call.set_input(member.path.removeprefix(f"{service.path}."), given)
-        elif isinstance(given, dict):
-            for name, value in given.items():
+            call.set_input(member.path.removeprefix(f"{service.path}."), inputs)
+        elif isinstance(inputs, dict):
+            for name, value in inputs.items():
                 call.set_input(name, value)
-        elif given is not None and given != "":
-            call.inputs = given
+        elif inputs is not None and inputs != "":
+            call.inputs = inputs
     return _require_any(list(found.values()))
 
 
@@ -206,15 +208,17 @@ class EntityWriter:
 
         A dry run raises the errors that can be found without a write, and sets nothing.
         """
-        wanted = [
+        updates = [
             update for update in collect_updates(exchange, entities, settable) if update.values
         ]
-        devices = [(update.thing.record, update.values) for update in wanted if update.thing.device]
+        devices = [
+            (update.thing.record, update.values) for update in updates if update.thing.device
+        ]
         checked = iter(await self.commands.check_properties(devices))
         drafts: list[Draft] = []
         others: list[tuple[EntityThing, dict[str, Any]]] = []
         faults: list[ValueFault] = []
-        for update in wanted:
+        for update in updates:
             found = next(checked) if update.thing.device else _check_settings(update)
             if isinstance(found, InvalidInput):
                 faults += update.faults(found.faults)
@@ -233,17 +237,17 @@ class EntityWriter:
 
     async def _set(self, thing: EntityThing, values: dict[str, Any]) -> None:
         """Report values of a thing without a device, after its integration accepted them."""
-        shown = thing.record.tsl.readable(values)
+        readable = thing.record.tsl.readable(values)
         try:
             if thing.integration != SYSTEM:
                 tell = (
                     self.integrations.send_update
-                    if shown == values
+                    if readable == values
                     else self.integrations.send_secrets
                 )
                 await tell(thing.integration, thing.tenant, thing.id, values)
-            if shown:
-                await self.reporter.report(thing.record, shown)
+            if readable:
+                await self.reporter.report(thing.record, readable)
         except InvalidInput as error:
             raise integration_error(thing, error) from error
 

@@ -99,8 +99,8 @@ class EntityRpc:
         for update in request.updates:
             keys[update.tenant].update(update.exchange)
         found = {
-            tenant: await self.directory.find_by_keys(tenant, some, records=True)
-            for tenant, some in keys.items()
+            tenant: await self.directory.find_by_keys(tenant, tenant_keys, records=True)
+            for tenant, tenant_keys in keys.items()
         }
         updates = [_update(update, found[update.tenant]) for update in request.updates]
         good = [update for update in updates if update.error is None]
@@ -142,9 +142,9 @@ class EntityRpc:
         if missing:
             raise missing
         with carrying_hops(request.hops):
-            who = _platform(request.tenant)
+            caller = _platform(request.tenant)
             called = await self.caller.call_entities(
-                who, request.exchange, found, dry_run=request.dry_run
+                caller, request.exchange, found, dry_run=request.dry_run
             )
         if called.queued:
             sns = ", ".join(call.sn for call in called.queued[:5])
@@ -153,8 +153,8 @@ class EntityRpc:
         return CalledServices(called.outputs)
 
 
-def _check_size(field: str, given: Collection[Any]) -> None:
-    if len(given) > MAX_KEYS:
+def _check_size(field: str, entries: Collection[Any]) -> None:
+    if len(entries) > MAX_KEYS:
         raise InvalidInput(f"must be at most {MAX_KEYS}", field=field)
 
 

@@ -113,9 +113,9 @@ class EntitySearch:
         found = await AdvancedFilter.from_columns(body.entity_filter or {}, names)
         ids = found.ids
         if found.keys is not None:
-            known = await self.directory.find_by_keys(principal.tenant, found.keys)
-            named = {entity.id for entity in known.values()}
-            ids = sorted(named if ids is None else named & set(ids))
+            entities_by_key = await self.directory.find_by_keys(principal.tenant, found.keys)
+            named_ids = {entity.id for entity in entities_by_key.values()}
+            ids = sorted(named_ids if ids is None else named_ids & set(ids))
         request = SearchRequest(
             principal=principal,
             grants=await self.grants.read(principal),
@@ -156,17 +156,17 @@ class EntitySearch:
     async def _excluded_ids(self, tenant: str, found: AdvancedFilter) -> frozenset[int]:
         if found.excluded_key is None:
             return found.excluded_ids
-        known = await self.directory.find_by_keys(tenant, [found.excluded_key])
-        return found.excluded_ids.union(entity.id for entity in known.values())
+        entities_by_key = await self.directory.find_by_keys(tenant, [found.excluded_key])
+        return found.excluded_ids.union(entity.id for entity in entities_by_key.values())
 
     async def _build_request(
         self, principal: Principal, body: SearchEntities, integrations: ShownIntegrations
     ) -> SearchRequest:
         ids = None if body.entity_ids is None else distinct_ids(body.entity_ids)
         if body.entity_keys is not None:
-            known = await self.directory.find_by_keys(principal.tenant, body.entity_keys)
-            named = {entity.id for entity in known.values()}
-            ids = sorted(named if ids is None else named & set(ids))
+            entities_by_key = await self.directory.find_by_keys(principal.tenant, body.entity_keys)
+            named_ids = {entity.id for entity in entities_by_key.values()}
+            ids = sorted(named_ids if ids is None else named_ids & set(ids))
         keyword = None
         if body.keyword:
             keyword = Keyword(body.keyword, integrations, keys=not body.not_scan_key)
@@ -221,12 +221,12 @@ class EntitySearch:
     ) -> None:
         of_properties = [entity for entity in entities if entity.member.type == "PROPERTY"]
         latest = await self.values.find_reported(of_properties)
-        known = {"PROPERTY": latest}
+        values_by_type = {"PROPERTY": latest}
         if with_events:
-            known["EVENT"] = await self.values.find_events(entities)
+            values_by_type["EVENT"] = await self.values.find_events(entities)
         for entity, row in zip(entities, rows, strict=True):
-            if entity.member.type in known:
-                entries = known[entity.member.type].get(entity.thing.id, {})
+            if entity.member.type in values_by_type:
+                entries = values_by_type[entity.member.type].get(entity.thing.id, {})
                 row.entity_latest_value = latest_text(entity, without_times(entries))
 
     async def _count_result(
@@ -257,9 +257,15 @@ class EntitySearch:
             count(parts), count(_split_disjoint(parts, whole))
         )
         models = await self.models.find(tenant, everyone.keys())
-        wanted = {model: request.select_members(members) for model, members in models.items()}
+        selected_members = {
+            model: request.select_members(members) for model, members in models.items()
+        }
         pools = SelectedMembers(
-            wanted, request.order, request.keyword, negated=request.negated, excluded_ids=excluded
+            selected_members,
+            request.order,
+            request.keyword,
+            negated=request.negated,
+            excluded_ids=excluded,
         )
         ends, ending = list[Condition](), list[tuple[str, Counts]]()
         if keyword is not None:
@@ -316,7 +322,7 @@ def _first_key_row(device: Device, key: str, integrations: ShownIntegrations) ->
 
 
 def _integration_names(integrations: ShownIntegrations) -> dict[str, str]:
-    return {integration: known.name or "" for integration, known in integrations.items()}
+    return {integration: summary.name or "" for integration, summary in integrations.items()}
 
 
 def _split_disjoint(
@@ -337,8 +343,8 @@ def _any_match_condition(
     conditions: list[Condition], pools: SelectedMembers, counts: Mapping[ModelKey, int]
 ) -> list[Condition]:
     """Return the condition of devices with an entity that the keyword matches."""
-    own = pools.models_matching_alone()
-    if len(own) > MAX_NAMED_MODELS or own == counts.keys():
+    matching_models = pools.models_matching_alone()
+    if len(matching_models) > MAX_NAMED_MODELS or matching_models == counts.keys():
         return []
-    either = [*conditions, *([models_condition(own)] if own else [])]
+    either = [*conditions, *([models_condition(matching_models)] if matching_models else [])]
     return [{"$or": either}] if either else [NOTHING]

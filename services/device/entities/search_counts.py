@@ -104,7 +104,7 @@ class SelectedMembers:
 
     def models_matching_alone(self) -> set[ModelKey]:
         """Return the models with members that match on every device."""
-        return {model for model, own in self._matching_numbers.items() if own}
+        return {model for model, numbers in self._matching_numbers.items() if numbers}
 
     def matching_splits(self) -> list[tuple[str, str]]:
         """Return the splits `(head, tail)` whose tail starts the path of any member."""
@@ -124,12 +124,12 @@ class SelectedMembers:
         members = self.groups.get(group, {}).get(model, [])
         keyword = self._keyword
         if keyword is not None and members:
-            own = self._matching_numbers[model]
+            numbers = self._matching_numbers[model]
             whole = keyword.matches_thing(thing)
             members = [
                 member
                 for member in members
-                if (whole or member.number in own or keyword.matches_across(thing, member))
+                if (whole or member.number in numbers or keyword.matches_across(thing, member))
                 != self._negated
             ]
         if not self._without:
@@ -195,8 +195,8 @@ class ListedEntities:
         found = await self._directory.find_by_ids(self._request.tenant, ids)
         rows = [entity for entity in found.values() if self._customized in (None, entity.is_custom)]
         things = {entity.thing.id: entity.thing for entity in rows}
-        wanted = set(found)
-        return [entity for entity in self._matching(things.values()) if entity.id in wanted]
+        wanted_ids = set(found)
+        return [entity for entity in self._matching(things.values()) if entity.id in wanted_ids]
 
     async def _find_non_devices(self) -> list[Entity]:
         """Return entities of integrations, custom entities, and separately granted entities."""
@@ -218,16 +218,19 @@ class ListedEntities:
         """Return the condition of things to list; None if nothing is to be listed."""
         grants = self._grants.resources
         custom = {"integration": SYSTEM}
-        seen: list[dict[str, Any]] = []
+        visible_conditions: list[dict[str, Any]] = []
         if self._customized is not False and self._customs:
-            seen.append(custom)
+            visible_conditions.append(custom)
         if not self._customized and self._grants.everything:
-            seen.append({"integration": {"$ne": SYSTEM}})
+            visible_conditions.append({"integration": {"$ne": SYSTEM}})
         elif not self._customized and (grants.integrations or grants.entities):
             single = [entity_thing(entity_id) for entity_id in grants.entities]
-            mine = [{"integration": {"$in": list(grants.integrations)}}, {"_id": {"$in": single}}]
-            seen.append({"integration": {"$ne": SYSTEM}, "$or": mine})
-        return {"$or": seen} if seen else None
+            granted_conditions = [
+                {"integration": {"$in": list(grants.integrations)}},
+                {"_id": {"$in": single}},
+            ]
+            visible_conditions.append({"integration": {"$ne": SYSTEM}, "$or": granted_conditions})
+        return {"$or": visible_conditions} if visible_conditions else None
 
     def _matching(self, things: Iterable[EntityThing]) -> list[Entity]:
         request = self._request

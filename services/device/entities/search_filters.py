@@ -70,8 +70,8 @@ class Keyword:
         self._find = re.compile(literal_pattern(text), re.IGNORECASE).search
         self._named = {
             integration
-            for integration, known in integrations.items()
-            if names and known.name and self._find(known.name)
+            for integration, summary in integrations.items()
+            if names and summary.name and self._find(summary.name)
         }
         parts = self._lower.split(".")
         self.splits: Sequence[tuple[str, str]] = [
@@ -90,8 +90,8 @@ class Keyword:
 
     def matches_member(self, member: Member) -> bool:
         """Return whether a member matches in any thing."""
-        named = self._names and bool(self._find(member.name))
-        return named or (self._keys and self._lower in f".{member.path}".lower())
+        matches_name = self._names and bool(self._find(member.name))
+        return matches_name or (self._keys and self._lower in f".{member.path}".lower())
 
     def matches_tail(self, member: Member, tail: str) -> bool:
         """Return whether the path of a member starts with `tail`."""
@@ -279,18 +279,19 @@ class TextFilter:
         """Return a filter by part of a device or integration name; None matches all."""
         found = cls()
         if name:
-            named = find_integrations("CONTAINS", name, integrations)
+            matching_integrations = find_integrations("CONTAINS", name, integrations)
             found.conditions.append(
                 {
                     "$or": [
                         {"name": contains_text(name, "entity_source_name")},
-                        {"integration": {"$in": named}},
+                        {"integration": {"$in": matching_integrations}},
                     ]
                 }
             )
             found.tests.append(
                 lambda thing: (
-                    thing.integration in named or text_matches("CONTAINS", name, thing.name)
+                    thing.integration in matching_integrations
+                    or text_matches("CONTAINS", name, thing.name)
                 )
             )
         return found
@@ -306,6 +307,6 @@ def find_integrations(
     """Return the integrations whose names match an operator."""
     return sorted(
         integration
-        for integration, known in integrations.items()
-        if text_matches(operator, text, known.name)
+        for integration, summary in integrations.items()
+        if text_matches(operator, text, summary.name)
     )

@@ -157,7 +157,7 @@ class _GroupReader:
         for entity in listed:
             things.setdefault(entity.thing.id, (entity.thing, []))[1].append(entity.member)
         rows: list[Row] = [
-            (thing, self._order.sorted_members(some)) for thing, some in things.values()
+            (thing, self._order.sorted_members(members)) for thing, members in things.values()
         ]
         rows.sort(key=lambda row: self._order.sort_key(row[0]), reverse=self._order.is_descending)
         return rows

@@ -229,8 +229,8 @@ class EntityService:
         thing, member = entity.thing, entity.member
         if member.number not in thing.members.by_number:
             raise InvalidInput("is common to all devices: it has a fixed name", field="entity_id")
-        given = None if name == (member.declared or member.name) else name
-        change = partial(with_name, path=member.path, name=given)
+        own_name = None if name == (member.declared or member.name) else name
+        change = partial(with_name, path=member.path, name=own_name)
         if not await self.names[thing.device].change(tenant, thing.id, change):
             raise entity_not_found(entity.id)
 
@@ -240,8 +240,8 @@ class EntityService:
         A dashboard may contain entities that a user may not see, or that do not exist.
         """
         entities = await self.directory.find_by_ids(principal.tenant, [entity_id])
-        seen = await self._filter_visible(principal, entities)
-        found = LatestValue() if not seen else (await self._latest(principal.tenant, seen))[0]
+        visible = await self._filter_visible(principal, entities)
+        found = LatestValue() if not visible else (await self._latest(principal.tenant, visible))[0]
         return copy_fields(EntityStatus, found, updated_at=found.timestamp)
 
     async def statuses(
@@ -249,13 +249,13 @@ class EntityService:
     ) -> Streamed[dict[str, LatestValue]]:
         """Stream the latest values of visible entities, by id."""
         found = await self.directory.find_by_ids(principal.tenant, ids)
-        seen = await self._filter_visible(principal, found)
+        visible = await self._filter_visible(principal, found)
 
         async def read(entities: Sequence[Entity]) -> list[tuple[str, LatestValue]]:
             values = await self._latest(principal.tenant, entities)
             return [(str(entity.id), value) for entity, value in zip(entities, values, strict=True)]
 
-        return Streamed({}, map_batches(iterate_rows(seen), read, VALUES_TOGETHER))
+        return Streamed({}, map_batches(iterate_rows(visible), read, VALUES_TOGETHER))
 
     async def _filter_visible(
         self, principal: Principal, entities: Mapping[int, Entity]

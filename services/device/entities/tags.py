@@ -136,8 +136,10 @@ class TagStore(ThingDataStore):
         After an interruption, entities keep ids of deleted tags, which are ignored.
         """
         await self._tags.delete_many({"_id": {"$in": list(ids)}, "tenant": tenant})
-        some = {"$in": list(ids)}
-        await self._tagged.update_many({"tenant": tenant, "tags": some}, {"$pull": {"tags": some}})
+        tag_filter = {"$in": list(ids)}
+        await self._tagged.update_many(
+            {"tenant": tenant, "tags": tag_filter}, {"$pull": {"tags": tag_filter}}
+        )
         await self._tagged.delete_many({"tenant": tenant, "tags": []})
 
     async def find_tag_ids(self, tenant: str, entity_ids: Iterable[int]) -> dict[int, list[int]]:
@@ -170,8 +172,8 @@ class TagStore(ThingDataStore):
 
         async def change_tags(session: Session) -> None:
             await self._mark_mapped(tenant, added, session)
-            some = {"_id": {"$in": list(entity_ids)}, "tenant": tenant}
-            rows = await self._tagged.find(some, session=session).to_list(None)
+            entity_filter = {"_id": {"$in": list(entity_ids)}, "tenant": tenant}
+            rows = await self._tagged.find(entity_filter, session=session).to_list(None)
             current: Mapping[int, list[int]] = {row["_id"]: row["tags"] for row in rows}
             operations = [
                 _operation(entity_id, tenant, after)
@@ -189,8 +191,8 @@ class TagStore(ThingDataStore):
 
     async def delete_thing_data(self, thing_id: int, session: Session | None = None) -> None:
         """Delete the tags of a thing's entities."""
-        mine = {"$gte": entity_id(thing_id, 0), "$lte": entity_id(thing_id, LAST_MEMBER)}
-        await self._tagged.delete_many({"_id": mine}, session=session)
+        id_range = {"$gte": entity_id(thing_id, 0), "$lte": entity_id(thing_id, LAST_MEMBER)}
+        await self._tagged.delete_many({"_id": id_range}, session=session)
 
     async def _mark_mapped(self, tenant: str, ids: Sequence[int], session: Session) -> None:
         if not ids:
@@ -271,10 +273,10 @@ class EntityTags:
         tags = await self.store.tags_by_id(tenant)
         if not tags:
             return {}
-        shown = {tag.id: EntityTag.from_fields(tag) for tag in tags.values()}
+        responses = {tag.id: EntityTag.from_fields(tag) for tag in tags.values()}
         current = await self.store.find_tag_ids(tenant, entity_ids)
         return {
-            entity: [shown[tag_id] for tag_id in ids if tag_id in shown]
+            entity: [responses[tag_id] for tag_id in ids if tag_id in responses]
             for entity, ids in current.items()
         }
 
@@ -295,7 +297,7 @@ def _apply_operation(
         return added
     if operation == "REPLACE" and removed.isdisjoint(current):
         return current
-    left = (
+    remaining = (
         current if operation == "ADD" else [tag_id for tag_id in current if tag_id not in removed]
     )
-    return left if operation == "REMOVE" else list(dict.fromkeys([*left, *added]))
+    return remaining if operation == "REMOVE" else list(dict.fromkeys([*remaining, *added]))

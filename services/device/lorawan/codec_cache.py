@@ -41,8 +41,8 @@ class CodecCache:
         found: dict[ProductKey, CachedCodec] = {}
         old: list[ProductKey] = []
         for key in keys:
-            read, known = self._known.get(key) or (-CODEC_SECONDS, CachedCodec(None))
-            found[key] = known
+            read, cached = self._known.get(key) or (-CODEC_SECONDS, CachedCodec(None))
+            found[key] = cached
             if read + CODEC_SECONDS <= now:
                 old.append(key)
         if old:
@@ -54,9 +54,9 @@ class CodecCache:
                 self._known.put(key, (now, found[key]))
         return found
 
-    async def _codec(self, key: ProductKey, known: CachedCodec, version: str) -> CachedCodec:
-        if version == known.version:
-            return known
+    async def _codec(self, key: ProductKey, cached: CachedCodec, version: str) -> CachedCodec:
+        if version == cached.version:
+            return cached
         stored = await self._products.codecs.find(*key) if version else None
         if stored is None:
             return CachedCodec(None)

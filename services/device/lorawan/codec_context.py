@@ -142,9 +142,11 @@ class ScriptReader(_Engine):
         Raises `CodecFailed` for a script that throws while it is evaluated.
         """
         self._context.set_time_limit(CALL_SECONDS)
-        wanted = msgspec.json.encode(names).decode()
+        wanted_names = msgspec.json.encode(names).decode()
         script = msgspec.json.encode(self._script).decode()
-        return msgspec.json.decode(self._call(self._functions, script, wanted), type=list[str])
+        return msgspec.json.decode(
+            self._call(self._functions, script, wanted_names), type=list[str]
+        )
 
 
 def _check_whole(source: str) -> None:

@@ -161,17 +161,17 @@ class CodecWorkers:
         the remaining calls are rejected.
         """
         outcomes: list[Outcome] = []
-        left, lost = [calls], 0
-        while left:
-            some = left.pop()
+        batches, lost = [calls], 0
+        while batches:
+            batch = batches.pop()
             if lost == MAX_LOST:
-                outcomes += [LOST_OUTCOME] * len(some)
+                outcomes += [LOST_OUTCOME] * len(batch)
                 continue
-            made = await self.run(tenant, codec, some)
+            made = await self.run(tenant, codec, batch)
             ended = next(iter(made), None) is LOST_OUTCOME
-            if len(some) > 1 and ended:
-                middle = len(some) // 2
-                left += [some[middle:], some[:middle]]
+            if len(batch) > 1 and ended:
+                middle = len(batch) // 2
+                batches += [batch[middle:], batch[:middle]]
             else:
                 lost += ended
                 outcomes += made

@@ -88,28 +88,29 @@ def _put(
         faults.append(Fault(path, "is ignored: another value has the same key"))
 
 
-def is_expected(given: dict[str, Any], expected: dict[str, Any]) -> bool:
+def is_expected(decoded: dict[str, Any], expected: dict[str, Any]) -> bool:
     """Return whether decoded values equal an example, whose keys may be nested.
 
     Text that is a number equals the number: a numeric property accepts both.
     """
-    return _equals(given, nest_keys(expected)[0], 0)
+    return _equals(decoded, nest_keys(expected)[0], 0)
 
 
-def _equals(given: Any, expected: Any, depth: int) -> bool:
-    if given == expected or depth > MAX_DEPTH:
-        return bool(given == expected)
-    if isinstance(given, dict) and isinstance(expected, dict):
-        return given.keys() == expected.keys() and all(
-            _equals(given[key], expected[key], depth + 1) for key in given
+def _equals(decoded: Any, expected: Any, depth: int) -> bool:
+    if decoded == expected or depth > MAX_DEPTH:
+        return bool(decoded == expected)
+    if isinstance(decoded, dict) and isinstance(expected, dict):
+        return decoded.keys() == expected.keys() and all(
+            _equals(decoded[key], expected[key], depth + 1) for key in decoded
         )
-    if isinstance(given, list) and isinstance(expected, list):
-        return len(given) == len(expected) and all(
-            _equals(left, other, depth + 1) for left, other in zip(given, expected, strict=True)
+    if isinstance(decoded, list) and isinstance(expected, list):
+        return len(decoded) == len(expected) and all(
+            _equals(decoded_item, other, depth + 1)
+            for decoded_item, other in zip(decoded, expected, strict=True)
         )
-    texts = isinstance(given, str), isinstance(expected, str)
-    number = parse_number(given if texts[0] else expected) if texts[0] != texts[1] else None
-    return number is not None and number in (given, expected)
+    texts = isinstance(decoded, str), isinstance(expected, str)
+    number = parse_number(decoded if texts[0] else expected) if texts[0] != texts[1] else None
+    return number is not None and number in (decoded, expected)
 
 
 DECODERS = {
@@ -221,7 +222,7 @@ MAX_READINGS = 255
 
 
 def extract_past_readings(
-    given: dict[str, Any], tsl: Tsl, oldest: int, newest: int
+    decoded: dict[str, Any], tsl: Tsl, oldest: int, newest: int
 ) -> tuple[list[Reading], list[Fault]]:
     """Remove past readings of `oldest` to `newest` (ms) from decoded values.
 
@@ -230,7 +231,7 @@ def extract_past_readings(
     """
     past: dict[int, dict[str, Any]] = {}
     faults: list[Fault] = []
-    for place, row in _pop_rows(given, tsl, faults):
+    for place, row in _pop_rows(decoded, tsl, faults):
         ts = _read_time(row)
         if ts is None:
             faults.append(Fault(place, "needs a timestamp in seconds or milliseconds"))
@@ -254,12 +255,12 @@ def extract_past_readings(
 
 
 def _pop_rows(
-    given: dict[str, Any], tsl: Tsl, faults: list[Fault]
+    decoded: dict[str, Any], tsl: Tsl, faults: list[Fault]
 ) -> list[tuple[str, dict[str, Any]]]:
     found: list[tuple[str, Any]] = []
-    for key in [key for key in given if key == HISTORY_KEY or key.endswith("_history")]:
-        if tsl.property(key) is None and _are_past_readings(given[key]):
-            found += [(f"{key}[{at}]", row) for at, row in enumerate(given.pop(key))]
+    for key in [key for key in decoded if key == HISTORY_KEY or key.endswith("_history")]:
+        if tsl.property(key) is None and _are_past_readings(decoded[key]):
+            found += [(f"{key}[{at}]", row) for at, row in enumerate(decoded.pop(key))]
     if len(found) > MAX_READINGS:
         faults.append(
             Fault(HISTORY_KEY, f"has {len(found)} readings; a frame has at most {MAX_READINGS}")
@@ -308,11 +309,11 @@ def check_decoded_frame(
     Past readings must be of `oldest` to `newest` (ms).
     """
     try:
-        given, _, left_out = read_decoded(codec.decoder, outcome.result())
+        decoded, _, left_out = read_decoded(codec.decoder, outcome.result())
     except CodecFailed as error:
         return DecodeResult({}, [], [], f"the codec {error}")
-    readings, faults = extract_past_readings(given, tsl, oldest, newest)
-    properties, bad = tsl.check_decoded(given)
+    readings, faults = extract_past_readings(decoded, tsl, oldest, newest)
+    properties, bad = tsl.check_decoded(decoded)
     faults = [*left_out, *bad, *faults]
     if faults and not properties and not readings:
         return DecodeResult({}, [], faults, _join_faults(faults))

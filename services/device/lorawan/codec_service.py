@@ -239,12 +239,12 @@ class CodecService:
         faults = []
         for path, example, outcome in zip(paths, examples, outcomes, strict=True):
             try:
-                given = read_decoded(codec.decoder, outcome.result()).properties
+                decoded = read_decoded(codec.decoder, outcome.result()).properties
             except CodecFailed as error:
                 faults.append(Fault(path, str(error)))
                 continue
-            if example.expected is not None and not is_expected(given, example.expected):
-                text = msgspec.json.encode(given).decode()
+            if example.expected is not None and not is_expected(decoded, example.expected):
+                text = msgspec.json.encode(decoded).decode()
                 faults.append(Fault(f"{path}.expected", f"the codec returns {text:.500}"))
         if faults:
             raise InvalidInput.from_faults(faults)
@@ -281,17 +281,17 @@ def _assemble_codec(
         return Codec(scripts=scripts, decoder=body.decoder, encoder=body.encoder)
     decoder, encoder = find_entry_point(functions, DECODERS), find_entry_point(functions, ENCODERS)
     if not decoder:
-        wanted = ", ".join(DECODERS)
+        entry_points = ", ".join(DECODERS)
         field = "scripts" if body.scripts else SINGLE_SCRIPT
-        raise InvalidInput(f"has no function {wanted}", field=field)
+        raise InvalidInput(f"has no function {entry_points}", field=field)
     return Codec(scripts=scripts, decoder=decoder, encoder=encoder)
 
 
 def _test_decoder(codec: Codec, outcome: Outcome, tsl: Tsl) -> CodecTestResult:
     properties, warnings, left_out = read_decoded(codec.decoder, outcome.result())
-    given = dict(properties)
-    readings, bad = extract_past_readings(given, tsl, 0, LATEST_MS)
-    accepted, faults = tsl.check_decoded(given)
+    decoded = dict(properties)
+    readings, bad = extract_past_readings(decoded, tsl, 0, LATEST_MS)
+    accepted, faults = tsl.check_decoded(decoded)
     return CodecTestResult(
         properties=properties,
         warnings=warnings,

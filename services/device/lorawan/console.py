@@ -161,9 +161,9 @@ async def find_device_frames(
     data: JSONBody[FindFrames | None] = None,
 ) -> FoundFrames:
     """Search uplinks of a device, newest first, with their decoded values."""
-    wanted = data or FindFrames()
-    key_range = await key_ranges.resolve_for_user(principal, device_id, wanted.bounds)
-    records, next_key = await frames.page(key_range, wanted.page_size)
+    search = data or FindFrames()
+    key_range = await key_ranges.resolve_for_user(principal, device_id, search.bounds)
+    records, next_key = await frames.page(key_range, search.page_size)
     return FoundFrames(content=records, next_key=next_key)
 
 
@@ -176,9 +176,9 @@ async def find_device_gaps(
     data: JSONBody[FindGaps | None] = None,
 ) -> FoundGaps:
     """Search gaps in the frame counters of a device, newest first."""
-    wanted = data or FindGaps()
-    key_range = await key_ranges.resolve_for_user(principal, device_id, wanted.bounds)
-    records, next_key = await gaps.page(key_range, wanted.page_size)
+    search = data or FindGaps()
+    key_range = await key_ranges.resolve_for_user(principal, device_id, search.bounds)
+    records, next_key = await gaps.page(key_range, search.page_size)
     return FoundGaps(content=records, next_key=next_key)
 
 

@@ -87,12 +87,12 @@ class CodecDownlinkEncoder(DownlinkEncoder):
         return split_downlinks(whole, dict(zip(values, alone or [whole], strict=True)), largest)
 
     async def _codec(self, tenant: str, model: str) -> Codec:
-        known = (await self.codecs.find_all([(tenant, model)]))[tenant, model]
-        if known.codec is None:
+        cached = (await self.codecs.find_all([(tenant, model)]))[tenant, model]
+        if cached.codec is None:
             raise CodecFailed(f"of product {model} is missing")
-        if not known.codec.encoder:
+        if not cached.codec.encoder:
             raise CodecFailed(f"of product {model} has no encoder")
-        return known.codec
+        return cached.codec
 
 
 def _read_result(codec: Codec, outcome: Outcome, port: int) -> EncodedDownlink | CodecFailed:

@@ -74,16 +74,16 @@ class CodecFrameDecoder(FrameDecoder):
         tenants: dict[str, list[tuple[Uplink, Thing]]] = defaultdict(list)
         for uplink, thing in batch.undecoded:
             tenants[thing.tenant].append((uplink, thing))
-        asked = {
-            tenant: asyncio.ensure_future(self._decode_tenant(tenant, some))
-            for tenant, some in tenants.items()
+        tasks = {
+            tenant: asyncio.ensure_future(self._decode_tenant(tenant, frames))
+            for tenant, frames in tenants.items()
         }
-        late, began = set(asked), time.monotonic()
+        late, began = set(tasks), time.monotonic()
         while late and (wait or not all(self.workers.is_late(tenant, began) for tenant in late)):
-            await asyncio.wait(asked.values(), timeout=None if wait else CHECK_SECONDS)
-            late = {tenant for tenant, task in asked.items() if not task.done()}
+            await asyncio.wait(tasks.values(), timeout=None if wait else CHECK_SECONDS)
+            late = {tenant for tenant, task in tasks.items() if not task.done()}
         answers = _Answers()
-        for tenant, task in asked.items():
+        for tenant, task in tasks.items():
             if tenant in late:
                 self._late.setdefault(tenant, []).append(task)
             else:
@@ -125,23 +125,23 @@ class CodecFrameDecoder(FrameDecoder):
             kept_ms = await self.retention.kept_ms(thing.tenant, thing.model)
             ts = frame_time(frame.ts, uplink.received, kept_ms)
             products[tenant, thing.model].append(_ParsedFrame(uplink, thing, frame, ts))
-        for key, known in (await self.codecs.find_all(products)).items():
+        for key, cached in (await self.codecs.find_all(products)).items():
             frames = products[key]
-            results = await self._decode_product(tenant, known, frames)
+            results = await self._decode_product(tenant, cached, frames)
             for parsed, result in zip(frames, results, strict=True):
-                answers[parsed.uplink.sequence] = parsed, known, result
+                answers[parsed.uplink.sequence] = parsed, cached, result
         return answers
 
     async def _decode_product(
-        self, tenant: str, known: CachedCodec, frames: Sequence[_ParsedFrame]
+        self, tenant: str, cached: CachedCodec, frames: Sequence[_ParsedFrame]
     ) -> list[DecodeResult]:
-        codec = known.codec
+        codec = cached.codec
         if codec is None:
             return [DecodeResult({}, [], [], NO_CODEC)] * len(frames)
         calls = [
             Call("decode", parsed.frame.data, parsed.frame.port, parsed.ts) for parsed in frames
         ]
-        outcomes = await self._run_codec(tenant, known, codec, calls)
+        outcomes = await self._run_codec(tenant, cached, codec, calls)
         return [
             check_decoded_frame(
                 codec,
@@ -154,19 +154,19 @@ class CodecFrameDecoder(FrameDecoder):
         ]
 
     async def _run_codec(
-        self, tenant: str, known: CachedCodec, codec: Codec, calls: Sequence[Call]
+        self, tenant: str, cached: CachedCodec, codec: Codec, calls: Sequence[Call]
     ) -> Sequence[Outcome]:
         """Run a codec within its budget; without budget each outcome is a fault."""
-        count, version = len(calls), known.version
-        left = self.budgets.left(tenant, version, count, time.monotonic())
-        if left <= 0:
+        count, version = len(calls), cached.version
+        budget = self.budgets.left(tenant, version, count, time.monotonic())
+        if budget <= 0:
             return [Outcome(fault=BUDGET_SPENT)] * count
-        answered = await self.workers.run_within(left, tenant, codec, calls)
+        answered = await self.workers.run_within(budget, tenant, codec, calls)
         self.budgets.spend(tenant, version, count, answered.seconds)
         return answered.outcomes
 
     def _add_result(
-        self, batch: Batch, parsed: _ParsedFrame, known: CachedCodec, result: DecodeResult
+        self, batch: Batch, parsed: _ParsedFrame, cached: CachedCodec, result: DecodeResult
     ) -> None:
         uplink, thing, ts = parsed.uplink, parsed.thing, parsed.ts
         if result.reason:
@@ -174,18 +174,18 @@ class CodecFrameDecoder(FrameDecoder):
         elif result.properties:
             report = ValidReport(uplink, thing, ts, result.properties, result.faults)
             batch.reports.append(report)
-        kept = KeptFrame(
+        kept_frame = KeptFrame(
             uplink=uplink,
             thing=thing,
             frame=parsed.frame,
             ts=ts,
-            stamp=decoder_stamp(known.version, thing),
-            days=known.frame_days or self.frame_days,
+            stamp=decoder_stamp(cached.version, thing),
+            days=cached.frame_days or self.frame_days,
             reason=result.rejection,
             past=result.past,
             conceals=holds_write_only(result.faults),
         )
-        batch.frames.append(kept)
+        batch.frames.append(kept_frame)
 
 
 def _remove_repeated(batch: Batch, stored: Iterable[StoredFrame]) -> None:

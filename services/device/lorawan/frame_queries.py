@@ -37,8 +37,10 @@ class FrameService:
             ]
 
         rows = self.store.list_before(key_range.first, key_range.last, size + 1)
-        shown, last = await cut_page(map_batches(rows, with_values, VALUES_TOGETHER), size, _record)
-        return shown, None if last is None else encode_key(last[0]["_id"])
+        records, last = await cut_page(
+            map_batches(rows, with_values, VALUES_TOGETHER), size, _record
+        )
+        return records, None if last is None else encode_key(last[0]["_id"])
 
 
 def _record(found: tuple[Document, Document | None]) -> FrameRecord:

@@ -86,15 +86,15 @@ def split_repeated(
 
     A stored frame of the same uplink is not a repetition: the uplink was delivered again.
     """
-    known: dict[bytes, list[tuple[int, int, bytes]]] = {}
+    known_frames: dict[bytes, list[tuple[int, int, bytes]]] = {}
     for entry in stored:
         (lap,) = _LAP_FORMAT.unpack(entry.identity[_NAME_FORMAT.size :])
         ts = KEY.unpack(entry.key)[1]
-        known.setdefault(entry.name, []).append((lap, ts, entry.key))
-    kept, repeated = list[KeptFrame](), list[Uplink]()
+        known_frames.setdefault(entry.name, []).append((lap, ts, entry.key))
+    new_frames, repeated = list[KeptFrame](), list[Uplink]()
     for frame in frames:
         key, ts = frame.key, frame.ts
-        laps = known.setdefault(frame_name(frame), [])
+        laps = known_frames.setdefault(frame_name(frame), [])
         near = next((other for other in laps if other[2] == key), None) or next(
             (other for other in laps if abs(other[1] - ts) <= SAME_MS), None
         )
@@ -104,8 +104,8 @@ def split_repeated(
         lap = near[0] if near else max((other[0] for other in laps), default=-1) + 1
         if near is None:
             laps.append((lap, ts, key))
-        kept.append(frame if lap == frame.lap else msgspec.structs.replace(frame, lap=lap))
-    return kept, repeated
+        new_frames.append(frame if lap == frame.lap else msgspec.structs.replace(frame, lap=lap))
+    return new_frames, repeated
 
 
 FRAMES = "frames"
@@ -155,11 +155,11 @@ class FrameStore(ThingDataStore):
         found: list[StoredFrame] = []
         names, lap = {frame_name(frame) for frame in frames}, 0
         while names:
-            wanted = [identity(name, lap) for name in names]
-            rows = self._frames.find({"i": {"$in": wanted}}, {"i": 1})
-            some = [StoredFrame(bytes(row["i"]), bytes(row["_id"])) async for row in rows]
-            found += some
-            names, lap = {frame.name for frame in some}, lap + 1
+            identities = [identity(name, lap) for name in names]
+            rows = self._frames.find({"i": {"$in": identities}}, {"i": 1})
+            stored_frames = [StoredFrame(bytes(row["i"]), bytes(row["_id"])) async for row in rows]
+            found += stored_frames
+            names, lap = {frame.name for frame in stored_frames}, lap + 1
         return found
 
     async def list_counted(

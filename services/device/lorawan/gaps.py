@@ -191,16 +191,18 @@ class GapService:
             owned = history_key(device.id, device.owned_since, 0)
             frames += await self.frames.list_counted(owned, _previous_key(first), 1, newest=True)
         gaps = find_gaps(reversed(frames))
-        shown = gaps[::-1][:size]
+        page_gaps = gaps[::-1][:size]
         if len(gaps) > size:
-            following = shown[-1].key
-        return await self._records(device.id, shown), encode_key(following) if following else None
+            following = page_gaps[-1].key
+        return await self._records(device.id, page_gaps), encode_key(
+            following
+        ) if following else None
 
     async def _records(self, device_id: int, gaps: list[Gap]) -> list[GapRecord]:
         if not gaps:
             return []
-        kept = await self.gaps.overlapping(device_id, gaps[-1].start, gaps[0].end)
-        return [_record(gap, kept) for gap in gaps]
+        tracked_gaps = await self.gaps.overlapping(device_id, gaps[-1].start, gaps[0].end)
+        return [_record(gap, tracked_gaps) for gap in gaps]
 
 
 def _previous_key(key: bytes) -> bytes:

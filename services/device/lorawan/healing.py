@@ -237,9 +237,11 @@ class Healer:
     async def _is_over(self, gap: TrackedGap) -> bool:
         """Return whether a gap is closed by late frames, healed, or given up."""
         thing_id = int.from_bytes(gap.key[:8])
-        named = await self.frames.find_by_counters(thing_id, gap.session, gap.counter, gap.last)
+        arrived_frames = await self.frames.find_by_counters(
+            thing_id, gap.session, gap.counter, gap.last
+        )
         same = range(gap.start - SAME_MS, gap.end + SAME_MS + 1)
-        late = [frame for frame in named if frame.ts in same]
+        late = [frame for frame in arrived_frames if frame.ts in same]
         missing = gap.last - gap.counter + 1 - len({frame.counter for frame in late})
         if missing <= 0:
             await self.gaps.remove(gap)

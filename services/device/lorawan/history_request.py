@@ -60,7 +60,7 @@ def check_requests(
 
 
 def _fault(codec: Codec, outcomes: Sequence[Outcome]) -> str | None:
-    known: dict[bytes, tuple[int, int]] = {}
+    ranges_by_bytes: dict[bytes, tuple[int, int]] = {}
     for bounds, outcome in zip(RANGES, outcomes, strict=True):
         try:
             answer = read_encoded(codec.encoder, outcome.result(), _PORT).content
@@ -68,7 +68,7 @@ def _fault(codec: Codec, outcomes: Sequence[Outcome]) -> str | None:
             return f"{_range(bounds)}: the codec {error}"[:500]
         if not answer:
             return f"{_range(bounds)}: the codec returns no bytes"
-        other = known.setdefault(answer, bounds)
+        other = ranges_by_bytes.setdefault(answer, bounds)
         if other != bounds:
             which = "end_time" if other[0] == bounds[0] else "start_time"
             return f"leaves out {which}: {_range(other)} and {_range(bounds)} give the same bytes"

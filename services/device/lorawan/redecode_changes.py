@@ -109,10 +109,10 @@ def replacements(values: Mapping[bytes, Document]) -> Iterator[tuple[int, Update
     """
     for week, keys in group_by_week(values):
         rows = [_Row(key, values[key]) for key in keys]
-        for some in chunks(rows, MAX_RECORDS, MAX_BYTES):
-            together = [row.key for row in some]
+        for chunk in chunks(rows, MAX_RECORDS, MAX_BYTES):
+            together = [row.key for row in chunk]
             place = {"$indexOfArray": [{"$literal": together}, "$_id"]}
-            change = {"$arrayElemAt": [{"$literal": [row.properties for row in some]}, place]}
+            change = {"$arrayElemAt": [{"$literal": [row.properties for row in chunk]}, place]}
             yield week, UpdateMany({"_id": key_range(together)}, [{"$set": {"p": change}}])
 
 
@@ -124,8 +124,8 @@ def is_plain(row: Document, result: DecodeResult) -> bool:
 def expected_records(key: bytes, result: DecodeResult) -> dict[bytes, Document]:
     """Return the records that history must contain for a frame, by key."""
     thing_id = KEY.unpack(key)[0]
-    wanted = {past_reading_key(thing_id, reading): reading.properties for reading in result.past}
-    return wanted | ({key: result.properties} if result.properties else {})
+    records = {past_reading_key(thing_id, reading): reading.properties for reading in result.past}
+    return records | ({key: result.properties} if result.properties else {})
 
 
 def group_by_week(keys: Iterable[bytes]) -> Iterable[tuple[int, list[bytes]]]:
@@ -143,11 +143,11 @@ def key_week(key: bytes) -> int:
 
 def _frame_change(key: bytes, stamp: str, result: DecodeResult, past: set[bytes]) -> UpdateOne:
     fields: Document = {"c": stamp, "w": result.rejection, "h": sorted(past)}
-    gone = {name: "" for name in ("w", "h") if not fields[name]}
+    removed_fields = {name: "" for name in ("w", "h") if not fields[name]}
     if holds_write_only(result.faults):
-        gone["f"] = ""
+        removed_fields["f"] = ""
     change: Document = {"$set": {name: value for name, value in fields.items() if value}}
-    return UpdateOne({"_id": key}, change | ({"$unset": gone} if gone else {}))
+    return UpdateOne({"_id": key}, change | ({"$unset": removed_fields} if removed_fields else {}))
 
 
 def equals_exactly(before: Document | None, after: Document) -> bool:

@@ -96,35 +96,35 @@ class RedecodeWorker:
 
     async def turn(self, job: RedecodeJob) -> None:
         """Continue a job with some devices."""
-        known = (await self.codecs.find_all([(job.tenant, job.model)]))[job.tenant, job.model]
-        if known.version != job.version:
+        cached = (await self.codecs.find_all([(job.tenant, job.model)]))[job.tenant, job.model]
+        if cached.version != job.version:
             await self.store.end(job, "FAILED", fault=CODEC_CHANGED)
             return
         until = time.monotonic() + TURN
         ids = await self._list_next_devices(job)
         for first in range(0, len(ids), AT_ONCE):
-            if not await self._redecode_devices(job, known, ids[first : first + AT_ONCE], until):
+            if not await self._redecode_devices(job, cached, ids[first : first + AT_ONCE], until):
                 break
         if not ids:
             await self._finish_pass(job)
 
     async def _redecode_devices(
-        self, job: RedecodeJob, known: CachedCodec, ids: list[int], until: float
+        self, job: RedecodeJob, cached: CachedCodec, ids: list[int], until: float
     ) -> bool:
         """Re-decode frames of devices; return False when the turn is over."""
         interrupted = {*job.in_progress, *job.interrupted}
         if not await self.store.start_devices(job, ids):
             return False
         things = await self._find_things(job, ids)
-        some = list(things.values())
-        groups = (some[first : first + GROUP] for first in range(0, len(some), GROUP))
+        batch = list(things.values())
+        groups = (batch[first : first + GROUP] for first in range(0, len(batch), GROUP))
         progress = ChainMap(
             *await asyncio.gather(
-                *(self._redecode_group(job, known, group, interrupted, until) for group in groups)
+                *(self._redecode_group(job, cached, group, interrupted, until) for group in groups)
             )
         )
-        gone = DeviceProgress(is_finished=True)
-        found = [progress.get(device_id, gone) for device_id in ids]
+        finished = DeviceProgress(is_finished=True)
+        found = [progress.get(device_id, finished) for device_id in ids]
         job.differences += [difference for outcome in found for difference in outcome.differences]
         job.told += sum(outcome.republished for outcome in found)
         went = await self.store.save_progress(job, ids, found)
@@ -136,10 +136,10 @@ class RedecodeWorker:
     async def _find_things(self, job: RedecodeJob, ids: list[int]) -> dict[int, Thing]:
         """Return the devices that still have the product's model, by id."""
         devices = await self.devices.find_all(job.tenant, ids)
-        some = await self.things.build_things(
+        batch = await self.things.build_things(
             [device for device in devices if device.model == job.model]
         )
-        return {thing.id: thing for thing in some}
+        return {thing.id: thing for thing in batch}
 
     async def _list_next_devices(self, job: RedecodeJob) -> list[int]:
         if job.devices is not None:
@@ -157,13 +157,13 @@ class RedecodeWorker:
     async def _redecode_group(
         self,
         job: RedecodeJob,
-        known: CachedCodec,
+        cached: CachedCodec,
         things: Sequence[Thing],
         interrupted: set[int],
         until: float,
     ) -> dict[int, DeviceProgress]:
         """Re-decode frames of devices, then update what derives from history."""
-        found = await self.redecoder.redecode(job, known, things, until)
+        found = await self.redecoder.redecode(job, cached, things, until)
         if not job.dry:
             await self._update_derived({thing.id: thing for thing in things}, found, interrupted)
         return found
@@ -213,20 +213,20 @@ class RedecodeWorker:
         first = max(thing.owned_since, now_ms() - self.redecoder.retention_ms)
         bounds = keys_between(thing.id, first)
         oldest = collection_name(partition_at(first))
-        kept = [week for week in weeks if week.name >= oldest]
+        kept_weeks = [week for week in weeks if week.name >= oldest]
         if newest is not None:
             last: list[Document] = []
-            for week in reversed(kept):
+            for week in reversed(kept_weeks):
                 rows = week.find({"_id": bounds}, sort=[("_id", -1)], limit=newest - len(last))
                 last += await rows.to_list(None)
                 if len(last) == newest:
                     break
             yield _to_reports(reversed(last))
             return
-        for week in kept:
+        for week in kept_weeks:
             rows = week.find({"_id": bounds}, sort=[("_id", 1)])
-            while some := await rows.to_list(ROWS):
-                yield _to_reports(some)
+            while chunk := await rows.to_list(ROWS):
+                yield _to_reports(chunk)
 
 
 def _to_reports(rows: Iterable[Document]) -> list[Reported]:

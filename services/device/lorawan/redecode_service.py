@@ -147,9 +147,9 @@ class RedecodeStore:
 
     async def start_devices(self, job: RedecodeJob, devices: list[int]) -> bool:
         """Record the devices of a turn; return False when the job was stopped."""
-        left = [device_id for device_id in job.in_progress if device_id not in devices]
+        remaining = [device_id for device_id in job.in_progress if device_id not in devices]
         noted = {"under": devices, "turn": now_ms()}
-        change = {"$set": noted, "$addToSet": {"lost": {"$each": left}}}
+        change = {"$set": noted, "$addToSet": {"lost": {"$each": remaining}}}
         return await self._update_running(job, change)
 
     async def save_progress(
@@ -163,7 +163,7 @@ class RedecodeStore:
             if through
             else {str(at): progress.last_key for at, progress in zip(devices, found, strict=True)}
         )
-        shown = [difference for progress in found for difference in progress.differences]
+        differences = [difference for progress in found for difference in progress.differences]
         change = {
             "$set": {"rest": rest, "under": []} | ({"after": devices[-1]} if through else {}),
             "$pullAll": {"lost": [] if job.dry else devices},
@@ -175,7 +175,7 @@ class RedecodeStore:
             },
             "$push": {
                 "differences": {
-                    "$each": msgspec.to_builtins(shown)[:MAX_DIFFERENCES],
+                    "$each": msgspec.to_builtins(differences)[:MAX_DIFFERENCES],
                     "$slice": MAX_DIFFERENCES,
                 }
             },

@@ -58,36 +58,38 @@ class Redecoder:
     retention_ms: int
 
     async def redecode(
-        self, job: RedecodeJob, known: CachedCodec, things: Iterable[Thing], until: float
+        self, job: RedecodeJob, cached: CachedCodec, things: Iterable[Thing], until: float
     ) -> dict[int, DeviceProgress]:
         """Re-decode frames of the devices of `job` until `until` (monotonic seconds).
 
         At least one batch is decoded. Returns the progress by device id. Raises `LookupError` when
         the product has no codec any more.
         """
-        left = list(things)
-        found = {thing.id: DeviceProgress(last_key=self._first_key(job, thing)) for thing in left}
-        while left:
-            limit = BATCH_FRAMES // len(left)
+        pending = list(things)
+        found = {
+            thing.id: DeviceProgress(last_key=self._first_key(job, thing)) for thing in pending
+        }
+        while pending:
+            limit = BATCH_FRAMES // len(pending)
             rows = await asyncio.gather(
                 *(
                     self.frames.find_outdated(
-                        decoder_stamp(known.version, thing),
+                        decoder_stamp(cached.version, thing),
                         found[thing.id].last_key,
                         history_key(thing.id, job.end, LAST),
                         limit,
                     )
-                    for thing in left
+                    for thing in pending
                 )
             )
-            writes = await self._decode(job, known, list(zip(left, rows, strict=True)), found)
+            writes = await self._decode(job, cached, list(zip(pending, rows, strict=True)), found)
             if writes and not job.dry:
                 await self._write(writes, found)
-            for thing, some in zip(left, rows, strict=True):
-                found[thing.id].is_finished = len(some) < limit
-                if some:
-                    found[thing.id].last_key = bytes(some[-1]["_id"])
-            left = [thing for thing in left if not found[thing.id].is_finished]
+            for thing, frames in zip(pending, rows, strict=True):
+                found[thing.id].is_finished = len(frames) < limit
+                if frames:
+                    found[thing.id].last_key = bytes(frames[-1]["_id"])
+            pending = [thing for thing in pending if not found[thing.id].is_finished]
             republished = sum(progress.republished for progress in found.values())
             if time.monotonic() > until or job.told + republished >= MAX_REPUBLISHED:
                 break
@@ -101,23 +103,23 @@ class Redecoder:
     async def _decode(
         self,
         job: RedecodeJob,
-        known: CachedCodec,
+        cached: CachedCodec,
         frames: Sequence[tuple[Thing, Sequence[Document]]],
         found: Mapping[int, DeviceProgress],
     ) -> list[HistoryChanges]:
         frames = [(thing, rows) for thing, rows in frames if rows]
-        decoded = await self._decode_frames(known, job.tenant, frames)
+        decoded = await self._decode_frames(cached, job.tenant, frames)
         parted = [
-            self._split_plain(job, found[thing.id], zip(rows, some, strict=True))
-            for (thing, rows), some in zip(frames, decoded, strict=True)
+            self._split_plain(job, found[thing.id], zip(rows, results, strict=True))
+            for (thing, rows), results in zip(frames, decoded, strict=True)
         ]
         history = await asyncio.gather(*(self._find_history(looked) for looked, _ in parted))
         writes = []
         for (thing, _), (looked, plain), before in zip(frames, parted, history, strict=True):
-            changes = HistoryChanges(thing, decoder_stamp(known.version, thing))
+            changes = HistoryChanges(thing, decoder_stamp(cached.version, thing))
             changes.add_plain(plain)
             found[thing.id].read += len(plain)
-            self._collect_changes(job, known.version, looked, before, changes, found[thing.id])
+            self._collect_changes(job, cached.version, looked, before, changes, found[thing.id])
             writes.append(changes)
         return writes
 
@@ -139,9 +141,9 @@ class Redecoder:
         )
 
     async def _decode_frames(
-        self, known: CachedCodec, tenant: str, frames: Sequence[tuple[Thing, Sequence[Document]]]
+        self, cached: CachedCodec, tenant: str, frames: Sequence[tuple[Thing, Sequence[Document]]]
     ) -> list[list[DecodeResult]]:
-        codec = known.codec
+        codec = cached.codec
         if codec is None:
             raise LookupError("the product has no codec")
         calls = [_call(row) for _, rows in frames for row in rows]
@@ -167,15 +169,15 @@ class Redecoder:
         found: DeviceProgress,
     ) -> None:
         now = now_ms()
-        kept = set(writes.assumed)
+        kept_keys = set(writes.assumed)
         for row, result in frames:
             key = bytes(row["_id"])
-            wanted = expected_records(key, result)
-            kept.update(wanted)
-            changed = {k: v for k, v in wanted.items() if not equals_exactly(before.get(k), v)}
-            past, stored_past = wanted.keys() - {key}, set(map(bytes, row.get("h", ())))
+            records = expected_records(key, result)
+            kept_keys.update(records)
+            changed = {k: v for k, v in records.items() if not equals_exactly(before.get(k), v)}
+            past, stored_past = records.keys() - {key}, set(map(bytes, row.get("h", ())))
             stale = stored_past - past
-            if key in before and key not in wanted:
+            if key in before and key not in records:
                 stale.add(key)
             same = row.get("w", "") == result.rejection and stored_past == past
             writes.record_frame(key, result, past, same=same)
@@ -189,12 +191,12 @@ class Redecoder:
             found.changed_properties.update(*changed.values())
             found.changed_times |= {KEY.unpack(each)[1] for each in (key, *changed, *stale)}
             if _keeps_differences(job, found):
-                shown = key in before and writes.thing.tsl.readable(before[key])
-                found.differences.append(build_difference(key, shown or None, result))
+                readable = key in before and writes.thing.tsl.readable(before[key])
+                found.differences.append(build_difference(key, readable or None, result))
             if job.tell and key in changed:
                 event = redecoded_event(writes.thing, key, version, result.properties, now)
                 writes.events.append(event)
-        writes.stale -= kept
+        writes.stale -= kept_keys
         found.republished += len(writes.events)
 
     async def _write(

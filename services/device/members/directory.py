@@ -40,16 +40,18 @@ class ModelMembers:
         self._size = 0
 
     async def find(
-        self, tenant: str, keys: Iterable[ModelKey], known: Mapping[TslKey, Tsl] | None = None
+        self, tenant: str, keys: Iterable[ModelKey], known_tsls: Mapping[TslKey, Tsl] | None = None
     ) -> dict[ModelKey, MemberSet]:
         """Return the members of each model; deleted models have none.
 
-        If given, `known` are the current TSLs of all versions among them.
+        If given, `known_tsls` are the current TSLs of all versions among them.
         """
-        wanted = set(keys)
-        shapes = await self._find_by_shapes({key.shape for key in wanted if key.shape})
-        versions = {(tenant, key.model, key.version) for key in wanted if key.model != GENERIC}
-        tsls = known or await self._tsls.find_all(versions)
+        missing_keys = set(keys)
+        shapes = await self._find_by_shapes({key.shape for key in missing_keys if key.shape})
+        versions = {
+            (tenant, key.model, key.version) for key in missing_keys if key.model != GENERIC
+        }
+        tsls = known_tsls or await self._tsls.find_all(versions)
         declared = {
             version: await self._find_by_tsl(version, tsls[version]) for version in versions
         }
@@ -58,7 +60,7 @@ class ModelMembers:
                 shapes.get(key.shape) or declared.get((tenant, key.model, key.version), _NONE),
                 key.names,
             )
-            for key in wanted
+            for key in missing_keys
         }
 
     async def _find_by_tsl(self, version: TslKey, tsl: Tsl) -> MemberSet:
@@ -77,11 +79,11 @@ class ModelMembers:
         found: dict[str, MemberSet] = {}
         missing: list[str] = []
         for shape in shapes:
-            known = self._known.get((GENERIC, "", shape))
-            if known is None:
+            cached = self._known.get((GENERIC, "", shape))
+            if cached is None:
                 missing.append(shape)
             else:
-                found[shape] = known
+                found[shape] = cached
         if missing:
             for name, paths in (await self._shapes.read(missing)).items():
                 found[name] = members = shape_members(paths)
@@ -139,13 +141,16 @@ class EntityDirectory:
         self, tenant: str, parts: Mapping[str, KeyParts], *, records: bool = False
     ) -> dict[str, Entity]:
         """Return entities like `find_by_keys`, for keys that are split already."""
-        wanted: dict[bool, dict[str, set[str]]] = {True: defaultdict(set), False: defaultdict(set)}
+        paths_by_kind: dict[bool, dict[str, set[str]]] = {
+            True: defaultdict(set),
+            False: defaultdict(set),
+        }
         for split in parts.values():
             identifier, _ = _place(split)
-            wanted[split.device is not None][split.integration].add(identifier)
+            paths_by_kind[split.device is not None][split.integration].add(identifier)
         things = {
-            True: await self._find_devices(tenant, wanted[True], records=records),
-            False: await self._find_other_things(tenant, wanted[False], records=records),
+            True: await self._find_devices(tenant, paths_by_kind[True], records=records),
+            False: await self._find_other_things(tenant, paths_by_kind[False], records=records),
         }
         found: dict[str, Entity] = {}
         for key, split in parts.items():
@@ -158,10 +163,10 @@ class EntityDirectory:
 
     async def find_things(self, tenant: str, ids: Iterable[int]) -> dict[int, EntityThing]:
         """Return the things with these ids; unknown ids are missing."""
-        wanted = list(ids)
-        devices = await self._devices.queries.list_by_ids(tenant, wanted)
+        wanted_ids = list(ids)
+        devices = await self._devices.queries.list_by_ids(tenant, wanted_ids)
         things = await self.build_things(tenant, devices)
-        things += await self.find_other_things(tenant, {"_id": {"$in": wanted}})
+        things += await self.find_other_things(tenant, {"_id": {"$in": wanted_ids}})
         return {thing.id: thing for thing in things}
 
     async def find_other_things(self, tenant: str, condition: Condition) -> list[EntityThing]:

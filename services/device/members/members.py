@@ -130,14 +130,14 @@ def _list_declared(document: TslDocument) -> Iterator[Member]:
     access = _effective_access(document.properties)
     for entry in _entities(document.properties):
         yield _property(entry, access)
-    taken = {entry.id for entry in document.properties}
+    property_ids = {entry.id for entry in document.properties}
     for event in document.events:
-        path = f"{event.id}@event" if event.id in taken else event.id
+        path = f"{event.id}@event" if event.id in property_ids else event.id
         yield _owner("EVENT", path, event.name or event.id, event.description)
         yield from _params("EVENT", event.id, path, event.outputs)
-    taken |= {event.id for event in document.events}
+    property_ids |= {event.id for event in document.events}
     for service in document.services:
-        path = f"{service.id}@service" if service.id in taken else service.id
+        path = f"{service.id}@service" if service.id in property_ids else service.id
         yield _owner("SERVICE", path, service.name or service.id, service.description)
         yield from _params("SERVICE", service.id, path, service.inputs)
 

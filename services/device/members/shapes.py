@@ -78,22 +78,22 @@ def extend_shape(
     """
     changes: Shape = {}
     for path, kind in found:
-        known = changes.get(path) or shape.get(path)
-        if known is None and len(path) <= LONGEST_PATH:
+        known_type = changes.get(path) or shape.get(path)
+        if known_type is None and len(path) <= LONGEST_PATH:
             changes[path] = kind
-        elif known is None:
+        elif known_type is None:
             continue
-        elif kind != known:
-            wider = _COMMON_TYPES.get(frozenset((known, kind)), "STRING")
-            if wider != known:
+        elif kind != known_type:
+            wider = _COMMON_TYPES.get(frozenset((known_type, kind)), "STRING")
+            if wider != known_type:
                 changes[path] = wider
     new = sorted(path for path in changes if path not in shape)[
         : max(0, min(maximum, LAST_DECLARED) - len(shape))
     ]
     if not new and changes.keys().isdisjoint(shape):
         return shape
-    kept = {path: changes.get(path, kind) for path, kind in shape.items()}
-    return kept | {path: changes[path] for path in new}
+    merged = {path: changes.get(path, kind) for path, kind in shape.items()}
+    return merged | {path: changes[path] for path in new}
 
 
 def filter_by_shape(shape: Shape, properties: Mapping[str, Any]) -> dict[str, Any]:

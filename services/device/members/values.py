@@ -56,8 +56,8 @@ class ValueFault(msgspec.Struct):
 class UnreadableValue:
     """A value that cannot be converted to its entity's type; every TSL rejects it."""
 
-    def __init__(self, given: Any) -> None:
-        self.given = given
+    def __init__(self, value: Any) -> None:
+        self.given = value
 
 
 def convert_value(kind: ValueType, given: Any) -> Any:
@@ -177,16 +177,16 @@ def _describe_fault(
     if fault.code == "null":
         return "null", "must not be null", {}
     kind, form, value = member.value_type, member.attribute.get("format"), fault.args.get("value")
-    shown = {"value": _shorten(value.given if isinstance(value, UnreadableValue) else value)}
+    arguments = {"value": _shorten(value.given if isinstance(value, UnreadableValue) else value)}
     match fault.code if whole else "other":
         case "choice":
-            return "invalid_enum", fault.reason, shown
+            return "invalid_enum", fault.reason, arguments
         case "encoding" if form:
-            return "not_match_format", fault.reason, {"format": form, **shown}
+            return "not_match_format", fault.reason, {"format": form, **arguments}
         case "range" | "size" as code if bounds := _bounds_error(member, code):
-            return bounds[0], bounds[1], bounds[2] | shown
+            return bounds[0], bounds[1], bounds[2] | arguments
         case "type" | "encoding" as code if code == "type" or kind == "BINARY":
-            args = {"required_type": kind, "type": kind, **shown}
+            args = {"required_type": kind, "type": kind, **arguments}
             return "not_match_type", f"must be of type {kind}", args
     return "not_match_type", fault.reason, {"required_type": kind}
 
@@ -194,11 +194,11 @@ def _describe_fault(
 def _bounds_error(member: Member, code: str) -> tuple[str, str, dict[str, Any]] | None:
     """Return code, text and arguments of the error of a value beyond a member's bounds."""
     names, both, lower, upper = _BOUNDS[code]
-    shown = {name: member.attribute[name] for name in names if name in member.attribute}
-    if not shown:
+    bounds = {name: member.attribute[name] for name in names if name in member.attribute}
+    if not bounds:
         return None
-    found, words = both if len(shown) > 1 else lower if names[0] in shown else upper
-    return found, words.format(*shown.values()), shown
+    found, words = both if len(bounds) > 1 else lower if names[0] in bounds else upper
+    return found, words.format(*bounds.values()), bounds
 
 
 def _shorten(value: Any) -> Any:

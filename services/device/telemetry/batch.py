@@ -176,14 +176,20 @@ class Batch:
 
     def keep_only(self, uplinks: Iterable[Uplink]) -> None:
         """Keep only these uplinks; another batch processes the others."""
-        kept = {uplink.sequence for uplink in uplinks}
-        self.reports = [report for report in self.reports if report.uplink.sequence in kept]
-        self.events = [event for event in self.events if event.uplink.sequence in kept]
-        self.replies = [reply for reply in self.replies if reply[0].sequence in kept]
-        self.undecoded = [pair for pair in self.undecoded if pair[0].sequence in kept]
-        self.frames = [frame for frame in self.frames if frame.uplink.sequence in kept]
-        self.duplicates = [uplink for uplink in self.duplicates if uplink.sequence in kept]
-        self.refused = [refused for refused in self.refused if refused.uplink.sequence in kept]
+        kept_sequences = {uplink.sequence for uplink in uplinks}
+        self.reports = [
+            report for report in self.reports if report.uplink.sequence in kept_sequences
+        ]
+        self.events = [event for event in self.events if event.uplink.sequence in kept_sequences]
+        self.replies = [reply for reply in self.replies if reply[0].sequence in kept_sequences]
+        self.undecoded = [pair for pair in self.undecoded if pair[0].sequence in kept_sequences]
+        self.frames = [frame for frame in self.frames if frame.uplink.sequence in kept_sequences]
+        self.duplicates = [
+            uplink for uplink in self.duplicates if uplink.sequence in kept_sequences
+        ]
+        self.refused = [
+            refused for refused in self.refused if refused.uplink.sequence in kept_sequences
+        ]
 
 
 def past_reports(frames: Iterable[KeptFrame]) -> Iterator[ValidReport]:
@@ -197,11 +203,11 @@ def sort_batch(
     uplinks: list[Uplink],
     things: Mapping[str, Thing],
     retention_ms: int,
-    beyond: Mapping[int, Excess] = NOTHING,
+    excesses: Mapping[int, Excess] = NOTHING,
 ) -> Batch:
     """Decode and validate the uplinks of a batch; refuse those over a limit.
 
-    `beyond` are the excesses by sequence.
+    `excesses` are the excesses by sequence.
     """
     batch = Batch()
     for uplink in uplinks:
@@ -210,8 +216,8 @@ def sort_batch(
             batch.refused.append(
                 RefusedUplink(uplink, f"there is no device with the SN {uplink.sn}")
             )
-        elif uplink.sequence in beyond:
-            reason = beyond[uplink.sequence].reason
+        elif uplink.sequence in excesses:
+            reason = excesses[uplink.sequence].reason
             batch.refused.append(RefusedUplink(uplink, reason, thing, beyond=True))
         elif len(uplink.payload) > MAX_PAYLOAD:
             batch.refused.append(RefusedUplink(uplink, f"larger than {MAX_PAYLOAD} bytes", thing))

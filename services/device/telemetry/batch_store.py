@@ -157,9 +157,9 @@ class ReportStore:
                 )
                 rows.append(_Row(name, document, report.uplink))
             else:
-                seen = {"_id": seen_key(report.uplink), "at": now}
-                rows.append(_Row(SEEN_COLLECTION, seen, report.uplink))
-        kept = {frame.uplink.sequence for frame in batch.frames}
+                seen_document = {"_id": seen_key(report.uplink), "at": now}
+                rows.append(_Row(SEEN_COLLECTION, seen_document, report.uplink))
+        frame_sequences = {frame.uplink.sequence for frame in batch.frames}
         rejected = {refused.uplink.sequence for refused in batch.refused}
         past: dict[bytes, _Row] = {}
         for frame in batch.frames:
@@ -178,13 +178,13 @@ class ReportStore:
             document = {"_id": key, "e": event.event_id, "o": event.outputs, "at": now}
             rows.append(_Row(EVENTS, _add_delay(event.uplink, event.ts, document), event.uplink))
         for refused in batch.refused:
-            if refused.uplink.sequence in kept:
+            if refused.uplink.sequence in frame_sequences:
                 continue
             if refused.beyond:
                 rows.append(_Row(None, {}, refused.uplink, refused=True))
                 continue
-            seen = {"_id": seen_key(refused.uplink), "at": now, "refused": True}
-            rows.append(_Row(SEEN_COLLECTION, seen, refused.uplink, refused=True))
+            seen_document = {"_id": seen_key(refused.uplink), "at": now, "refused": True}
+            rows.append(_Row(SEEN_COLLECTION, seen_document, refused.uplink, refused=True))
         return rows
 
     async def _write(self, rows: Sequence[_Row], counted: Collection[int]) -> None:
@@ -214,20 +214,20 @@ class ReportStore:
         for row in rows:
             if row.collection is not None:
                 keys[row.collection].append(row.document["_id"])
-        known: set[tuple[str | None, bytes]] = set()
-        for name, wanted in keys.items():
-            known |= {(name, key) for key in await self._existing_keys(name, wanted)}
-        return [row for row in rows if (row.collection, row.document.get("_id")) not in known]
+        stored_keys: set[tuple[str | None, bytes]] = set()
+        for name, collection_keys in keys.items():
+            stored_keys |= {(name, key) for key in await self._existing_keys(name, collection_keys)}
+        return [row for row in rows if (row.collection, row.document.get("_id")) not in stored_keys]
 
     async def _existing_keys(self, name: str, keys: Sequence[bytes]) -> list[bytes]:
         """Return the `keys` that exist in a clustered collection; each is looked up separately."""
         lookup = {"from": name, "localField": "key", "foreignField": "_id", "as": "found"}
-        there: list[dict[str, Any]] = [
+        existing: list[dict[str, Any]] = [
             {"$documents": [{"key": key} for key in keys]},
             {"$lookup": {**lookup, "pipeline": [{"$project": {"_id": 1}}]}},
             {"$match": {"found": {"$ne": []}}},
         ]
-        return [bytes(row["key"]) async for row in await self._database.aggregate(there)]
+        return [bytes(row["key"]) async for row in await self._database.aggregate(existing)]
 
 
 def _add_delay(uplink: Uplink, ts: int, document: dict[str, Any]) -> dict[str, Any]:

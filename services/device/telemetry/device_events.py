@@ -95,9 +95,9 @@ class EventService:
         key_range = await self.key_ranges.resolve_for_user(principal, device_id, bounds)
         size = request.page_size
         rows = self.store.read_before(key_range.first, key_range.last, size + 1, request.event_id)
-        shown, last = await cut_page(rows, size, _record)
+        records, last = await cut_page(rows, size, _record)
         following = None if last is None else encode_key(last["_id"])
-        return FoundEvents(content=shown, next_key=following)
+        return FoundEvents(content=records, next_key=following)
 
 
 def _record(row: Document) -> EventRecord:

@@ -96,8 +96,8 @@ class DeviceFieldUpdater:
         keys = {*REPORTED_FIELDS, *places.values()}
         for thing_id, latest in (await self._latest.find_with_times(things, keys)).items():
             place = places.get(thing_id)
-            shown = _read_fields({key: value for key, (value, _) in latest.items()}, place)
-            written[thing_id] = shown
+            record_fields = _read_fields({key: value for key, (value, _) in latest.items()}, place)
+            written[thing_id] = record_fields
             times = {
                 REPORTED_FIELDS[key]: ts
                 for key, (_, ts) in latest.items()
@@ -107,11 +107,11 @@ class DeviceFieldUpdater:
                 times["location"] = latest[place][1]
             fields += [
                 (thing_id, name, msgspec.to_builtins(value), times[name])
-                for name, value in shown.items()
+                for name, value in record_fields.items()
             ]
         await self._devices.reported_state.write_fields(fields)
-        for key, shown in written.items():
-            things[key].reported_fields.update(shown)
+        for key, record_fields in written.items():
+            things[key].reported_fields.update(record_fields)
 
 
 def _read_fields(properties: dict[str, Any], place: str | None) -> dict[str, Any]:
@@ -119,9 +119,9 @@ def _read_fields(properties: dict[str, Any], place: str | None) -> dict[str, Any
 
     `place` is the name of the location property.
     """
-    shown: dict[str, Any] = {}
+    record_fields: dict[str, Any] = {}
     if place in properties and (location := _read_location(properties[place])) is not None:
-        shown["location"] = location
+        record_fields["location"] = location
     for key, name in REPORTED_FIELDS.items():
         if key not in properties:
             continue
@@ -130,10 +130,10 @@ def _read_fields(properties: dict[str, Any], place: str | None) -> dict[str, Any
             if isinstance(value, (int, float)) and not isinstance(value, bool):
                 level = int(value)
                 if abs(level) <= LARGEST_LEVEL:
-                    shown[name] = level
+                    record_fields[name] = level
         elif isinstance(value, str):
-            shown[name] = value
-    return shown
+            record_fields[name] = value
+    return record_fields
 
 
 def _read_location(value: Any) -> Location | None:

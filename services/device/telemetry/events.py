@@ -55,9 +55,9 @@ def _mask_message(channel: str, message: Any, tsl: Tsl) -> Any:
     if not isinstance(message, dict):
         return MASK
     if channel == "reply":
-        shown = {key: message[key] for key in REPLY_SHOWN if key in message}
+        visible = {key: message[key] for key in REPLY_SHOWN if key in message}
         return dict.fromkeys(message, MASK) | {
-            key: value for key, value in shown.items() if isinstance(value, int | str)
+            key: value for key, value in visible.items() if isinstance(value, int | str)
         }
     properties = message.get("properties")
     masked = tsl.masked(message)
@@ -152,12 +152,12 @@ def _build_rejected(
 def _fit_faults(faults: list[TslFault]) -> list[Fault]:
     """Return as many faults as an event has room for, and the number of the others."""
     listed: list[Fault] = []
-    left = FAULT_BYTES
+    remaining_bytes = FAULT_BYTES
     for fault in faults[:MAX_FAULTS]:
         value = _event_value(fault.args.get("value"))
         short = Fault(fault.path[:LONGEST_FAULT], fault.reason[:LONGEST_FAULT], value)
-        left -= len(_encoder.encode(short))
-        if left < 0:
+        remaining_bytes -= len(_encoder.encode(short))
+        if remaining_bytes < 0:
             break
         listed.append(short)
     if len(listed) < len(faults):

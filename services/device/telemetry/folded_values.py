@@ -212,7 +212,9 @@ def careful_update(thing_id: int, fold: Fold) -> UpdateOne:
 def part_update(part: bytes, fold: Fold) -> UpdateOne:
     """Return the update that sets the newer values in a part."""
     changes = {
-        f"v.{key}": _newer_expression(key, fold) for key, own in fold.parts.items() if own == part
+        f"v.{key}": _newer_expression(key, fold)
+        for key, part_of_key in fold.parts.items()
+        if part_of_key == part
     }
     return UpdateOne({"_id": part}, [{"$set": changes}, SIZE_STAGE], upsert=True)
 
@@ -257,13 +259,13 @@ class RewrittenHistory:
 
 async def rewritten_entries(stored: dict[str, Any], thing: RewrittenHistory) -> dict[str, Any]:
     """Return the entries of a thing according to its rewritten history."""
-    known = Fold(0, 0) if thing.names is None else await _fold_all(thing.read(RECENT_REPORTS))
-    if thing.names is None or not known.is_complete_for({*stored, *thing.names}):
-        known = await _fold_all(thing.read(None))
-    entries = {key: {"v": v, "t": known.times[key]} for key, v in known.values.items()}
+    recent = Fold(0, 0) if thing.names is None else await _fold_all(thing.read(RECENT_REPORTS))
+    if thing.names is None or not recent.is_complete_for({*stored, *thing.names}):
+        recent = await _fold_all(thing.read(None))
+    entries = {key: {"v": v, "t": recent.times[key]} for key, v in recent.values.items()}
     for key, entry in stored.items():
         at = entry["t"]
-        if at not in thing.times and (key not in entries or at > known.newest):
+        if at not in thing.times and (key not in entries or at > recent.newest):
             entries[key] = entry
     return entries
 

@@ -91,8 +91,8 @@ class HistoryStore:
         tsl = await self.tsls.find(
             settings.tenant, settings.model, settings.tsl_version, content_hash
         )
-        kept = await self.retention.oldest(settings.tenant, settings.model)
-        oldest = max(kept, settings.owned_since)
+        oldest_kept = await self.retention.oldest(settings.tenant, settings.model)
+        oldest = max(oldest_kept, settings.owned_since)
         records = records or await anext(batches, [])
         if records and not span.newest_first and _record_time(records[0]) < oldest:
             await batches.aclose()
@@ -131,8 +131,8 @@ class HistoryStore:
         if after is not None:
             bounds["$lt" if span.newest_first else "$gt"] = after
         order = [("_id", -1 if span.newest_first else 1)]
-        if (known := self.sizes.get(span.device_id)) is None:
-            self.sizes.put(span.device_id, known := RowSize())
+        if (row_size := self.sizes.get(span.device_id)) is None:
+            self.sizes.put(span.device_id, row_size := RowSize())
         for partition in self._order(span, after):
             history = self.partitions.collection(partition)
             stages = page_stages({"_id": bounds}, order, limit=size)
@@ -140,7 +140,7 @@ class HistoryStore:
                 records = {"$unionWith": {"coll": history.name, "pipeline": stages}}
                 (history, stages), device = device, None
                 stages, size = [*stages, records], size + 1
-            async with aclosing(read_page(history, stages, size, known)) as batches:
+            async with aclosing(read_page(history, stages, size, row_size)) as batches:
                 async for rows in batches:
                     yield rows
                     size -= len(rows)
@@ -228,9 +228,9 @@ class HistoryService:
         )
         if records is None:
             raise device_not_found(device_id)
-        shown, behind = await cut_page(records, size, _record)
+        page_records, behind = await cut_page(records, size, _record)
         return HistoryPage(
-            list=shown,
+            list=page_records,
             page_size=size,
             next_page_key=None if behind is None else encode_key(behind["_id"]),
         )

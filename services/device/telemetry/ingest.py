@@ -240,16 +240,16 @@ class Ingest:
     async def _sort(self, uplinks: list[Uplink], *, slow: bool) -> tuple[Batch, list[Uplink]]:
         """Return the batch of all uplinks except those for slow codecs, and its uplinks."""
         things = await self.things.find_by_sn({uplink.sn for uplink in uplinks})
-        beyond: Mapping[int, Excess] = {}
+        excesses: Mapping[int, Excess] = {}
         if not slow:
-            beyond = self.quota.find_excess(uplinks, things)
-            uplinks = await self.slow.separate(uplinks, things, beyond)
-        batch = sort_batch(uplinks, things, self.retention_ms, beyond)
+            excesses = self.quota.find_excess(uplinks, things)
+            uplinks = await self.slow.separate(uplinks, things, excesses)
+        batch = sort_batch(uplinks, things, self.retention_ms, excesses)
         if batch.undecoded:
             with trace_step("read frames", SpanKind.INTERNAL):
                 late = await self.frames.decode(batch, wait=slow)
             if late:
-                uplinks = await self.slow.separate(uplinks, things, beyond, late)
+                uplinks = await self.slow.separate(uplinks, things, excesses, late)
                 batch.keep_only(uplinks)
         await self._reject_beyond(batch)
         return batch, uplinks

@@ -91,57 +91,62 @@ class LatestValues(LatestValueReader, ThingDataStore):
         for key, fold in folds.items():
             fold.arrived = (arrivals or {}).get(key, fold.newest)
         sizes = {key: folded_values.total_bson_size(fold.values) for key, fold in folds.items()}
-        known = await self._recent_states(sizes)
-        await self._write_parts(folds, known, sizes)
+        states = await self._recent_states(sizes)
+        await self._write_parts(folds, states, sizes)
         newer = [
             key
             for key, fold in folds.items()
-            if not fold.parts and known[key].newest <= fold.oldest
+            if not fold.parts and states[key].newest <= fold.oldest
         ]
-        written, left = await self._write(
+        written, conflicts = await self._write(
             self._latest, {key: folded_values.quick_update(key, folds[key]) for key in newer}
         )
         if written < len(newer):  # other processes wrote newer values meanwhile
-            known |= await self._states(newer)
-        left += [
-            key for key, fold in folds.items() if fold.parts or known[key].newest > fold.oldest
+            states |= await self._states(newer)
+        conflicts += [
+            key for key, fold in folds.items() if fold.parts or states[key].newest > fold.oldest
         ]
         for key in newer:
-            if not (state := known[key]).parts:
+            if not (state := states[key]).parts:
                 inline = state.inline + sizes[key]
                 self._recent.put(key, _Stored(folds[key].newest, inline, read=state.read))
-        for key in left:
+        for key in conflicts:
             self._recent.pop(key)
-        while left:
-            changes = {key: folded_values.careful_update(key, folds[key]) for key in left}
-            _, left = await self._write(self._latest, changes)
+        while conflicts:
+            changes = {key: folded_values.careful_update(key, folds[key]) for key in conflicts}
+            _, conflicts = await self._write(self._latest, changes)
 
     async def _write_parts(
-        self, folds: Mapping[int, Fold], known: Mapping[int, _Stored], sizes: Mapping[int, int]
+        self, folds: Mapping[int, Fold], states: Mapping[int, _Stored], sizes: Mapping[int, int]
     ) -> None:
         """Write the values for parts, including those still in documents of things."""
         large: dict[int, Fold] = {}
         for key, fold in folds.items():
             size = sizes[key]
             if (
-                known[key].parts
+                states[key].parts
                 or size > folded_values.LARGE_VALUE_BYTES
-                or known[key].inline + size > folded_values.INLINE_BYTES
+                or states[key].inline + size > folded_values.INLINE_BYTES
             ):
                 large[key] = fold
         if not large:
             return
-        divided = [key for key in large if known[key].parts]
-        wanted = [
+        divided = [key for key in large if states[key].parts]
+        part_keys = [
             folded_values.own_part(key, name) for key in divided for name in large[key].values
         ]
-        own = {bytes(part["_id"]) async for part in self._parts.find(ids_in(wanted), {"_id": 1})}
+        existing_parts = {
+            bytes(part["_id"]) async for part in self._parts.find(ids_in(part_keys), {"_id": 1})
+        }
         for key, fold in large.items():
             fold.assign_parts(
-                key, own, known[key].inline, is_spread=known[key].parts == folded_values.ALL_PARTS
+                key,
+                existing_parts,
+                states[key].inline,
+                is_spread=states[key].parts == folded_values.ALL_PARTS,
             )
-        shown = shown_fields({name for fold in large.values() for name in fold.parts})
-        async for before in self._latest.find(ids_in(large), shown):
+        projection = shown_fields({name for fold in large.values() for name in fold.parts})
+        async for before in self._latest.find(ids_in(large), projection):
             fold = large[before["_id"]]
             for name, entry in before.get("v", {}).items():
                 if name in fold.parts:  # with equal times the reported value wins
@@ -154,8 +159,8 @@ class LatestValues(LatestValueReader, ThingDataStore):
             for part in set(fold.parts.values())
         }
         while changes:
-            _, left = await self._write(self._parts, changes)
-            changes = {part: changes[part] for part in left}
+            _, conflicts = await self._write(self._parts, changes)
+            changes = {part: changes[part] for part in conflicts}
 
     async def _recent_states(self, sizes: Mapping[int, int]) -> dict[int, _Stored]:
         """Return the stored states of things.
@@ -180,8 +185,8 @@ class LatestValues(LatestValueReader, ThingDataStore):
     async def _states(self, thing_ids: Collection[int]) -> dict[int, _Stored]:
         now = time.monotonic()
         states = dict.fromkeys(thing_ids, _Stored(read=now))
-        shown = {"t": 1, "p": 1, "n": {"$bsonSize": "$v"}}
-        async for document in self._latest.find(ids_in(thing_ids), shown):
+        projection = {"t": 1, "p": 1, "n": {"$bsonSize": "$v"}}
+        async for document in self._latest.find(ids_in(thing_ids), projection):
             parts = document.get("p", 0)
             states[document["_id"]] = _Stored(document.get("t", 0), document["n"] or 0, parts, now)
             if parts:
@@ -204,12 +209,14 @@ class LatestValues(LatestValueReader, ThingDataStore):
             if {fault["code"] for fault in faults} - TOO_LARGE - {DUPLICATE_KEY}:
                 raise
             keys = list(changes)
-            taken = [keys[fault["index"]] for fault in faults if fault["code"] == DUPLICATE_KEY]
-            if len(taken) < len(faults):
-                large = len(faults) - len(taken)
+            conflicting_keys = [
+                keys[fault["index"]] for fault in faults if fault["code"] == DUPLICATE_KEY
+            ]
+            if len(conflicting_keys) < len(faults):
+                large = len(faults) - len(conflicting_keys)
                 log.warning("latest values of %d things are too large", large)
             details = error.details or {}
-            return details["nModified"] + details["nUpserted"] + len(faults), taken
+            return details["nModified"] + details["nUpserted"] + len(faults), conflicting_keys
         return done.modified_count + done.upserted_count, []
 
     def may_exceed(self, thing_id: int, size: int) -> bool:
@@ -233,7 +240,7 @@ class LatestValues(LatestValueReader, ThingDataStore):
         if divided := [key for key, state in states.items() if state.parts]:
             async for part in self._parts.find(parts_condition(divided), {"n": 1}):
                 stored[folded_values.part_thing(part["_id"])] += part["n"]
-        beyond: dict[int, set[str]] = defaultdict(set)
+        oversized: dict[int, set[str]] = defaultdict(set)
         for key, fold in folds.items():
             room = folded_values.MAX_BYTES - stored[key]
             if folded_values.total_bson_size(fold.values) <= room:
@@ -247,8 +254,8 @@ class LatestValues(LatestValueReader, ThingDataStore):
                 if grown[name] <= max(room, 0):
                     room -= grown[name]
                 else:
-                    beyond[key].add(name)
-        return beyond
+                    oversized[key].add(name)
+        return oversized
 
     async def split(self, thing_id: int) -> int:
         """Move values from the document of a thing to parts; return the bytes of all values."""
@@ -256,9 +263,9 @@ class LatestValues(LatestValueReader, ThingDataStore):
         sizes = {name: bson_size(entry["v"]) for name, entry in entries.items()}
         names = sorted(sizes, key=sizes.__getitem__, reverse=True)
         for first in range(0, len(names), MOVED_VALUES):
-            some = {name: entries[name] for name in names[first : first + MOVED_VALUES]}
+            moved_values = {name: entries[name] for name in names[first : first + MOVED_VALUES]}
             await self.apply(
-                (thing_id, entry["t"], {name: entry["v"]}) for name, entry in some.items()
+                (thing_id, entry["t"], {name: entry["v"]}) for name, entry in moved_values.items()
             )
         return sum(sizes.values())
 
@@ -268,19 +275,19 @@ class LatestValues(LatestValueReader, ThingDataStore):
         A value that is in no report stays, unless a rewritten report has its time. A value that is
         newer than all reports stays too, because its report may not be stored yet.
         """
-        left = dict(things)
-        while left:
-            before: dict[int, list[Document]] = {key: [] for key in left}
-            stored: dict[int, dict[str, Any]] = {key: {} for key in left}
-            async for key, document in self.read_documents(left):
+        remaining = dict(things)
+        while remaining:
+            before: dict[int, list[Document]] = {key: [] for key in remaining}
+            stored: dict[int, dict[str, Any]] = {key: {} for key in remaining}
+            async for key, document in self.read_documents(remaining):
                 before[key].append(document)
                 stored[key] = folded_values.merge_entries(stored[key], document.get("v", {}))
             made = await asyncio.gather(
-                *(rewritten_entries(stored[key], thing) for key, thing in left.items())
+                *(rewritten_entries(stored[key], thing) for key, thing in remaining.items())
             )
             changed = {
                 key: entries
-                for key, entries in zip(left, made, strict=True)
+                for key, entries in zip(remaining, made, strict=True)
                 if entries != stored[key]
             }
             changes = [
@@ -302,7 +309,7 @@ class LatestValues(LatestValueReader, ThingDataStore):
                     ):
                         await self.split(key)
                 return
-            left = {key: left[key] for key in changed}
+            remaining = {key: remaining[key] for key in changed}
 
     async def _replace_all(
         self, documents: Stored, changes: Sequence[ReplaceOne[Document] | DeleteOne]
@@ -328,14 +335,14 @@ class LatestValues(LatestValueReader, ThingDataStore):
             async for _, document in self.read_documents([thing_id]):
                 is_part = document["_id"] != thing_id
                 entries = document.get("v", {})
-                kept = readable({key: entry["v"] for key, entry in entries.items()})
+                readable_values = readable({key: entry["v"] for key, entry in entries.items()})
                 for key, entry in entries.items():
-                    if key in kept and kept[key] == entry["v"]:
+                    if key in readable_values and readable_values[key] == entry["v"]:
                         continue
                     found = True
                     change: Document = {f"v.{key}": "$$REMOVE"}
-                    if key in kept:
-                        change = {f"v.{key}.v": {"$literal": kept[key]}}
+                    if key in readable_values:
+                        change = {f"v.{key}.v": {"$literal": readable_values[key]}}
                     documents = self._parts if is_part else self._latest
                     same = {"_id": document["_id"], f"v.{key}": entry}
                     await documents.update_one(

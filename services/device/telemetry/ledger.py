@@ -95,34 +95,34 @@ class Ledger:
 
     def _changes(self, stored: Collection[Uplink], rejected: Collection[Uplink]) -> dict[str, Any]:
         """Return the fields of a page with more counted uplinks, as expressions of an update."""
-        seen = {"$ifNull": ["$seen", []]}
+        counted = {"$ifNull": ["$seen", []]}
         last = "$$this.last"
         may_be_delivered = [
-            {"$and": [{"$gte": [last, some.start]}, {"$lt": [last, some.stop]}]}
-            for some in self.waiting
+            {"$and": [{"$gte": [last, state.start]}, {"$lt": [last, state.stop]}]}
+            for state in self.waiting
         ]
-        kept = {"$filter": {"input": seen, "cond": {"$or": may_be_delivered}}}
+        kept_sequences = {"$filter": {"input": counted, "cond": {"$or": may_be_delivered}}}
         return {
             "stored": {"$add": [{"$ifNull": ["$stored", 0]}, len(stored)]},
             "rejected": {"$add": [{"$ifNull": ["$rejected", 0]}, len(rejected)]},
             "at": "$$NOW",
-            "seen": {"$concatArrays": [kept, [_pack_sequences([*stored, *rejected])]]},
+            "seen": {"$concatArrays": [kept_sequences, [_pack_sequences([*stored, *rejected])]]},
         }
 
     async def find_counted(self, uplinks: Sequence[Uplink]) -> set[int]:
         """Return the sequences of the uplinks that were counted."""
         if not uplinks:
             return set()
-        wanted = {uplink.sequence: uplink.received for uplink in uplinks}
+        received_times = {uplink.sequence: uplink.received for uplink in uplinks}
         found: set[int] = set()
-        query = {"seen.last": {"$gte": min(wanted)}}
+        query = {"seen.last": {"$gte": min(received_times)}}
         async for page in self._ledger.find(query, {"seen": 1}):
-            for seen in page["seen"]:
-                if seen["last"] >= min(wanted) and seen["first"] <= max(wanted):
+            for packed in page["seen"]:
+                if packed["last"] >= min(received_times) and packed["first"] <= max(received_times):
                     found |= {
                         key
-                        for key in wanted.keys() & _unpack_sequences(seen)
-                        if seen["from"] <= wanted[key] <= seen["to"]
+                        for key in received_times.keys() & _unpack_sequences(packed)
+                        if packed["from"] <= received_times[key] <= packed["to"]
                     }
         return found
 
@@ -135,8 +135,8 @@ class Ledger:
             "_id": {"$ne": PAST_PAGE},
             "at": {"$not": {"$gt": datetime.now(UTC) - PAGE_AGE}},
             "$nor": [
-                {"seen": {"$elemMatch": {"last": {"$gte": some.start, "$lt": some.stop}}}}
-                for some in self.waiting
+                {"seen": {"$elemMatch": {"last": {"$gte": state.start, "$lt": state.stop}}}}
+                for state in self.waiting
             ],
         }
 
@@ -185,10 +185,10 @@ def _pack_sequences(uplinks: Sequence[Uplink]) -> dict[str, Any]:
     }
 
 
-def _unpack_sequences(seen: dict[str, Any]) -> set[int]:
+def _unpack_sequences(packed: dict[str, Any]) -> set[int]:
     steps = array("Q")
-    steps.frombytes(zlib.decompress(seen["steps"]))
-    return set(accumulate(steps, initial=seen["first"]))
+    steps.frombytes(zlib.decompress(packed["steps"]))
+    return set(accumulate(steps, initial=packed["first"]))
 
 
 PERIOD, IDLE_PERIOD_SECONDS = 1.0, 3.0

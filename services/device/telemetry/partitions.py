@@ -73,8 +73,10 @@ class Partitions:
         for key in keys:
             weeks.setdefault(partition_at(KEY.unpack(key)[1]), []).append(key)
         found: dict[bytes, Document] = {}
-        for week, some in weeks.items():
-            rows = self.collection(week).find({"_id": key_range(some)}, batch_size=len(some) + 1)
+        for week, week_keys in weeks.items():
+            rows = self.collection(week).find(
+                {"_id": key_range(week_keys)}, batch_size=len(week_keys) + 1
+            )
             found |= {bytes(row["_id"]): row["p"] for row in await rows.to_list(None)}
         return found
 

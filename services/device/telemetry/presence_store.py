@@ -85,10 +85,10 @@ class PresenceStore:
             await self._lock(session)
             await self._write(opened_by_id, ended_by_id, session)
             new = {user.name for user in opened_by_id.values() if user.is_device}
-            left = {user.name for user in ended_by_id.values() if user.is_device}
-            connected = await self._filter_connected(new | left, session)
+            ended_users = {user.name for user in ended_by_id.values() if user.is_device}
+            connected = await self._filter_connected(new | ended_users, session)
             # a device that lost one of several connections keeps its state
-            devices = await self._devices.find_by_serials(new | left - connected, session)
+            devices = await self._devices.find_by_serials(new | ended_users - connected, session)
             written = await self._update_states(devices, connected, session)
             return [device.id for device in devices if device.sn_key in new], written
 
@@ -152,14 +152,14 @@ class PresenceStore:
         self, opened: dict[Connection, User], ended: dict[Connection, User], session: Session
     ) -> None:
         ids = [_id(connection) for connection in opened]
-        known = {
+        known_users = {
             _connection(row)
             async for row in self._connections.find({"_id": {"$in": ids}}, session=session)
         }
         rows = [
             {"_id": _id(connection), "user": user.name}
             for connection, user in opened.items()
-            if connection not in known
+            if connection not in known_users
         ]
         if rows:
             await self._connections.insert_many(rows, session=session)
@@ -269,12 +269,12 @@ class OfflineTimeouts:
     async def find_lifetime(self, thing: Thing) -> float | None:
         """Return the product's timeout in s, None without one; raise `StoreError`."""
         key, now = (thing.tenant, thing.model), time.monotonic()
-        known = self._of.get(key)
-        if known is None or known[0] + TIMEOUT_CACHE_SECONDS <= now:
+        cached = self._of.get(key)
+        if cached is None or cached[0] + TIMEOUT_CACHE_SECONDS <= now:
             minutes = await self._products.find_offline_timeout(*key)
-            known = now, None if minutes is None else minutes * 60.0
-            self._of.put(key, known)
-        return known[1]
+            cached = now, None if minutes is None else minutes * 60.0
+            self._of.put(key, cached)
+        return cached[1]
 
 
 LONGEST_PAUSE = 30.0

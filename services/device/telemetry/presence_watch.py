@@ -218,18 +218,20 @@ class PresenceWatch:
 
     async def _compare(self, server: str, page: ConnectionPage) -> None:
         """Add connections that a page has; end those that it lacks if they are closed."""
-        shown = {user.connection for user in page.users}
-        known: set[Connection] = set()
+        page_connections = {user.connection for user in page.users}
+        known_connections: set[Connection] = set()
         after, more = page.after, True
         while more:
             rows = await self._store.list_known(server, after, page.until)
-            known.update(row.connection for row in rows)
-            missing = [row for row in rows if row.connection not in shown]
+            known_connections.update(row.connection for row in rows)
+            missing = [row for row in rows if row.connection not in page_connections]
             await self._write((), await filter_closed(self._account, missing, CONCURRENT_CHECKS))
             more = len(rows) == CHUNK
             after = rows[-1].connection.cid if rows else after
-            known &= shown
-        await self._write([user for user in page.users if user.connection not in known], ())
+            known_connections &= page_connections
+        await self._write(
+            [user for user in page.users if user.connection not in known_connections], ()
+        )
 
     async def _close_greedy(self, users: Iterable[User]) -> None:
         """Close connections with too many MQTT subscriptions, which use server memory."""

@@ -47,19 +47,19 @@ class Quota:
         for uplink in uplinks:
             if uplink.delivered == 1:
                 by_sn[uplink.sn].append(uplink)
-        beyond: dict[int, Excess] = {}
-        for sn, some in by_sn.items():
+        excesses: dict[int, Excess] = {}
+        for sn, device_uplinks in by_sn.items():
             thing = things.get(sn)
-            if thing is None or self._measure(thing, some) is None:
+            if thing is None or self._measure(thing, device_uplinks) is None:
                 continue
-            for uplink in some:
+            for uplink in device_uplinks:
                 excess = self._measure(thing, [uplink])
                 if excess is not None:
-                    beyond[uplink.sequence] = excess
+                    excesses[uplink.sequence] = excess
                     count_limited(excess.limit, thing.tenant)
             if thing.device:
                 self._floods.block(sn)
-        return beyond
+        return excesses
 
     def _measure(self, thing: Thing, uplinks: list[Uplink]) -> Excess | None:
         size = sum(len(uplink.payload) for uplink in uplinks)

@@ -117,19 +117,19 @@ def _page(
     found = [(message.at, DEAD, message) for message in dead]
     found += [(message.at, EVENTS, message) for message in events]
     found.sort(key=lambda entry: entry[0], reverse=True)
-    full = [some[-1].at for some in (dead, events) if len(some) >= maximum]
-    left = {DEAD: maximum <= len(dead), EVENTS: maximum <= len(events)}
+    full = [messages[-1].at for messages in (dead, events) if len(messages) >= maximum]
+    has_more = {DEAD: maximum <= len(dead), EVENTS: maximum <= len(events)}
     reached = {DEAD: 0, EVENTS: 0}
     content: list[RejectedMessage] = []
     for at, stream, message in found:
         if len(content) == request.page_size or (full and at < max(full)):
-            left[stream] = True
+            has_more[stream] = True
             break
         reached[stream] = message.sequence
         refusal = _from_dead(message) if stream == DEAD else _from_event(message)
         if refusal is not None and _fits(refusal, device, request.reason):
             content.append(refusal)
-    if not any(left.values()):
+    if not any(has_more.values()):
         return RejectedMessagePage(content=content)
     ends = _read_key(request.next_key)
     key = "-".join(

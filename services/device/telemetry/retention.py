@@ -97,15 +97,15 @@ class HistoryRowLimits:
     async def find_fitting_days(self) -> dict[str, float]:
         """Return the days that fit into the limit, for tenants that exceed it."""
         now, found = now_ms(), dict[str, float]()
-        kept: dict[str, float] = defaultdict(float)
+        kept_rows: dict[str, float] = defaultdict(float)
         oldest = partition_at(now - self.kept_days * DAY_MS)
         for partition in range(partition_at(now) + 1, oldest - 1, -1):
             start, end = partition * SPAN_MS, min((partition + 1) * SPAN_MS, now)
             for tenant, rows in (await self._rows(partition)).items():
                 maximum = (await self.limits.fetch(tenant)).history_rows
-                kept[tenant] += rows
-                if kept[tenant] > maximum and tenant not in found:
-                    fits = 1 - (kept[tenant] - maximum) / rows
+                kept_rows[tenant] += rows
+                if kept_rows[tenant] > maximum and tenant not in found:
+                    fits = 1 - (kept_rows[tenant] - maximum) / rows
                     found[tenant] = max(now - end + (end - start) * fits, 0) / DAY_MS
                     count_limited("historyRows", tenant)
         return found
@@ -123,7 +123,7 @@ class HistoryRowLimits:
             for thing, tenant in (await store.find_tenants(things)).items():
                 tenants[tenant] += things[thing]
         looked_at = things.total()
-        return {tenant: number * seen / looked_at for tenant, seen in tenants.items()}
+        return {tenant: number * sampled / looked_at for tenant, sampled in tenants.items()}
 
 
 WORKERS = 2

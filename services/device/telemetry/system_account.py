@@ -227,6 +227,6 @@ def _users(server: str, rows: Iterable[_Row]) -> list[User]:
 async def filter_closed(account: SystemAccount, users: Iterable[User], at_once: int) -> list[User]:
     """Return the connections of `users` that are closed; each is checked individually."""
     listed = list(users)
-    asked = (partial(account.is_open, user.connection) for user in listed)
-    opened = await gather_limited(at_once, asked)
+    checks = (partial(account.is_open, user.connection) for user in listed)
+    opened = await gather_limited(at_once, checks)
     return [user for user, is_open in zip(listed, opened, strict=True) if not is_open]

@@ -49,9 +49,9 @@ class LatestValueReader:
         keys: Collection[str] | None = None,
     ) -> AsyncIterator[tuple[int, Document]]:
         """Yield the documents of things and then their parts, each with its thing."""
-        shown = shown_fields(keys)
+        projection = shown_fields(keys)
         divided = []
-        async for document in self._latest.find(ids_in(thing_ids), shown, session=session):
+        async for document in self._latest.find(ids_in(thing_ids), projection, session=session):
             if "p" in document:
                 divided.append(document["_id"])
             yield document["_id"], document
@@ -59,7 +59,7 @@ class LatestValueReader:
             query = parts_condition(divided)
             if keys is not None:
                 query = ids_in(folded_values.parts_with(divided, keys))
-            async for part in self._parts.find(query, shown, session=session):
+            async for part in self._parts.find(query, projection, session=session):
                 yield folded_values.part_thing(part["_id"]), part
 
     async def find_report_times(self, thing_ids: Sequence[int]) -> dict[int, int]:

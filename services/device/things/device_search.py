@@ -102,9 +102,9 @@ class CachedCounter(Generic[T]):
         """Return the total for a condition; a cached one if it is large, unless `fresh`."""
         options: dict[str, Any] = {"hint": hint} if hint else {}
         key = blake2b(repr(condition).encode(), digest_size=16).digest()
-        known = self._known.get(key)
-        age = float("inf") if known is None or fresh else time.monotonic() - known[0]
-        if known is None or age > MAX_AGE:
+        cached = self._known.get(key)
+        age = float("inf") if cached is None or fresh else time.monotonic() - cached[0]
+        if cached is None or age > MAX_AGE:
             return await self._count(key, condition, options)
         if age > RECOUNT_SECONDS:
             if (
@@ -113,7 +113,7 @@ class CachedCounter(Generic[T]):
             ):
                 return await self._count(key, condition, options)
             self._counting.start(key, partial(self._recount, key, condition, options))
-        return known[1]
+        return cached[1]
 
     async def _count(self, key: bytes, condition: dict[str, Any], options: dict[str, Any]) -> T:
         found = await self._counted(condition, **options)
@@ -362,8 +362,8 @@ class DeviceSearch:
 
 def _is_single_filter(query: Query) -> bool:
     """Return whether an index filter counts exactly the one condition of the filter."""
-    asked = query.filter.get("$and", ())
-    return len(asked) == 1 and [
+    conditions = query.filter.get("$and", ())
+    return len(conditions) == 1 and [
         len(index_filter.conditions) for index_filter in query.index_filters
     ] == [1]
 

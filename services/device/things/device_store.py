@@ -135,8 +135,10 @@ class DeviceStore:
     async def _read(self, cursor: Any) -> list[Device]:
         return msgspec.convert(await cursor.to_list(None), list[Device])
 
-    async def insert(self, devices: Sequence[Device], also: InTransaction | None = None) -> None:
-        """Insert all devices, or none; run `also` in the same transaction.
+    async def insert(
+        self, devices: Sequence[Device], extra_step: InTransaction | None = None
+    ) -> None:
+        """Insert all devices, or none; run `extra_step` in the same transaction.
 
         Raises `SerialTaken` when an SN has a holder, `TooManyRequests` when the tenant would exceed
         its limit, `InvalidInput` when a product was deleted meanwhile.
@@ -152,8 +154,8 @@ class DeviceStore:
                 for device in devices
             ]
             await self._devices.insert_many(documents, session=session)
-            if also is not None:
-                await also(session)
+            if extra_step is not None:
+                await extra_step(session)
             return devices
 
         try:
@@ -187,7 +189,7 @@ class DeviceStore:
             if is_new_owner:
                 await self._values.delete_thing_data(found.id, session)
 
-        return await self._set(free, changes, "added", extra=extra, unset=unset, also=also)
+        return await self._set(free, changes, "added", extra=extra, unset=unset, extra_step=also)
 
     async def update(
         self,
@@ -206,12 +208,12 @@ class DeviceStore:
         ids: Sequence[int],
         condition: Condition,
         change: Callable[[Device], DeviceChanges | None],
-        also: InTransaction | None = None,
+        extra_step: InTransaction | None = None,
     ) -> list[int]:
         """Change those of `ids` that meet a condition; return their ids.
 
-        Each transaction changes `CHUNK` devices and runs `also`. Devices for which `change` returns
-        None stay as they are; the others get an event.
+        Each transaction changes `CHUNK` devices and runs `extra_step`. Devices for which `change`
+        returns None stay as they are; the others get an event.
         """
         found: list[int] = []
         for first in range(0, len(ids), CHUNK):
@@ -220,8 +222,8 @@ class DeviceStore:
             async def change_chunk(
                 session: Session, query: Condition = query
             ) -> tuple[list[int], list[Document]]:
-                if also is not None:
-                    await also(session)
+                if extra_step is not None:
+                    await extra_step(session)
                 cursor = self._devices.find(
                     {"$and": [query, condition]}, DEVICE_FIELDS, session=session
                 )
@@ -275,7 +277,7 @@ class DeviceStore:
 
         free = {**owner_condition(tenant, device_id), "application": None}
         changes = DeviceChanges(application=application)
-        return await self._set(free, changes, "added", unset={"removedFrom": ""}, also=also)
+        return await self._set(free, changes, "added", unset={"removedFrom": ""}, extra_step=also)
 
     async def detach(
         self, device: Device, application_id: int, user_id: int | None = None
@@ -296,7 +298,7 @@ class DeviceStore:
             await self._serials.mark_unassigned(found.sn_key, found.tenant, session)
 
         extra = {"removedFrom": application_id}
-        return await self._set(query, changes, "removed", extra=extra, also=also)
+        return await self._set(query, changes, "removed", extra=extra, extra_step=also)
 
     async def delete(
         self, tenant: str, device_id: int, application_id: int | None = None
@@ -330,9 +332,9 @@ class DeviceStore:
         *,
         extra: Document | None = None,
         unset: Document | None = None,
-        also: Callable[[Device, Session], Awaitable[None]] | None = None,
+        extra_step: Callable[[Device, Session], Awaitable[None]] | None = None,
     ) -> Device | None:
-        """Change the device that meets a condition, and run `also`, in one transaction."""
+        """Change the device that meets a condition, and run `extra_step`, in one transaction."""
         fields = msgspec.to_builtins(changes) | (extra or {}) | {"updatedAt": datetime.now(UTC)}
         update = {"$set": fields, **({"$unset": unset} if unset else {})}
 
@@ -352,8 +354,8 @@ class DeviceStore:
                 await self._devices.update_one({"_id": device.id}, grams, session=session)
             if "tslVersion" in fields:
                 await self._usage.tie_devices([device], session)
-            if also is not None:
-                await also(device, session)
+            if extra_step is not None:
+                await extra_step(device, session)
             return device
 
         return await self._change(update_device, change)

@@ -145,9 +145,9 @@ class GroupStore:
 
     async def find_beyond_limit(self, tenant: str, names: Collection[str]) -> set[str]:
         """Return those names whose groups do not exist and would exceed the limit."""
-        known = set(await self.list_names(tenant))
-        new = [name for name in dict.fromkeys(names) if name not in known]
-        return set(new[max(0, MAX_GROUPS - len(known)) :])
+        known_names = set(await self.list_names(tenant))
+        new = [name for name in dict.fromkeys(names) if name not in known_names]
+        return set(new[max(0, MAX_GROUPS - len(known_names)) :])
 
     async def find_or_create(self, tenant: str, name: str) -> int:
         """Return the id of the group with this name; create it if missing.

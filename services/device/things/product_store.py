@@ -191,16 +191,16 @@ class ProductStore:
     async def _put(self, update: ProductUpdate, session: Session) -> Product:
         identity = product_id(update.tenant, update.model)
         version = update.tsl.version
-        known = await self._products.find_one({"_id": identity}, session=session)
+        stored = await self._products.find_one({"_id": identity}, session=session)
         relation = await self._tsls.compare(update.tenant, update.model, update.tsl, session)
         replaced = relation in {"KEYED", "CHANGED"}
-        if relation == "NEW" and known is not None and len(known["versions"]) >= MAX_VERSIONS:
+        if relation == "NEW" and stored is not None and len(stored["versions"]) >= MAX_VERSIONS:
             raise too_many_versions_error(update.model, MAX_VERSIONS)
         if relation == "CHANGED" and await self._devices.queries.is_used(
             update.tenant, update.model, version, session
         ):
             raise version_in_use_error(update.model, version)
-        if known is None or replaced:
+        if stored is None or replaced:
             await self._usage.seal(update.tenant, update.model, session)
         if relation == "NEW" or replaced:
             await self._tsls.put(update.tenant, update.model, update.tsl, session)
@@ -217,9 +217,9 @@ class ProductStore:
             "deviceOfflineTimeout": update.offline_timeout,
             "locationProperty": update.location_property,
         }
-        is_same = all((known or {}).get(name) == value for name, value in fields.items())
-        if known and is_same and not replaced:
-            return _product(known)
+        is_same = all((stored or {}).get(name) == value for name, value in fields.items())
+        if stored and is_same and not replaced:
+            return _product(stored)
         await self._products.update_one(
             {"_id": identity},
             {

@@ -73,26 +73,26 @@ class TslStore:
 
         With the `content_hash` of a cached TSL, no query is needed.
         """
-        if content_hash and (known := self._compiled.get(content_hash)) is not None:
-            return known
+        if content_hash and (cached := self._compiled.get(content_hash)) is not None:
+            return cached
         return (await self.find_all([(tenant, model, version)]))[tenant, model, version]
 
     async def find_all(self, keys: Iterable[TslKey]) -> dict[TslKey, Tsl]:
         """Return the TSLs of versions by key, like `find`."""
         found: dict[TslKey, Tsl] = {key: generic_tsl() for key in keys}
-        wanted = [_version_id(*key) for key in found if key[1] != GENERIC]
+        version_ids = [_version_id(*key) for key in found if key[1] != GENERIC]
         missing: list[Document] = []
-        if wanted:
-            async for head in self._tsls.find({"_id": {"$in": wanted}}, {"hash": 1}):
-                known = self._compiled.get(head["hash"])
-                if known is None:
+        if version_ids:
+            async for head in self._tsls.find({"_id": {"$in": version_ids}}, {"hash": 1}):
+                cached = self._compiled.get(head["hash"])
+                if cached is None:
                     missing.append(head["_id"])
                 else:
-                    found[_key(head)] = known
+                    found[_key(head)] = cached
         if missing:
             async for stored in self._tsls.find({"_id": {"$in": missing}}):
-                known = self._compiled.get(stored["hash"])
-                found[_key(stored)] = known or self.compile(stored["hash"], stored["document"])
+                cached = self._compiled.get(stored["hash"])
+                found[_key(stored)] = cached or self.compile(stored["hash"], stored["document"])
         return found
 
     async def compare(self, tenant: str, model: str, tsl: StoredTsl, session: Session) -> Relation:
@@ -232,28 +232,28 @@ class MemberRegistry:
         """
         for attempt in range(1, _ATTEMPTS + 1):
             found = await self._members.find_one({"_id": owner}, session=session)
-            known: list[str] = found["marks"] if found else []
-            missing = list(dict.fromkeys(key for key in keys if key not in set(known)))
+            stored_keys: list[str] = found["marks"] if found else []
+            missing = list(dict.fromkeys(key for key in keys if key not in set(stored_keys)))
             if not missing:
                 break
             try:
-                if await self._append(owner, known, missing, session):
-                    known = [*known, *missing]
+                if await self._append(owner, stored_keys, missing, session):
+                    stored_keys = [*stored_keys, *missing]
                     break
             except DuplicateKey:
                 if session is not None or attempt == _ATTEMPTS:
                     raise
-        return {key: number for number, key in enumerate(known, 1)}
+        return {key: number for number, key in enumerate(stored_keys, 1)}
 
     async def _append(
-        self, owner: Owner, known: list[str], missing: list[str], session: Session | None
+        self, owner: Owner, stored_keys: list[str], missing: list[str], session: Session | None
     ) -> bool:
-        if len(known) + len(missing) > LAST_DECLARED:
+        if len(stored_keys) + len(missing) > LAST_DECLARED:
             raise TooManyMembers
         written = await self._members.update_one(
-            {"_id": owner, "marks": {"$size": len(known)}},
+            {"_id": owner, "marks": {"$size": len(stored_keys)}},
             {"$push": {"marks": {"$each": missing}}},
-            upsert=not known,
+            upsert=not stored_keys,
             session=session,
         )
         return bool(written.matched_count or written.upserted_id)

@@ -55,10 +55,10 @@ class ThingStore:
         """Insert a new thing; raise `DuplicateKey`."""
         await self._things.insert_one(document, session=session)
 
-    async def change(self, known: Document, fields: Document, session: Session) -> Document:
+    async def change(self, document: Document, fields: Document, session: Session) -> Document:
         """Set fields of a thing; return the changed document."""
-        await self._things.update_one({"_id": known["_id"]}, {"$set": fields}, session=session)
-        return known | fields
+        await self._things.update_one({"_id": document["_id"]}, {"$set": fields}, session=session)
+        return document | fields
 
     async def put(self, key: Document, fields: Document, first: Document) -> Document:
         """Set fields of the thing with this key, or create it with `first` too.

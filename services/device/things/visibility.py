@@ -95,20 +95,20 @@ def owner_condition(
 
 def identifier_condition(tenant: str, integration: str, identifiers: Iterable[str]) -> Condition:
     """Return the condition of things with these identifiers of their integration."""
-    some = {"$in": list(identifiers)}
-    return {"tenant": tenant, "integration": integration, "identifier": some}
+    identifier_filter = {"$in": list(identifiers)}
+    return {"tenant": tenant, "integration": integration, "identifier": identifier_filter}
 
 
 def deletable_condition(tenant: str, device_id: int, application_id: int | None) -> Condition:
     """Return the condition that the tenant or application may delete a device."""
     if application_id is None:
         return owner_condition(tenant, device_id)
-    mine = {"application.applicationId": application_id}
+    owner_filter = {"application.applicationId": application_id}
     former = {"application": None, "removedFrom": application_id}
-    return {**owner_condition(tenant, device_id), "$or": [mine, former]}
+    return {**owner_condition(tenant, device_id), "$or": [owner_filter, former]}
 
 
 def combine_conditions(tenant: str, conditions: Sequence[Condition]) -> Condition:
     """Return the conjunction of conditions, with the indexed `tenant` first."""
-    given = [condition for condition in conditions if condition]
-    return {"tenant": tenant, **({"$and": given} if given else {})}
+    given_conditions = [condition for condition in conditions if condition]
+    return {"tenant": tenant, **({"$and": given_conditions} if given_conditions else {})}

@@ -76,8 +76,8 @@ class CrossOrigin:
             (b"access-control-max-age", MAX_AGE),
             (b"vary", b"Access-Control-Request-Headers"),
         ]
-        if wanted := headers.get(b"access-control-request-headers"):
-            fields.append((b"access-control-allow-headers", wanted))
+        if requested_headers := headers.get(b"access-control-request-headers"):
+            fields.append((b"access-control-allow-headers", requested_headers))
         return fields
 
     def _fields(self, origin: bytes) -> list[Field]:

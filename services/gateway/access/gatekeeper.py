@@ -69,7 +69,7 @@ class Gatekeeper:
         self._access = access
         self._limits = limits
         self._turns = FairScheduler(
-            "admission", 2 * ADDRESS_ADMISSIONS, items=WAITING, observed=False
+            "admission", 2 * ADDRESS_ADMISSIONS, items=WAITING, has_metrics=False
         )
 
     async def admit(

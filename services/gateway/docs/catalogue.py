@@ -55,8 +55,8 @@ class Catalogue:
 
     async def _refresh(self) -> None:
         complete = all(await asyncio.gather(*map(self._fetch, self._services)))
-        seen = {name: self._seen[name] for name in self._services if name in self._seen}
-        merged = merge(seen, self._routes)
+        cached_documents = {name: self._seen[name] for name in self._services if name in self._seen}
+        merged = merge(cached_documents, self._routes)
         if merged != self._merged:
             self._merged, self._written = merged, {}
         self._until = time.monotonic() + (CACHE_SECONDS if complete else FRESH_INCOMPLETE)

@@ -80,12 +80,12 @@ def encoder_for(fields: list[Field], request: Mapping[bytes, bytes], method: str
 
     `fields` are the headers of the answer, which are adjusted; `request` are those of the request.
     """
-    given = dict(fields)
-    length = int(given.get(b"content-length", PACKET + 1))
+    answer_fields = dict(fields)
+    length = int(answer_fields.get(b"content-length", PACKET + 1))
     if (
         length <= PACKET
-        or not given.get(b"content-type", b"").startswith(_TEXTUAL)
-        or b"content-encoding" in given
+        or not answer_fields.get(b"content-type", b"").startswith(_TEXTUAL)
+        or b"content-encoding" in answer_fields
     ):
         return None
     fields.append((b"vary", b"Accept-Encoding"))

@@ -67,31 +67,31 @@ _BODYLESS = frozenset({204, 304})
 
 def _filter_fields(fields: Fields, dropped: frozenset[bytes]) -> list[Field]:
     """Return the fields except dropped, internal and connection-specific ones."""
-    kept, named = [], []
+    kept_fields, connection_fields = [], []
     for field in fields:
         name = field[0]
         if name not in dropped:
             if not name.startswith(INTERNAL):
-                kept.append(field)
+                kept_fields.append(field)
         elif name == b"connection":
-            named.append(field[1])
-    if named:
-        tokens = {token.strip().lower() for token in b",".join(named).split(b",")}
-        kept = [field for field in kept if field[0] not in tokens]
-    return kept
+            connection_fields.append(field[1])
+    if connection_fields:
+        tokens = {token.strip().lower() for token in b",".join(connection_fields).split(b",")}
+        kept_fields = [field for field in kept_fields if field[0] not in tokens]
+    return kept_fields
 
 
 def to_service_fields(fields: Fields, *, origin: Origin, request_id: str) -> list[Field]:
     """Return the header of the request to the service, with names in lower case."""
-    kept = _filter_fields(fields, _FROM_CLIENT)
-    kept += (
+    kept_fields = _filter_fields(fields, _FROM_CLIENT)
+    kept_fields += (
         (b"x-request-id", request_id.encode()),
         (b"x-real-ip", origin.address.encode("latin-1")),
         (b"x-forwarded-for", origin.forwarded_for.encode("latin-1")),
         (b"x-forwarded-proto", origin.scheme.encode("latin-1")),
         (b"x-forwarded-host", origin.host.encode("latin-1")),
     )
-    return kept
+    return kept_fields
 
 
 def to_client_fields(fields: Fields, *, status: int, request_id: str) -> list[Field]:
@@ -100,13 +100,13 @@ def to_client_fields(fields: Fields, *, status: int, request_id: str) -> list[Fi
     An answer must not be stored, unless its service permits it.
     """
     bodyless = status in _BODYLESS
-    kept = _filter_fields(
+    kept_fields = _filter_fields(
         fields, _FROM_SERVICE | {b"content-length"} if bodyless else _FROM_SERVICE
     )
-    kept.append((b"x-request-id", request_id.encode()))
-    if not any(name == _CACHING for name, _ in kept):
-        kept.append(_NO_STORE)
-    return kept
+    kept_fields.append((b"x-request-id", request_id.encode()))
+    if not any(name == _CACHING for name, _ in kept_fields):
+        kept_fields.append(_NO_STORE)
+    return kept_fields
 
 
 LINGER_SECONDS = 30.0
@@ -179,12 +179,15 @@ async def refuse(
 
 async def _linger(body: RequestBody) -> None:
     """Read and discard the rest of the body, within limits."""
-    pause, left = UNEXPECTED_BODY_SECONDS if body.on_demand else SILENCE_SECONDS, MAX_SKIPPED_BYTES
+    pause, remaining_bytes = (
+        UNEXPECTED_BODY_SECONDS if body.on_demand else SILENCE_SECONDS,
+        MAX_SKIPPED_BYTES,
+    )
     try:
         async with asyncio.timeout(LINGER_SECONDS):
-            while not body.finished and left > 0:
+            while not body.finished and remaining_bytes > 0:
                 async with asyncio.timeout(pause):
-                    left -= await body.skip()
+                    remaining_bytes -= await body.skip()
                 pause = SILENCE_SECONDS
     except TimeoutError:
         return

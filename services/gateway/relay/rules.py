@@ -158,12 +158,12 @@ def checked_creation(subject: str, body: bytes) -> bytes:
     if len(body) > LARGEST_CREATION:
         raise RefusedError(f"the request is larger than {LARGEST_CREATION} bytes", 413)
     try:
-        wanted = _creation_decoder.decode(body)
+        creation = _creation_decoder.decode(body)
     except INVALID_JSON as error:
         raise RefusedError(f"not a durable pull consumer: {error}") from error
     client_id = subject.split(".")[5]
-    config = wanted.config
-    if wanted.stream_name != STREAM:
+    config = creation.config
+    if creation.stream_name != STREAM:
         raise RefusedError(f"stream_name must be {STREAM}")
     if {config.name or client_id, config.durable_name} != {client_id}:
         raise RefusedError("name and durable_name must be the client id")
@@ -178,7 +178,7 @@ def checked_creation(subject: str, body: bytes) -> bytes:
     config.num_replicas, config.sample_freq = 0, ""
     config.max_waiting = _limit(config.max_waiting, MAX_WAITING)
     config.max_ack_pending = _limit(config.max_ack_pending, MAX_UNACKNOWLEDGED)
-    return msgspec.json.encode(wanted)
+    return msgspec.json.encode(creation)
 
 
 def _limit(requested: int | None, maximum: int) -> int | None:
@@ -212,18 +212,18 @@ def checked_pull(body: bytes) -> bytes:
     if not body or body.isdigit():
         return body if len(body) <= len(str(MAX_PULLED)) else str(MAX_PULLED).encode()
     try:
-        wanted = _pull_decoder.decode(body) if len(body) <= LARGEST_PULL else None
+        pull = _pull_decoder.decode(body) if len(body) <= LARGEST_PULL else None
     except INVALID_JSON as error:
         raise RefusedError(f"not a request for messages: {error}") from error
-    if wanted is None:
+    if pull is None:
         raise RefusedError(f"the request is larger than {LARGEST_PULL} bytes", 413)
-    if wanted.expires <= _PULL_LIFE_NS and wanted.batch <= MAX_PULLED:
+    if pull.expires <= _PULL_LIFE_NS and pull.batch <= MAX_PULLED:
         return body
-    wanted.expires, wanted.batch = (
-        min(wanted.expires, _PULL_LIFE_NS),
-        min(wanted.batch, MAX_PULLED),
+    pull.expires, pull.batch = (
+        min(pull.expires, _PULL_LIFE_NS),
+        min(pull.batch, MAX_PULLED),
     )
-    return msgspec.json.encode(wanted)
+    return msgspec.json.encode(pull)
 
 
 _ACK_KINDS = frozenset((b"", b"+ACK", b"+OK", b"-NAK", b"+WPI", b"+NXT", b"+TERM"))

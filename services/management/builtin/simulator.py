@@ -59,8 +59,8 @@ class Wheel:
 
     def put(self, key: int, interval: float, now: float) -> None:
         """Schedule a key; its first turn is random within the interval, to spread the load."""
-        known = self._turns.get(key)
-        if known is None or known[1] != interval:
+        turn = self._turns.get(key)
+        if turn is None or turn[1] != interval:
             self._set(key, interval, now + self._rng.random() * interval)
 
     def remove(self, key: int) -> None:
@@ -178,8 +178,8 @@ class Simulator(Integration):
 
     async def _list_devices(self) -> None:
         found = {device.device_id: device async for device in self._things.list_devices()}
-        for gone in self._known.keys() - found.keys():
-            self.forget(gone)
+        for deleted_device in self._known.keys() - found.keys():
+            self.forget(deleted_device)
         self._known = found
         now = time.monotonic()
         for device in found.values():
@@ -232,11 +232,11 @@ def _document(tsl: bytes) -> TslDocument:
 @asynccontextmanager
 async def follow_changes(bus: Bus, simulator: Simulator) -> AsyncIterator[None]:
     """Notify the simulator of changed devices while the block runs; listings find the rest."""
-    ours = device_key(Simulator.manifest.id, "")
+    key_prefix = device_key(Simulator.manifest.id, "")
 
     async def on_change(message: Msg) -> None:
         event = msgspec.json.decode(message.data, type=DeviceChanged)
-        if not event.device.thing_key.startswith(ours):
+        if not event.device.thing_key.startswith(key_prefix):
             return
         if event.change == "deleted":
             simulator.forget(event.device.device_id)

@@ -170,11 +170,11 @@ class CanvasService:
             canvas.tenant, distinct_ids(request.entity_ids or ())
         )
         devices = distinct_ids(request.device_ids or ())
-        known = await self.devices.describe_devices(canvas.tenant, devices) if devices else []
+        described = await self.devices.describe_devices(canvas.tenant, devices) if devices else []
         return Content(
             widgets=widgets,
             entity_ids=tuple(entity.id for entity in entities),
-            device_ids=tuple(device.id for device in known),
+            device_ids=tuple(device.id for device in described),
         )
 
     async def _visible(

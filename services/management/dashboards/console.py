@@ -106,8 +106,8 @@ async def search_dashboards(
     data: JSONBody[SearchDashboards | None] = None,
 ) -> list[DashboardTile]:
     """List the dashboards that the caller sees: the caller's home first, then the newest."""
-    wanted = data or SearchDashboards()
-    return await dashboards.search(principal, wanted)
+    search = data or SearchDashboards()
+    return await dashboards.search(principal, search)
 
 
 @get("/dashboard/covers", guards=[users])

@@ -72,16 +72,16 @@ async def replace_widgets(
 
     Raises `InvalidInput` for duplicates.
     """
-    known = {widget.id for widget in before.widgets}
-    kept: dict[int, StoredWidget] = {}
+    stored_ids = {widget.id for widget in before.widgets}
+    result: dict[int, StoredWidget] = {}
     for widget in widgets:
         widget_id = widget.widget_id or await next_id()
-        if widget_id in kept:
+        if widget_id in result:
             raise InvalidInput(f"must not have widget {widget_id} twice", field="widgets")
-        if widget_id in known or not widget.widget_id:
+        if widget_id in stored_ids or not widget.widget_id:
             data = msgspec.json.encode(widget.data).decode()
-            kept[widget_id] = StoredWidget(widget_id, data)
-    return tuple(kept.values())
+            result[widget_id] = StoredWidget(widget_id, data)
+    return tuple(result.values())
 
 
 def checked_name(name: str, before: str = "") -> str:

@@ -110,7 +110,7 @@ class DashboardService:
     async def list_visible(self, user: Principal) -> Streamed[list[DashboardResponse]]:
         """Stream the dashboards that a user sees, the oldest first."""
         found = self._store.read(user.tenant, _granted_ids(await self._sharing.read_grants(user)))
-        shown = (
+        responses = (
             DashboardResponse.from_fields(
                 dashboard,
                 dashboard_id=str(dashboard.id),
@@ -118,7 +118,7 @@ class DashboardService:
             )
             async for dashboard in found
         )
-        return Streamed([], shown)
+        return Streamed([], responses)
 
     async def search(self, user: Principal, request: SearchDashboards) -> list[DashboardTile]:
         """Return the dashboards that a user sees: the home first, then the newest."""
@@ -199,8 +199,10 @@ class DashboardService:
 
     async def _require_picture(self, user: Principal, cover: C) -> C:
         """Return the cover if its picture exists; raise `InvalidInput`."""
-        named = cover.data if isinstance(cover, Cover) and cover.type == UPLOADED else None
-        if named is not None and not await self._store.has_resource(user.tenant, named):
+        uploaded_url = cover.data if isinstance(cover, Cover) and cover.type == UPLOADED else None
+        if uploaded_url is not None and not await self._store.has_resource(
+            user.tenant, uploaded_url
+        ):
             raise InvalidInput("must be an uploaded picture that exists", field="cover_data")
         return cover
 

@@ -73,9 +73,9 @@ class UserAccess:
         Raises the errors of `auth`, except `Unauthenticated`.
         """
         try:
-            known = await self._access.add_access(replace(principal, access=version))
-            known = replace(known, access=max(known.access, version))
-            return known, await self._grants.read(known)
+            user = await self._access.add_access(replace(principal, access=version))
+            user = replace(user, access=max(user.access, version))
+            return user, await self._grants.read(user)
         except Unauthenticated:
             return None
 
@@ -109,10 +109,10 @@ class AdmissionControl:
         current = await self._user_access.read(holder, version)
         if current is None:
             raise Unauthenticated("the user does not exist or is disabled")
-        held = acquire_slots(
+        slots = acquire_slots(
             self._open, self._claims(holder, "websockets"), holder.tenant, RETRY_SECONDS
         )
-        return MqttListener(current[0], credential, current[1], live_socket), held
+        return MqttListener(current[0], credential, current[1], live_socket), slots
 
     def count_keys(self, subscriber: Subscriber, number: int) -> None:
         """Count the subscribed keys of a socket in place of its previous ones.

@@ -140,7 +140,7 @@ async def _listen(
 ) -> None:
     """Admit a client and process its packets; raise `TimeoutError` if it is silent."""
     try:
-        listener, held = await admission.admit(connect, live_socket)
+        listener, slots = await admission.admit(connect, live_socket)
     except ThingwayError as error:
         unknown = isinstance(error, Unauthenticated)
         code = Answer.NOT_AUTHORIZED if unknown else Answer.UNAVAILABLE
@@ -154,7 +154,7 @@ async def _listen(
         await live_socket.send(connack(Answer.ACCEPTED))
         await _process_packets(live_socket, packets, connect, listener, hub)
     finally:
-        held.release()
+        slots.release()
         hub.mqtt_publisher.leave(listener)
         hub.leave(listener)
 

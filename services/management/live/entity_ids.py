@@ -57,22 +57,22 @@ class EntityIds:
         While `device` does not answer, only cached ids are returned.
         """
         cache_keys = list(map(_cache_key, changes))
-        known = list(map(self._paths_of, cache_keys))
+        known_paths = list(map(self._paths_of, cache_keys))
         missing: dict[str, dict[str, _Missing]] = defaultdict(dict)
-        for change, cache_key, paths in zip(changes, cache_keys, known, strict=True):
+        for change, cache_key, paths in zip(changes, cache_keys, known_paths, strict=True):
             for key, path in _keys(change):
                 if path not in paths:
                     missing[change.tenant][key] = _Missing(cache_key, paths, path)
                     paths[path] = None  # one request suffices for all devices of a product
-        for tenant, wanted in missing.items():
-            await self._learn(tenant, wanted)
+        for tenant, missing_keys in missing.items():
+            await self._learn(tenant, missing_keys)
         return [
             [
                 entity_id(change.thing.id, number)
                 for _, path in _keys(change)
                 if (number := paths.get(path)) is not None
             ]
-            for change, paths in zip(changes, known, strict=True)
+            for change, paths in zip(changes, known_paths, strict=True)
         ]
 
     def _paths_of(self, cache_key: CacheKey) -> Paths:

@@ -48,8 +48,8 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True):
             return False
         if self.scope == "TENANT":
             return True
-        wanted = find_id(self.id)
-        return thing.device and wanted == (thing.group if self.scope == "GROUP" else thing.id)
+        wanted_id = find_id(self.id)
+        return thing.device and wanted_id == (thing.group if self.scope == "GROUP" else thing.id)
 
     def select(self, change: EntityChange) -> Mapping[str, Any]:
         """Return the matching values of a change, by entity key."""

@@ -69,9 +69,9 @@ class Audience:
         """Encode new values by entity key, with the names that the clients use."""
         if not self.aliases:
             return Update.encode(values)
-        named = {key: value for key, value in values.items() if key in self.keys}
+        subscribed_values = {key: value for key, value in values.items() if key in self.keys}
         ids = {self.aliases[key]: value for key, value in values.items() if key in self.aliases}
-        return Update.encode(named | ids)
+        return Update.encode(subscribed_values | ids)
 
 
 class _Sockets:
@@ -187,8 +187,10 @@ class Hub:
             for audience in sockets.by_key.get(key, ()):
                 found[audience][key] = value
             await pause()
-        for audience, shown in found.items():
-            for member, update in _encode_shared(audience.members, thing, shown, audience.update):
+        for audience, audience_values in found.items():
+            for member, update in _encode_shared(
+                audience.members, thing, audience_values, audience.update
+            ):
                 member.push(update)
             await pause()
 
@@ -219,13 +221,15 @@ def _encode_shared(
     encoded: dict[frozenset[str] | None, E | None] = {}
     found = []
     for member in members:
-        shown = None if member.sees(thing) else member.granted_keys
-        if shown not in encoded:
-            seen = values
-            if shown is not None:
-                seen = {key: value for key, value in values.items() if key in shown}
-            encoded[shown] = encode(seen) if seen else None
-        if (message := encoded[shown]) is not None:
+        visible_keys = None if member.sees(thing) else member.granted_keys
+        if visible_keys not in encoded:
+            visible_values = values
+            if visible_keys is not None:
+                visible_values = {
+                    key: value for key, value in values.items() if key in visible_keys
+                }
+            encoded[visible_keys] = encode(visible_values) if visible_values else None
+        if (message := encoded[visible_keys]) is not None:
             found.append((member, message))
     return found
 
@@ -330,13 +334,15 @@ class Watch:
 
     async def _refresh(self, subscribers: Iterable[Listener], version: int) -> None:
         """Read permissions and grants again for sockets of a tenant, once per user."""
-        known: dict[str, tuple[Principal, Grants] | None] = {}
+        access_by_user: dict[str, tuple[Principal, Grants] | None] = {}
         try:
             for subscriber in subscribers:
                 user = subscriber.principal.subject
-                if user not in known:
-                    known[user] = await self.user_access.read(subscriber.principal, version)
-                current = known[user]
+                if user not in access_by_user:
+                    access_by_user[user] = await self.user_access.read(
+                        subscriber.principal, version
+                    )
+                current = access_by_user[user]
                 if current is None:
                     subscriber.close(POLICY, "the user does not exist or is disabled")
                 else:

@@ -49,8 +49,8 @@ _encoder = msgspec.json.Encoder()
 def payloads(ids: Collection[int]) -> list[bytes]:
     """Return the messages with `ids`."""
     rest, found = iter(ids), []
-    while some := list(map(str, islice(rest, MAX_IDS))):
-        found.append(_encoder.encode({"event_type": "EXCHANGE", "payload": {"entity_ids": some}}))
+    while chunk := list(map(str, islice(rest, MAX_IDS))):
+        found.append(_encoder.encode({"event_type": "EXCHANGE", "payload": {"entity_ids": chunk}}))
     return found
 
 
@@ -140,12 +140,14 @@ class MqttPublisher:
         """By the `id()` of the granted resources, with the grants, so that Python keeps the id."""
         for listener in list(self._listeners.get(tenant, ())):
             grants = listener.grants
-            seen = id(grants.resources)  # super-admins share grants, and so do the pages of a user
-            if seen not in messages:
+            grants_identity = id(
+                grants.resources
+            )  # super-admins share grants, and so do the pages of a user
+            if grants_identity not in messages:
                 async with self._turns.step(tenant):
                     ids_seen = collected.seen_with(grants)
-                    messages[seen] = grants, ids_seen, payloads(ids_seen)
-            listener.push(*messages[seen][1:])
+                    messages[grants_identity] = grants, ids_seen, payloads(ids_seen)
+            listener.push(*messages[grants_identity][1:])
 
 
 class _CollectedChanges:
@@ -159,10 +161,10 @@ class _CollectedChanges:
     def add(self, change: EntityChange) -> None:
         """Add a change; a new thing is dropped if too many keys wait."""
         before = self.changes.get(change.thing.key)
-        known = () if before is None else before.values
+        known_keys = () if before is None else before.values
         if before is not None or self._keys < MAX_KEYS:
-            values = dict.fromkeys((*known, *change.values))
-            self._keys += len(values) - len(known)
+            values = dict.fromkeys((*known_keys, *change.values))
+            self._keys += len(values) - len(known_keys)
             self.changes[change.thing.key] = replace(change, values=values)
 
 

@@ -110,8 +110,8 @@ class Connection:
         if first != _CONNACK or len(body) != 2:  # noqa: PLR2004 - flags and code
             raise BrokerError("the broker does not support MQTT 3.1.1")
         if code := body[1]:
-            known = code <= len(_LOGIN_ERRORS)
-            raise LoginRefused(_LOGIN_ERRORS[code - 1] if known else f"code {code}")
+            is_known_code = code <= len(_LOGIN_ERRORS)
+            raise LoginRefused(_LOGIN_ERRORS[code - 1] if is_known_code else f"code {code}")
 
     async def listen(self, topics: Sequence[str], before: Iterable[str]) -> None:
         """Subscribe to `topics`, and unsubscribe from other topics of `before`.

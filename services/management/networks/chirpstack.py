@@ -57,14 +57,14 @@ class ChirpStack(NetworkServer):
 
     async def updated(self, change: PropertiesUpdated) -> None:
         """Store the API and its key, the application and the broker; raise `InvalidInput`."""
-        given, tenant = change.properties, change.tenant
-        if text := read_text(given, API):
+        properties, tenant = change.properties, change.tenant
+        if text := read_text(properties, API):
             self._parse_api_url(text)
-        if (text := read_text(given, APPLICATION)) and not _ID.fullmatch(text):
+        if (text := read_text(properties, APPLICATION)) and not _ID.fullmatch(text):
             raise InvalidInput("must be the ID of an application (a UUID)", field=APPLICATION)
         await super().updated(change)
-        if token := read_text(given, API_TOKEN):
-            values = (await self.things.get_own_values(tenant)).properties | given
+        if token := read_text(properties, API_TOKEN):
+            values = (await self.things.get_own_values(tenant)).properties | properties
             await self.store.save_secret(tenant, API_TOKEN, token, read_text(values, API))
 
     async def add_device(self, request: AddDevice) -> NewDevice:

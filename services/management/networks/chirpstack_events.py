@@ -229,13 +229,13 @@ def _join_state(tenant: str, identifier: str, event: _Event) -> SendLinkState:
 
 
 def _status_state(tenant: str, identifier: str, event: _Status) -> SendLinkState:
-    known = not event.battery_level_unavailable and not event.external_power_source
+    has_battery_level = not event.battery_level_unavailable and not event.external_power_source
     return SendLinkState(
         tenant=tenant,
         identifier=identifier,
         kind="STATUS",
         ts=parse_ms(event.time),
-        battery=min(max(event.battery_level, 0.0), 100.0) if known else None,
+        battery=min(max(event.battery_level, 0.0), 100.0) if has_battery_level else None,
         external_power=event.external_power_source,
         margin=event.margin,
     )

@@ -113,8 +113,8 @@ async def _undo(devices: _DeviceService, dev_eui: str) -> None:
 async def _check_same(devices: _DeviceService, registration: Registration) -> None:
     """Raise `Conflict` unless the registered device matches; add a missing key."""
     eui = registration.dev_eui.lower()
-    there = (await devices.call("Get", pb.GetDeviceRequest(dev_eui=eui))).device
-    same = (there.application_id, there.device_profile_id) == (
+    registered = (await devices.call("Get", pb.GetDeviceRequest(dev_eui=eui))).device
+    same = (registered.application_id, registered.device_profile_id) == (
         registration.application,
         registration.profile,
     )
@@ -138,11 +138,12 @@ def _translate_error(error: grpc.aio.AioRpcError) -> ThingwayError:
     if error.code() in _REFUSED:
         return InvalidInput(f"is rejected by ChirpStack: {reason}", field=API_TOKEN)
     if error.code() in _WRONG:
-        named = [
+        mentioned = [
             name for name in (PROFILE, APPLICATION, JOIN_EUI, APP_KEY) if _mentions(reason, name)
         ]
         return InvalidInput(
-            f"ChirpStack rejects the device: {reason}", field=named[0] if named else "dev_eui"
+            f"ChirpStack rejects the device: {reason}",
+            field=mentioned[0] if mentioned else "dev_eui",
         )
     return Unavailable(f"ChirpStack's API: {reason}")
 

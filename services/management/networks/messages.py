@@ -83,9 +83,9 @@ def parse_dev_eui(text: str, field: str) -> str:
     return found
 
 
-def parse_ms(given: Any) -> int | None:
+def parse_ms(value: Any) -> int | None:
     """Return a time in ms, or None if it is invalid (`parse_time`)."""
-    time = parse_time(given)
+    time = parse_time(value)
     return None if time is None else to_ms(time)
 
 
@@ -153,16 +153,16 @@ def decode_message(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> Any:
         raise MalformedRequest(f"cannot be decoded: {error}") from error
 
 
-def _without_radio(decoder: "msgspec.json.Decoder[Any]", given: Any) -> Any:
+def _without_radio(decoder: "msgspec.json.Decoder[Any]", body: Any) -> Any:
     """Return the struct of a body without its invalid radio fields, or None."""
     for _ in range(MAX_UNREADABLE):
         try:
-            return msgspec.convert(given, decoder.type, strict=decoder.strict)
+            return msgspec.convert(body, decoder.type, strict=decoder.strict)
         except msgspec.ValidationError as error:
             steps = _STEP.findall(str(error).partition(" - at `$")[2])
             if not RADIO & {key for key, _ in steps} or not steps[-1][0]:
                 return None
-            place = given
+            place = body
             for key, index in steps[:-1]:
                 place = place[key or int(index)]
             del place[steps[-1][0]]

@@ -84,11 +84,11 @@ class NetworkServer(Dialect):
 
     async def add_device(self, request: AddDevice) -> NewDevice:
         """Return a device by its DevEUI, with its route at the server."""
-        given = request.params
-        routed = settings.read_text(given, self.routed_by)
+        params = request.params
+        routed = settings.read_text(params, self.routed_by)
         return NewDevice(
-            identifier=parse_dev_eui(given["dev_eui"], "dev_eui"),
-            model=given["model"],
+            identifier=parse_dev_eui(params["dev_eui"], "dev_eui"),
+            model=params["model"],
             additional={self.routed_by: routed} if routed else {},
         )
 
@@ -98,17 +98,17 @@ class NetworkServer(Dialect):
 
     async def updated(self, change: PropertiesUpdated) -> None:
         """Store secrets, and connect with the new settings; raise `InvalidInput`."""
-        given, tenant = change.properties, change.tenant
-        settings.check_settings(given, self.allowed)
-        values = (await self.things.get_own_values(tenant)).properties | given
+        properties, tenant = change.properties, change.tenant
+        settings.check_settings(properties, self.allowed)
+        values = (await self.things.get_own_values(tenant)).properties | properties
         await self.store.get_client_id(tenant)
         for name in settings.SECRETS:
-            if given.get(name):
+            if properties.get(name):
                 await self.store.save_secret(
-                    tenant, name, given[name], settings.describe_owner(values)
+                    tenant, name, properties[name], settings.describe_owner(values)
                 )
-        if given.get(HOOK):
-            await self.store.save_hook(tenant, given[HOOK])
+        if properties.get(HOOK):
+            await self.store.save_hook(tenant, properties[HOOK])
         await self._use(tenant, values)
 
     async def downlink(self, request: QueueDownlinks) -> None:
@@ -130,14 +130,14 @@ class NetworkServer(Dialect):
         await connection.publish(publication, self.qos)
 
     async def _route(self, device: DeviceRef) -> Route:
-        known = await self.store.find_route(device.tenant, device.identifier)
-        if known is not None:
-            return known
-        given = device.additional.get(self.routed_by)
-        if not given:
+        route = await self.store.find_route(device.tenant, device.identifier)
+        if route is not None:
+            return route
+        routing = device.additional.get(self.routed_by)
+        if not routing:
             text = f"the device has sent no message yet, and was added without {self.routed_by}"
             raise Unavailable(text)
-        return msgspec.convert({self.routed_by: str(given)}, Route)
+        return msgspec.convert({self.routed_by: str(routing)}, Route)
 
     async def run(self) -> None:
         """Keep tenants connected, for ever."""
@@ -163,13 +163,13 @@ class NetworkServer(Dialect):
 
     async def _use(self, tenant: str, values: dict[str, Any]) -> None:
         connection = self._connection(tenant, values)
-        own = {name: settings.read_text(values, name) for name in self.own_settings}
+        own_values = {name: settings.read_text(values, name) for name in self.own_settings}
         try:
             broker = await settings.read_broker(self.store, tenant, values, self.allowed)
         except InvalidInput as error:
-            await connection.use(None, own, error.text)
+            await connection.use(None, own_values, error.text)
         else:
-            await connection.use(broker, own)
+            await connection.use(broker, own_values)
 
     def _connection(self, tenant: str, values: dict[str, Any] | None = None) -> TenantConnection:
         found = self._connections.get(tenant)

@@ -99,20 +99,20 @@ def parse_broker(text: str, allowed: tuple[str, ...]) -> tuple[str, int, bool]:
     return host, port or MQTT_PORTS[parts.scheme], parts.scheme in ENCRYPTED
 
 
-def check_settings(given: dict[str, Any], allowed: tuple[str, ...]) -> None:
+def check_settings(properties: dict[str, Any], allowed: tuple[str, ...]) -> None:
     """Check the given settings; raise `InvalidInput` for an invalid property."""
-    if text := given.get(BROKER):
+    if text := properties.get(BROKER):
         parse_broker(text, allowed)
-    if text := given.get(HOOK):
+    if text := properties.get(HOOK):
         random = _TOKEN.fullmatch(text) and len(set(text)) >= _FEWEST_CHARACTERS
         if not random:
             raise InvalidInput("must be 32 to 128 random letters, digits, - and _", field=HOOK)
-    if text := given.get(CA):
+    if text := properties.get(CA):
         _trusting(text)
-    if text := given.get(CERTIFICATE):
+    if text := properties.get(CERTIFICATE):
         with _reject_invalid(CERTIFICATE, "must be a certificate in PEM"):
             load_pem_x509_certificates(text.encode())
-    if text := given.get(PRIVATE_KEY):
+    if text := properties.get(PRIVATE_KEY):
         with _reject_invalid(PRIVATE_KEY, "must be a private key in PEM without a password"):
             load_pem_private_key(text.encode(), None)
 

@@ -80,25 +80,30 @@ class NetworkStore:
         """
         new = {"$literal": list(topics)}
         others = {"input": {"$ifNull": ["$topics", []]}, "cond": {"$not": {"$in": ["$$this", new]}}}
-        kept = {"$slice": [{"$concatArrays": [{"$filter": others}, new]}, -MAX_TOPICS]}
+        topics_update = {"$slice": [{"$concatArrays": [{"$filter": others}, new]}, -MAX_TOPICS]}
         found = await self._servers.find_one_and_update(
-            self._key(tenant), [{"$set": {"topics": kept}}], {"topics": 1}, return_document=True
+            self._key(tenant),
+            [{"$set": {"topics": topics_update}}],
+            {"topics": 1},
+            return_document=True,
         )
         return list(require_document(found)["topics"])
 
     async def save_secret(self, tenant: str, name: str, secret: str, bound: str) -> None:
         """Store a secret for `bound`, the broker for which it was entered."""
-        kept = {"sealed": self._seal.seal(secret, tenant), "for": bound}
-        await self._servers.update_one(self._key(tenant), {"$set": {f"secrets.{name}": kept}})
+        stored_secret = {"sealed": self._seal.seal(secret, tenant), "for": bound}
+        await self._servers.update_one(
+            self._key(tenant), {"$set": {f"secrets.{name}": stored_secret}}
+        )
 
     async def find_secret(self, tenant: str, name: str, bound: str) -> str | None:
         """Return a secret for `bound`; None without one."""
         found = await self._servers.find_one(self._key(tenant), {f"secrets.{name}": 1})
-        kept = ((found or {}).get("secrets") or {}).get(name)
-        if kept is None or kept["for"] != bound:
+        stored_secret = ((found or {}).get("secrets") or {}).get(name)
+        if stored_secret is None or stored_secret["for"] != bound:
             return None
         try:
-            return self._seal.open(kept["sealed"], tenant)
+            return self._seal.open(stored_secret["sealed"], tenant)
         except SealBroken:
             log.warning("%s of %s was encrypted with another key: enter it again", name, tenant)
             return None

@@ -342,15 +342,15 @@ class TenantConnection:
         return None
 
     async def _show(self) -> None:
-        shown: dict[str, Any] = {}
+        properties: dict[str, Any] = {}
         while True:
             await self.state.wait_for_change()
             now = self.state.properties()
-            if now == shown:
+            if now == properties:
                 continue
             try:
                 await self._dialect.things.report_own(self._tenant, now)
-                shown = now
+                properties = now
             except ThingwayError as error:
                 log.warning("the state of %s cannot be reported: %s", self._tenant, error)
             await asyncio.sleep(SHOW_PAUSE)

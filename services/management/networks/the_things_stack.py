@@ -194,17 +194,17 @@ def _report(tenant: str, identifier: str, up: _Up) -> Report | None:
         if happened is None:
             return None
         ids, state, error = happened[0].correlation_ids, happened[1], ""
-    ours = [
+    own_references = [
         correlation_id
         for correlation_id in (*up.correlation_ids, *ids)
         if correlation_id.startswith(CORRELATION)
     ]
-    if not ours:
+    if not own_references:
         return None
     return SendDownlinkState(
         tenant=tenant,
         identifier=identifier,
-        downlink=ours[0].removeprefix(CORRELATION),
+        downlink=own_references[0].removeprefix(CORRELATION),
         state=state,
         ts=ts,
         error=error,
@@ -235,9 +235,9 @@ def _uplink(tenant: str, identifier: str, up: _Up, message: _Uplink) -> DeviceFr
     )
 
 
-def _hertz(given: str | int | None) -> int | None:
+def _hertz(value: str | int | None) -> int | None:
     """Return a number that JSON of protobuf writes as text, because it has 64 bits."""
-    text = str(given or "")
+    text = str(value or "")
     return int(text) if _HERTZ.fullmatch(text) else None
 
 

@@ -133,13 +133,13 @@ def read_body(tenant: str, body: bytes, settings: dict[str, str]) -> InboundMess
     preset = settings.get(PRESET) or CUSTOM
     fields = PRESETS.get(preset) or _own_fields(settings)
     try:
-        given = decode_json(body)
+        content = decode_json(body)
     except INVALID_JSON as error:
         raise MalformedRequest(f"is not JSON: {error}", field="body") from error
     where, uplinks = UPLINKS.get(preset, ("", ()))
-    if where and pointed(given, where) not in (*uplinks, _MISSING):
+    if where and pointed(content, where) not in (*uplinks, _MISSING):
         return None
-    picked = _Picked(given, fields)
+    picked = _Picked(content, fields)
     port = picked.port()
     if port is None:
         return None
@@ -173,24 +173,24 @@ def _own_fields(settings: dict[str, str]) -> Fields:
     return {key: (text,) for key in (*POINTERS, ENCODING) if (text := settings.get(key))}
 
 
-def pointed(given: Any, pointer: str) -> Any:
+def pointed(value: Any, pointer: str) -> Any:
     """Return the value of a pointer, or `_MISSING`."""
     for step in pointer.split("/")[1:]:
         key = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(given, dict):
-            given = given.get(key, _MISSING)
-        elif isinstance(given, list) and _DIGITS.fullmatch(key):
-            given = given[int(key)] if int(key) < len(given) else _MISSING
+        if isinstance(value, dict):
+            value = value.get(key, _MISSING)
+        elif isinstance(value, list) and _DIGITS.fullmatch(key):
+            value = value[int(key)] if int(key) < len(value) else _MISSING
         else:
             return _MISSING
-    return given
+    return value
 
 
 class _Picked:
     """The values of a body by field, and its invalid fields."""
 
-    def __init__(self, given: Any, fields: Fields) -> None:
-        self._given = given
+    def __init__(self, content: Any, fields: Fields) -> None:
+        self._given = content
         self._fields = fields
         self.unreadable: list[str] = []
 

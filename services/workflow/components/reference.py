@@ -89,17 +89,17 @@ def _type(field: Schema) -> str:
 
 def _describe_bounds(field: Schema) -> str:
     """Return the bounds in words, including those of a type in a union with null."""
-    given = {
+    bounds = {
         key: value for choice in field.get("anyOf", ()) for key, value in choice.items()
     } | field
     least, maximum = (
-        next((given[key] for key in keys if key in given), None)
+        next((bounds[key] for key in keys if key in bounds), None)
         for keys in (
             ("minimum", "minLength", "minItems", "minProperties"),
             ("maximum", "maxLength", "maxItems", "maxProperties"),
         )
     )
-    unit = " characters" if "maxLength" in given or "minLength" in given else ""
+    unit = " characters" if "maxLength" in bounds or "minLength" in bounds else ""
     if least is None and maximum is None:
         return ""
     if maximum is None:

@@ -48,8 +48,10 @@ async def get_default_credentials(
     With `auto_generate_password`, a new credential gets a secret. Without a secret, nobody can log
     in with it.
     """
-    wanted = bool(with_secret or also_with_secret)
-    return await credentials.get_default(principal, _kind(credentials_type), with_secret=wanted)
+    needs_secret = bool(with_secret or also_with_secret)
+    return await credentials.get_default(
+        principal, _kind(credentials_type), with_secret=needs_secret
+    )
 
 
 @get(guards=[READERS])
@@ -113,8 +115,8 @@ def _kind(text: str) -> CredentialsType:
     try:
         return CredentialsType(text.upper())
     except ValueError as error:
-        known = ", ".join(CredentialsType)
-        raise InvalidInput(f"must be one of {known}", field="credentials_type") from error
+        types = ", ".join(CredentialsType)
+        raise InvalidInput(f"must be one of {types}", field="credentials_type") from error
 
 
 @dataclass(frozen=True)

@@ -216,8 +216,8 @@ class TenantCredentials:
         found = await self.store.find(access_key.rpartition("@")[2], kind, access_key)
         if found is None or not found.secret:
             return None
-        known = found.secret.encode()
-        matches = secret is None or secrets.compare_digest(known, secret.encode())
+        stored_secret = found.secret.encode()
+        matches = secret is None or secrets.compare_digest(stored_secret, secret.encode())
         return found if matches else None
 
     async def _close_clients(self, access_key: str) -> None:

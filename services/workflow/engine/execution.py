@@ -89,9 +89,9 @@ class Edges:
     def _close(self, target: str) -> list[Ready]:
         """Close an edge of `target`; it is ready after the last one if any arrived."""
         node = self._nodes[target]
-        left = self._open[target] = self._open.get(target, node.incoming) - 1
+        open_edges = self._open[target] = self._open.get(target, node.incoming) - 1
         arrived = self._arrived.get(target)
-        if left or not arrived:
+        if open_edges or not arrived:
             return []
         if len(arrived) == 1:
             only = arrived[0]
@@ -205,7 +205,7 @@ class Execution:
             node,
             started,
             _since(begun),
-            given=ready.text,
+            input_text=ready.text,
             parent=ready.parent,
             output=done.text if done else None,
             error=error,

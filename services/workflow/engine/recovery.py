@@ -108,12 +108,12 @@ class Recovery:
         self._known = ([], 0.0) if full else (alive, now + IDLE_PERIOD)
 
     async def _adopt(self, run: Run, alive: list[str]) -> None:
-        own = self.replicas.own
-        if run.tries < MAX_TRIES and await self.store.adopt(run, own, alive, restart=True):
+        own_replica = self.replicas.own
+        if run.tries < MAX_TRIES and await self.store.adopt(run, own_replica, alive, restart=True):
             run.tries += 1
             log.info("run %d restarts", run.id)
             self.engine.execute(run)
-        elif await self.store.adopt(run, own, alive, restart=False):
+        elif await self.store.adopt(run, own_replica, alive, restart=False):
             run.tries += 1
             run.status, run.error = "ERROR", INTERRUPTED
             await self.log.finish(run)
@@ -129,24 +129,28 @@ class PendingRunRecovery:
 
     async def recover(self) -> None:
         """Start all pending runs for which the queue has room."""
-        own, full = self.replicas.own, set[str]()
+        own_replica, full = self.replicas.own, set[str]()
         started = True
         while started:
-            left = await self.store.list_pending(own, self.engine.active_run_ids(), BATCH, full)
-            others = (
-                [name for name in await self.replicas.list_alive() if name != own] if left else []
+            pending = await self.store.list_pending(
+                own_replica, self.engine.active_run_ids(), BATCH, full
             )
-            known = len(full)
-            full |= {run.tenant for run in left if not self.engine.has_room(run)}
-            started = len(full) > known
-            for run in left:
-                if run.tenant not in full and await self._begin(run, own, others):
+            others = (
+                [name for name in await self.replicas.list_alive() if name != own_replica]
+                if pending
+                else []
+            )
+            full_before = len(full)
+            full |= {run.tenant for run in pending if not self.engine.has_room(run)}
+            started = len(full) > full_before
+            for run in pending:
+                if run.tenant not in full and await self._begin(run, own_replica, others):
                     started = True
 
-    async def _begin(self, run: Run, own: str, others: Iterable[str]) -> bool:
+    async def _begin(self, run: Run, own_replica: str, others: Iterable[str]) -> bool:
         if run.id in self.engine.active_run_ids():
             return False
-        if not await self.store.adopt(run, own, others, restart=True):
+        if not await self.store.adopt(run, own_replica, others, restart=True):
             return False
         run.tries += 1
         log.info("pending run %d starts", run.id)

@@ -251,8 +251,8 @@ class Engine:
     async def drain(self, seconds: float) -> None:
         """Wait up to `seconds` for current runs; then interrupt them for recovery."""
         if self._tasks:
-            _, left = await asyncio.wait(self._tasks, timeout=seconds)
-            for task in left:
+            _, unfinished = await asyncio.wait(self._tasks, timeout=seconds)
+            for task in unfinished:
                 task.cancel()
                 with suppress(asyncio.CancelledError):
                     await task
@@ -307,8 +307,8 @@ async def record_and_execute(engine: Engine, starts: Iterable[Start]) -> Executi
     """
     refused: list[Start] = []
     deferred: dict[asyncio.Task[None], Run] = {}
-    left = iter(starts)
-    while chunk := list(islice(left, AT_ONCE)):
+    remaining = iter(starts)
+    while chunk := list(islice(remaining, AT_ONCE)):
         runs, more = await engine.admit(chunk)
         refused += more
         for begin in range(0, len(runs) or 1, PACE):

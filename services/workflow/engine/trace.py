@@ -52,7 +52,7 @@ class Trace:
         started: int,
         duration: int,
         *,
-        given: str | None = None,
+        input_text: str | None = None,
         output: str | None = None,
         parent: str | None = None,
         error: str | None = None,
@@ -70,7 +70,7 @@ class Trace:
                 time_cost=duration,
                 error_message=error,
                 note=note,
-                input=given,
+                input=input_text,
                 output=output,
                 parent_trace_id=None if parent is None else f"{self._run.id}-{parent}",
             )

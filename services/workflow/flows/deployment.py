@@ -72,15 +72,15 @@ class FlowDeployer:
         A flow reads and writes entities with the permissions of the platform, so its author must
         see them.
         """
-        named = {node.id: set(node.parameters.entity_keys()) for node in plan.nodes.values()}
-        keys = set().union(*named.values())
+        keys_by_node = {node.id: set(node.parameters.entity_keys()) for node in plan.nodes.values()}
+        keys = set().union(*keys_by_node.values())
         unseen = set(await self.entities.find_invisible(user, keys)) if keys else set()
         DesignInvalid.raise_for(
             [
                 Reason(
                     node_id, "parameters", f"entity {key} does not exist or is not visible to you"
                 )
-                for node_id, found in named.items()
+                for node_id, found in keys_by_node.items()
                 for key in sorted(found & unseen)
             ]
         )
@@ -114,16 +114,16 @@ class FlowDeployer:
         user: Principal,
         flow: Flow,
         before: Flow | None,
-        given: Mapping[str, str] | None = None,
+        unsaved_secrets: Mapping[str, str] | None = None,
     ) -> AfterWrite:
         """Prepare triggers for a write; return the operation for its transaction.
 
         Raises `InvalidInput` with the reasons if an enabled flow cannot run. A user who does not
-        change the running design (only the name) need not see its entities. `given` are sealed
-        secrets that the same transaction stores.
+        change the running design (only the name) need not see its entities. `unsaved_secrets` are
+        sealed secrets that the same transaction stores.
         """
         runs_already = before is not None and before.enabled and before.design == flow.design
-        deployed = await self._deployed(None if runs_already else user, flow, given)
+        deployed = await self._deployed(None if runs_already else user, flow, unsaved_secrets)
         await self._prepare(flow)
 
         async def apply(session: Session) -> None:
@@ -157,12 +157,12 @@ class FlowDeployer:
             await trigger.forget(tenant, flow_id)
 
     async def _deployed(
-        self, user: Principal | None, flow: Flow, given: Mapping[str, str] | None
+        self, user: Principal | None, flow: Flow, unsaved_secrets: Mapping[str, str] | None
     ) -> Deployed | None:
         if not flow.enabled:
             return None
         try:
-            text = await self.vault.reveal(flow.tenant, flow.design, given)
+            text = await self.vault.reveal(flow.tenant, flow.design, unsaved_secrets)
             if user is None:
                 plan = compile_design(text, self.registry)
             else:

@@ -126,8 +126,8 @@ class LogService:
             raise NotFound(f"run {run_id} does not exist", field="log_id")
         await self.flows.get_visible(user, run.flow_id)
         keys = find_entity_keys(run.traces, MAX_KEYS)
-        known = await self.entities.resolve(user.tenant, keys) if keys else ()
-        hidden = {entity.key for entity in known if entity.write_only}
+        entities = await self.entities.resolve(user.tenant, keys) if keys else ()
+        hidden = {entity.key for entity in entities if entity.write_only}
         traces = mask_values(run.traces, hidden) if hidden else run.traces
         return RunDetail(**asdict(_list_item(run)), error_message=run.error, trace_info=traces)
 

@@ -95,8 +95,8 @@ class FlowService:
         grants = await self.sharing.read_grants(user)
         if grants.is_empty:
             raise Forbidden("this user has no grants; ask a super-admin for access")
-        wanted = [flow_id for flow_id in distinct_ids(ids) if grants.allows_workflow(flow_id)]
-        found = await self.store.list_existing(user.tenant, wanted)
+        granted_ids = [flow_id for flow_id in distinct_ids(ids) if grants.allows_workflow(flow_id)]
+        found = await self.store.list_existing(user.tenant, granted_ids)
         if not found:
             return
 
@@ -146,8 +146,10 @@ class FlowService:
         """
         name = parse_name(request.name)
         if bool(request.id) != (request.version is not None):
-            missing, given = ("version", "id") if request.id else ("id", "version")
-            raise InvalidInput(f"is required with {given}; omit both for a new flow", field=missing)
+            missing, present = ("version", "id") if request.id else ("id", "version")
+            raise InvalidInput(
+                f"is required with {present}; omit both for a new flow", field=missing
+            )
         concealed = self.vault.conceal(user.tenant, check_storable(request.design_data))
         flow = await (
             self._change(user, request, name, concealed)
@@ -237,16 +239,18 @@ class FlowService:
                 text = f"version {request.version} is outdated; the latest is {before.version}"
                 raise Conflict(text, field="version", code=InvalidInput.code)
             keeps_design = request.design_data is None
-            kept = self.vault.conceal(user.tenant, before.design) if keeps_design else concealed
+            concealed_design = (
+                self.vault.conceal(user.tenant, before.design) if keeps_design else concealed
+            )
             after = _with_changes(
                 before,
                 name=name,
                 remark=before.remark if request.remark is None else request.remark,
                 enabled=before.enabled if request.enabled is None else request.enabled,
-                design=kept.text,
-                version=before.version + (kept.text != before.design),
+                design=concealed_design.text,
+                version=before.version + (concealed_design.text != before.design),
             )
-            return after, kept
+            return after, concealed_design
 
         return await self._replace(user, request.id or 0, apply)
 

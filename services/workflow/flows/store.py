@@ -46,16 +46,16 @@ class FlowStore:
         self._flows = mongo.database["flows"]
         self._versions = mongo.database["flow_versions"]
 
-    async def insert(self, flow: Flow, also: AfterWrite) -> None:
+    async def insert(self, flow: Flow, extra_step: AfterWrite) -> None:
         """Add a flow."""
 
         async def insert_flow(session: Session) -> None:
             await self._flows.insert_one(_document(flow), session=session)
-            await also(session)
+            await extra_step(session)
 
         await self._mongo.transaction(insert_flow)
 
-    async def replace(self, before: Flow, after: Flow, also: AfterWrite) -> bool:
+    async def replace(self, before: Flow, after: Flow, extra_step: AfterWrite) -> bool:
         """Replace a flow; return False if it is not the same as `before` any more.
 
         A design of another version is stored as an old version.
@@ -80,7 +80,7 @@ class FlowStore:
                     upsert=True,
                     session=session,
                 )
-            await also(session)
+            await extra_step(session)
             return True
 
         return await self._mongo.transaction(replace_flow)
@@ -122,7 +122,7 @@ class FlowStore:
         async for document in found:
             yield str(document["design"])
 
-    async def remove(self, tenant: str, ids: Sequence[int], also: AfterWrite) -> None:
+    async def remove(self, tenant: str, ids: Sequence[int], extra_step: AfterWrite) -> None:
         """Delete flows with all their designs."""
 
         async def delete_flows(session: Session) -> None:
@@ -130,7 +130,7 @@ class FlowStore:
             await self._flows.delete_many(query, session=session)
             keys = {"_id.flow": {"$in": list(ids)}, "tenant": tenant}
             await self._versions.delete_many(keys, session=session)
-            await also(session)
+            await extra_step(session)
 
         await self._mongo.transaction(delete_flows)
 

@@ -67,10 +67,10 @@ def compile_design(text: str, registry: Registry) -> Plan:
     design = read_design(text)
     DesignInvalid.raise_for(find_structure_faults(design, registry))
     reasons: list[Reason] = []
-    known = {node.id for node in design.nodes}
+    node_ids = {node.id for node in design.nodes}
     parameters: dict[str, Parameters] = {}
     for node in design.nodes:
-        found, faults = read_parameters(node, registry, known)
+        found, faults = read_parameters(node, registry, node_ids)
         reasons += faults
         if found is not None:
             parameters[node.id] = found
@@ -86,16 +86,16 @@ def _plan(design: Design, registry: Registry, parameters: dict[str, Parameters])
         incoming[edge.target] += 1
     nodes = {}
     for node in design.nodes:
-        kind, given = registry.find(node.component_name), parameters[node.id]
+        kind, node_parameters = registry.find(node.component_name), parameters[node.id]
         assert isinstance(kind, Step | Entry)  # noqa: S101 - validated before
         nodes[node.id] = PlanNode(
             id=node.id,
             name=display_name(node),
             type=kind,
-            parameters=given,
+            parameters=node_parameters,
             followers=tuple(followers[node.id]),
             incoming=incoming[node.id],
-            instant=isinstance(kind, Step) and kind.is_instant(given),
+            instant=isinstance(kind, Step) and kind.is_instant(node_parameters),
         )
     (entry,) = find_start_nodes(design)
     quick = all(
@@ -112,17 +112,17 @@ def display_name(node: DesignNode) -> str:
 
 
 def read_parameters(
-    node: DesignNode, registry: Registry, known: Collection[str]
+    node: DesignNode, registry: Registry, node_ids: Collection[str]
 ) -> tuple[Parameters | None, list[Reason]]:
     """Return the parameters as their struct, or all reasons why they are invalid.
 
-    `known` are the node ids that references may have.
+    `node_ids` are the node ids that references may have.
     """
     kind = registry.find(node.component_name)
     if kind is None:
         return None, [report_unknown_type(node)]
     raw = node.data.parameters or {}
-    reasons = list(_references(node, raw, kind.parameters.verbatim, known))
+    reasons = list(_references(node, raw, kind.parameters.verbatim, node_ids))
     if node.data.node_name and len(node.data.node_name) > MAX_NAME:
         reasons.append(Reason(node.id, "data.nodeName", f"must have at most {MAX_NAME} characters"))
     try:
@@ -133,7 +133,7 @@ def read_parameters(
     reasons += [
         _missing_node_reason(node, field, reference)
         for field, reference in found.references()
-        if reference.node not in known
+        if reference.node not in node_ids
     ]
     reasons += [
         Reason(node.id, f"parameters.{fault.field}", fault.reason) for fault in kind.faults(found)
@@ -150,14 +150,14 @@ def report_unknown_type(node: DesignNode) -> Reason:
 
 
 def _references(
-    node: DesignNode, raw: dict[str, Any], verbatim: Collection[str], known: Collection[str]
+    node: DesignNode, raw: dict[str, Any], verbatim: Collection[str], node_ids: Collection[str]
 ) -> Iterator[Reason]:
     for field, value in raw.items():
         if field in verbatim:
             continue
         try:
             for reference in find_references(value):
-                if reference.node not in known:
+                if reference.node not in node_ids:
                     yield _missing_node_reason(node, field, reference)
         except ReferenceInvalid as error:
             yield Reason(node.id, f"parameters.{field}", str(error))
@@ -198,10 +198,10 @@ def _types(design: Design, registry: Registry) -> Iterator[Reason]:
 
 
 def _edges(design: Design) -> Iterator[Reason]:
-    known = {node.id for node in design.nodes}
+    node_ids = {node.id for node in design.nodes}
     for place, edge in enumerate(design.edges):
         for end, node_id in (("source", edge.source), ("target", edge.target)):
-            if node_id not in known:
+            if node_id not in node_ids:
                 text = f"node {node_id:.100} does not exist; remove the edge"
                 yield Reason(None, f"edges[{place}].{end}", text)
     pairs = Counter((edge.source, edge.source_handle, edge.target) for edge in design.edges)

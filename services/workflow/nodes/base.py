@@ -147,12 +147,12 @@ class Entry(Node[P]):
 
     group = Group.ENTRY
 
-    def build_output(self, parameters: P, given: Any) -> Any:
+    def build_output(self, parameters: P, trigger_input: Any) -> Any:
         """Return the output of the entry for the input of a trigger or test.
 
         Raises `NodeFailed` if the input does not fit the parameters.
         """
-        return given
+        return trigger_input
 
 
 class BranchChoice(NamedTuple):

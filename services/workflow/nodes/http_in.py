@@ -86,7 +86,7 @@ class HttpIn(Entry[HttpInParameters]):
     title = "HTTP In"
     description = "Runs the flow when a client calls its address"
 
-    def build_output(self, parameters: HttpInParameters, given: Any) -> dict[str, Any]:
+    def build_output(self, parameters: HttpInParameters, trigger_input: Any) -> dict[str, Any]:
         """Return the request; fields missing in a test are empty.
 
         Each variable of the address is in `pathParam` and also at `pathParam.{name}`.
@@ -98,7 +98,10 @@ class HttpIn(Entry[HttpInParameters]):
             "url": "",
             "pathParam": {},
         }
-        found: dict[str, Any] = {**empty, **read_map(given, " with body, params and header")}
+        found: dict[str, Any] = {
+            **empty,
+            **read_map(trigger_input, " with body, params and header"),
+        }
         variables = found["pathParam"] if isinstance(found["pathParam"], Mapping) else {}
         return {f"pathParam.{name}": value for name, value in variables.items()} | found
 

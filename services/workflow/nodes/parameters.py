@@ -147,8 +147,8 @@ def read_input(kind: DeclaredType, name: str, value: Any) -> Any:
         return value
     try:
         if kind in ("LONG", "DOUBLE", "BOOLEAN"):
-            wanted = {"LONG": int, "DOUBLE": float, "BOOLEAN": bool}[kind]
-            return msgspec.convert(value, wanted, strict=False)
+            python_type = {"LONG": int, "DOUBLE": float, "BOOLEAN": bool}[kind]
+            return msgspec.convert(value, python_type, strict=False)
         if kind == "STRING" and isinstance(value, bool | int | float):
             return format_text(value)
     except msgspec.ValidationError:
@@ -165,16 +165,16 @@ def find_duplicates(field: str, names: Iterable[str]) -> Iterable[Fault]:
         seen.add(name)
 
 
-def read_map(given: Any, holds: str = "") -> Mapping[str, Any]:
+def read_map(trigger_input: Any, holds: str = "") -> Mapping[str, Any]:
     """Return the input of an entry, which must be a map; None becomes an empty map.
 
     Raises `NodeFailed` for other types; `holds` describes the expected contents.
     """
-    if given is None:
+    if trigger_input is None:
         return {}
-    if not isinstance(given, Mapping):
+    if not isinstance(trigger_input, Mapping):
         raise NodeFailed(f"the input must be a map{holds}")
-    return given
+    return trigger_input
 
 
 def convert_parameters(kind: type[P], raw: Mapping[str, Any]) -> P:

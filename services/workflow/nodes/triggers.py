@@ -70,13 +70,15 @@ class Trigger(Entry[TriggerParameters]):
     title = "Trigger"
     description = "Runs the flow when its service is called"
 
-    def build_output(self, parameters: TriggerParameters, given: Any) -> dict[str, Any]:
+    def build_output(self, parameters: TriggerParameters, trigger_input: Any) -> dict[str, Any]:
         """Return inputs by identifier; names are accepted too, as editors use them."""
-        given, found = read_map(given, " of inputs by identifier"), {}
+        trigger_input, found = read_map(trigger_input, " of inputs by identifier"), {}
         for config in parameters.entity_configs:
             for name in (config.identify, config.name):
-                if name in given:
-                    found[config.identify] = read_input(config.type, config.identify, given[name])
+                if name in trigger_input:
+                    found[config.identify] = read_input(
+                        config.type, config.identify, trigger_input[name]
+                    )
                     break
         return found
 
@@ -179,11 +181,11 @@ class SimpleTimer(Entry[SimpleTimerParameters]):
     title = "Timer"
     description = "Runs the flow once, at intervals, or at times of certain days"
 
-    def build_output(self, parameters: SimpleTimerParameters, given: Any) -> dict[str, Any]:
+    def build_output(self, parameters: SimpleTimerParameters, trigger_input: Any) -> dict[str, Any]:
         """Return the due time of the run; by default now, for tests."""
         zone = parameters.timer_settings.timezone or UTC
         now = {"executionEpochSecond": int(time.time()), "timezone": zone}
-        return {**now, **read_map(given)}
+        return {**now, **read_map(trigger_input)}
 
 
 MAX_ENTITIES = 1000
@@ -235,9 +237,9 @@ class EventListener(Entry[EventListenerParameters]):
     title = "Event Listener"
     description = "Runs the flow on new values of entities, for example when a device reports"
 
-    def build_output(self, parameters: EventListenerParameters, given: Any) -> Any:
+    def build_output(self, parameters: EventListenerParameters, trigger_input: Any) -> Any:
         """Return the values by key."""
-        return read_map(given, " of values by entity key")
+        return read_map(trigger_input, " of values by entity key")
 
 
 LONGEST_TOPIC = 512
@@ -275,9 +277,9 @@ class SimpleMqtt(Entry[SimpleMqttParameters]):
     title = "MQTT"
     description = "Runs the flow when a client of the tenant publishes to a topic"
 
-    def build_output(self, parameters: SimpleMqttParameters, given: Any) -> dict[str, Any]:
+    def build_output(self, parameters: SimpleMqttParameters, trigger_input: Any) -> dict[str, Any]:
         """Return the message; fields missing in a test are empty."""
-        found = read_map(given, " with topic and payload")
+        found = read_map(trigger_input, " with topic and payload")
         return {"topic": parameters.subscription_topic, "payload": "", **found}
 
 

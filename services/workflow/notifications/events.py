@@ -66,8 +66,8 @@ def is_wanted(subscriber: Subscriber, event: AlarmChanged) -> bool:
     settings, device = subscriber.settings, event.device
     if event.severity not in settings.severities or event.change not in settings.changes:
         return False
-    named = settings.device_ids or settings.group_ids or settings.products
-    return not named or (
+    has_selection = settings.device_ids or settings.group_ids or settings.products
+    return not has_selection or (
         device.device_id in settings.device_ids
         or device.group_id in settings.group_ids
         or device.model in settings.products

@@ -145,13 +145,15 @@ class NotificationSender:
         async with self.lookups.slot(subscriber.tenant):
             notices = await self.store.list_waiting(user, channel)
             settings = subscriber.settings
-            wanted = notices if settings.enabled and channel in settings.channels else []
-            quiet = quiet_until(settings, datetime.now(UTC))
-            if wanted and quiet is not None:
-                await self.store.finish(user, channel, due=to_ms(quiet))
+            deliverable = notices if settings.enabled and channel in settings.channels else []
+            quiet_end = quiet_until(settings, datetime.now(UTC))
+            if deliverable and quiet_end is not None:
+                await self.store.finish(user, channel, due=to_ms(quiet_end))
                 return
-            visible = await self._find_visible_devices(subscriber, wanted) if wanted else set()
-        alarms = [notice.alarm for notice in wanted if notice.alarm.device_id in visible]
+            visible = (
+                await self._find_visible_devices(subscriber, deliverable) if deliverable else set()
+            )
+        alarms = [notice.alarm for notice in deliverable if notice.alarm.device_id in visible]
         if not alarms:
             await self.store.delete(notices)
             await self.store.finish(user, channel)

@@ -101,8 +101,8 @@ def _unchanged_results(
     """Return the results of channels whose settings did not change."""
     if before is None:
         return {}
-    kept = {"MAIL": settings.mail, "WEBHOOK": settings.webhook == before.settings.webhook}
-    return {channel: result for channel, result in before.results.items() if kept[channel]}
+    is_unchanged = {"MAIL": settings.mail, "WEBHOOK": settings.webhook == before.settings.webhook}
+    return {channel: result for channel, result in before.results.items() if is_unchanged[channel]}
 
 
 def _settings_response(

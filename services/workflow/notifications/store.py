@@ -313,8 +313,8 @@ class NotificationStore:
         Notices that arrive during the delivery set a new due time.
         """
         change = {"$set": {f"claimed.{channel}": until}, "$unset": {f"due.{channel}": ""}}
-        mine = {"_id": user} | _is_due(channel, now)
-        found = await self._subscribers.find_one_and_update(mine, change)
+        due_query = {"_id": user} | _is_due(channel, now)
+        found = await self._subscribers.find_one_and_update(due_query, change)
         return None if found is None else msgspec.convert(found, Subscriber)
 
     async def finish(
@@ -358,8 +358,8 @@ class NotificationStore:
         now = now_ms()
         idle = {f"tested.{channel}": {"$not": {"$gt": now - pause}}}
         change = {"$set": {f"tested.{channel}": now}}
-        mine = {"_id": user, "tenant": tenant}
-        return (await self._subscribers.update_one(mine | idle, change)).modified_count == 1
+        user_query = {"_id": user, "tenant": tenant}
+        return (await self._subscribers.update_one(user_query | idle, change)).modified_count == 1
 
     async def save_test_result(self, user: int, channel: Channel, result: ChannelResult) -> None:
         """Store the result of a test."""

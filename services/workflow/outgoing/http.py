@@ -152,9 +152,9 @@ class OutgoingHttp:
         }
         try:
             with trace_step(method, SpanKind.CLIENT, called) as span:
-                given = {**AGENT, **trace_header(), **headers}
+                all_headers = {**AGENT, **trace_header(), **headers}
                 async with self._session.request(
-                    method, url, headers=given, data=body or None, allow_redirects=False
+                    method, url, headers=all_headers, data=body or None, allow_redirects=False
                 ) as answer:
                     content, fault = await _read(answer)
                 span.set_attribute("http.response.status_code", answer.status)

@@ -68,16 +68,16 @@ class OutgoingMqtt:
 
     async def publish(self, broker: MqttBroker, publication: Publication, seconds: float) -> None:
         """Connect, publish, and wait for the acknowledgement of the QoS."""
-        left = min(seconds, MAX_SECONDS)
-        async with delivery(broker.host, left, "the message", MqttError):
+        remaining = min(seconds, MAX_SECONDS)
+        async with delivery(broker.host, remaining, "the message", MqttError):
             address, *_ = await outgoing_addresses(broker.host, broker.port, self._allowed)
-            async with self._client(broker, address["host"], left) as client:
+            async with self._client(broker, address["host"], remaining) as client:
                 await client.publish(
                     publication.topic,
                     publication.payload,
                     qos=publication.qos,
                     retain=publication.retain,
-                    timeout=left,
+                    timeout=remaining,
                 )
 
     def _client(self, broker: MqttBroker, address: str, seconds: float) -> Client:

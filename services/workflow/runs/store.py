@@ -52,8 +52,8 @@ class RunStore:
         try:
             await self._runs.insert_many(documents, ordered=False)
         except BulkFailed as error:
-            known = _duplicates(error)
-            return [place not in known for place in range(len(runs))]
+            duplicates = _duplicates(error)
+            return [place not in duplicates for place in range(len(runs))]
         return [True] * len(runs)
 
     async def _find_known(self, runs: Sequence[Run], session: Session) -> set[Identity]:
@@ -66,11 +66,11 @@ class RunStore:
 
     async def mark_unrepeatable(self, ids: Sequence[int], replica: str) -> list[bool]:
         """Mark runs as not restartable; return for each whether the replica has it."""
-        mine = {"_id": {"$in": list(ids)}, "status": "RUNNING", "replica": replica}
-        result = await self._runs.update_many(mine, {"$set": {"sealed": True}})
+        owned_runs = {"_id": {"$in": list(ids)}, "status": "RUNNING", "replica": replica}
+        result = await self._runs.update_many(owned_runs, {"$set": {"sealed": True}})
         if result.matched_count == len(set(ids)):
             return [True] * len(ids)
-        owned = {row["_id"] async for row in self._runs.find(mine, {"_id": 1})}
+        owned = {row["_id"] async for row in self._runs.find(owned_runs, {"_id": 1})}
         return [run_id in owned for run_id in ids]
 
     async def finish(self, runs: Sequence[tuple[Run, OutboxEntry]], replica: str) -> None:
@@ -84,8 +84,8 @@ class RunStore:
 
         async def write_all(session: Session) -> list[Document]:
             if begun:
-                mine = _owned_filter({"$in": begun}, replica)
-                removed = await self._runs.delete_many(mine, session=session, hint="_id_")
+                recorded_runs = _owned_filter({"$in": begun}, replica)
+                removed = await self._runs.delete_many(recorded_runs, session=session, hint="_id_")
                 if removed.deleted_count < len(begun):
                     raise _RunsTakenOver
             try:
@@ -96,13 +96,13 @@ class RunStore:
             return await self._outbox.add([entry for _, entry in runs], session)
 
         async def write_own(session: Session) -> list[Document]:
-            mine = self._runs.find(
+            recorded_runs = self._runs.find(
                 _owned_filter({"$in": list(documents)}, replica), session=session
             )
-            owned = {row["_id"] async for row in mine}
+            owned = {row["_id"] async for row in recorded_runs}
             deferred = [run for run, _ in runs if not run.recorded]
-            known = await self._find_known(deferred, session)
-            new = {run.id for run in deferred if run.identity not in known}
+            known_identities = await self._find_known(deferred, session)
+            new = {run.id for run in deferred if run.identity not in known_identities}
             if not owned | new:
                 return []
             await self._runs.bulk_write(
@@ -132,11 +132,11 @@ class RunStore:
         return await self._find_fairly(query, maximum)
 
     async def list_pending(
-        self, replica: str, held: Iterable[int], maximum: int, without: Iterable[str] = ()
+        self, replica: str, active_ids: Iterable[int], maximum: int, without: Iterable[str] = ()
     ) -> list[Run]:
-        """Return a replica's runs, except those in `held` or of the tenants `without`."""
+        """Return a replica's runs, except those in `active_ids` or of the tenants `without`."""
         query: Document = {"status": "RUNNING", "replica": replica, **_except_tenants(without)}
-        query["_id"] = {"$nin": list(held)}
+        query["_id"] = {"$nin": list(active_ids)}
         return await self._find_fairly(query, maximum)
 
     async def _find_fairly(self, query: Document, maximum: int) -> list[Run]:

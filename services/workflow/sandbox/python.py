@@ -48,8 +48,8 @@ class Python:
         size = len(code) + len(json.dumps(arguments))
         if size > self._limits.given:
             raise CodeFailed(f"arguments and code must have at most {self._limits.given} bytes")
-        loop, given = asyncio.get_running_loop(), dict(arguments)
-        running = loop.run_in_executor(self._threads, self._run, code, given, seconds)
+        loop, inputs = asyncio.get_running_loop(), dict(arguments)
+        running = loop.run_in_executor(self._threads, self._run, code, inputs, seconds)
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:

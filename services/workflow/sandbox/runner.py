@@ -87,8 +87,8 @@ class Sandbox:
         """
         try:
             if LANGUAGES[language] == "js":
-                given = {"names": list(names), "code": code}
-                await self.run(owner, "js", _COMPILE, given, self._limits.seconds)
+                inputs = {"names": list(names), "code": code}
+                await self.run(owner, "js", _COMPILE, inputs, self._limits.seconds)
             else:
                 await self.run(owner, "python", f"{_STOP}\n{code}", {}, self._limits.seconds)
         except NodeFailed as error:

@@ -58,11 +58,11 @@ class Processes:
 
     async def run_cel(self, code: str, arguments: Mapping[str, Any], seconds: float) -> Any:
         """Return the value of a condition that may be slow."""
-        given = [code, arguments]
-        return json.loads(await self._evaluate(CONDITION, given, "values and text", seconds))
+        content = [code, arguments]
+        return json.loads(await self._evaluate(CONDITION, content, "values and text", seconds))
 
-    async def _evaluate(self, kind: bytes, given: Any, what: str, seconds: float) -> bytes:
-        request = json.dumps(given).encode()
+    async def _evaluate(self, kind: bytes, content: Any, what: str, seconds: float) -> bytes:
+        request = json.dumps(content).encode()
         if len(request) > self._limits.given:
             raise CodeFailed(f"{what} must have at most {self._limits.given} bytes")
         answer = await self.request(kind + request, seconds)

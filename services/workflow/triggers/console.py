@@ -53,8 +53,8 @@ async def begin_flow(
 
     The body may be JSON or text of up to 256 KiB. The token is the only authentication.
     """
-    given = await _read_input(request)
-    return StartedRun(str(await hooks.call(token, given, _hops(request))))
+    request_input = await _read_input(request)
+    return StartedRun(str(await hooks.call(token, request_input, _hops(request))))
 
 
 @route(
@@ -75,9 +75,9 @@ async def call_flows(
     access_key, _, rest = path.partition("/")
     login = basic_login(request.headers.get("authorization", "").encode("latin-1"))
     tenant = await logins.verify(unquote(access_key), login, get_address(request))
-    given = await _read_input(request) | {"url": rest}
+    request_input = await _read_input(request) | {"url": rest}
     method = request.scope["method"]
-    await hooks.call_address(tenant, method, rest, given, _hops(request))
+    await hooks.call_address(tenant, method, rest, request_input, _hops(request))
 
 
 async def _read_input(request: HttpRequest) -> dict[str, Any]:

@@ -241,8 +241,10 @@ class HookDeployments(DeploymentObserver):
             await self._hooks.remove(tenant, flow_id, session)
             return
         parameters = convert_parameters(HttpInParameters, deployed.parameters)
-        kept = {name: value for name, value in deployed.parameters.items() if name != TOKEN}
-        without = msgspec.structs.replace(deployed, parameters=kept)
+        kept_parameters = {
+            name: value for name, value in deployed.parameters.items() if name != TOKEN
+        }
+        without = msgspec.structs.replace(deployed, parameters=kept_parameters)
         token = parameters.token
         digest = hash_token(token) if token else secrets.token_bytes(32)  # matches no token
         await self._hooks.put(without, digest, _address(deployed.parameters), session)
@@ -256,7 +258,7 @@ class HookCaller:
         self._engine = engine
         self._entry = HttpIn()
 
-    async def call(self, token: str, given: Mapping[str, Any], hops: int) -> int:
+    async def call(self, token: str, request_input: Mapping[str, Any], hops: int) -> int:
         """Start the flow of a token and return the run id.
 
         Raises `NotFound`, also for the token of a disabled flow, and `TooManyRequests`.
@@ -264,10 +266,10 @@ class HookCaller:
         flow = await self._hooks.find(hash_token(token))
         if flow is None:
             raise NotFound("no enabled flow has this address", field=TOKEN)
-        return await self._begin(flow, dict(given), hops)
+        return await self._begin(flow, dict(request_input), hops)
 
     async def call_address(
-        self, tenant: str, method: str, path: str, given: Mapping[str, Any], hops: int
+        self, tenant: str, method: str, path: str, request_input: Mapping[str, Any], hops: int
     ) -> list[int]:
         """Start the tenant's flows that match a request; return the run ids.
 
@@ -280,7 +282,9 @@ class HookCaller:
         for flow in await self._hooks.list_by_address(tenant, method, list_shapes(path)):
             parameters = convert_parameters(HttpInParameters, flow.parameters)
             variables = parameters.address.variables(path) if parameters.address else {}
-            entered = self._entry.build_output(parameters, {**given, "pathParam": variables})
+            entered = self._entry.build_output(
+                parameters, {**request_input, "pathParam": variables}
+            )
             runs.append(await self._begin(flow, entered, hops))
         return runs
 

@@ -26,9 +26,9 @@ class Patterns:
     def add(self, pattern: str) -> None:
         """Add a pattern with a `*`."""
         ends, middle = _parts(pattern)
-        known = self._by_ends.setdefault(ends, {})
-        if pattern not in known:
-            known[pattern] = middle
+        patterns = self._by_ends.setdefault(ends, {})
+        if pattern not in patterns:
+            patterns[pattern] = middle
             self._lengths[len(ends[0]), len(ends[1])] += 1
 
     def remove(self, pattern: str) -> None:
@@ -144,28 +144,28 @@ class ListenerIndex:
 
     def match(self, tenant: str, values: Mapping[str, Any]) -> list[ListeningFlow]:
         """Return the flows that listen to any of the values, with their values."""
-        known = self._tenants.get(tenant)
-        if known is None:
+        listeners = self._tenants.get(tenant)
+        if listeners is None:
             return []
         found: defaultdict[int, list[str]] = defaultdict(list)
         for key in values:
-            for flow_id in known.list_listeners(key):
+            for flow_id in listeners.list_listeners(key):
                 found[flow_id].append(key)
         keys_by_flow = {flow_id: tuple(keys) for flow_id, keys in sorted(found.items())}
         chosen = {keys: {key: values[key] for key in keys} for keys in set(keys_by_flow.values())}
         return [
-            ListeningFlow(known.flows[flow_id][0], chosen[keys])
+            ListeningFlow(listeners.flows[flow_id][0], chosen[keys])
             for flow_id, keys in keys_by_flow.items()
         ]
 
     def find_crowded_key(self, flow: Deployed, keys: Iterable[str], maximum: int) -> str | None:
         """Return a new key of the flow that `maximum` other flows listen to, or None."""
-        known = self._tenants.get(flow.tenant)
-        if known is None:
+        listeners = self._tenants.get(flow.tenant)
+        if listeners is None:
             return None
-        _, current = known.flows.get(flow.flow_id, (flow, ()))
+        _, current = listeners.flows.get(flow.flow_id, (flow, ()))
         new = (key for key in keys if key not in current)
-        return next((key for key in new if len(known.list_listeners(key)) >= maximum), None)
+        return next((key for key in new if len(listeners.list_listeners(key)) >= maximum), None)
 
 
 def build_starts(

@@ -119,10 +119,10 @@ class TimerStore:
         token = uuid4().hex
         claim = {"by": token, "until": now + CLAIMED_MS}
         await self._timers.update_many({"_id": {"$in": ids}, **free}, {"$set": {"claim": claim}})
-        mine = self._timers.find({"_id": {"$in": ids}, "claim.by": token})
+        claimed = self._timers.find({"_id": {"$in": ids}, "claim.by": token})
         return [
             Timer(flow=_decode_deployed(row["flow"]), anchor=row["anchor"], due=row["due"])
-            async for row in mine
+            async for row in claimed
             if row["due"] is not None
         ]
 
@@ -225,9 +225,9 @@ class TimerDeployments(DeploymentObserver):
             return
         anchor = self._now()
         due = next_due(read_settings(deployed), anchor, anchor)
-        known = await self._store.get(flow_id, session)
-        if known is not None and known[0] == encode_settings(deployed):
-            _, anchor, due = known
+        stored = await self._store.get(flow_id, session)
+        if stored is not None and stored[0] == encode_settings(deployed):
+            _, anchor, due = stored
         await self._store.put(deployed, anchor, due, session)
 
 

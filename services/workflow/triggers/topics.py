@@ -95,8 +95,8 @@ class TopicIndex:
 
     def match(self, tenant: str, topic: str) -> list[Listener]:
         """Return the flows of a tenant that listen to a topic."""
-        known = self._tenants.below.get(tenant)
-        return [] if known is None else list(known.match(topic.split("/")))
+        level = self._tenants.below.get(tenant)
+        return [] if level is None else list(level.match(topic.split("/")))
 
 
 class TopicListener:

@@ -97,7 +97,9 @@ async def get_device_detail(
     additional entity. It is shown for 10 minutes, or until the device logs in. `POST
     /device/{device_id}/credentials` issues another one.
     """
-    return await user_devices.get(get_principal(request), device_id, seen=needs_body(request))
+    return await user_devices.get(
+        get_principal(request), device_id, may_see_key=needs_body(request)
+    )
 
 
 @put("/{device_id:str}", guards=[allow_holders(Function.DEVICE_EDIT)])

@@ -104,14 +104,14 @@ class UserDevices:
             query = replace(query, integrations=await self.integrations.list_by_name())
         return (iterate_rows([]), 0) if grants.is_empty else await self.store.search(query, counted)
 
-    async def get(self, principal: Principal, device_id: int, *, seen: bool) -> DeviceDetail:
+    async def get(self, principal: Principal, device_id: int, *, may_see_key: bool) -> DeviceDetail:
         """Return a device with its entities, and its first key if the user may see it."""
         device = await self.granted.find(principal, device_id)
         (thing,) = await self.entities.build_things(device.tenant, [device])
         entities = [
             _entity_response(Entity(thing, member)) for member in thing.members.list_in_tree_order()
         ]
-        if seen and (key := await self.first_keys.find_key(principal, device)) is not None:
+        if may_see_key and (key := await self.first_keys.find_key(principal, device)) is not None:
             entities = [_key_response(device, key), *entities]
         groups = await self.names_of_groups(principal, [device])
         fields = _response_fields(device, await self.integrations.list_summaries(), groups)
@@ -211,7 +211,7 @@ class UserDevices:
         """Delete each device that the user may see; return the outcome of each."""
         grants = await self.grants.read(principal)
         outcomes: Outcomes = {device_id: device_not_visible(device_id) for device_id in ids}
-        gone: list[int] = []
+        deleted: list[int] = []
         try:
             for device in await self.store.find_all(principal.tenant, ids):
                 if not grants.allows_device(device.id, device.integration, device.group):
@@ -223,9 +223,9 @@ class UserDevices:
                     outcomes[device.id] = error
                 else:
                     outcomes[device.id] = None
-                    gone.append(device.id)
+                    deleted.append(device.id)
         finally:
-            await self.grants_rpc.forget_devices(principal.tenant, gone)
+            await self.grants_rpc.forget_devices(principal.tenant, deleted)
         return outcomes
 
     async def move_each(self, principal: Principal, body: MoveDevices) -> Outcomes:
@@ -361,7 +361,7 @@ def _response_fields(
     """Return the fields of `DeviceResponse`."""
     integration = integrations.get(device.integration)
     group = None if device.group is None else groups.get(device.group)
-    known, since = device.connect_status, device.connect_changed
+    status, since = device.connect_status, device.connect_changed
     return {
         "id": str(device.id),
         "key": device.thing_key,
@@ -372,7 +372,7 @@ def _response_fields(
         "additional_data": device.additional or {},
         "model": device.model,
         "tags": device.tag,
-        "status": None if known == "DISCONNECT" else known,
+        "status": None if status == "DISCONNECT" else status,
         "status_updated_at": None if since is None else to_ms(since),
         "last_reported_at": device.last_update_time,
         "location": device.location,

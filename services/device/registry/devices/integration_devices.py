@@ -132,27 +132,29 @@ class DeviceProvisioner:
         try:
             return await self.add(draft)
         except Conflict:
-            _, known = await self.devices.find_holder(serial_key(draft.new.identifier))
-            owner = None if known is None else (known.tenant, known.integration)
-            if known is None or owner != (draft.tenant, draft.integration):
+            _, existing = await self.devices.find_holder(serial_key(draft.new.identifier))
+            owner = None if existing is None else (existing.tenant, existing.integration)
+            if existing is None or owner != (draft.tenant, draft.integration):
                 raise
         changes = DeviceChanges(name=draft.name, additional=draft.new.additional)
-        return await self.devices.update(draft.tenant, known.id, changes) or known
+        return await self.devices.update(draft.tenant, existing.id, changes) or existing
 
     async def _product(self, draft: DeviceDraft) -> Product:
         """Return the product of a device; create it from its TSL or template if missing."""
         new, model = draft.new, draft.new.model or None
         if model is not None and not await self.products.has(draft.tenant, model):
-            who = Principal(kind=Kind.USER, tenant=draft.tenant, subject=str(draft.user_id or 0))
+            principal = Principal(
+                kind=Kind.USER, tenant=draft.tenant, subject=str(draft.user_id or 0)
+            )
             if new.tsl is None:
-                await self.templates.ensure(who, model)
+                await self.templates.ensure(principal, model)
             else:
-                return await self._make(who, model, new.tsl)
+                return await self._make(principal, model, new.tsl)
         return await self.products.choose(draft.tenant, model, serial_key(new.identifier))
 
-    async def _make(self, who: Principal, model: str, tsl: dict[str, Any]) -> Product:
+    async def _make(self, principal: Principal, model: str, tsl: dict[str, Any]) -> Product:
         try:
-            return await self.products.put(who, model, PutProduct(name=model, tsl=tsl))
+            return await self.products.put(principal, model, PutProduct(name=model, tsl=tsl))
         except InvalidInput as error:
             raise UpstreamFailed(f"the integration's product: {error.text}") from error
 
@@ -207,18 +209,18 @@ class Parameters:
             [integration_fault(self.entity_key(name), self._inputs[name], code, text)],
         )
 
-    def read(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def read(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the inputs by name; raise `InvalidInput` for the key at fault.
 
         The key of the service itself is ignored, and so are blank optional inputs.
         """
         names = {key: name for name, key, _ in self.inputs()}
-        own = member_key(self._thing, self._owner.path)
+        service_key = member_key(self._thing, self._owner.path)
         values: dict[str, Any] = {}
-        for key, value in given.items():
+        for key, value in inputs.items():
             name = names.get(key)
             if name is None:
-                if key == own:
+                if key == service_key:
                     continue
                 raise InvalidInput("is no parameter", field=f"{PARAMETERS_FIELD}.{key[:512]}")
             member = self._inputs[name]

@@ -145,8 +145,8 @@ class OrphanCleaner:
             if await self.applications.exists(tenant, application):
                 continue
             list_devices = self.devices.queries.list_by_application
-            while some := await list_devices(tenant, application, CHUNK):
-                for device in some:
+            while devices := await list_devices(tenant, application, CHUNK):
+                for device in devices:
                     await self._release(device, application)
                 yield
         for application in await self.records.applications(tenant):
@@ -186,12 +186,12 @@ class DeviceAssigner:
             raise _owned_by_another(device)
         new_owner = ApplicationRef(request.application_id, request.application_name)
         try:
-            given = await self.store.assign(device.tenant, device.id, new_owner)
+            assigned = await self.store.assign(device.tenant, device.id, new_owner)
         except SerialTaken as error:
             raise rps_record_exists(device.sn, "device_id") from error
-        if given is None:
+        if assigned is None:
             raise _owned_by_another(device)
-        return _owned_device(given)
+        return _owned_device(assigned)
 
     async def withdraw(self, request: ReclaimDevice) -> OwnedDevice:
         """Return a device of an application to the users; its key stays.

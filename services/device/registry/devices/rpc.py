@@ -143,9 +143,9 @@ def _condition(request: DescribeDevices) -> Condition:
     if request.exclude_groups:
         conditions.append({"group": {"$nin": request.exclude_groups}})
     if request.keyword:
-        named: list[Condition] = [{"name": contains_text(request.keyword)}]
-        named.append({"integration": {"$in": request.keyword_integrations}})
-        conditions.append({"$or": named})
+        keyword_conditions: list[Condition] = [{"name": contains_text(request.keyword)}]
+        keyword_conditions.append({"integration": {"$in": request.keyword_integrations}})
+        conditions.append({"$or": keyword_conditions})
     return {"$and": conditions}
 
 

@@ -175,8 +175,8 @@ def granted_query(
 def _search_conditions(search: FindDevices) -> Iterator[Condition]:
     """Yield one condition for each filter of a user's search."""
     if search.name:
-        named = {"name": contains_text(search.name, "name")}
-        yield {"$or": [named, {"snKey": serial_key(search.name)}]}
+        name_condition = {"name": contains_text(search.name, "name")}
+        yield {"$or": [name_condition, {"snKey": serial_key(search.name)}]}
     if search.identifier:
         yield {"snKey": {"$regex": literal_pattern(search.identifier.upper(), "identifier")}}
     if search.integration:

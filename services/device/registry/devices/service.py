@@ -158,9 +158,9 @@ class DeviceService:
             raise InvalidInput("give the SN or DevEUI as snDevEUI alone", field=SERIAL_FIELD)
         serial = check_serial(body.sn_dev_eui, SERIAL_FIELD)
         config = read_config(body)
-        holder, known = await self.store.find_holder(serial_key(serial))
-        if known is not None:
-            device = await self._assign_again(principal, known, body, config)
+        holder, existing = await self.store.find_holder(serial_key(serial))
+        if existing is not None:
+            device = await self._assign_again(principal, existing, body, config)
         elif holder is not None:
             raise _serial_conflict(holder, serial)
         else:
@@ -185,33 +185,33 @@ class DeviceService:
         return device
 
     async def _assign_again(
-        self, principal: Principal, known: Device, body: AddDevice, config: dict[str, Any] | None
+        self, principal: Principal, existing: Device, body: AddDevice, config: dict[str, Any] | None
     ) -> Device:
-        known = await self._find_unassigned(principal, known, body.sn_dev_eui)
+        existing = await self._find_unassigned(principal, existing, body.sn_dev_eui)
         changes = changes_from_request(principal, body)
-        if body.model is not None and body.model != known.model:
-            product = await self.products.choose(principal.tenant, body.model, known.sn_key)
+        if body.model is not None and body.model != existing.model:
+            product = await self.products.choose(principal.tenant, body.model, existing.sn_key)
             set_product(changes, product)
         if config is not None:
-            await self.provisioner.validate(known.with_changes(changes), config)
-        is_new_owner = known.removed_from != principal.application_id
+            await self.provisioner.validate(existing.with_changes(changes), config)
+        is_new_owner = existing.removed_from != principal.application_id
         if is_new_owner:
-            await self.provisioner.forget(known.id)
+            await self.provisioner.forget(existing.id)
         try:
-            device = await self.store.attach(known, changes, is_new_owner=is_new_owner)
+            device = await self.store.attach(existing, changes, is_new_owner=is_new_owner)
         except SerialTaken as error:
             raise rps_record_exists(body.sn_dev_eui, SERIAL_FIELD) from error
         if device is None:
             raise device_exists_error(body.sn_dev_eui, SERIAL_FIELD)
         return device
 
-    async def _find_unassigned(self, principal: Principal, known: Device, serial: str) -> Device:
+    async def _find_unassigned(self, principal: Principal, existing: Device, serial: str) -> Device:
         """Return the device if it may be added; raise `Conflict` otherwise."""
-        if known.tenant == principal.tenant:
-            if known.application is not None and await self.orphans.release(known):
-                known = await self.store.find_by_id(known.id) or known
-            if known.is_unassigned:
-                return known
+        if existing.tenant == principal.tenant:
+            if existing.application is not None and await self.orphans.release(existing):
+                existing = await self.store.find_by_id(existing.id) or existing
+            if existing.is_unassigned:
+                return existing
         raise device_exists_error(serial, SERIAL_FIELD)
 
     async def _provision(self, device: Device, config: dict[str, Any]) -> None:

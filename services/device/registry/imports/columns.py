@@ -121,9 +121,9 @@ class Columns:
         return found
 
     def _columns_error(self, text: str, sheet: Sheet) -> InvalidInput:
-        known = ", ".join(column.title for column in self.all)
+        titles = ", ".join(column.title for column in self.all)
         read = f" (read as {sheet.source})" if sheet.source else ""
-        return structure_error(f"{text}{read}; the columns are {known}")
+        return structure_error(f"{text}{read}; the columns are {titles}")
 
     @property
     def titles(self) -> Collection[str]:

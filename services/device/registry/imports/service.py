@@ -150,25 +150,29 @@ class ImportService:
         if form.identifier is None:
             return
         field = form.parameters.field(form.identifier)
-        named: dict[str, Row] = {}
+        rows_by_identifier: dict[str, Row] = {}
         for row, request in requests:
             identifier = request.param_entities.get(form.parameters.entity_key(form.identifier))
             if not isinstance(identifier, str):
                 continue
-            first = named.setdefault(serial_key(identifier), row)
+            first = rows_by_identifier.setdefault(serial_key(identifier), row)
             if not SERIAL.fullmatch(identifier):
                 text = "must be 1 to 64 letters, digits, '_' or '-'"
                 fail_row(row, form.parameters.input_error(form.identifier, text))
             elif first is not row:
                 fail_row(row, same_device_conflict(first.number))
-        stored = await self.devices.find_by_serials(list(named))
+        stored = await self.devices.find_by_serials(list(rows_by_identifier))
         for device in stored:
             if (device.tenant, device.integration) != (tenant, form.integration):
-                fail_row(named[device.sn_key], duplicated_eui_error(device.sn, field))
-        for serial in await self.devices.filter_rps_serials(list(named)):
-            fail_row(named[serial], rps_record_exists(serial, field))
-        known = {device.sn_key for device in stored}
-        new = [row for key, row in named.items() if key not in known and not row.outcome]
+                fail_row(rows_by_identifier[device.sn_key], duplicated_eui_error(device.sn, field))
+        for serial in await self.devices.filter_rps_serials(list(rows_by_identifier)):
+            fail_row(rows_by_identifier[serial], rps_record_exists(serial, field))
+        stored_keys = {device.sn_key for device in stored}
+        new = [
+            row
+            for key, row in rows_by_identifier.items()
+            if key not in stored_keys and not row.outcome
+        ]
         too_many, error = await self.devices.count_beyond_limit(tenant, len(new))
         for row in new[len(new) - too_many :]:
             fail_row(row, error)
@@ -184,11 +188,11 @@ class ImportService:
         models = [
             (row, model) for row, request in requests if (model := request.param_entities.get(key))
         ]
-        known = await self.sheets.templates.filter_available(
+        available_models = await self.sheets.templates.filter_available(
             tenant, {str(model) for _, model in models}
         )
         for row, model in models:
-            if model not in known:
+            if model not in available_models:
                 fail_row(row, form.parameters.input_error(MODEL, f"there is no product {model}"))
 
     async def _check_groups(self, tenant: str, requests: Requests) -> None:
@@ -196,16 +200,18 @@ class ImportService:
         names = [
             (row, name) for row, request in requests if (name := (request.group_name or "").strip())
         ]
-        beyond = await self.sheets.groups.find_beyond_limit(tenant, [name for _, name in names])
+        excess_names = await self.sheets.groups.find_beyond_limit(
+            tenant, [name for _, name in names]
+        )
         for row, name in names:
-            if name in beyond:
+            if name in excess_names:
                 fail_row(row, too_many_groups_error(MAX_GROUPS, GROUP_FIELD))
 
     async def list_newest(self, principal: Principal) -> list[ImportProgress]:
         """Return the imports of granted integrations, the newest first."""
         grants = await self.grants.read(principal)
-        seen = None if grants.everything else grants.resources.integrations
-        return await self.store.list_newest(principal.tenant, seen)
+        integrations = None if grants.everything else grants.resources.integrations
+        return await self.store.list_newest(principal.tenant, integrations)
 
     async def get(self, principal: Principal, import_id: int) -> ImportProgress:
         """Return the progress of an import; raise `NotFound`."""
@@ -227,15 +233,15 @@ class ImportService:
 
     async def errors(self, principal: Principal, import_id: int, file_format: Format) -> bytes:
         """Return the rows with faults as a sheet, with the faults in a separate column."""
-        known = await self._find(principal, import_id)
-        _, columns = await self.sheets.columns(principal, known.integration)
-        heads = columns.match_columns(Sheet(known.columns, []))
+        job = await self._find(principal, import_id)
+        _, columns = await self.sheets.columns(principal, job.integration)
+        heads = columns.match_columns(Sheet(job.columns, []))
         titles = {column.key: column.title for column in heads}
         rows = [
             [*row.cells, "; ".join(_fault_text(fault, titles) for fault in row.faults)]
             async for row in self.store.iterate_failed(import_id)
         ]
-        return await self.sheets.write(known.tenant, file_format, heads, rows, ERROR)
+        return await self.sheets.write(job.tenant, file_format, heads, rows, ERROR)
 
     async def keys(
         self, principal: Principal, import_id: int, request: FindKeys
@@ -244,8 +250,8 @@ class ImportService:
 
         Raises `Forbidden` for other users, and for an import of another integration.
         """
-        known = await self._find(principal, import_id)
-        if known.user_id != principal.user_id or known.integration != DIRECT:
+        job = await self._find(principal, import_id)
+        if job.user_id != principal.user_id or job.integration != DIRECT:
             raise Forbidden("only the user who imported directly connected devices gets their keys")
         found, total = await self.store.find_created(import_id, request.skip, request.size)
         devices = await self.devices.find_by_serials([serial_key(sn) for sn in found])
@@ -255,8 +261,8 @@ class ImportService:
             key = await self.credentials.issue_first(device, check_exists)
             return InitialDeviceKey(device_id=str(device.id), sn=device.sn, key=key)
 
-        own = (partial(first, device) for device in devices if device.tenant == known.tenant)
-        rows = await gather_limited(KEYS_ABREAST, own)
+        keys = (partial(first, device) for device in devices if device.tenant == job.tenant)
+        rows = await gather_limited(KEYS_ABREAST, keys)
         return Page(page_size=request.size, page_number=request.number, total=total, content=rows)
 
     async def _check_exists(self, device: Device) -> None:
@@ -264,10 +270,10 @@ class ImportService:
             raise NotFound(f"device {device.id} not found")
 
     async def _find(self, principal: Principal, import_id: int) -> Import:
-        known = await self.store.find(principal.tenant, import_id)
-        if not (await self.grants.read(principal)).allows_integration(known.integration):
+        job = await self.store.find(principal.tenant, import_id)
+        if not (await self.grants.read(principal)).allows_integration(job.integration):
             raise NotFound(f"there is no import {import_id}", field="import_id")
-        return known
+        return job
 
 
 def _filter_valid(requests: Requests) -> Requests:

@@ -87,11 +87,11 @@ async def read_sheet(data: bytes, titles: Collection[str], maximum: int) -> Shee
     In a workbook, this is the sheet `DEVICES_LIST` of the template, or else the first sheet whose
     first row contains one of `titles` (ignoring case).
     """
-    given = msgspec.json.encode((list(titles), maximum)) + b"\n" + data
+    request = msgspec.json.encode((list(titles), maximum)) + b"\n" + data
     reader = await start_worker(__name__, largest=MAX_SHEET_BYTES)
     try:
         async with asyncio.timeout(SECONDS):
-            answer = await read_output(reader, given, MAX_SHEET_BYTES)
+            answer = await read_output(reader, request, MAX_SHEET_BYTES)
     except (TimeoutError, OSError) as error:
         raise Unreadable(_TOO_MUCH) from error
     finally:
@@ -111,11 +111,13 @@ def parse(data: bytes, titles: Collection[str], maximum: int = sys.maxsize) -> S
     read = _workbook if data.startswith(_WORKBOOKS) else _text
     head, rows, about = read(data, titles)
     columns = [cell.strip() for cell in head]
-    kept = [at for at, column in enumerate(columns) if column not in ("", ERROR)]
-    del kept[len(titles) + 1 :]  # if more columns follow, one of the kept is unknown or duplicate
-    sheet = Sheet([columns[at] for at in kept], [], **about)
+    kept_columns = [at for at, column in enumerate(columns) if column not in ("", ERROR)]
+    del kept_columns[
+        len(titles) + 1 :
+    ]  # if more columns follow, one of the kept is unknown or duplicate
+    sheet = Sheet([columns[at] for at in kept_columns], [], **about)
     for number, row in enumerate(rows):
-        cells = [_cell(row[at]) if at < len(row) else None for at in kept]
+        cells = [_cell(row[at]) if at < len(row) else None for at in kept_columns]
         if any(cell is not None for cell in cells):
             sheet.total += 1
             if sheet.total <= maximum:
@@ -138,7 +140,7 @@ def _workbook(data: bytes, titles: Collection[str]) -> Table:
         book = CalamineWorkbook.from_filelike(io.BytesIO(data))
     except CalamineError as error:
         raise Unreadable(f"is no readable workbook (XLSX): {error}") from error
-    known = {title.casefold() for title in titles}
+    folded_titles = {title.casefold() for title in titles}
     names = [
         sheet.name
         for sheet in book.sheets_metadata
@@ -152,7 +154,7 @@ def _workbook(data: bytes, titles: Collection[str]) -> Table:
         if name == DEVICES and COLUMNS in book.sheet_names:
             keys = book.get_sheet_by_name(COLUMNS).to_python(skip_empty_area=False)
             head = [str(row[1]) for row in sorted(keys, key=lambda row: float(str(row[0])))]
-        if not known.isdisjoint(map(plain_title, head)):
+        if not folded_titles.isdisjoint(map(plain_title, head)):
             return head, rows, {"source": f"the sheet {name!r}"}
     sheets = ", ".join(repr(name[:31]) for name in names[:10])
     raise Unreadable(f"has no sheet whose first row names a column; its sheets are {sheets}")
@@ -235,7 +237,7 @@ def _cell(cell: Any) -> Any:
 
 def main() -> None:
     """Read one file, confined and limited."""
-    given, _, data = sys.stdin.buffer.read().partition(b"\n")
+    header, _, data = sys.stdin.buffer.read().partition(b"\n")
     import_module("python_calamine")
     for encoding in _ENCODINGS:
         codecs.lookup(encoding)
@@ -243,7 +245,7 @@ def main() -> None:
     confine(MEMORY)
     found: Sheet | UnreadableFile
     try:
-        found = parse(data, *msgspec.json.decode(given, type=tuple[list[str], int]))
+        found = parse(data, *msgspec.json.decode(header, type=tuple[list[str], int]))
     except Unreadable as error:
         found = UnreadableFile(str(error))
     sys.stdout.buffer.write(msgspec.json.encode(found))

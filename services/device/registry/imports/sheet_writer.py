@@ -32,10 +32,10 @@ def write(
         for column in columns
     ]
     labels += [{} for _ in more]
-    shown = ([_cell_label(*cell) for cell in zip(labels, row, strict=True)] for row in rows)
+    labelled_rows = ([_cell_label(*cell) for cell in zip(labels, row, strict=True)] for row in rows)
     if file_format == "csv":
-        return csv_lines([titles, *([_cell_text(cell) for cell in row] for row in shown)])
-    return _workbook(columns, titles, shown)
+        return csv_lines([titles, *([_cell_text(cell) for cell in row] for row in labelled_rows)])
+    return _workbook(columns, titles, labelled_rows)
 
 
 def _cell_label(labels: dict[str, str], cell: Any) -> Any:

@@ -183,7 +183,7 @@ def _export_row(
     groups: Mapping[int, str],
 ) -> list[Any]:
     place = device.location
-    known = {
+    values = {
         NAME: device.name,
         GROUP: None if device.group is None else groups.get(device.group),
         LATITUDE: None if place is None else place.latitude,
@@ -192,9 +192,9 @@ def _export_row(
     }
     for key, name in inputs.items():
         if name == form.identifier:
-            known[key] = device.identifier
+            values[key] = device.identifier
         elif name == MODEL:
-            known[key] = device.model
+            values[key] = device.model
         else:
-            known[key] = (device.additional or {}).get(name)
-    return [known[column.key] for column in columns]
+            values[key] = (device.additional or {}).get(name)
+    return [values[column.key] for column in columns]

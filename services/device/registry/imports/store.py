@@ -230,8 +230,8 @@ class ImportStore:
         query = {"import": import_id, "outcome": "FAILED"}
         found = self._rows.find(query, sort=[("row", 1)], skip=skip, limit=limit)
         rows = msgspec.convert(await found.to_list(None), list[Row])
-        shown = [RowFaults(row=row.number, faults=row.faults) for row in rows]
-        return shown, await self._rows.count_documents(query)
+        row_faults = [RowFaults(row=row.number, faults=row.faults) for row in rows]
+        return row_faults, await self._rows.count_documents(query)
 
     async def find_created(self, import_id: int, skip: int, limit: int) -> tuple[list[str], int]:
         """Return a page of the identifiers of created devices, and the total."""

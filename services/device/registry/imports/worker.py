@@ -148,7 +148,7 @@ class ImportWorker:
             log.warning("import %d is cancelled: %s", job.id, error)
             await self.store.end(job.id, "CANCELLED")
             return
-        taken = await self.store.find_identifiers(job.id)
+        rows_by_identifier = await self.store.find_identifiers(job.id)
         until = time.monotonic() + TURN
         no_responders: list[NoResponders] = []
 
@@ -157,15 +157,15 @@ class ImportWorker:
                 return None
             request, _ = columns.request(heads, row.cells)
             try:
-                wanted = await self._prepare(job.principal, form, request)
-                _claim(row, wanted.new.identifier, taken)
+                draft = await self._prepare(job.principal, form, request)
+                _claim(row, draft.new.identifier, rows_by_identifier)
             except NoResponders as error:
                 no_responders.append(error)
                 return None
             except ThingwayError as error:
                 fail_row(row, error)
                 return None
-            return row, wanted
+            return row, draft
 
         while rows := await self.store.find_pending_rows(job.id, CHUNK):
             if not await self.store.is_running(job.id):
@@ -199,12 +199,14 @@ class ImportWorker:
         self, job: Import, form: AddDeviceForm, ready: Sequence[tuple[Row, DeviceDraft]]
     ) -> None:
         """Write new devices together, or each separately when that fails."""
-        keys = [serial_key(wanted.new.identifier) for _, wanted in ready]
-        known = {device.sn_key for device in await self.devices.find_by_serials(keys)}
-        fresh = [prepared for key, prepared in zip(keys, ready, strict=True) if key not in known]
+        keys = [serial_key(draft.new.identifier) for _, draft in ready]
+        stored_keys = {device.sn_key for device in await self.devices.find_by_serials(keys)}
+        fresh = [
+            prepared for key, prepared in zip(keys, ready, strict=True) if key not in stored_keys
+        ]
         try:
             made = await asyncio.gather(
-                *(self.device_provisioner.create(wanted) for _, wanted in fresh)
+                *(self.device_provisioner.create(draft) for _, draft in fresh)
             )
             if made:
                 await self.device_provisioner.add_all(made)
@@ -212,9 +214,9 @@ class ImportWorker:
             fresh = []
         for row, _ in fresh:
             row.outcome = "CREATED"
-        for row, wanted in ready:
+        for row, draft in ready:
             if row.outcome is None:
-                await self._write_one(job, form, row, wanted)
+                await self._write_one(job, form, row, draft)
 
     async def _write_one(
         self, job: Import, form: AddDeviceForm, row: Row, draft: DeviceDraft
@@ -245,27 +247,27 @@ class ImportWorker:
         """
         tenant = job.tenant
         identifier = draft.new.identifier
-        known = await self.devices.find_by_identifier(tenant, job.integration, identifier)
-        if known is None:
+        existing = await self.devices.find_by_identifier(tenant, job.integration, identifier)
+        if existing is None:
             return None
-        if known.created_at >= job.created_at and known.user_id == job.user_id:
+        if existing.created_at >= job.created_at and existing.user_id == job.user_id:
             return "CREATED"  # by a process that crashed before it recorded the outcome
         group = (
             await self.device_provisioner.find_or_create_group(draft)
             if draft.group_name
-            else known.group
+            else existing.group
         )
-        location = known.location if draft.location is None else draft.location
-        if (draft.name, group, location) != (known.name, known.group, known.location):
+        location = existing.location if draft.location is None else draft.location
+        if (draft.name, group, location) != (existing.name, existing.group, existing.location):
             changes = DeviceChanges(name=draft.name, group=group, location=location)
             join = None if group is None else partial(self.groups.join, tenant, group)
-            await self.devices.change_each(tenant, [known.id], {}, lambda _: changes, join)
+            await self.devices.change_each(tenant, [existing.id], {}, lambda _: changes, join)
         return "UPDATED"
 
 
-def _claim(row: Row, identifier: str, taken: dict[str, int]) -> None:
+def _claim(row: Row, identifier: str, rows_by_identifier: dict[str, int]) -> None:
     """Record which row has a device; raise `Conflict` when another row has it."""
-    other = taken.setdefault(identifier, row.number)
+    other = rows_by_identifier.setdefault(identifier, row.number)
     if other != row.number:
         raise same_device_conflict(other)
     row.identifier = identifier

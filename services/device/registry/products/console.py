@@ -139,11 +139,11 @@ async def find_products(
 
     The response is a page even if the request has no page size.
     """
-    wanted = data or FindProducts()
-    page = await product_service.page(principal, wanted.number, wanted.size)
+    search = data or FindProducts()
+    page = await product_service.page(principal, search.number, search.size)
     return Page(
-        page_size=wanted.size,
-        page_number=wanted.number,
+        page_size=search.size,
+        page_number=search.number,
         total=page.total,
         content=[ProductResponse(**_fields(product)) for product in page.content],
     )
@@ -223,9 +223,9 @@ def _put(data: SaveProduct) -> PutProduct:
 
 def _fields(product: Product) -> dict[str, Any]:
     """Return the fields of `ProductResponse`."""
-    held = {name: getattr(product, name) for name in Product.__struct_fields__}
-    known = {name: value for name, value in held.items() if value is not msgspec.UNSET}
-    return known | {"built_in": product.model == GENERIC}
+    fields = {name: getattr(product, name) for name in Product.__struct_fields__}
+    set_fields = {name: value for name, value in fields.items() if value is not msgspec.UNSET}
+    return set_fields | {"built_in": product.model == GENERIC}
 
 
 def _console_path(path: str) -> str:
@@ -269,13 +269,13 @@ async def find_rps_records(
 
     The response is a page even if the request has no page size.
     """
-    wanted = data or FindRpsRecords()
+    search = data or FindRpsRecords()
     found, total = await rps_service.list_for_tenant(
-        principal, wanted.sn, wanted.number, wanted.size
+        principal, search.sn, search.number, search.size
     )
     return Page(
-        page_size=wanted.size,
-        page_number=wanted.number,
+        page_size=search.size,
+        page_number=search.number,
         total=total,
         content=[
             RpsRecordResponse(record.sn, record.profile_url, str(record.application))
@@ -348,9 +348,9 @@ async def find_product_templates(
 
     The response is a page even if the request has no page size.
     """
-    wanted = data or FindTemplates()
-    rows, total = await templates.find(principal.tenant, wanted)
-    return Page(page_size=wanted.size, page_number=wanted.number, total=total, content=rows)
+    search = data or FindTemplates()
+    rows, total = await templates.find(principal.tenant, search)
+    return Page(page_size=search.size, page_number=search.number, total=total, content=rows)
 
 
 @post("/import", guards=_MANAGERS, example={"models": ["AM102"]}, waits=True)

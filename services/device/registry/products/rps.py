@@ -104,23 +104,23 @@ class RpsStore:
         self, owner: Owner, order: list[tuple[str, int]], skip: int, limit: int, begin: str = ""
     ) -> tuple[list[OwnedRecord], int]:
         """Return the owner's records whose SN begins with `begin`, and their total."""
-        wanted = _owner_condition(owner)
+        query = _owner_condition(owner)
         if begin:
-            wanted["_id"] = {"$regex": "^" + literal_pattern(begin, "sn")}
-        found, total = await find_page(self._records, wanted, order, skip, limit)
-        held = [OwnedRecord(row["sn"], row["profileUrl"], row["applicationId"]) for row in found]
-        return held, total
+            query["_id"] = {"$regex": "^" + literal_pattern(begin, "sn")}
+        found, total = await find_page(self._records, query, order, skip, limit)
+        records = [OwnedRecord(row["sn"], row["profileUrl"], row["applicationId"]) for row in found]
+        return records, total
 
     async def delete(self, owner: Owner, key: str) -> bool:
         """Delete the owner's record; False when it does not exist."""
 
         async def delete_record(session: Session) -> bool:
-            gone = await self._records.delete_one(
+            deletion = await self._records.delete_one(
                 {"_id": key, **_owner_condition(owner)}, session=session
             )
-            if gone.deleted_count:
+            if deletion.deleted_count:
                 await self._serials.release_record(key, session)
-            return bool(gone.deleted_count)
+            return bool(deletion.deleted_count)
 
         return await self._mongo.transaction(delete_record)
 
@@ -206,8 +206,8 @@ class RpsService:
             (search.page_number - 1) * search.page_size,
             search.page_size,
         )
-        shown = [RpsRecord(record.sn, record.profile_url) for record in records]
-        return RpsPage(search.page_size, search.page_number, total, shown)
+        rows = [RpsRecord(record.sn, record.profile_url) for record in records]
+        return RpsPage(search.page_size, search.page_number, total, rows)
 
     async def list_for_tenant(
         self, principal: Principal, begin: str, number: int, size: int

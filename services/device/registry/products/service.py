@@ -66,8 +66,8 @@ class ProductService:
         `tsl.…`). Raises `Conflict` for the built-in product, for a changed document of a version in
         use, and for a prefix of another product.
         """
-        wanted = self._validate_product(principal.tenant, model, body)
-        return await self._store.put(wanted, codec)
+        update = self._validate_product(principal.tenant, model, body)
+        return await self._store.put(update, codec)
 
     def check(self, tenant: str, model: str, body: PutProduct) -> list[Fault]:
         """Return the faults of a body that `put` would find without stored data.
@@ -97,10 +97,10 @@ class ProductService:
             faults += _location_faults(document, body.location_property)
         if faults or document is None or tsl is None:
             raise InvalidInput.from_faults(faults)
-        who = (tenant, model, body.name, prefixes, body.device_type)
+        identity = (tenant, model, body.name, prefixes, body.device_type)
         days = (body.history_days, body.frame_days)
         more = (body.device_offline_timeout, body.location_property)
-        return ProductUpdate(*who, tsl, *days, *more, number_keys(document))
+        return ProductUpdate(*identity, tsl, *days, *more, number_keys(document))
 
     async def get(self, principal: Principal, model: str) -> ProductWithTsl:
         """Return a product with its current TSL; raise `NotFound`."""
@@ -119,9 +119,11 @@ class ProductService:
     async def page(self, principal: Principal, number: int, size: int) -> ProductPage:
         """Return a page (from 1) of all products: the built-in one, then by model."""
         start = (number - 1) * size
-        own = [generic_product()] if start == 0 else []
-        found, total = await self._store.page(principal.tenant, max(start - 1, 0), size - len(own))
-        return ProductPage(size, number, total + 1, own + found)
+        built_in = [generic_product()] if start == 0 else []
+        found, total = await self._store.page(
+            principal.tenant, max(start - 1, 0), size - len(built_in)
+        )
+        return ProductPage(size, number, total + 1, built_in + found)
 
     async def list_labels(self, tenant: str, maximum: int) -> dict[str, str]:
         """Return labels by model: the built-in product, then at most `maximum` by model."""
@@ -199,16 +201,16 @@ def generic_product() -> Product:
     )
 
 
-def _prefixes(given: list[str], faults: list[Fault]) -> list[str]:
-    for at, prefix in enumerate(given):
+def _prefixes(prefixes: list[str], faults: list[Fault]) -> list[str]:
+    for at, prefix in enumerate(prefixes):
         if not SERIAL.fullmatch(prefix):
             faults.append(Fault(f"snPrefixes[{at}]", "must be 1 to 64 letters, digits, '_' or '-'"))
-    return list(dict.fromkeys(prefix.upper() for prefix in given))
+    return list(dict.fromkeys(prefix.upper() for prefix in prefixes))
 
 
-def _document(given: dict[str, Any], faults: list[Fault]) -> TslDocument | None:
+def _document(document: dict[str, Any], faults: list[Fault]) -> TslDocument | None:
     try:
-        return parse_document(given)
+        return parse_document(document)
     except TslInvalid as invalid:
         faults.extend(
             Fault(f"tsl.{fault.path}" if fault.path else "tsl", fault.reason)

@@ -306,28 +306,28 @@ def _members(entity: _Entity, above: str = "", mode: str = "R") -> Iterator[_Par
 
 def _with_parents(parts: Iterator[_Part]) -> Iterator[_Part]:
     """Yield the parts, with missing levels as STRUCTs before their members."""
-    there = set()
+    present_paths = set()
     for part in parts:
         levels = part["id"].split(".")
         for depth in range(1, min(len(levels), MAX_DEPTH + 1)):
             above = ".".join(levels[:depth])
-            if above not in there:
-                there.add(above)
+            if above not in present_paths:
+                present_paths.add(above)
                 names = {"id": above, "name": levels[depth - 1]}
                 yield {**part, **names, "dataSpec": {"dataType": "STRUCT"}}
-        there.add(part["id"])
+        present_paths.add(part["id"])
         yield part
 
 
 def _spec(entity: _Entity) -> _Part:
-    known = entity.attributes or _Attributes()
+    attributes = entity.attributes or _Attributes()
     kind = TYPES.get(entity.value_type, entity.value_type)
-    spec: _Part = {"dataType": "ENUM" if known.enum and kind == "LONG" else kind}
-    if known.enum:
-        spec["mapping"] = known.enum
-    if known.unit:
-        spec["unitName"] = known.unit
-    bounds = {to: getattr(known, name) for name, to in BOUNDS.items()}
+    spec: _Part = {"dataType": "ENUM" if attributes.enum and kind == "LONG" else kind}
+    if attributes.enum:
+        spec["mapping"] = attributes.enum
+    if attributes.unit:
+        spec["unitName"] = attributes.unit
+    bounds = {to: getattr(attributes, name) for name, to in BOUNDS.items()}
     if validator := {name: bound for name, bound in bounds.items() if bound is not None}:
         spec["validator"] = validator
     return spec

@@ -176,14 +176,14 @@ OFFLINE_MINUTES = 1440
 """Minutes without an uplink until devices of a new product are OFFLINE: sensors sleep."""
 
 
-def product_from_template(template: Template, name: str, known: Product | None) -> PutProduct:
+def product_from_template(template: Template, name: str, existing: Product | None) -> PutProduct:
     """Return the body of a product; an existing one keeps everything but its TSL."""
     tsl = to_wire(template.document)
-    if known is None:
+    if existing is None:
         return PutProduct(name=name, tsl=tsl, device_offline_timeout=OFFLINE_MINUTES)
-    fields = {name: getattr(known, name, msgspec.UNSET) for name in PutProduct.__struct_fields__}
-    kept = {name: value for name, value in fields.items() if value is not msgspec.UNSET}
-    return PutProduct(**kept | {"tsl": tsl})
+    fields = {name: getattr(existing, name, msgspec.UNSET) for name in PutProduct.__struct_fields__}
+    kept_fields = {name: value for name, value in fields.items() if value is not msgspec.UNSET}
+    return PutProduct(**kept_fields | {"tsl": tsl})
 
 
 def codec_from_template(template: Template) -> PutCodec:
@@ -194,10 +194,10 @@ def codec_from_template(template: Template) -> PutCodec:
 
 def codec_warning(codec: ProductCodec) -> str | None:
     """Return the fault in the codec's request for stored readings of a device."""
-    asked = codec.history
-    if asked is None or asked.fault is None:
+    request = codec.history
+    if request is None or request.fault is None:
         return None
-    return f"devices are not asked for their history: {asked.service} {asked.fault}"
+    return f"devices are not asked for their history: {request.service} {request.fault}"
 
 
 class ResourceClient:
@@ -283,10 +283,13 @@ class Templates:
         start = (request.number - 1) * request.size
         page = found[start : start + request.size]
         models = [template.ref.model for template in page]
-        there = await self.products.filter_existing_models(tenant, models)
+        existing_models = await self.products.filter_existing_models(tenant, models)
         rows = [
             copy_fields(
-                LibraryTemplate, entry.ref, imported=entry.ref.model in there, faults=entry.faults
+                LibraryTemplate,
+                entry.ref,
+                imported=entry.ref.model in existing_models,
+                faults=entry.faults,
             )
             for entry in page
         ]
@@ -318,8 +321,12 @@ class Templates:
         """Return the models that a new device may have."""
         templates = await self._find_all(tenant)
         ready = {template.ref.model for template in templates if not template.faults}
-        there = await self.products.filter_existing_models(tenant, list(models))
-        return {model for model in models if model == GENERIC or model in there or model in ready}
+        existing_models = await self.products.filter_existing_models(tenant, list(models))
+        return {
+            model
+            for model in models
+            if model == GENERIC or model in existing_models or model in ready
+        }
 
     async def list_labels(self, tenant: str, maximum: int) -> dict[str, str]:
         """Return labels of models: of products, then of valid templates."""
@@ -338,10 +345,12 @@ class Templates:
         self, principal: Principal, models: Iterable[str]
     ) -> list[ImportedTemplate]:
         whole = await self.store.find_with_archive(principal.tenant)
-        known = {template.ref.model: template for template in whole[0].templates} if whole else {}
+        templates_by_model = (
+            {template.ref.model: template for template in whole[0].templates} if whole else {}
+        )
         archive = await asyncio.to_thread(Archive, whole[1]) if whole else None
         return [
-            await self._create_product(principal, archive, known.get(model), model)
+            await self._create_product(principal, archive, templates_by_model.get(model), model)
             for model in dict.fromkeys(models)
         ]
 
@@ -359,8 +368,8 @@ class Templates:
             return ImportedTemplate(model=model, faults=stored.faults)
         try:
             template = await asyncio.to_thread(stored.ref.read, archive)
-            known = await self.products.find(principal.tenant, model)
-            body = product_from_template(template, stored.ref.name, known)
+            existing = await self.products.find(principal.tenant, model)
+            body = product_from_template(template, stored.ref.name, existing)
             codec = await self.codecs.validate(
                 principal.tenant, codec_from_template(template), template.document
             )

@@ -40,9 +40,11 @@ class Accounts:
             validate_url(url, "base_url", self._allowed)
         secret = properties.get(SECRET)
         if secret:
-            known = (await self._things.get_own_values(tenant)).properties | properties
-            kept = Secret(secret, _text(known, "base_url"), _text(known, "client_id"))
-            await self._store.save_secret(tenant, kept)
+            all_properties = (await self._things.get_own_values(tenant)).properties | properties
+            stored_secret = Secret(
+                secret, _text(all_properties, "base_url"), _text(all_properties, "client_id")
+            )
+            await self._store.save_secret(tenant, stored_secret)
 
     async def remote(self, tenant: str) -> Remote:
         """Return the client of a tenant's other platform.
@@ -50,10 +52,10 @@ class Accounts:
         Raises `InvalidInput` for a missing or wrong property.
         """
         account = await self._account(tenant)
-        known = self._remotes.get(tenant)
-        if known is None or known.account != account:
-            known = self._remotes[tenant] = self._connect(account)
-        return known
+        cached = self._remotes.get(tenant)
+        if cached is None or cached.account != account:
+            cached = self._remotes[tenant] = self._connect(account)
+        return cached
 
     async def _account(self, tenant: str) -> Account:
         values = (await self._things.get_own_values(tenant)).properties

@@ -50,59 +50,59 @@ class CommandCarrier:
         remote_id = link.remote_id if link else device.additional.get("deviceId")
         if remote_id is None:
             raise NotFound(f"{device.identifier} is not known at the other platform")
-        carried = CarriedCommand(
+        remote_command = CarriedCommand(
             id=int(command["commandId"]),
             tenant=device.tenant,
             identifier=device.identifier,
             remote_id=str(remote_id),
             command=command,
         )
-        self._begin(await self._store.add_command(carried, int(command["expiresAt"])))
+        self._begin(await self._store.add_command(remote_command, int(command["expiresAt"])))
 
     async def resume(self) -> None:
         """Continue the commands of another replica."""
-        for carried in await self._store.list_open_commands():
-            self._begin(carried)
+        for remote_command in await self._store.list_open_commands():
+            self._begin(remote_command)
 
     async def stop(self) -> None:
         """Cancel the tasks; `resume` continues their commands."""
         await self._beside.stop()
 
-    def _begin(self, carried: CarriedCommand) -> None:
-        self._beside.start(f"command {carried.id}", partial(self._carry, carried))
+    def _begin(self, remote_command: CarriedCommand) -> None:
+        self._beside.start(f"command {remote_command.id}", partial(self._carry, remote_command))
 
-    async def _carry(self, carried: CarriedCommand) -> None:
+    async def _carry(self, remote_command: CarriedCommand) -> None:
         pause = FIRST_PAUSE
-        while not await self._step(carried):
-            if carried.command["expiresAt"] < now_ms():
-                await self._store.close_command(carried)
+        while not await self._step(remote_command):
+            if remote_command.command["expiresAt"] < now_ms():
+                await self._store.close_command(remote_command)
                 return
             await asyncio.sleep(pause)
             pause = min(pause * GROWTH, LONGEST_PAUSE)
 
-    async def _step(self, carried: CarriedCommand) -> bool:
+    async def _step(self, remote_command: CarriedCommand) -> bool:
         """Advance a command; return whether its result is reported. Failures are retried."""
         try:
-            if carried.reply is None:
-                async with self._calls.slot(carried.tenant):
-                    carried.reply = await self._advance(carried)
-                await self._store.save_command(carried)
-            if carried.reply is None:
+            if remote_command.reply is None:
+                async with self._calls.slot(remote_command.tenant):
+                    remote_command.reply = await self._advance(remote_command)
+                await self._store.save_command(remote_command)
+            if remote_command.reply is None:
                 return False
-            await self._report_result(carried)
+            await self._report_result(remote_command)
         except ThingwayError as error:
-            log.info("command %d waits: %s", carried.id, error)
+            log.info("command %d waits: %s", remote_command.id, error)
             return False
         return True
 
-    async def _advance(self, carried: CarriedCommand) -> dict[str, Any] | None:
+    async def _advance(self, remote_command: CarriedCommand) -> dict[str, Any] | None:
         """Send the command or check its task; return the result if it is known."""
         try:
-            remote = await self._accounts.remote(carried.tenant)
-            if carried.task is None:
-                carried.task = await _send(remote, carried)
-                return {"status": "SUCCESS"} if carried.task is None else None
-            task = await remote.task(carried.task)
+            remote = await self._accounts.remote(remote_command.tenant)
+            if remote_command.task is None:
+                remote_command.task = await _send(remote, remote_command)
+                return {"status": "SUCCESS"} if remote_command.task is None else None
+            task = await remote.task(remote_command.task)
         except (InvalidInput, NotFound, Conflict, UpstreamFailed) as error:
             return {"status": "FAILED", "error": error.text}
         if task.status not in ENDS:
@@ -114,32 +114,32 @@ class CommandCarrier:
             reply["error"] = task.err_msg or task.status
         return reply
 
-    async def _report_result(self, carried: CarriedCommand) -> None:
-        reply = carried.reply or {}
+    async def _report_result(self, remote_command: CarriedCommand) -> None:
+        reply = remote_command.reply or {}
         try:
             await self._things.send_reply(
-                carried.tenant,
-                carried.identifier,
-                carried.id,
+                remote_command.tenant,
+                remote_command.identifier,
+                remote_command.id,
                 reply["status"],
                 outputs=reply.get("outputs"),
                 error=reply.get("error"),
             )
         except NotFound:
-            log.info("command %d: the device was deleted", carried.id)
-        await self._store.close_command(carried)
+            log.info("command %d: the device was deleted", remote_command.id)
+        await self._store.close_command(remote_command)
 
 
-async def _send(remote: Remote, carried: CarriedCommand) -> str | None:
+async def _send(remote: Remote, remote_command: CarriedCommand) -> str | None:
     """Send a command; return the id of its task, if any."""
-    command = carried.command
+    command = remote_command.command
     match command["kind"]:
         case "SET_PROPERTIES":
-            return await remote.set_properties(carried.remote_id, command["properties"])
+            return await remote.set_properties(remote_command.remote_id, command["properties"])
         case "CALL_SERVICE":
             inputs = command.get("inputs") or {}
-            return await remote.call_service(carried.remote_id, command["serviceId"], inputs)
+            return await remote.call_service(remote_command.remote_id, command["serviceId"], inputs)
         case "SET_PROFILE":
-            return await remote.set_profile(carried.remote_id, command["values"])
+            return await remote.set_profile(remote_command.remote_id, command["values"])
         case other:
             raise InvalidInput(f"commands of kind {other} are not supported")

@@ -134,12 +134,12 @@ class Remote:
         """Yield all devices of the application, by id."""
         number = 1
         while True:
-            wanted = {
+            query = {
                 "pageSize": PAGE,
                 "pageNumber": number,
                 "sorts": [{"property": "deviceId", "direction": "asc"}],
             }
-            page = await self._data("POST", "/devices/search", DevicePage, wanted)
+            page = await self._data("POST", "/devices/search", DevicePage, query)
             for device in page.content:
                 yield device
             if len(page.content) < PAGE:
@@ -148,8 +148,8 @@ class Remote:
 
     async def find(self, device: str) -> RemoteDevice | None:
         """Return the device with this SN, else with this id."""
-        wanted = {"sn": device, "pageSize": 1, "pageNumber": 1}
-        page = await self._data("POST", "/devices/search", DevicePage, wanted)
+        query = {"sn": device, "pageSize": 1, "pageNumber": 1}
+        page = await self._data("POST", "/devices/search", DevicePage, query)
         for found in page.content:
             if found.sn.upper() == device.upper():
                 return found

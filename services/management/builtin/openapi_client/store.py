@@ -128,39 +128,46 @@ class OpenApiStore:
             {"$set": {"link.state": "left", "leftAt": datetime.now(UTC)}},
         )
 
-    async def add_command(self, carried: CarriedCommand, expires_at: int) -> CarriedCommand:
+    async def add_command(self, remote_command: CarriedCommand, expires_at: int) -> CarriedCommand:
         """Store a new command, or return the stored one."""
         keep_until = from_ms(expires_at) + KEEP
-        document = {**_fields(carried), "_id": carried.id, "keepUntil": keep_until}
+        document = {**_fields(remote_command), "_id": remote_command.id, "keepUntil": keep_until}
         try:
             await self._commands.insert_one(document)
         except DuplicateKey:
-            return _carried(await self._commands.find_one({"_id": carried.id})) or carried
-        return carried
+            return (
+                _carried(await self._commands.find_one({"_id": remote_command.id}))
+                or remote_command
+            )
+        return remote_command
 
-    async def save_command(self, carried: CarriedCommand) -> None:
+    async def save_command(self, remote_command: CarriedCommand) -> None:
         """Store the state of a command."""
-        await self._commands.update_one({"_id": carried.id}, {"$set": _fields(carried)})
+        await self._commands.update_one(
+            {"_id": remote_command.id}, {"$set": _fields(remote_command)}
+        )
 
     async def list_open_commands(self) -> list[CarriedCommand]:
         """Return unfinished commands."""
         found = self._commands.find({"told": {"$ne": True}})
         return [command async for document in found if (command := _carried(document))]
 
-    async def close_command(self, carried: CarriedCommand) -> None:
+    async def close_command(self, remote_command: CarriedCommand) -> None:
         """Mark a command as finished, and remove its values, which may be secrets."""
-        carried.command = {key: carried.command[key] for key in ENVELOPE if key in carried.command}
-        change = {**_fields(carried), "told": True}
-        await self._commands.update_one({"_id": carried.id}, {"$set": change})
+        remote_command.command = {
+            key: remote_command.command[key] for key in ENVELOPE if key in remote_command.command
+        }
+        change = {**_fields(remote_command), "told": True}
+        await self._commands.update_one({"_id": remote_command.id}, {"$set": change})
 
 
 def _key(tenant: str, identifier: str) -> dict[str, str]:
     return {"tenant": tenant, "identifier": identifier}
 
 
-def _fields(carried: CarriedCommand) -> dict[str, Any]:
+def _fields(remote_command: CarriedCommand) -> dict[str, Any]:
     """Return the stored fields; the command is JSON text, as keys of its values may have dots."""
-    return {"carried": msgspec.json.encode(carried).decode()}
+    return {"carried": msgspec.json.encode(remote_command).decode()}
 
 
 def _carried(document: dict[str, Any] | None) -> CarriedCommand | None:

@@ -60,11 +60,11 @@ def find_unseen(link: Link, records: Iterable[Record]) -> dict[str, Record]:
     return {digest: record for digest, record in found.items() if digest not in link.seen}
 
 
-def remember(link: Link, taken: dict[str, Record]) -> None:
+def remember(link: Link, imported: dict[str, Record]) -> None:
     """Record imported reports in the link, and the time of the newest one."""
-    link.at = max([link.at, *(record.ts for record in taken.values())])
-    seen = link.seen | {digest: record.ts for digest, record in taken.items()}
-    recent = [(ts, digest) for digest, ts in seen.items() if ts >= link.at - OVERLAP_MS]
+    link.at = max([link.at, *(record.ts for record in imported.values())])
+    times_by_digest = link.seen | {digest: record.ts for digest, record in imported.items()}
+    recent = [(ts, digest) for digest, ts in times_by_digest.items() if ts >= link.at - OVERLAP_MS]
     link.seen = {digest: ts for ts, digest in sorted(recent)[-MAX_DIGESTS:]}
 
 
@@ -183,8 +183,8 @@ class Sync:
             return True
 
         rest = iter(new.items())
-        while some := list(islice(rest, AT_ONCE)):
-            outcomes = await asyncio.gather(*starmap(send_report, some), return_exceptions=True)
+        while batch := list(islice(rest, AT_ONCE)):
+            outcomes = await asyncio.gather(*starmap(send_report, batch), return_exceptions=True)
             for outcome in outcomes:
                 if isinstance(outcome, BaseException):
                     raise outcome

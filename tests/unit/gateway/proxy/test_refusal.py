@@ -70,7 +70,7 @@ async def test_endless_body_is_read_up_to_a_bound(monkeypatch: pytest.MonkeyPatc
     assert client.taken == 20
 
 
-@pytest.mark.parametrize("bound", ["SILENCE", "LINGER"])
+@pytest.mark.parametrize("bound", ["SILENCE_SECONDS", "LINGER_SECONDS"])
 async def test_silent_client_is_not_waited_for(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that sends no more is left after a while."""
     monkeypatch.setattr(refusal, bound, 0.05)
@@ -92,7 +92,7 @@ async def test_client_that_awaits_a_go_ahead_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its body does not come, so the end does; not even a small one leaves the connection."""
-    for bound in ("SILENCE", "LINGER"):
+    for bound in ("SILENCE_SECONDS", "LINGER_SECONDS"):
         monkeypatch.setattr(refusal, bound, 600.0)
     client = Client(0)
     fields = {b"content-length": b"4", b"expect": b"100-Continue"}
