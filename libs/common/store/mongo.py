@@ -188,7 +188,7 @@ async def read_page(
     A page that probably is small is read in one batch, and decoded as a whole.
     """
     if not 0 < row_size.mean * limit <= SMALL_PAGE:
-        async for row in read_rows(collection, stages, known=row_size):
+        async for row in read_rows(collection, stages, row_size=row_size):
             yield [row]
         return
     raw = collection.with_options(codec_options=CodecOptions(document_class=RawBSONDocument))
