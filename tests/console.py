@@ -35,15 +35,20 @@ class Grants:
     """Stands for `auth`: grants by user, with a version that grows with every change."""
 
     def __init__(self, bus: Bus) -> None:
-        self.version = 1
-        self.asked = 0
-        self.refuses = ""
-        """Why nothing can be shared."""
-        self._held: dict[int, set[ResourceRef]] = defaultdict(set)
+        self.version = 0
+        self.renew()
         self._rpc = RpcServer(bus, "auth")
         self._rpc.offer("get_grants", UserRef, self._get)
         self._rpc.offer("share_with_roles", ShareWithRoles, self._share)
         self._rpc.offer("forget_resources", ForgetResources, self._forget)
+
+    def renew(self) -> None:
+        """Take everything from everybody."""
+        self.version += 1
+        self.asked = 0
+        self.refuses = ""
+        """Why nothing can be shared."""
+        self._held: dict[int, set[ResourceRef]] = defaultdict(set)
 
     async def __aenter__(self) -> Self:
         await self._rpc.start()

@@ -2,8 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
+from unittest.mock import patch
 
 import pytest
 import pytest_asyncio
@@ -39,6 +42,7 @@ from libs.common.errors import InvalidInput, Unauthenticated, UpstreamFailed
 from libs.common.identity import HeaderSigner, generate_keys
 from libs.common.identity.functions import Function
 from libs.common.store.migrations import migrate
+from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
 from services.workflow.app import Packages, build_app, wire
 from services.workflow.clients import Clients
@@ -47,10 +51,28 @@ from services.workflow.nodes import wiring
 from services.workflow.sandbox.runner import Sandbox
 from services.workflow.settings import WorkflowSettings
 from tests.console import AskedByUsers, Grants
+from tests.databases import empty_documents
 from tests.lending import lent
 from tests.lifespan import running
+from tests.servers import Servers
 
 GONE = 90
+HERE = Path(__file__).parent
+SHARING = {
+    "outgoing/test_flows.py",
+    "outgoing/test_http.py",
+    "outgoing/test_mail.py",
+    "outgoing/test_mqtt.py",
+    "outgoing/test_secrets.py",
+    "test_credentials.py",
+    "test_examples.py",
+    "test_flows.py",
+    "test_trials.py",
+}
+"""Modules about operations: their tests share a service, whose stores are emptied.
+
+Modules about triggers, notifications, recovery and replicas have a service for each test.
+"""
 AUTHOR = (Function.WORKFLOW_VIEW, Function.WORKFLOW_ADD, Function.WORKFLOW_EDIT)
 
 
@@ -58,6 +80,19 @@ class PlayedDevice:
     """Fake of `device` with entities and a record of requests."""
 
     def __init__(self, bus: Bus) -> None:
+        self._rpc = RpcServer(bus, "device")
+        self._rpc.offer("entity_values", ReadEntities, self._values)
+        self._rpc.offer("update_entities", UpdateEntities, self._update)
+        self._rpc.offer("call_service", CallServices, self._call)
+        self._rpc.offer("resolve_entities", ResolveEntities, self._resolve)
+        self._rpc.offer("describe_devices", DescribeDevices, self._describe)
+        self._rpc.offer("change_alarm", ChangeAlarm, self._change_alarm)
+        self._rpc.offer("put_flow_service", PutFlowService, self._put_service)
+        self._rpc.offer("remove_flow_service", RemoveFlowService, self._remove_service)
+        self.renew()
+
+    def renew(self) -> None:
+        """Forget everything."""
         self.values: dict[str, Any] = {}
         self.known: dict[str, ResolvedEntity] = {}
         self.missing: set[str] = set()
@@ -68,19 +103,10 @@ class PlayedDevice:
         self.calls: list[CallServices] = []
         self.outputs: dict[str, Any] = {}
         self.refuses = ""
-        self._rpc = RpcServer(bus, "device")
-        self._rpc.offer("entity_values", ReadEntities, self._values)
-        self._rpc.offer("update_entities", UpdateEntities, self._update)
-        self._rpc.offer("call_service", CallServices, self._call)
-        self._rpc.offer("resolve_entities", ResolveEntities, self._resolve)
         self.alarms: list[ChangeAlarm] = []
         self.groups: dict[int, int] = {}
         """Groups of the devices 5 to 9, which there are."""
-        self._rpc.offer("describe_devices", DescribeDevices, self._describe)
-        self._rpc.offer("change_alarm", ChangeAlarm, self._change_alarm)
         self.services: dict[int, PutFlowService] = {}
-        self._rpc.offer("put_flow_service", PutFlowService, self._put_service)
-        self._rpc.offer("remove_flow_service", RemoveFlowService, self._remove_service)
 
     def has(self, key: str, value: Any = None, **fields: Any) -> None:
         """Let there be a property."""
@@ -231,22 +257,21 @@ def database(emptied: Callable[[str], str]) -> str:
     return emptied("workflow")
 
 
-@pytest_asyncio.fixture
-async def workflow(
-    servers, database, mongo_of, shared_sandbox, monkeypatch
+@asynccontextmanager
+async def started(
+    servers: Servers, mongo: Mongo, sandbox: SharedSandbox
 ) -> AsyncIterator[Workflow]:
-    """One service with an empty database."""
-    monkeypatch.setattr(wiring, "Sandbox", lambda _: shared_sandbox)
+    """The service on a database."""
     private, public = generate_keys()
     settings = settings_for(
         servers, public, flow_failures=3, flow_node_seconds=3.0, outgoing_networks="127.0.0.0/8"
     )
-    mongo = mongo_of(database)
     bus = await Bus.connect(servers.nats_url, name="workflow", streams=1)
     others = await Bus.connect(servers.nats_url, name="others")
     await migrate(mongo.database, MIGRATIONS)
     telemetry = Telemetry(None, MeterProvider())
-    core = wire(Clients(settings, telemetry, mongo, bus))
+    with patch.object(wiring, "Sandbox", lambda _: sandbox):
+        core = wire(Clients(settings, telemetry, mongo, bus))
     device = PlayedDevice(others)
     await device.start()
     people = RpcServer(others, "auth")
@@ -268,3 +293,35 @@ async def workflow(
     await device.stop()
     await bus.drain()
     await others.drain()
+
+
+@pytest_asyncio.fixture
+async def own_workflow(servers, database, mongo_of, shared_sandbox) -> AsyncIterator[Workflow]:
+    """One service with an empty database."""
+    async with started(servers, mongo_of(database), shared_sandbox) as found:
+        yield found
+
+
+@pytest_asyncio.fixture(scope="module")
+async def module_workflow(servers, emptied, mongo_of, shared_sandbox) -> AsyncIterator[Workflow]:
+    """The service of a module."""
+    database = emptied("workflow of a module")
+    async with started(servers, mongo_of(database), shared_sandbox) as found:
+        yield found
+
+
+@pytest_asyncio.fixture
+async def emptied_workflow(module_workflow: Workflow) -> Workflow:
+    """The service of a module, as if it had just started."""
+    await empty_documents(module_workflow.core.clients.mongo.database)
+    module_workflow.device.renew()
+    module_workflow.grants.renew()
+    return module_workflow
+
+
+@pytest.fixture
+def workflow(request: pytest.FixtureRequest) -> Workflow:
+    """The service with an empty database."""
+    is_shared = str(request.path.relative_to(HERE)) in SHARING
+    found: Workflow = request.getfixturevalue("emptied_workflow" if is_shared else "own_workflow")
+    return found
