@@ -1,5 +1,6 @@
 """Fixtures of the integration tests that are about the bus, and where modules run."""
 
+import os
 from collections.abc import AsyncIterator, Callable
 from functools import cache
 from pathlib import Path
@@ -17,9 +18,11 @@ HERE = Path(__file__).parent
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep a module in one process: what its tests share is started once."""
+    group = cache(lambda path: pytest.mark.xdist_group(str(path.relative_to(HERE))))
+    here = f"{HERE}{os.sep}"
     for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(HERE))))
+        if str(item.path).startswith(here):
+            item.add_marker(group(item.path))
 
 
 @pytest_asyncio.fixture(scope="session")

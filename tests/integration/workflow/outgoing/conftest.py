@@ -34,8 +34,14 @@ ENCODED = {
     "gzip/short": gzip.compress(TEXT)[:-9],
     "gzip/empty": b"",
     "br/any": b"not asked for",
-    "gzip/bomb": gzip.compress(b"x" * 64 * 1024**2),
 }
+
+
+def bomb() -> bytes:
+    """A small answer that is large when it is decompressed; made when a test asks for it."""
+    return gzip.compress(bytes(64 * 1024**2))
+
+
 LOCAL = ("127.0.0.0/8", "::1/128")
 
 
@@ -70,7 +76,11 @@ class Web:
                 found = web.Response(body=b"x" * int(request.query["size"]))
             case ["encoded", coding, name]:
                 headers = {"Content-Encoding": coding}
-                found = web.Response(body=ENCODED[f"{coding}/{name}"], headers=headers)
+                is_bomb = name == "bomb"
+                body = (
+                    gzip.compress(bytes(64 * 1024**2)) if is_bomb else ENCODED[f"{coding}/{name}"]
+                )
+                found = web.Response(body=body, headers=headers)
             case ["broken"]:
                 found = web.Response(text="{", content_type="application/json")
             case ["never"]:
