@@ -17,7 +17,7 @@ from tests.e2e.platform import Platform
 from tests.e2e.waiting import until
 from tests.faults.load import settled
 
-pytestmark = pytest.mark.xdist_group("platform")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("platform")]
 
 MODEL, EUI = "LORA-KILLED", "24E124136B502299"
 OWN = "webhook.integration"
