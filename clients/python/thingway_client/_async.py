@@ -172,7 +172,10 @@ class AsyncThingway:
         await self._ask(lambda: update_device.asyncio_detailed(client=self._client, body=body))
 
     async def remove_device(self, device_id: int) -> None:
-        """Remove a device from the application. Its key ends; its history stays."""
+        """Remove a device from the application; its history stays.
+
+        Its key ends, unless a super-admin assigned the device.
+        """
         await self._ask(lambda: remove_device.asyncio_detailed(device_id, client=self._client))
 
     async def delete_device(self, device_id: int) -> None:

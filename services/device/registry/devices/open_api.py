@@ -78,7 +78,8 @@ async def remove_device(
 ) -> None:
     """Remove a device from the application.
 
-    Its key and open tasks end; its id and history stay.
+    Its open tasks end; its id and history stay. Its key ends, unless a super-admin assigned the
+    device, which then belongs to the users again.
     """
     await device_service.remove(principal, device_id)
 
