@@ -134,7 +134,7 @@ class RunStore:
     async def list_pending(
         self, replica: str, active_ids: Iterable[int], maximum: int, without: Iterable[str] = ()
     ) -> list[Run]:
-        """Return a replica's runs, without `active_ids` and those of the tenants `without`."""
+        """Return a replica's runs, except `active_ids` and those of the tenants `without`."""
         query: Document = {"status": "RUNNING", "replica": replica, **_except_tenants(without)}
         query["_id"] = {"$nin": list(active_ids)}
         return await self._find_fairly(query, maximum)
