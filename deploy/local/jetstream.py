@@ -28,24 +28,28 @@ from deploy.platform.errors import Exit, LauncherError
 from deploy.platform.nats_grants import SYSTEM_USER
 from deploy.platform.state import Addresses
 from libs.common.bus.accounts import ACCOUNT
+from libs.common.bus.streams import RETAINED, STREAMS
 
 _META = "meta.inf"
-_EMPTY_STREAMS: dict[str, dict[str, Any]] = {
+_UNUSED_STREAMS: dict[str, dict[str, Any]] = {
     "$MQTT_qos2in": {"subjects": ["$MQTT.qos2.in.>"], "max_msgs_per_subject": 1},
     "$MQTT_out": {"subjects": ["$MQTT.out.>"], "retention": "interest"},
+    RETAINED: STREAMS[RETAINED].as_dict(),
 }
-"""The streams for QoS 2, which is off; nats-server creates them on disk for the first client."""
+"""The streams for QoS 2 and retained messages, which the platform does not offer.
+
+nats-server creates them on disk for the first client."""
 
 
-async def keep_empty_streams_in_memory(addresses: Addresses, password: str) -> None:
-    """Create the streams that are always empty in memory, even if they are on disk.
+async def keep_unused_streams_in_memory(addresses: Addresses, password: str) -> None:
+    """Create the streams that no service reads in memory, even if they are on disk.
 
     nats-server syncs each stream on the disk ten times a second. Raises `LauncherError` (exit code
     1) if it rejects a stream.
     """
     client = await admin.log_in(addresses, password)
     try:
-        for name, config in _EMPTY_STREAMS.items():
+        for name, config in _UNUSED_STREAMS.items():
             reply = await admin.call_jetstream(client, f"STREAM.INFO.{name}")
             if reply.error is None and reply.config["storage"] == "file":
                 await _require_success(client, f"STREAM.DELETE.{name}", None)

@@ -263,7 +263,7 @@ class Launcher:
         address = self._addresses().per_nats_server()[0]
         password = self._state.secrets[f"nats.{ADMIN}"]
         if not self._state.is_cluster:
-            await jetstream.keep_empty_streams_in_memory(address, password)
+            await jetstream.keep_unused_streams_in_memory(address, password)
             return
         await jetstream.adopt_streams(
             self._directory / servers.NATS,

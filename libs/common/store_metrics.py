@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from datetime import UTC, datetime
 from functools import partial
 
@@ -16,7 +16,7 @@ from opentelemetry.metrics import CallbackOptions, Observation
 
 from libs.common.bus.connection import Bus
 from libs.common.bus.consumer import measure_backlog, recreated_gauge
-from libs.common.bus.streams import EVENT_READERS
+from libs.common.bus.streams import EVENT_READERS, RETAINED
 from libs.common.scheduling.turns import repeat
 from libs.common.settings import StorageSize
 from libs.common.store.mongo import Database
@@ -114,10 +114,21 @@ async def read_stream(bus: Bus, name: str) -> StreamReading:
 class StreamMetrics:
     """Measures streams in the background, and notices streams that were created again."""
 
-    def __init__(self, bus: Bus, streams: Collection[str], database: Database) -> None:
-        """`database` stores when each stream was created."""
+    def __init__(
+        self,
+        bus: Bus,
+        streams: Collection[str],
+        database: Database,
+        set_limits: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`database` stores when each stream was created.
+
+        `set_limits` sets missing limits of streams. It is called after a stream was created,
+        because nats-server creates its streams for MQTT without limits.
+        """
         self._bus = bus
         self._streams = streams
+        self._set_limits = set_limits
         self._records = database["streams"]
         self._known: dict[str, datetime] = {}
         self._last: dict[str, StreamReading] = {}
@@ -157,16 +168,19 @@ class StreamMetrics:
         names = {*self._streams, *events}
         self._last = {name: await read_stream(self._bus, name) for name in names}
         self._read_at = time.monotonic()
-        for name, reading in self._last.items():
-            if self._known.get(name) != reading.created:
-                await self._compare(name, reading.created)
-                self._known[name] = reading.created
+        created = {name: reading.created for name, reading in self._last.items()}
+        if created != self._known and self._set_limits is not None:
+            await self._set_limits()
+        for name, at in created.items():
+            if self._known.get(name) != at:
+                await self._compare(name, at)
+                self._known[name] = at
 
     async def _compare(self, name: str, created: datetime) -> None:
         """Compare a stream's creation with the stored one; record and log a new creation."""
         text = created.isoformat()
         stored = await self._records.find_one({"_id": name}) or {"created": text}
-        if stored["created"] != text:
+        if stored["created"] != text and name != RETAINED:  # it has no messages that anyone reads
             log.error(
                 "stream %s was deleted and created again at %s: messages that waited in it are "
                 "lost",

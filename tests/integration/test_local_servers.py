@@ -19,7 +19,7 @@ from redis.asyncio import Redis
 from redis.exceptions import NoPermissionError
 
 from deploy.local import servers
-from deploy.local.jetstream import adopt_streams, keep_empty_streams_in_memory
+from deploy.local.jetstream import adopt_streams, keep_unused_streams_in_memory
 from deploy.local.process import base_environment
 from deploy.local.servers import NatsListeners, Programs
 from deploy.local.supervisor import Supervisor, run_concurrently, wait_ready
@@ -29,6 +29,7 @@ from deploy.platform.errors import CommandError
 from deploy.platform.mongo_server import DatabaseUser
 from deploy.platform.redis_server import KeyUser
 from deploy.platform.state import Addresses, State
+from libs.common.bus.streams import RETAINED
 from libs.common.contracts.auth import Applications, ListApplications
 from libs.common.store.redis import connect_redis
 
@@ -194,18 +195,20 @@ async def test_nats_takes_the_service_users(platform: Running) -> None:
         )
 
 
-async def test_streams_that_are_always_empty_move_into_memory(platform: Running) -> None:
+async def test_streams_that_no_service_reads_move_into_memory(platform: Running) -> None:
     """An earlier version had these streams on the disk, where nats-server syncs each stream."""
     client = await platform.nats("admin")
     try:
         js = client.jetstream()
         await js.add_stream(name="$MQTT_out", subjects=["$MQTT.out.>"])
         for _ in range(2):
-            await keep_empty_streams_in_memory(
+            await keep_unused_streams_in_memory(
                 platform.addresses, platform.state.secrets["nats.admin"]
             )
-        found = [await js.stream_info(name) for name in ("$MQTT_out", "$MQTT_qos2in")]
-        assert [stream.config.storage for stream in found] == ["memory", "memory"]
+        names = ("$MQTT_out", "$MQTT_qos2in", RETAINED)
+        found = [(await js.stream_info(name)).config for name in names]
+        assert [config.storage for config in found] == ["memory"] * 3
+        assert (found[2].max_msgs, found[2].max_age) == (16, 3600)
     finally:
         await client.close()
 

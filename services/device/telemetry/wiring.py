@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from libs.common.bus import STREAMS, BatchConsumer, Bus, RpcServer
+from libs.common.bus.streams import complete_streams
 from libs.common.limits.meter import MessageMeter
 from libs.common.process import PackageParts, create_routers, start_and_stop
 from libs.common.scheduling.turns import IDLE_PERIOD
@@ -263,6 +264,7 @@ def wire_ingest(
         days=days,
     )
     metrics = UplinkMetrics(bus, streams, stores.ledger)
+    limits = partial(complete_streams, bus.js, bus.replicas)
     return IngestPackage(
         ingest=ingest,
         metrics=metrics,
@@ -272,7 +274,7 @@ def wire_ingest(
                 ingest.slow.run,
                 clients.wakeups.publish,
                 metrics.run,
-                StreamMetrics(bus, {*STREAMS, *streams}, database).run,
+                StreamMetrics(bus, {*STREAMS, *streams}, database, limits).run,
                 partial(measure_disk, database),
             ],
             jobs={"retention": sweeps.run, "shapes": partial(shapes.sweep, things.devices)},

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import subprocess
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -31,7 +32,7 @@ from libs.common.bus import (
 )
 from libs.common.bus.connection import publish_all
 from libs.common.bus.consumer import MAX_BATCH_BYTES
-from libs.common.bus.streams import complete_streams, ensure_streams
+from libs.common.bus.streams import RETAINED, complete_streams, ensure_streams
 from libs.common.errors import (
     Conflict,
     InvalidInput,
@@ -796,3 +797,20 @@ async def test_a_stream_that_was_created_again_is_logged_and_recorded(
     assert [line.levelname for line in caplog.records if "AGAIN was deleted" in line.message] == [
         "ERROR"
     ]
+
+
+async def test_a_stream_that_nats_server_created_gets_its_limits(
+    bus: Bus, database: str, mongo_of, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After a restart, nats-server creates the stream of retained messages without limits."""
+    measured = StreamMetrics(
+        bus, [RETAINED], mongo_of(database).database, partial(complete_streams, bus.js, 1)
+    )
+    await ensure_streams(bus.js, 1)
+    await measured._read()
+    await bus.js.delete_stream(RETAINED)
+    await bus.js.add_stream(name=RETAINED, subjects=["$MQTT.rmsgs.>"])
+    await measured._read()
+    held = (await bus.js.stream_info(RETAINED)).config
+    assert (held.max_msgs, held.max_age) == (16, 3600)
+    assert "was deleted" not in caplog.text
