@@ -739,7 +739,7 @@ async def test_the_backlog_of_a_service_that_does_not_run_is_measured(
     def show(value: int, labels: dict[str, str]) -> None:
         shown[labels["consumer"]] = value
 
-    monkeypatch.setattr("libs.common.bus.consumer._waiting.set", show)
+    monkeypatch.setattr("libs.common.bus.consumer._waiting_gauge.set", show)
     await bus.js.add_consumer(EVENTS, ConsumerConfig(durable_name="workflow"))
     try:
         before = (await bus.js.consumer_info(EVENTS, "workflow")).num_pending or 0
@@ -762,7 +762,7 @@ async def test_a_consumer_shows_at_once_that_its_stream_was_created_again(
     async def handle(_: list[Msg]) -> None:
         """Do nothing with messages."""
 
-    monkeypatch.setattr("libs.common.bus.consumer.recreated.set", show)
+    monkeypatch.setattr("libs.common.bus.consumer.recreated_gauge.set", show)
     await bus.js.delete_stream(DEAD)
     before = datetime.now(UTC) - timedelta(seconds=5)
     await BatchConsumer(bus=bus, stream=DEAD, durable="again", handle=handle)._ensure(DEAD)
