@@ -196,8 +196,8 @@ class Reader:
         """Yield every record, then verify the checksum."""
         while length := _LENGTH_FORMAT.unpack(self._read_exactly(_LENGTH_FORMAT.size))[0]:
             yield self._record(self._read_exactly(min(length, _MAX_RECORD_BYTES + 1)))
-        found = self._sum.digest()
-        if self._read_exactly(len(found), is_hashed=False) != found:
+        digest = self._sum.digest()
+        if self._read_exactly(len(digest), is_hashed=False) != digest:
             raise ArchiveBroken("the archive was modified after it was written")
         if self._pipe is not None:
             self._pipe.join()

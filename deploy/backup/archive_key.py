@@ -56,7 +56,7 @@ def _identities(file: Path | None) -> tuple[str, ...]:
     if file is None:
         return ()
     lines = (line.strip() for line in read_text_file(file).splitlines())
-    found = tuple(line for line in lines if line and not line.startswith("#"))
-    if not found:
+    identity_lines = tuple(line for line in lines if line and not line.startswith("#"))
+    if not identity_lines:
         raise CommandError(f"{file} contains no identity (AGE-SECRET-KEY-1…)")
-    return found
+    return identity_lines

@@ -226,22 +226,22 @@ async def find_commands_with_secrets(client: Client) -> dict[str, set[int]]:
     database, _, name = COMMANDS.partition(".")
     is_open = {"status": {"$in": ["PENDING", "SENT"]}, "writeOnly.0": {"$exists": True}}
     query = {"$or": [is_open, {"wipeAt": {"$exists": True}}]}
-    found: dict[str, set[int]] = defaultdict(set)
+    ids_by_sn: dict[str, set[int]] = defaultdict(set)
     async for command in client[database][name].find(query, {"sn": 1}):
-        found[command["sn"]].add(command["_id"])
-    return found
+        ids_by_sn[command["sn"]].add(command["_id"])
+    return ids_by_sn
 
 
 async def list_collections(client: Client, databases: Sequence[str]) -> Collections:
     """Return the options of every collection in these databases."""
-    found: Collections = {}
+    collections: Collections = {}
     for database in databases:
         async for listed in await client[database].list_collections():
             if (database, listed["name"]) == STREAM_RECORDS:
                 continue
             if listed["type"] == "collection" and not listed["name"].startswith("system."):
-                found[database, listed["name"]] = dict(listed["options"])
-    return found
+                collections[database, listed["name"]] = dict(listed["options"])
+    return collections
 
 
 class DatabaseRestore:
@@ -286,13 +286,13 @@ class DatabaseRestore:
 
     async def tally(self, name: str) -> Tally:
         """Return the tally of a collection's documents, without the mark."""
-        found = Tally()
+        tally = Tally()
         query = {"_id": {"$ne": RESTORING}} if name == MIGRATIONS else {}
         cursor: AsyncIterator[Any] = self._database[name].find_raw_batches(query, batch_size=_BATCH)
         async for batch in cursor:
             for document in split_documents(batch):
-                found.add(document)
-        return found
+                tally.add(document)
+        return tally
 
     async def create_indexes(self) -> None:
         """Create the source's indexes, including those that expire documents."""

@@ -111,15 +111,15 @@ async def _positions(bus: Bus, snapshots: dict[str, StreamHead]) -> dict[str, St
 
     Raises `CommandError` if a stream is newer than its turn: MongoDB may have its messages.
     """
-    found = {}
+    positions = {}
     for name in streams.COPIED_STREAMS:
         if (at := await streams.read_position(bus, name)) is None:
             continue
         if name not in snapshots:
             raise CommandError(f"{name} was created during the backup: start the backup again")
         if not streams.is_copy(snapshots[name]):
-            found[name] = at
-    return found
+            positions[name] = at
+    return positions
 
 
 async def _write_later_messages(
@@ -231,13 +231,13 @@ class _Target:
     async def compare(self, archive: VerifiedArchive, log: Log) -> None:
         """Read everything again; raise `CommandError` for a difference from the archive."""
         for (database, name), archived in archive.collections.items():
-            found = (await self._databases[database].tally(name)).end
-            if found != archived:
+            restored = (await self._databases[database].tally(name)).end
+            if restored != archived:
                 raise CommandError(
-                    f"{database}.{name} with {found.count} documents differs from the archive "
+                    f"{database}.{name} with {restored.count} documents differs from the archive "
                     f"with {archived.count}"
                 )
-            log(f"{database}.{name}: {found.count} documents equal the archive")
+            log(f"{database}.{name}: {restored.count} documents equal the archive")
         for name, at in archive.moment.streams.items():
             if name in streams.FILLER_SUBJECTS:
                 await streams.compare(self._bus, name, at)

@@ -303,10 +303,10 @@ def _rewrite_listed_device(value: Any, move: Relocation) -> Any:
     return {**_rewrite_value(value, move), "id": device}
 
 
-def _rewrite_flow_service(found: re.Match[str], move: Relocation) -> str:
-    flow = int(found[1])
+def _rewrite_flow_service(match: re.Match[str], move: Relocation) -> str:
+    flow = int(match[1])
     if not move.is_id(_FLOWS, flow):
-        return found[0]
+        return match[0]
     return f"system.integration.{move.shifted(_FLOWS, flow)}"
 
 

@@ -130,10 +130,10 @@ class S3Storage:
         try:
             yield
         except ClientError as error:
-            found = error.response["Error"]
-            reason = f"{found.get('Code')}: {found.get('Message')}"
+            store_error = error.response["Error"]
+            reason = f"{store_error.get('Code')}: {store_error.get('Message')}"
             status = error.response["ResponseMetadata"]["HTTPStatusCode"]
-            if status == _FULL_STATUS or found.get("Code") in _FULL_CODES:
+            if status == _FULL_STATUS or store_error.get("Code") in _FULL_CODES:
                 raise CommandError(
                     f"the storage of {place} is full, and the incomplete backup was deleted "
                     f"({reason}). Free space, or choose another bucket"

@@ -36,14 +36,14 @@ class StoredBackup:
     @classmethod
     def parse(cls, name: str, size: int) -> "StoredBackup | None":
         """Return the backup with this name; None if it is not the name of a backup."""
-        found = _NAME.fullmatch(name)
-        if found is None:
+        match = _NAME.fullmatch(name)
+        if match is None:
             return None
         try:
-            started = datetime.strptime(found["time"], _TIME).replace(tzinfo=UTC)
+            started = datetime.strptime(match["time"], _TIME).replace(tzinfo=UTC)
         except ValueError:
             return None
-        return cls(name, size, found["tenant"], started)
+        return cls(name, size, match["tenant"], started)
 
 
 class Storage(Protocol):

@@ -202,16 +202,18 @@ async def read_messages(bus: Bus, name: str, after: int, last: int) -> AsyncIter
         reached = after
         while reached < last:
             try:
-                found = await subscription.fetch(min(_BATCH, last - reached), timeout=_API_SECONDS)
+                messages = await subscription.fetch(
+                    min(_BATCH, last - reached), timeout=_API_SECONDS
+                )
             except NatsTimeout as error:
                 if (at := await read_position(bus, name)) is None or at.messages == 0:
                     return
                 raise CommandError(f"cannot read messages of {name}") from error
-            sequences = [message.metadata.sequence.stream for message in found]
+            sequences = [message.metadata.sequence.stream for message in messages]
             reached = sequences[-1]
             yield [
                 Message(sequence, message.subject, message.headers, message.data)
-                for sequence, message in zip(sequences, found, strict=True)
+                for sequence, message in zip(sequences, messages, strict=True)
                 if sequence <= last
             ]
     finally:
@@ -312,11 +314,11 @@ async def compare(bus: Bus, name: str, expected: StreamPosition) -> None:
 
     The number of waiting reports is not compared: it changes during a snapshot.
     """
-    found = await require_position(bus, name)
-    expired = max(found.first - expected.first, 0)
-    is_short = name in COMPLETED_STREAMS and found.messages < expected.messages - expired
-    if found.last != expected.last or is_short:
+    position = await require_position(bus, name)
+    expired = max(position.first - expected.first, 0)
+    is_short = name in COMPLETED_STREAMS and position.messages < expected.messages - expired
+    if position.last != expected.last or is_short:
         raise CommandError(
-            f"{name} has {found.messages} messages up to {found.last}, the archive "
+            f"{name} has {position.messages} messages up to {position.last}, the archive "
             f"{expected.messages} up to {expected.last}"
         )

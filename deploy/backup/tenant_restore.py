@@ -181,8 +181,8 @@ class _TenantWriter:
 
     async def _require_free_serials(self, serials: list[str]) -> None:
         """Raise `CommandError` if an SN is in use: SNs are unique on a platform."""
-        found = self._at("device.serials").find({"_id": {"$in": serials}})
-        if used_serials := await found.to_list(_MAX_LISTED):
+        cursor = self._at("device.serials").find({"_id": {"$in": serials}})
+        if used_serials := await cursor.to_list(_MAX_LISTED):
             listed = ", ".join(serial["_id"] for serial in used_serials)
             raise CommandError(f"these SNs are already in use here: {listed}")
 
@@ -193,10 +193,10 @@ class _TenantWriter:
             if row is None or row.lookup in {Lookup.SERIAL, Lookup.SHAPE}:
                 continue
             query = await self._query_restored(row)
-            found = await self._clients[database][database][name].count_documents(query)
-            if found != end.count:
+            document_count = await self._clients[database][database][name].count_documents(query)
+            if document_count != end.count:
                 raise CommandError(
-                    f"{database}.{name} has {found} documents, the archive {end.count}"
+                    f"{database}.{name} has {document_count} documents, the archive {end.count}"
                 )
 
     async def _query_restored(self, row: Row) -> dict[str, Any]:
@@ -235,8 +235,8 @@ class _TenantWriter:
     async def notify_flow_replicas(self) -> None:
         """Store the new flows as changes, so that the replicas of `workflow` load them."""
         query, now = {"tenant": self._tenant}, datetime.now(UTC)
-        found = self._at("workflow.deployments").find(query, {"_id": 1})
-        changes = [{"flow": entry["_id"], "at": now} async for entry in found]
+        cursor = self._at("workflow.deployments").find(query, {"_id": 1})
+        changes = [{"flow": entry["_id"], "at": now} async for entry in cursor]
         if changes:
             await self._at(f"workflow.{CHANGES}").insert_many(changes)
 

@@ -99,8 +99,8 @@ async def _streams(login: Login) -> list[Finding]:
         names = dict.fromkeys([*STREAMS, *(await bus.read_partitions()).streams])
         if login.user in UPLINK_READERS:
             names |= dict.fromkeys(await find_uplinks(bus.js))
-        found = await asyncio.gather(*(_check_stream(bus, name) for name in names))
-    return [*chain.from_iterable(found)]
+        findings = await asyncio.gather(*(_check_stream(bus, name) for name in names))
+    return [*chain.from_iterable(findings)]
 
 
 async def _check_stream(bus: Bus, name: str) -> list[Finding]:

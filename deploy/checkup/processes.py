@@ -81,10 +81,10 @@ async def check_processes(
         return [check_failed("services", error, "certificates")]
     limit = aiohttp.ClientTimeout(total=until - asyncio.get_running_loop().time())
     async with aiohttp.ClientSession(timeout=limit, connector=connector) as session:
-        found = await asyncio.gather(
+        findings_by_process = await asyncio.gather(
             *(_read_states(session, name, base) for name, base in addresses.items())
         )
-    answers = [*chain.from_iterable(found)]
+    answers = [*chain.from_iterable(findings_by_process)]
     processes = [answer for answer in answers if isinstance(answer, Process)]
     findings = [answer for answer in answers if isinstance(answer, Finding)]
     findings += [finding for process in processes for finding in assess_process(process)]

@@ -34,7 +34,9 @@ async def check_mongo(url: str, database: str, until: float) -> list[Finding]:
     except (StoreError, ValueError) as error:
         return [check_failed(subject, error, "stores")]
     try:
-        found = await run_check(subject, "stores", check_members(subject, mongo), until, StoreError)
+        findings = await run_check(
+            subject, "stores", check_members(subject, mongo), until, StoreError
+        )
         if mongo.client.nodes:
             more = await asyncio.gather(
                 run_check(
@@ -54,8 +56,8 @@ async def check_mongo(url: str, database: str, until: float) -> list[Finding]:
                     minor=True,
                 ),
             )
-            found += chain.from_iterable(more)
-        return found
+            findings += chain.from_iterable(more)
+        return findings
     finally:
         await mongo.close()
 

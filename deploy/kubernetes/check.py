@@ -59,10 +59,10 @@ async def _wait_stored(api: OpenApi, device: int, properties: dict[str, float]) 
 
 
 async def _run(base_url: str, mqtt_url: str) -> None:
-    found = ready.read(SECRETS)
-    if found is None:
+    ready_content = ready.read(SECRETS)
+    if ready_content is None:
         raise CommandError(f"no {ready.FILE_NAME} in {SECRETS}: the bootstrap job has not finished")
-    application = found.application
+    application = ready_content.application
     ca_file = os.environ.get("THINGWAY_CA_FILE", "")
     login = (application.client_id, application.client_secret)
     async with OpenApi(base_url, *login, ca_file) as api:

@@ -65,8 +65,8 @@ class Secrets:
 
     def read(self, part: str) -> dict[str, bytes]:
         """Return the content of a part's Secret by key; empty if it does not exist."""
-        found = self._request("GET", part, allow_missing=True)
-        return {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()}
+        secret = self._request("GET", part, allow_missing=True)
+        return {key: base64.b64decode(value) for key, value in (secret.get("data") or {}).items()}
 
     def write(self, part: str, content: Mapping[str, bytes]) -> None:
         """Create or update a part's Secret; `content` has all keys of this field manager."""

@@ -66,7 +66,7 @@ async def list_apps(options: Namespace) -> None:
 
     Ids are never wrapped, so that users can copy them and scripts can find them.
     """
-    found = await _call_auth(options, "list_applications", ListApplications(), Applications)
+    applications = await _call_auth(options, "list_applications", ListApplications(), Applications)
     columns = (
         Column("ID", no_wrap=True),
         Column("Name", overflow="fold"),
@@ -76,9 +76,9 @@ async def list_apps(options: Namespace) -> None:
     )
     rows = (
         (str(app.application_id), app.name, app.tenant, app.client_id, str(app.events))
-        for app in found.applications
+        for app in applications.applications
     )
-    _show_table(options, found.applications, columns, rows)
+    _show_table(options, applications.applications, columns, rows)
 
 
 async def rotate_app(options: Namespace) -> None:
@@ -124,12 +124,14 @@ async def _new_integration_secret(options: Namespace, operation: str) -> None:
 
 async def list_integrations(options: Namespace) -> None:
     """Print the integrations that have credentials."""
-    found = await _call_auth(
+    integrations = await _call_auth(
         options, "list_integration_logins", ListIntegrationLogins(), IntegrationLogins
     )
     columns = (Column("Integration", overflow="fold"), "NATS user", "Created")
-    rows = ((each.integration, each.user, _format_time(each.created_at)) for each in found.logins)
-    _show_table(options, found.logins, columns, rows)
+    rows = (
+        (each.integration, each.user, _format_time(each.created_at)) for each in integrations.logins
+    )
+    _show_table(options, integrations.logins, columns, rows)
 
 
 async def delete_integration(options: Namespace) -> None:
@@ -151,10 +153,10 @@ async def create_tenant(options: Namespace) -> None:
 
 async def list_tenants(options: Namespace) -> None:
     """Print the tenants."""
-    found = await _call_auth(options, "list_tenants", ListTenants(), Tenants)
+    tenants = await _call_auth(options, "list_tenants", ListTenants(), Tenants)
     columns = (Column("Name", overflow="fold"), "Users", "Created")
-    rows = ((each.name, str(each.users), _format_time(each.created_at)) for each in found.tenants)
-    _show_table(options, found.tenants, columns, rows)
+    rows = ((each.name, str(each.users), _format_time(each.created_at)) for each in tenants.tenants)
+    _show_table(options, tenants.tenants, columns, rows)
 
 
 async def change_limits(options: Namespace) -> None:
@@ -275,10 +277,14 @@ async def issue_certificate(options: Namespace) -> None:
 async def show_certificates(options: Namespace) -> None:
     """Print the valid certificates of a device."""
     request = ListDeviceCertificates(options.sn)
-    found = await _call_auth(options, "list_device_certificates", request, DeviceCertificates)
+    certificates = await _call_auth(
+        options, "list_device_certificates", request, DeviceCertificates
+    )
     columns = (Column("Serial", no_wrap=True), "Until")
-    rows = ((each.serial, f"{from_ms(each.expires):%Y-%m-%d}") for each in found.certificates)
-    _show_table(options, found, columns, rows)
+    rows = (
+        (each.serial, f"{from_ms(each.expires):%Y-%m-%d}") for each in certificates.certificates
+    )
+    _show_table(options, certificates, columns, rows)
 
 
 async def revoke_certificate(options: Namespace) -> None:

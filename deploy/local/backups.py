@@ -152,10 +152,10 @@ async def _verify_stored(storage: Storage, name: str, key: Key, digest: bytes) -
 
 
 async def _compare(source: BinaryIO, digest: bytes) -> None:
-    found = hashlib.sha256()
+    digest_found = hashlib.sha256()
     while chunk := await asyncio.to_thread(source.read, _READ_BYTES):
-        found.update(chunk)
-    if found.digest() != digest:
+        digest_found.update(chunk)
+    if digest_found.digest() != digest:
         raise ArchiveBroken("the stored backup differs from the written one")
 
 
@@ -275,7 +275,7 @@ def _save_secrets(directory: Path, state: State) -> None:
 @contextlib.asynccontextmanager
 async def run_servers(directory: Path, state: State) -> AsyncIterator[Stores]:
     """Run the servers of an empty data directory, without services."""
-    found = servers.Programs.find()
+    server_programs = servers.Programs.find()
     lock_handle = lock.acquire(directory)
     if present := sorted({entry.name for entry in os.scandir(directory)} - {lock.FILE_NAME}):
         raise CommandError(
@@ -293,7 +293,7 @@ async def run_servers(directory: Path, state: State) -> AsyncIterator[Stores]:
     )
     try:
         context = servers.ServerContext(directory, state, base)
-        server_list = servers.prepare_servers(found, context, [listeners], addresses)
+        server_list = servers.prepare_servers(server_programs, context, [listeners], addresses)
         states.save(directory, state)
         await run_concurrently(
             [wait_ready(supervisor.start(each.spec), each.ready) for each in server_list]

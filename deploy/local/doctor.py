@@ -76,14 +76,14 @@ async def _check_machine(options: Namespace) -> list[Finding]:
     """Check this machine, and the platform if it runs."""
     directory, listeners = options.data, port_options(given_ports(options))
     running = lock.is_held(directory)
-    found, platform_findings = await asyncio.gather(
+    machine_findings, platform_findings = await asyncio.gather(
         asyncio.gather(*(asyncio.to_thread(_program, each) for each in _PROGRAMS)),
         _check_platform(directory) if running else _not_running(directory),
     )
     ports_found = [
         _port(options.host, option, port, running=running) for option, port in listeners.items()
     ]
-    machine = [_python(), *found, _writable(directory), _space(directory), *ports_found]
+    machine = [_python(), *machine_findings, _writable(directory), _space(directory), *ports_found]
     return [*machine, *platform_findings]
 
 
@@ -94,10 +94,10 @@ def _python() -> Finding:
 
 def _program(required: programs.RequiredProgram) -> Finding:
     try:
-        found = programs.find(required)
+        program = programs.find(required)
     except LauncherError as error:
         return Finding(required.name, good=False, text=str(error))
-    text = f"{found.version_text} from {found.source} ({found.path})"
+    text = f"{program.version_text} from {program.source} ({program.path})"
     return Finding(required.name, good=True, text=text)
 
 
@@ -144,5 +144,5 @@ async def _check_platform(directory: Path) -> list[Finding]:
     addresses = {
         name: f"http://{ports.LOOPBACK}:{state.ports[name]}" for name in internal_port_names()
     }
-    found = await run_checks(settings, addresses | {PUBLIC_SERVICE: at.base_url})
-    return [first, *found]
+    findings = await run_checks(settings, addresses | {PUBLIC_SERVICE: at.base_url})
+    return [first, *findings]

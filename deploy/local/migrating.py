@@ -69,12 +69,12 @@ async def _migrate(mongo: Mongo, name: str, *, contract: bool) -> None:
 
 async def _require_single_version(stores: Stores) -> None:
     """Raise `CommandError` if a process of another version replies."""
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
 
     async def collect(answer: Msg) -> None:
         pong = msgspec.json.decode(answer.data, type=_Pong)
         if pong.version != VERSION:
-            found[pong.name] = pong.version
+            versions[pong.name] = pong.version
 
     async with stores.bus(ADMIN) as bus:
         inbox = bus.client.new_inbox()
@@ -83,6 +83,6 @@ async def _require_single_version(stores: Stores) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_ANSWER_SECONDS):
                 await asyncio.Event().wait()
-    if found:
-        others = ", ".join(f"{name} {version}" for name, version in sorted(found.items()))
+    if versions:
+        others = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
         raise CommandError(f"stop the processes of another version than {VERSION}: {others}")

@@ -141,13 +141,13 @@ def load_template(path: Path) -> tuple[str, Template]:
             name = path.resolve().name
             return name, read_template(TemplateFolder(path.resolve().parent), f"{name}/{TEMPLATE}")
         archive = Archive(path.read_bytes())
-        found = find_templates(archive, path.stem)
-        if len(found) != 1:
-            names = ", ".join(each.model for each in found[:5]) or "none"
+        templates = find_templates(archive, path.stem)
+        if len(templates) != 1:
+            names = ", ".join(each.model for each in templates[:5]) or "none"
             raise CommandError(
-                f"{path} must contain exactly one {TEMPLATE}. It contains {len(found)}: {names}"
+                f"{path} must contain exactly one {TEMPLATE}. It contains {len(templates)}: {names}"
             )
-        return found[0].model, found[0].read(archive)
+        return templates[0].model, templates[0].read(archive)
     except TemplateInvalid as error:
         raise Refused(
             str(error), [f"{fault.path}: {fault.reason}" for fault in error.faults]

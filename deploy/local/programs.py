@@ -169,12 +169,12 @@ class Versions:
 
 async def show_versions(options: Namespace) -> None:
     """Print the versions."""
-    found = Versions(VERSION, commit(), platform.python_version(), _server_versions())
+    versions = Versions(VERSION, commit(), platform.python_version(), _server_versions())
     if options.json:
-        print(msgspec.json.format(msgspec.json.encode(asdict(found)), indent=2).decode())
+        print(msgspec.json.format(msgspec.json.encode(asdict(versions)), indent=2).decode())
         return
-    print(f"thingway {found.thingway}" + (f" ({found.commit})" if found.commit else ""))
-    for name, text in {"Python": found.python, **found.servers}.items():
+    print(f"thingway {versions.thingway}" + (f" ({versions.commit})" if versions.commit else ""))
+    for name, text in {"Python": versions.python, **versions.servers}.items():
         print(f"{name:<14} {text}")
 
 
@@ -198,12 +198,12 @@ def commit() -> str | None:
 
 def _server_versions() -> dict[str, str]:
     """Return the servers that `thingway up` would start, by name."""
-    found = {}
+    versions = {}
     for required in (MONGOD, NATS, REDIS):
         try:
             program = find(required)
         except LauncherError:
-            found[required.name] = "no usable program"
+            versions[required.name] = "no usable program"
         else:
-            found[required.name] = f"{program.version_text} ({program.source})"
-    return found
+            versions[required.name] = f"{program.version_text} ({program.source})"
+    return versions

@@ -158,7 +158,7 @@ class ServerContext:
 
 
 def prepare_servers(
-    found: Programs,
+    server_programs: Programs,
     context: ServerContext,
     listeners: Sequence[NatsListeners],
     addresses: Addresses,
@@ -169,9 +169,9 @@ def prepare_servers(
     """
     redis = _redis_cluster if context.state.is_cluster else _redis
     return [
-        *_mongods(found.mongod.path, context),
-        *_nats(found.nats.path, context, listeners, addresses),
-        *redis(found.redis.path, context),
+        *_mongods(server_programs.mongod.path, context),
+        *_nats(server_programs.nats.path, context, listeners, addresses),
+        *redis(server_programs.redis.path, context),
     ]
 
 

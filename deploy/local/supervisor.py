@@ -172,10 +172,10 @@ class Supervisor:
 
     def pids(self) -> dict[str, int]:
         """Return the process ids of the running children by name."""
-        found = {name: child.pid for name, child in self._children.items()}
+        pids = {name: child.pid for name, child in self._children.items()}
         if self._fork_server is not None:
-            found[fork_server.NAME] = self._fork_server.pid
-        return {name: pid for name, pid in found.items() if pid is not None}
+            pids[fork_server.NAME] = self._fork_server.pid
+        return {name: pid for name, pid in pids.items() if pid is not None}
 
     async def stop(self) -> None:
         """Stop all children, the highest stage first."""

@@ -83,14 +83,14 @@ def up(arguments: Namespace) -> Exit:
     options = read_options(arguments)
     if os.environ.get(END_WITH_PARENT):
         end_with_parent()
-    found = servers.Programs.find()
+    server_programs = servers.Programs.find()
     handle = lock.acquire(options.data)
     if (options.data / lock.RESTORING).exists():
         raise LauncherError(
             f"a restore into {options.data} was interrupted: empty the directory and restore again"
         )
     ports.require_free(options.host, port_options(given_ports(arguments)))
-    asyncio.run(Launcher(options, found, handle).run())
+    asyncio.run(Launcher(options, server_programs, handle).run())
     return Exit.OK
 
 
@@ -114,7 +114,7 @@ class Launcher:
     def __init__(
         self,
         options: Options,
-        found: servers.Programs,
+        server_programs: servers.Programs,
         lock_handle: int,
         hosts: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> None:
@@ -124,7 +124,7 @@ class Launcher:
         """
         self._options = options
         self._prefixes = tuple(hosts.values())
-        self._found = found
+        self._found = server_programs
         self._directory = options.data
         self._state = states.load(self._directory)
         if options.cluster or self._state.is_cluster:

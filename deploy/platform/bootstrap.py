@@ -59,8 +59,8 @@ async def bootstrap(
 
 async def _create_application(auth: RpcClient) -> Application:
     """Create the application, or adopt the one of an interrupted start."""
-    found = await auth.call("rpc.auth.list_applications", ListApplications(), Applications)
-    for application in found.applications:
+    applications = await auth.call("rpc.auth.list_applications", ListApplications(), Applications)
+    for application in applications.applications:
         if application.name == APPLICATION:
             request = ApplicationRef(application.application_id)
             made = await auth.call("rpc.auth.rotate_application_secret", request, ApplicationSecret)

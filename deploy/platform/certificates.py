@@ -255,12 +255,12 @@ class Certificates:
         authority = Authority(state.secret(SERVERS, lambda: new_authority("Thingway servers")))
         public_name = socket.gethostname() if host in {"0.0.0.0", "::"} else host  # noqa: S104 - compared
         names = list(dict.fromkeys((*_LOCAL_NAMES, public_name, *more)))
-        found = cls(create_private_directory(data / "tls"), names, authority)
-        write_private(found.ca_file, authority.certificate.encode())
+        certificates = cls(create_private_directory(data / "tls"), names, authority)
+        write_private(certificates.ca_file, authority.certificate.encode())
         devices = device_authority(state)
-        write_private(found.device_ca_file, devices.certificate.encode())
-        found.renew()
-        return found
+        write_private(certificates.device_ca_file, devices.certificate.encode())
+        certificates.renew()
+        return certificates
 
     @property
     def ca_file(self) -> Path:

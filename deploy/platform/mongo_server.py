@@ -309,8 +309,8 @@ async def raise_compatibility(client: Client) -> str | None:
     admin = client.admin
     major, minor, *_ = (await admin.command("buildInfo"))["versionArray"]
     version = f"{major}.{minor}"
-    found = await admin.command({"getParameter": 1, _COMPATIBILITY: 1})
-    if found[_COMPATIBILITY]["version"] == version:
+    current_version = await admin.command({"getParameter": 1, _COMPATIBILITY: 1})
+    if current_version[_COMPATIBILITY]["version"] == version:
         return None
     options: dict[str, Any] = {"confirm": True} if major >= _CONFIRMED_SINCE else {}
     await admin.command("setFeatureCompatibilityVersion", version, **options)
@@ -319,8 +319,8 @@ async def raise_compatibility(client: Client) -> str | None:
 
 async def _put_users(client: Client, users: list[DatabaseUser]) -> None:
     """Create or update the users that differ; MongoDB hashes a password for 50 ms."""
-    found = await client.admin.command("usersInfo", {"forAllDBs": True})
-    custom_data = {user["_id"]: user.get("customData") for user in found["users"]}
+    users_info = await client.admin.command("usersInfo", {"forAllDBs": True})
+    custom_data = {user["_id"]: user.get("customData") for user in users_info["users"]}
     changed = [
         user
         for user in users

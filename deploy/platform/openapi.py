@@ -105,8 +105,8 @@ class OpenApi:
 
     async def _find_device(self, sn: str) -> int | None:
         search = {"sn": sn, "pageNumber": 1, "pageSize": 1}
-        found = await self.request("POST", f"{_DEVICES}/search", search)
-        matches = [item for item in found["content"] if item["sn"].upper() == sn.upper()]
+        page = await self.request("POST", f"{_DEVICES}/search", search)
+        matches = [item for item in page["content"] if item["sn"].upper() == sn.upper()]
         return int(matches[0]["deviceId"]) if matches else None
 
     async def _valid_token(self, refused: str | None) -> str:

@@ -152,9 +152,9 @@ def render_sentinel(
 def read_primary(sentinels: Iterable[str]) -> str | None:
     """Return the primary (`host:port`) in the newest configuration of the Sentinels."""
     reported = [
-        (int(epoch[1]) if (epoch := _EPOCH.search(text)) else 0, f"{found[1]}:{found[2]}")
+        (int(epoch[1]) if (epoch := _EPOCH.search(text)) else 0, f"{match[1]}:{match[2]}")
         for text in sentinels
-        if (found := _MONITOR.search(text))
+        if (match := _MONITOR.search(text))
     ]
     return max(reported)[1] if reported else None
 

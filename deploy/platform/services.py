@@ -142,8 +142,10 @@ class Endpoints:
 
 def database_users(state: State) -> list[DatabaseUser]:
     """Return the MongoDB users: one per database."""
-    found = {user.name: user for service in SERVICES if (user := _database_user(state, service))}
-    return list(found.values())
+    users_by_name = {
+        user.name: user for service in SERVICES if (user := _database_user(state, service))
+    }
+    return list(users_by_name.values())
 
 
 def backup_user(state: State) -> DatabaseUser:
@@ -161,8 +163,10 @@ def exporter_user(state: State) -> DatabaseUser:
 
 def redis_users(state: State) -> list[KeyUser]:
     """Return the Redis users."""
-    found = {user.name: user for service in SERVICES if (user := _redis_user(state, service))}
-    return list(found.values())
+    users_by_name = {
+        user.name: user for service in SERVICES if (user := _redis_user(state, service))
+    }
+    return list(users_by_name.values())
 
 
 def service_port(service: Service, state: State, endpoints: Endpoints) -> int:

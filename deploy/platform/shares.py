@@ -84,7 +84,7 @@ def create_shares(state: State, parts: PartAddresses) -> list[Share]:
     ]
 
 
-def bootstrap_state(state: State, found: State, parts: PartAddresses) -> State:
+def bootstrap_state(state: State, whole_state: State, parts: PartAddresses) -> State:
     """Return the state of the bootstrap job: its own, and secrets it may know.
 
     These are the administrator's password, the console client, which the job prints, and the
@@ -92,15 +92,15 @@ def bootstrap_state(state: State, found: State, parts: PartAddresses) -> State:
     """
     identity, secret = console.client(state)
     device_authority(state)
-    found.secrets = {
+    whole_state.secrets = {
         f"nats.{ADMIN}": state.secret(f"nats.{ADMIN}", keys.new_password),
         console.CLIENT_ID: identity,
         console.CLIENT_SECRET: secret,
         DEVICES: state.secrets[DEVICES],
     }
-    found.adopt_first_data(state)  # present after a restore
-    found.addresses = parts.addresses
-    return found
+    whole_state.adopt_first_data(state)  # present after a restore
+    whole_state.addresses = parts.addresses
+    return whole_state
 
 
 def _environment(service: Service, state: State, parts: PartAddresses) -> str:

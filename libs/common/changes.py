@@ -121,8 +121,8 @@ def read_arrival(event_id: str) -> int:
 
     The ids of reports and device events contain it (`Uplink.key` in `device`); 0 for other ids.
     """
-    found = _ARRIVAL(event_id)
-    return int(found[1], 16) if found else 0
+    match = _ARRIVAL(event_id)
+    return int(match[1], 16) if match else 0
 
 
 def read_alarm(payload: bytes) -> EntityChange:

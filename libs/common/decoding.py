@@ -83,10 +83,10 @@ def parse_number(text: str) -> int | float | None:
 
     Digits alone are an integer of any size; other numbers are floats, infinite beyond 1e308.
     """
-    found = _NUMBER.fullmatch(text) if len(text) <= _MAX_DIGITS else None
-    if found is None:
+    match = _NUMBER.fullmatch(text) if len(text) <= _MAX_DIGITS else None
+    if match is None:
         return None
-    return int(text) if found[1] else float(text)
+    return int(text) if match[1] else float(text)
 
 
 _PLACE = re.compile(r" - at `(?:key in )?\$(?P<place>[^`]*)`$")
@@ -136,9 +136,9 @@ def parse_validation_error(message: str, above: str = "") -> InputFault:
 
     `above` is the path to the decoded value.
     """
-    found = _PLACE.search(message)
-    plain = message[: found.start()] if found else message
-    place = above + (found["place"] if found else "")
+    match = _PLACE.search(message)
+    plain = message[: match.start()] if match else message
+    place = above + (match["place"] if match else "")
     field = _FIELD.match(plain)
     if field:
         missing = field["what"] == "missing required"

@@ -49,10 +49,10 @@ class DeviceClient:
 
     async def resolve_all(self, tenant: str, ids: Sequence[int]) -> list[ResolvedEntity]:
         """Return the existing entities of any number of ids, with their value attributes."""
-        found: list[ResolvedEntity] = []
+        entities: list[ResolvedEntity] = []
         for first in range(0, len(ids), MAX_ENTITIES):
-            found += await self.resolve(tenant, ids=ids[first : first + MAX_ENTITIES])
-        return found
+            entities += await self.resolve(tenant, ids=ids[first : first + MAX_ENTITIES])
+        return entities
 
     async def count_devices(self, tenant: str) -> Mapping[str, DeviceCount]:
         """Return the number of devices and of their entities, by integration."""

@@ -199,8 +199,8 @@ def describe_fields(kind: type[msgspec.Struct]) -> dict[str, str]:
     """Return the descriptions of a struct's fields by their names in JSON."""
     texts = read_field_docstrings(kind)
     names = (field.encode_name for field in msgspec.structs.fields(kind))
-    found = {name: texts.get(name) or find_description(name) for name in names}
-    return {name: text for name, text in found.items() if text}
+    descriptions = {name: texts.get(name) or find_description(name) for name in names}
+    return {name: text for name, text in descriptions.items() if text}
 
 
 def read_field_docstrings(kind: type[msgspec.Struct]) -> dict[str, str]:

@@ -71,8 +71,8 @@ def connect_end(data: bytes) -> int | None:
     """
     if data and data[0] != _CONNECT:
         raise PacketError("an MQTT connection must begin with CONNECT")
-    found = find_body(data, MAX_CONNECT)
-    return None if found is None else found[1]
+    body_bounds = find_body(data, MAX_CONNECT)
+    return None if body_bounds is None else body_bounds[1]
 
 
 def read_connect(packet: bytes) -> Connect | None:
@@ -96,13 +96,13 @@ def read_connect(packet: bytes) -> Connect | None:
 
 
 def _fields(data: bytes) -> list[bytes]:
-    found = []
+    fields = []
     while data:
         if len(data) < 2 or len(data) < 2 + (size := struct.unpack("!H", data[:2])[0]):  # noqa: PLR2004 - two bytes of length
             raise PacketError("a field of a CONNECT is incomplete")
-        found.append(data[2 : 2 + size])
+        fields.append(data[2 : 2 + size])
         data = data[2 + size :]
-    return found
+    return fields
 
 
 def _field(content: bytes) -> bytes:

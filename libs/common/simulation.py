@@ -120,8 +120,8 @@ class SimulatedDevice:
         return next((entry for entry in self._document.services if entry.id == service), None)
 
     def _outputs(self, service: str) -> Values:
-        found = self._service(service)
-        return {} if found is None else plausible_params(found.outputs, self._rng)
+        service_spec = self._service(service)
+        return {} if service_spec is None else plausible_params(service_spec.outputs, self._rng)
 
 
 def _merge(old: Any, new: Any) -> Any:

@@ -207,7 +207,7 @@ async def read_backlogs(bus: Bus) -> None:
             try:
                 await measure_backlog(bus, stream, name)
             except NotFoundError:
-                continue  # its service has not started, or has not seen the partition
+                continue  # its service has not started, or does not know the partition yet
 
 
 DISK_PERIOD = 30.0
@@ -284,8 +284,8 @@ _disk_size_gauge = _create_gauge(
 
 async def read_disk(database: Database) -> tuple[float, float]:
     """Return used and total bytes of the file system of `database` on its primary."""
-    found = await database.command("dbStats")
-    return float(found.get("fsUsedSize", 0)), float(found.get("fsTotalSize", 0))
+    statistics = await database.command("dbStats")
+    return float(statistics.get("fsUsedSize", 0)), float(statistics.get("fsTotalSize", 0))
 
 
 async def measure_disk(database: Database) -> None:
@@ -311,8 +311,8 @@ async def measure_redis(redis: Redis) -> None:
     """Measure Redis' memory for ever."""
 
     async def read() -> None:
-        found = await redis.info("memory")
-        _memory_used_gauge.set(found["used_memory"])
-        _memory_size_gauge.set(found["maxmemory"] or found["total_system_memory"])
+        memory = await redis.info("memory")
+        _memory_used_gauge.set(memory["used_memory"])
+        _memory_size_gauge.set(memory["maxmemory"] or memory["total_system_memory"])
 
     await repeat(read, DISK_PERIOD, "metrics of Redis' memory")

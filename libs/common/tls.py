@@ -207,5 +207,5 @@ class ServerTls:
         return f"{KEY}: {key} is not the key, without a password, of {certificate}: {reason}"
 
     def _stamps(self) -> list[tuple[int, int, int]]:
-        found = [Path(file).stat() for file in self._files]
-        return [(entry.st_ino, entry.st_mtime_ns, entry.st_size) for entry in found]
+        statuses = [Path(file).stat() for file in self._files]
+        return [(entry.st_ino, entry.st_mtime_ns, entry.st_size) for entry in statuses]

@@ -152,8 +152,8 @@ class AuditStore:
         """Return one page of a tenant's entries and the number of all matches."""
         query, order = _query(tenant, request), request.order(_COLUMNS, _NEWEST)
         skip = (request.number - 1) * request.size
-        found, total = await find_page(self._audit, query, order, skip, request.size)
-        return list(map(_entry, found)), total
+        rows, total = await find_page(self._audit, query, order, skip, request.size)
+        return list(map(_entry, rows)), total
 
 
 def _query(tenant: str, request: AuditSearch) -> dict[str, Any]:

@@ -49,8 +49,8 @@ class BusCredentials:
             stored = await self.integrations.secret_hash(user.removeprefix(LOGIN_PREFIX))
             return frozenset() if stored is None else frozenset({derive_credential(stored)})
         if user.startswith(FLOWS_PREFIX):
-            found = await self.clients.login(user.removeprefix(FLOWS_PREFIX))
-            return frozenset({derive_credential(found.credential)}) if found.tenant else frozenset()
+            login = await self.clients.login(user.removeprefix(FLOWS_PREFIX))
+            return frozenset({derive_credential(login.credential)}) if login.tenant else frozenset()
         device = await self.devices.get(user)
         if device is None:
             return frozenset()

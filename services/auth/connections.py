@@ -113,14 +113,14 @@ class UserConnections:
         if admissions <= maximum:
             return True
         try:
-            found = set(await self._open(user))
+            open_connections = set(await self._open(user))
         except ThingwayError as error:
             log.warning("connections of %s cannot be counted: %s", user, error)
             return True
         since = now_ms() - REPORT_DELAY_MS
         latest = await self.admissions.latest(user)
         unreported = {record.connection for record in latest if record.at > since}
-        return len((found | unreported) - {connection}) < maximum
+        return len((open_connections | unreported) - {connection}) < maximum
 
     async def close(self, user: str, *, ask_servers: bool = False) -> None:
         """Close a user's connections made with revoked credentials. Idempotent.
@@ -128,15 +128,17 @@ class UserConnections:
         Open connections are read before the admissions, because an open connection has always been
         admitted before. Raises `Unavailable` and `UpstreamFailed`.
         """
-        found = await self._open(user, ask_servers=ask_servers)
-        if not found:
+        open_connections = await self._open(user, ask_servers=ask_servers)
+        if not open_connections:
             return
         admitted = await self.admissions.latest(user)
         current = await self.current.list_credentials(user)
         current_connections = {
             record.connection for record in admitted if record.credential in current
         }
-        if revoked := [connection for connection in found if connection not in current_connections]:
+        if revoked := [
+            connection for connection in open_connections if connection not in current_connections
+        ]:
             await self._close(revoked)
 
     async def shut_out(self, user: str) -> None:

@@ -115,11 +115,11 @@ class DeviceStore:
                 },
             }
         }
-        found = await self._credentials.update_one(
+        result = await self._credentials.update_one(
             {"_id": certificate.sn.upper(), "sn": certificate.sn},
             [{"$set": {"certificates": {"$concatArrays": [[new], others]}}}],
         )
-        return found.matched_count > 0
+        return result.matched_count > 0
 
     async def remove_certificate(self, certificate: DeviceCertificateRef) -> bool:
         """Remove a certificate; return False if the device does not have it."""
@@ -137,8 +137,8 @@ class DeviceStore:
 
     async def list_certificates(self, sn: str) -> list[DeviceCertificate]:
         """Return the certificates of an SN, latest first."""
-        found = await self._credentials.find_one({"_id": sn.upper()}) or {}
-        return [DeviceCertificate(sn, **entry) for entry in found.get("certificates", [])]
+        document = await self._credentials.find_one({"_id": sn.upper()}) or {}
+        return [DeviceCertificate(sn, **entry) for entry in document.get("certificates", [])]
 
     async def _revoke(self, before: Document | None, session: Session) -> str | None:
         if before is None:
@@ -149,12 +149,12 @@ class DeviceStore:
 
     async def get(self, sn: str) -> DeviceKeyCopy | None:
         """Return the credentials of an SN."""
-        found = await self._credentials.find_one({"_id": sn.upper()})
-        if found is None:
+        document = await self._credentials.find_one({"_id": sn.upper()})
+        if document is None:
             return None
-        serials = [certificate["serial"] for certificate in found.get("certificates", [])]
+        serials = [certificate["serial"] for certificate in document.get("certificates", [])]
         return DeviceKeyCopy(
-            found["sn"], found["deviceId"], found["tenant"], found["keyHash"], serials
+            document["sn"], document["deviceId"], document["tenant"], document["keyHash"], serials
         )
 
 
@@ -292,28 +292,32 @@ class DeviceService:
     async def check_certificate(self, certificate: DeviceCertificateRef) -> DeviceIdentity:
         """Return the device of a TLS-verified certificate; raise `Unauthenticated`."""
         peer_certificate = PeerCertificate(certificate.sn, certificate.serial)
-        found = await self.log_in_with_certificate(peer_certificate, "HTTP")
-        return _identify(found, "the certificate does not belong to a device")
+        credentials = await self.log_in_with_certificate(peer_certificate, "HTTP")
+        return _identify(credentials, "the certificate does not belong to a device")
 
     async def last_refused(self, device: DeviceRef) -> LastRefusedLogin:
         """Return the device's last rejected login of the past 7 days."""
-        found = await self.refused.last(device.sn, device.device_id, device.tenant)
-        return LastRefusedLogin(found.at, found.over, found.wrong) if found else LastRefusedLogin()
+        rejected_login = await self.refused.last(device.sn, device.device_id, device.tenant)
+        return (
+            LastRefusedLogin(rejected_login.at, rejected_login.over, rejected_login.wrong)
+            if rejected_login
+            else LastRefusedLogin()
+        )
 
     async def _restore(self, sn: str) -> DeviceKeyCopy | None:
         announced = await self.copies.begin_restore(sn)
-        found = await self.store.get(sn)
-        if found is not None:
-            await self.copies.finish_restore(found, announced)
-        return found
+        credentials = await self.store.get(sn)
+        if credentials is not None:
+            await self.copies.finish_restore(credentials, announced)
+        return credentials
 
 
-def _identify(found: DeviceKeyCopy | None, refusal: str) -> DeviceIdentity:
+def _identify(credentials: DeviceKeyCopy | None, refusal: str) -> DeviceIdentity:
     """Count a login over HTTP and return its device; raise `Unauthenticated`."""
-    count_login("device", ok=found is not None)
-    if found is None:
+    count_login("device", ok=credentials is not None)
+    if credentials is None:
         raise Unauthenticated(refusal)
-    return DeviceIdentity(found.sn, found.device_id, found.tenant)
+    return DeviceIdentity(credentials.sn, credentials.device_id, credentials.tenant)
 
 
 def _create_key(device: DeviceRef) -> tuple[str, DeviceKeyCopy]:

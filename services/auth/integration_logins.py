@@ -51,8 +51,8 @@ class IntegrationLoginStore:
 
     async def secret_hash(self, integration: str) -> str | None:
         """Return the hash of an integration's secret; None without a login."""
-        found = await self._logins.find_one({"_id": integration})
-        return None if found is None else str(found["secretHash"])
+        document = await self._logins.find_one({"_id": integration})
+        return None if document is None else str(document["secretHash"])
 
     async def set_secret(self, integration: str, secret_hash: str, session: Session) -> bool:
         """Replace the secret; return whether the login exists."""

@@ -82,8 +82,8 @@ class LiveHandlers:
 
 def build_broker_info(public_mqtt_url: str) -> BrokerInfo:
     """Return the MQTT ports that `THINGWAY_PUBLIC_MQTT_URL` contains."""
-    found = map(urlsplit, filter(None, public_mqtt_url.split(",")))
-    ports = {entry.scheme: entry.port or MQTT_PORTS.get(entry.scheme) for entry in found}
+    addresses = map(urlsplit, filter(None, public_mqtt_url.split(",")))
+    ports = {entry.scheme: entry.port or MQTT_PORTS.get(entry.scheme) for entry in addresses}
     return BrokerInfo(ws_path=WS_PATH, mqtt_port=ports.get("mqtt"), mqtts_port=ports.get("mqtts"))
 
 

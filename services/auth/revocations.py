@@ -63,8 +63,8 @@ class RevocationStore:
         "" stands for revocations of earlier versions.
         """
         stages = [{"$match": _age_query(seconds)}, {"$group": {"_id": "$tenant"}}]
-        found = await self._revocations.aggregate(stages)
-        return [document["_id"] or "" async for document in found]
+        cursor = await self._revocations.aggregate(stages)
+        return [document["_id"] or "" async for document in cursor]
 
     async def list_older(self, seconds: float, tenant: str) -> list[tuple[object, Revocation]]:
         """Return up to `BATCH` revocations older than `seconds`, with ids, oldest first."""

@@ -206,10 +206,10 @@ async def _store_ngrams(database: Database) -> None:
     devices, after = database["devices"], -1
     while True:
         without = {"_id": {"$gt": after}, "grams": None}
-        found = await devices.find(
+        documents = await devices.find(
             without, {"name": 1, "snKey": 1}, sort=[("_id", 1)], limit=BATCH
         ).to_list()
-        if not found:
+        if not documents:
             break
         await devices.bulk_write(
             [
@@ -217,18 +217,18 @@ async def _store_ngrams(database: Database) -> None:
                     {"_id": device["_id"], "name": device["name"]},
                     {"$set": {"grams": extract_ngrams(device["name"], device["snKey"])}},
                 )
-                for device in found
+                for device in documents
             ],
             ordered=False,
         )
-        after = found[-1]["_id"]
+        after = documents[-1]["_id"]
 
 
 async def _release_serials(database: Database) -> None:
     """Mark the SNs of devices that were removed from their applications before."""
     nobodys = {"application": None, "userId": None, "integration": DIRECT}
-    found = database["devices"].find(nobodys, {"snKey": 1, "tenant": 1}, batch_size=BATCH)
-    async for device in found:
+    cursor = database["devices"].find(nobodys, {"snKey": 1, "tenant": 1}, batch_size=BATCH)
+    async for device in cursor:
         change = {"$set": {"holder": "nobody", "behind": device["tenant"]}}
         await database["serials"].update_one({"_id": device["snKey"], "holder": "device"}, change)
 

@@ -97,13 +97,13 @@ class End(asyncio.BufferedProtocol):
 
 def keep_alive(transport: asyncio.Transport) -> None:
     """Probe a silent peer after 60 s, and three times every 10 s."""
-    found: socket.socket | None = transport.get_extra_info("socket")
-    if found is None or found.family not in {socket.AF_INET, socket.AF_INET6}:
+    tcp_socket: socket.socket | None = transport.get_extra_info("socket")
+    if tcp_socket is None or tcp_socket.family not in {socket.AF_INET, socket.AF_INET6}:
         return
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    tcp_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, name):  # not on all systems
-            found.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+            tcp_socket.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 PARAMETER = "authorization"
@@ -126,9 +126,9 @@ class Handshake:
     @property
     def token(self) -> str | None:
         """Return the token of the header, else of the query, with or without `Bearer `."""
-        found = bearer_token(self.field(b"authorization"))
-        if found is not None:
-            return found
+        token = bearer_token(self.field(b"authorization"))
+        if token is not None:
+            return token
         for part in self.query.decode("latin-1").split("&"):
             name, _, value = part.partition("=")
             if unquote_plus(name).lower() == PARAMETER:

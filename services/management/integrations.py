@@ -144,15 +144,15 @@ class IntegrationStore:
             )
             for manifest in manifests
         ]
-        found = await self._integrations.bulk_write(renewals, ordered=False)
-        for manifest in manifests if found.matched_count < len(manifests) else ():
+        result = await self._integrations.bulk_write(renewals, ordered=False)
+        for manifest in manifests if result.matched_count < len(manifests) else ():
             await self.save(manifest)
         return [None] * len(manifests)
 
     async def list_all(self) -> list[Integration]:
         """Return every announced integration by id, and whether it is running."""
         oldest = {"$subtract": ["$$NOW", int(LEASE * 1000)]}
-        found = await self._integrations.aggregate(
+        cursor = await self._integrations.aggregate(
             [{"$set": {"alive": {"$gt": ["$announcedAt", oldest]}}}, {"$sort": {"_id": 1}}]
         )
         return [
@@ -160,7 +160,7 @@ class IntegrationStore:
                 manifest=msgspec.json.decode(document["manifest"], type=Manifest),
                 alive=document["alive"],
             )
-            async for document in found
+            async for document in cursor
         ]
 
 
@@ -244,17 +244,17 @@ class IntegrationService:
         """Return the running integrations that the user sees, or the requested page."""
         order = request.order(COLUMNS, [("id", 1)])
         grants = await self._grants.read(user)
-        found = [
+        integrations = [
             manifest
             for manifest in await self._registry.list_visible()
             if grants.allows_integration(manifest.id) and _matches(manifest, request)
         ]
-        counts = await self._devices.count_devices(user.tenant) if found else {}
+        counts = await self._devices.count_devices(user.tenant) if integrations else {}
         responses = [
             IntegrationResponse.from_fields(
                 entry, **_count_fields(entry, counts.get(entry.id, _NONE))
             )
-            for entry in found
+            for entry in integrations
         ]
         for column, direction in reversed(order):
             if column in COLUMNS:
@@ -281,12 +281,12 @@ class IntegrationService:
         """Answer `auth` with integrations for roles, sorted by name."""
         keyword = request.keyword.casefold()
         ids = None if request.ids is None else frozenset(request.ids)
-        found = [
+        integrations = [
             manifest
             for manifest in await self._registry.list_visible()
             if (ids is None or manifest.id in ids) and keyword in manifest.name.casefold()
         ]
-        counts = await self._devices.count_devices(request.tenant) if found else {}
+        counts = await self._devices.count_devices(request.tenant) if integrations else {}
         return DescribedIntegrations(
             [
                 DescribedIntegration(
@@ -296,7 +296,7 @@ class IntegrationService:
                     entities=_entity_count(manifest, counts.get(manifest.id, _NONE)),
                 )
                 for manifest in sorted(
-                    found, key=lambda manifest: (manifest.name.casefold(), manifest.id)
+                    integrations, key=lambda manifest: (manifest.name.casefold(), manifest.id)
                 )
             ]
         )

@@ -145,8 +145,8 @@ class ResourceStore:
 
         Its key is the only credential.
         """
-        found = await self._resources.find_one({"_id": key}, None if whole else {"content": 0})
-        return read_document(found, Resource)
+        document = await self._resources.find_one({"_id": key}, None if whole else {"content": 0})
+        return read_document(document, Resource)
 
     async def has(self, tenant: str, url: str) -> bool:
         """Return whether a URL belongs to a resource of the tenant."""
@@ -302,18 +302,18 @@ class ResourceService:
 
     async def get(self, key: str, *, whole: bool = False) -> Resource:
         """Return a file, without its content unless `whole`; raise `NotFound`."""
-        found = await self._store.get(key, whole=whole)
-        if found is None:
+        resource = await self._store.get(key, whole=whole)
+        if resource is None:
             raise NotFound("the resource does not exist", field="key")
-        return found
+        return resource
 
     async def read_part(self, request: ReadResource) -> ResourcePart:
         """Return a part of a file of the tenant; raise `NotFound`."""
         for key in keys_in([request.url]):
-            found = await self._store.get(key)
-            if found is not None and found.tenant == request.tenant:
-                content = found.content[request.offset : request.offset + PART]
-                return ResourcePart(found.name, found.type, content)
+            resource = await self._store.get(key)
+            if resource is not None and resource.tenant == request.tenant:
+                content = resource.content[request.offset : request.offset + PART]
+                return ResourcePart(resource.name, resource.type, content)
         raise NotFound("the resource does not exist", field="url")
 
     def _open_ticket(self, sealed: str) -> Ticket:
@@ -369,13 +369,13 @@ async def upload_file(request: HttpRequest, resources: Resources, ticket: FromPa
 @get("/files/{key:str}", include_in_schema=False)
 async def get_file(request: HttpRequest, resources: Resources, key: FromPath[str]) -> Stream:
     """Return an uploaded file; raise `NotFound`."""
-    found = await resources.get(key)
-    way = "attachment" if found.type == ZIP else "inline"
+    resource = await resources.get(key)
+    way = "attachment" if resource.type == ZIP else "inline"
     headers = _SAFE | {
-        "Content-Disposition": f"{way}; filename*=UTF-8''{quote(found.name)}",
-        "Content-Length": str(found.size),
+        "Content-Disposition": f"{way}; filename*=UTF-8''{quote(resource.name)}",
+        "Content-Length": str(resource.size),
     }
-    return Stream(resources.read(found), media_type=found.type, headers=headers)
+    return Stream(resources.read(resource), media_type=resource.type, headers=headers)
 
 
 @dataclass(frozen=True)

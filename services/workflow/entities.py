@@ -133,8 +133,8 @@ class EntityAccess:
         visible = {key for key in keys if ANY in key and _covers(grants, key)}
         for start in range(0, len(plain), MAX_KEYS):
             batch = plain[start : start + MAX_KEYS]
-            found = await self._entities.resolve(user.tenant, batch)
-            visible |= {entity.key for entity in found if grants.allows_entity(entity)}
+            entities = await self._entities.resolve(user.tenant, batch)
+            visible |= {entity.key for entity in entities if grants.allows_entity(entity)}
         return [key for key in keys if key not in visible]
 
 

@@ -119,8 +119,8 @@ def _value_at(value: Any, path: Path) -> Any:
 
 def _destination(parameters: dict[str, Any], path: Path) -> str:
     """Return the host, or the URL without its path."""
-    found = _value_at(parameters, path) if path else ""
-    text = found.strip() if isinstance(found, str) else ""
+    destination = _value_at(parameters, path) if path else ""
+    text = destination.strip() if isinstance(destination, str) else ""
     return "/".join(text.split("/")[:3]) if "://" in text else text
 
 
@@ -142,8 +142,8 @@ class SecretStore:
 
     async def list_sealed(self, tenant: str, marks: Collection[str]) -> dict[str, str]:
         """Return encrypted secrets by mark; unknown marks are missing."""
-        found = self._secrets.find({"_id": {"$in": list(marks)}, "tenant": tenant})
-        return {row["_id"]: row["sealed"] async for row in found}
+        cursor = self._secrets.find({"_id": {"$in": list(marks)}, "tenant": tenant})
+        return {row["_id"]: row["sealed"] async for row in cursor}
 
     async def keep(
         self, tenant: str, flow_id: int, concealed: ConcealedDesign, session: Session
@@ -214,7 +214,7 @@ class Vault:
         is returned unchanged, because its parser reports the error.
         """
         try:
-            found, nodes = _read(text)
+            content, nodes = _read(text)
         except (msgspec.DecodeError, RecursionError):
             return text
         hidden = [secret for secret in _find_secrets(nodes, self._registry) if secret.has_mark]
@@ -228,7 +228,7 @@ class Vault:
             if not self._reveal(tenant, secret, sealed)
         ]
         DesignInvalid.raise_for(reasons)
-        return msgspec.json.encode(found).decode()
+        return msgspec.json.encode(content).decode()
 
     def _reveal(self, tenant: str, secret: SecretField, sealed: Mapping[str, str]) -> bool:
         try:
@@ -273,7 +273,7 @@ def _read(text: str) -> tuple[Any, list[Node]]:
 
     Raises `msgspec.DecodeError` and `RecursionError`.
     """
-    found = msgspec.json.decode(text)
-    if isinstance(found, dict) and "nodes" not in found:
-        return found, [found]
-    return found, _nodes(found)
+    content = msgspec.json.decode(text)
+    if isinstance(content, dict) and "nodes" not in content:
+        return content, [content]
+    return content, _nodes(content)

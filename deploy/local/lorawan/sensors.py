@@ -94,12 +94,12 @@ async def find_uplinks(
     ]
     parts = await _find_parts(decoder, [example.port for example in examples], rng)
     combined = await _combine(decoder, parts)
-    found = [*combined, *accepted_examples, *parts]
-    if not found:
+    uplinks = [*combined, *accepted_examples, *parts]
+    if not uplinks:
         raise CommandError(
             "the codec accepts none of the generated uplinks: add an example uplink to the codec"
         )
-    return await _vary(decoder, found, rng)
+    return await _vary(decoder, uplinks, rng)
 
 
 async def _find_parts(
@@ -108,24 +108,24 @@ async def _find_parts(
     """Return the shortest uplink for each set of properties found."""
     numbers, until = _byte_literals(decoder.codec), time.monotonic() + _SEARCH_SECONDS
     for port in dict.fromkeys((*ports, *_PORTS)):
-        found: dict[frozenset[str], Uplink] = {}
+        shortest_uplinks: dict[frozenset[str], Uplink] = {}
         candidates = (Uplink(port, content) for content in _candidates(numbers, rng))
         while batch := list(itertools.islice(candidates, _BATCH)):
             for keys, uplink in zip(await decoder.decode_keys(batch), batch, strict=True):
                 if keys:
-                    found.setdefault(keys, uplink)
+                    shortest_uplinks.setdefault(keys, uplink)
             if time.monotonic() > until:
                 break
-        if found:
-            return [await _shorten(decoder, uplink) for uplink in found.values()]
+        if shortest_uplinks:
+            return [await _shorten(decoder, uplink) for uplink in shortest_uplinks.values()]
     return []
 
 
 def _byte_literals(codec: Codec) -> list[int]:
     """Return the byte literals in a decoder's scripts."""
     texts = {step.script: codec.scripts[step.script] for step in codec.decoder}.values()
-    found = (int(a, 16) if a else int(b) for text in texts for a, b in _NUMBER.findall(text))
-    return sorted(set(found) & set(range(256)))
+    numbers = (int(a, 16) if a else int(b) for text in texts for a, b in _NUMBER.findall(text))
+    return sorted(set(numbers) & set(range(256)))
 
 
 def _candidates(numbers: Sequence[int], rng: random.Random) -> Iterator[bytes]:
@@ -167,10 +167,10 @@ async def _combine(decoder: UplinkDecoder, parts: Sequence[Uplink]) -> list[Upli
 
 
 async def _vary(
-    decoder: UplinkDecoder, found: Sequence[Uplink], rng: random.Random
+    decoder: UplinkDecoder, uplinks: Sequence[Uplink], rng: random.Random
 ) -> list[Uplink]:
     """Return the uplinks and variations that have the same properties."""
-    pool = list(found[:_POOL_SIZE])
+    pool = list(uplinks[:_POOL_SIZE])
     latest = list(pool)
     for turn in range(_POOL_SIZE - len(pool)):
         place = 0 if turn % 4 else (turn // 4) % len(latest)

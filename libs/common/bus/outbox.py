@@ -103,7 +103,7 @@ class Outbox:
             | ({"tenant": tenant} if tenant else {})
             | UNREADABLE
             for tenant, group in groups.items()
-            # events last: an older version publishes all entries in the way of the first one
+            # events last, because version 0.1 publishes all entries like the first one
             for chunk in chunks(sorted(group, key=_is_event), CHUNK, LARGEST)
         ]
 
@@ -291,8 +291,8 @@ def _stored_entry(entry: OutboxEntry, headers: dict[str, str]) -> dict[str, Any]
 
 def _entries(document: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the entries of a document; version 0.1 stored each entry as a document."""
-    found: list[dict[str, Any]] = document.get("entries", [document])
-    return found
+    entries: list[dict[str, Any]] = document.get("entries", [document])
+    return entries
 
 
 def _all_headers(headers: dict[str, str]) -> dict[str, str]:

@@ -83,20 +83,20 @@ async def read_newest_events(
     if before is not None:
         order = order[order.index(min(before >> STREAM_BITS, len(streams) - 1)) :]
         end = before % 2**STREAM_BITS
-    found: list[RetainedMessage] = []
+    messages: list[RetainedMessage] = []
     for number in order:
-        while len(found) < maximum:
+        while len(messages) < maximum:
             newest = await read_newest(bus, streams[number], subjects, maximum, end)
             if not newest:
                 break
             end = newest[-1].sequence
-            found += [
+            messages += [
                 retained._replace(sequence=(number << STREAM_BITS) + retained.sequence)
                 for retained in newest
                 if COPIED_FROM not in (retained.message.headers or {})
             ]
         end = None
-    return found[:maximum]
+    return messages[:maximum]
 
 
 async def count_messages(bus: Bus, stream: str, subject: str) -> int:
@@ -130,7 +130,7 @@ class _Reader:
 
     async def read(self, start: int) -> list[RetainedMessage]:
         """Return all messages from sequence `start` on, in order."""
-        found: list[RetainedMessage] = []
+        messages: list[RetainedMessage] = []
         async with self._consumer(start) as consumer:
             remaining = consumer.num_pending or 0
             pulled = await self._js.pull_subscribe_bind(consumer.name, self._stream)
@@ -140,13 +140,13 @@ class _Reader:
                         remaining -= 1
                         about = message.metadata
                         if about.sequence.stream >= self._end:
-                            return found
-                        found.append(
+                            return messages
+                        messages.append(
                             RetainedMessage(about.sequence.stream, about.timestamp, message)
                         )
             finally:
                 await pulled.unsubscribe()
-        return found
+        return messages
 
     async def number(self, start: int) -> int:
         """Return the number of messages from sequence `start` on."""
@@ -191,9 +191,9 @@ async def delete_messages(
             message = await bus.js.get_msg(stream, sequence, subject, next=True)
         except NotFoundError:
             break
-        found = message.seq or sequence
-        sequence = found + 1
+        sequence_found = message.seq or sequence
+        sequence = sequence_found + 1
         if matches(message.data or b""):
-            await bus.js.delete_msg(stream, found)
+            await bus.js.delete_msg(stream, sequence_found)
             deleted += 1
     return deleted

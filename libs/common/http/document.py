@@ -237,8 +237,8 @@ def _correct_schemas(document: dict[str, Any]) -> None:
 
 
 def _properties(node: dict[str, Any]) -> dict[str, Any]:
-    found = node.get("properties")
-    return found if isinstance(found, dict) else {}
+    properties = node.get("properties")
+    return properties if isinstance(properties, dict) else {}
 
 
 def _correct_choices(node: dict[str, Any]) -> None:

@@ -79,8 +79,8 @@ def as_thingway_error(error: Exception, path: str = "") -> ThingwayError:  # noq
         case HTTPException() if error.status_code in BY_STATUS:
             return BY_STATUS[error.status_code](error.detail)
         case msgspec.ValidationError():
-            found = parse_validation_error(str(error))
-            return InvalidInput(found.reason, field=found.place or None)
+            fault = parse_validation_error(str(error))
+            return InvalidInput(fault.reason, field=fault.place or None)
         case msgspec.DecodeError():
             return MalformedRequest(f"the body is not JSON: {error}")
         case RecursionError():

@@ -104,5 +104,5 @@ def _operations(app: Litestar) -> Iterator[Guarded]:
 
 def _find_guard(handler: BaseRouteHandler) -> Guard | None:
     """Return the innermost guard of a handler."""
-    found = [guard for guard in handler.resolve_guards() if isinstance(guard, Guard)]
-    return found[-1] if found else None
+    guards = [guard for guard in handler.resolve_guards() if isinstance(guard, Guard)]
+    return guards[-1] if guards else None

@@ -36,10 +36,10 @@ def find_id(value: Any) -> int | None:
 
 def read_id(value: Any) -> int:
     """Return the id in a number or text; raise `ValueError` if `value` is not an id."""
-    found = find_id(value)
-    if found is None:
+    id_value = find_id(value)
+    if id_value is None:
         raise ValueError(_RULE)
-    return found
+    return id_value
 
 
 def parse_id(value: Any, field: str) -> int:

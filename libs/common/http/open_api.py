@@ -49,12 +49,12 @@ async def refuse_unknown_parameters(request: HttpRequest) -> None:
 @lru_cache(maxsize=1024)
 def _parameters(handler: BaseRouteHandler) -> tuple[str, ...]:
     """Return the names of the query parameters of an operation."""
-    found = []
+    parameter_names = []
     for name, field in handler.parsed_fn_signature.parameters.items():
         definition = field.kwarg_definition
         if isinstance(definition, QueryParameter):
-            found.append(definition.name or name)
-    return tuple(found)
+            parameter_names.append(definition.name or name)
+    return tuple(parameter_names)
 
 
 route = partial(

@@ -127,9 +127,9 @@ class GuardedResolver(AbstractResolver):
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
         """Return the permitted addresses of a host; raise `AddressRefused` without any."""
-        found = await self._resolver.resolve(host, port, family)
+        resolved = await self._resolver.resolve(host, port, family)
         usable = [
-            address for address in found if is_address_allowed(address["host"], self._allowed)
+            address for address in resolved if is_address_allowed(address["host"], self._allowed)
         ]
         if not usable:
             raise AddressRefused(errno.EACCES, describe_blocked_host(host))

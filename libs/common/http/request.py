@@ -78,14 +78,14 @@ def assign_request_id(scope: Scope) -> str:
 
 def _sent_id(scope: Scope) -> str:
     name = REQUEST_ID_HEADER.encode()
-    found = next((value for field, value in scope["headers"] if field == name), b"")
-    return found.decode("latin-1")
+    request_id = next((value for field, value in scope["headers"] if field == name), b"")
+    return request_id.decode("latin-1")
 
 
 def get_request_id(connection: Connection) -> str:
     """Return the id of this request, from the gateway or generated here."""
-    found: str | None = connection.scope.get(REQUEST_ID)  # type: ignore[assignment]
-    return found or new_request_id()
+    request_id: str | None = connection.scope.get(REQUEST_ID)  # type: ignore[assignment]
+    return request_id or new_request_id()
 
 
 def get_principal(connection: Connection) -> Principal:

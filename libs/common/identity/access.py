@@ -56,9 +56,9 @@ class VersionedCache(Generic[V]):
 
     async def _request(self, user: Principal) -> V:
         request = UserRef(user.tenant, user.user_id)
-        found = await self._rpc.call(self._subject, request, self._answer)
-        self._known.put((user.tenant, user.subject), found)
-        return found
+        answer = await self._rpc.call(self._subject, request, self._answer)
+        self._known.put((user.tenant, user.subject), answer)
+        return answer
 
 
 CACHE_SIZE = 10_000

@@ -205,8 +205,12 @@ class RefusedLogins:
         raw = await self._redis.get(_key(sn))
         if raw is None:
             return None
-        found = msgspec.json.decode(raw, type=RefusedLogin)
-        return found if (found.device_id, found.tenant) == (device_id, tenant) else None
+        rejected_login = msgspec.json.decode(raw, type=RefusedLogin)
+        return (
+            rejected_login
+            if (rejected_login.device_id, rejected_login.tenant) == (device_id, tenant)
+            else None
+        )
 
 
 def _key(sn: str) -> str:

@@ -40,14 +40,14 @@ class Grants:
     @property
     def is_empty(self) -> bool:
         """Return whether no resource is granted."""
-        found = self.resources
+        resources = self.resources
         return not self.everything and not (
-            found.integrations
-            or found.devices
-            or found.groups
-            or found.entities
-            or found.dashboards
-            or found.workflows
+            resources.integrations
+            or resources.devices
+            or resources.groups
+            or resources.entities
+            or resources.dashboards
+            or resources.workflows
         )
 
     def allows_integration(self, integration: str) -> bool:

@@ -70,10 +70,12 @@ class TokenReader:
         keys = list(map(token_key, tokens))
         tenants = list({tenant for key in keys if (tenant := self._tenants.get(key))})
         raw = await self._redis.mget([*keys, *map(access_key, tenants)])
-        found = [None if stored is None else self._decode(stored) for stored in raw[: len(keys)]]
+        principals = [
+            None if stored is None else self._decode(stored) for stored in raw[: len(keys)]
+        ]
         users = {
             at: principal
-            for at, principal in enumerate(found)
+            for at, principal in enumerate(principals)
             if principal is not None and principal.kind is Kind.USER
         }
         versions = dict(zip(tenants, raw[len(keys) :], strict=True))
@@ -84,8 +86,8 @@ class TokenReader:
         for at, user in users.items():
             self._tenants.put(keys[at], user.tenant)
             version = int(versions[user.tenant] or 0)
-            found[at] = msgspec.structs.replace(user, access=version)
-        return found
+            principals[at] = msgspec.structs.replace(user, access=version)
+        return principals
 
 
 def live_key(password: str) -> str:

@@ -30,13 +30,13 @@ class UserNames:
         if not ids:
             return {}
         try:
-            found = await self._rpc.call(
+            described = await self._rpc.call(
                 DESCRIBE_USERS, DescribeUsers(tenant, list(ids)), DescribedUsers
             )
         except Unavailable as error:
             log.warning("nicknames of users are not available: %s", error)
             return {}
-        return {int(user_id): name for user_id, name in found.nicknames.items()}
+        return {int(user_id): name for user_id, name in described.nicknames.items()}
 
 
 CACHE_SIZE = 100_000
@@ -83,8 +83,8 @@ class UserTenants:
 
     async def _request(self, user: str) -> None:
         try:
-            found = await self._redis.get(tenant_key(user))
+            tenant = await self._redis.get(tenant_key(user))
         except RedisError as error:
             log.warning("the tenant of %s cannot be read: %r", user, error)
             return
-        self._known.put(user, found.decode() if isinstance(found, bytes) else "")
+        self._known.put(user, tenant.decode() if isinstance(tenant, bytes) else "")

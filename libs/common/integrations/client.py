@@ -89,11 +89,14 @@ class Integrations:
 
     async def list_expected(self, integrations: Iterable[str]) -> Mapping[str, Integration]:
         """Return all integrations; read them again if one of `integrations` is missing."""
-        found = await self.list_all()
-        if any(name not in found or not found[name].alive for name in integrations):
+        integrations_by_id = await self.list_all()
+        if any(
+            name not in integrations_by_id or not integrations_by_id[name].alive
+            for name in integrations
+        ):
             self._until = 0.0
-            found = await self.list_all()
-        return found
+            integrations_by_id = await self.list_all()
+        return integrations_by_id
 
     async def find(self, integration: str) -> Integration | None:
         """Return a running or stopped integration; None if it was never announced."""
@@ -101,12 +104,14 @@ class Integrations:
 
     async def get_transport(self, integration: str) -> Transport:
         """Return which form of commands to its devices the integration carries."""
-        found = None if integration == DIRECT else (await self.list_all()).get(integration)
-        if found is None:
+        known_integration = (
+            None if integration == DIRECT else (await self.list_all()).get(integration)
+        )
+        if known_integration is None:
             return ""
-        if found.manifest.carries_frames:
+        if known_integration.manifest.carries_frames:
             return "frames"
-        return "commands" if found.manifest.carries_commands else ""
+        return "commands" if known_integration.manifest.carries_commands else ""
 
     async def list_by_name(self) -> list[str]:
         """Return the ids of integrations, sorted by name."""
@@ -121,17 +126,17 @@ class Integrations:
         Devices of a stopped integration can be deleted, even if it does not support this.
         """
         try:
-            found = await self.list_all()
+            integrations_by_id = await self.list_all()
         except (Unavailable, UpstreamFailed) as error:
             log.warning("names of integrations may be outdated: %s", error)
-            found = self._found
+            integrations_by_id = self._found
         summaries = {
             key: IntegrationSummary(
                 integration.manifest.name,
                 _deletable(integration),
                 integration.manifest.carries_frames,
             )
-            for key, integration in found.items()
+            for key, integration in integrations_by_id.items()
         }
         return summaries or BUILT_IN
 

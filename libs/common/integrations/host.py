@@ -151,12 +151,12 @@ class IntegrationThings:
         while True:
             request = ListDevices(after=after, limit=PAGE)
             subject = device_subject(self._id, "list_devices")
-            found = (await self._rpc.call(subject, request, ListedDevices)).devices
-            for device in found:
+            devices = (await self._rpc.call(subject, request, ListedDevices)).devices
+            for device in devices:
                 yield device
-            if len(found) < PAGE:
+            if len(devices) < PAGE:
                 return
-            after = found[-1].device_id
+            after = devices[-1].device_id
 
 
 class Integration:

@@ -171,7 +171,7 @@ class FairScheduler:
         except asyncio.CancelledError:
             if turn.cancelled():
                 self._lanes.remove(lane, turn, size=size, sub=sub)
-            else:  # the worker came at the same moment
+            else:  # a worker was assigned at the same moment
                 self.release(lane, turn.result(), sub=sub)
             raise
 

@@ -126,10 +126,12 @@ async def take_turns(
         while True:
             woken = pace.is_woken()
             try:
-                found = await tenants() if await pace.is_busy(woken=woken) else ()
-                for tenant in found:
+                due_tenants = await tenants() if await pace.is_busy(woken=woken) else ()
+                for tenant in due_tenants:
                     begun = working.start(f"{name} for {tenant}", partial(run_tenant, tenant))
-                    if woken and not begun:  # the running steps may have missed the new data
+                    if (
+                        woken and not begun
+                    ):  # running steps may have read before the new data was written
                         again.add(tenant)
             except OUTAGES as error:
                 log.warning("%s waits: %s", name, str(error)[:500] or repr(error))

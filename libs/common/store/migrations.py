@@ -228,14 +228,14 @@ async def set_retention(database: Database, collection: str, field: str, days: i
     replica calls this at its start with the same result.
     """
     indexes = await database[collection].index_information()
-    found = indexes.get(RETENTION_INDEX)
+    retention_index = indexes.get(RETENTION_INDEX)
     if days == 0:
         await drop_present(database[collection], RETENTION_INDEX)
-    elif found is None:
+    elif retention_index is None:
         await database[collection].create_index(
             field, name=RETENTION_INDEX, expireAfterSeconds=days * DAY
         )
-    elif found["expireAfterSeconds"] != days * DAY:
+    elif retention_index["expireAfterSeconds"] != days * DAY:
         index = {"name": RETENTION_INDEX, "expireAfterSeconds": days * DAY}
         await database.command("collMod", collection, index=index)
     log.info("%s are kept %s", collection, f"{days} days" if days else "for ever")

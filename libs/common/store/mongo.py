@@ -219,12 +219,12 @@ async def distinct_values(
 
     `distinct` reads all matching documents, unless MongoDB chooses this index.
     """
-    found = [""]
+    texts = [""]
     while row := await collection.find_one(
-        {**query, field: {"$gt": found[-1]}}, {field: 1}, sort=[(field, 1)], hint=index
+        {**query, field: {"$gt": texts[-1]}}, {field: 1}, sort=[(field, 1)], hint=index
     ):
-        found.append(row[field])
-    return found[1:]
+        texts.append(row[field])
+    return texts[1:]
 
 
 class _PlainIntegers(TypeDecoder):

@@ -96,8 +96,8 @@ def span_context(value: str) -> SpanContext:
     """Return the context of a `traceparent`; an invalid context if it is invalid."""
     if not value:
         return INVALID_SPAN.get_span_context()
-    found = _propagator.extract({TRACE: value}, _nothing)
-    return trace.get_current_span(found).get_span_context()
+    context = _propagator.extract({TRACE: value}, _nothing)
+    return trace.get_current_span(context).get_span_context()
 
 
 def start_span(

@@ -151,8 +151,8 @@ def bounds(kind: str, rules: Validator) -> tuple[int | float | None, int | float
 
 def booleans(members: Mapping[str, Node]) -> dict[str, Any]:
     """Return the places of booleans in a tree: True for a boolean, else nested places."""
-    found = {key: _boolean_places(node) for key, node in members.items()}
-    return {key: below for key, below in found.items() if below}
+    places_by_key = {key: _boolean_places(node) for key, node in members.items()}
+    return {key: below for key, below in places_by_key.items() if below}
 
 
 def _boolean_places(node: Node) -> Any:

@@ -57,7 +57,7 @@ def mask_write_only(nodes: Mapping[str, Node], values: dict[str, Any]) -> dict[s
 
 def write_only_paths(nodes: Mapping[str, Node], above: str = "") -> list[str]:
     """Return the paths of the outermost write-only members, without array indexes."""
-    found: list[str] = []
+    paths: list[str] = []
     for key, node in nodes.items():
         if not node.conceals:
             continue
@@ -65,20 +65,20 @@ def write_only_paths(nodes: Mapping[str, Node], above: str = "") -> list[str]:
         while inner.readable and inner.element is not None:
             inner = inner.element
         if inner.readable:
-            found += write_only_paths(inner.members, f"{above}{key}.")
+            paths += write_only_paths(inner.members, f"{above}{key}.")
         else:
-            found.append(f"{above}{key}")
-    return found
+            paths.append(f"{above}{key}")
+    return paths
 
 
 def members_by_path(nodes: Mapping[str, Node], above: str = "") -> dict[str, Node]:
     """Return the members that conceal, at every level outside of ARRAYs, by path."""
-    found: dict[str, Node] = {}
+    members: dict[str, Node] = {}
     for key, node in nodes.items():
         if node.conceals:
-            found[f"{above}{key}"] = node
-            found |= members_by_path(node.members, f"{above}{key}.")
-    return found
+            members[f"{above}{key}"] = node
+            members |= members_by_path(node.members, f"{above}{key}.")
+    return members
 
 
 def write_only_names(hidden: Mapping[str, Node]) -> frozenset[str]:

@@ -47,8 +47,8 @@ def key_fault(key: str) -> str | None:
         return f"must be at most {MAX_KEY} characters long"
     if key[0] == "$":
         return "must not start with '$'"
-    found = _FORBIDDEN.search(key)
-    return f"must not contain {found.group()!r}" if found else None
+    match = _FORBIDDEN.search(key)
+    return f"must not contain {match.group()!r}" if match else None
 
 
 def sign_fault(text: str) -> str | None:
@@ -57,8 +57,8 @@ def sign_fault(text: str) -> str | None:
     `*` and `,` are special in lists of keys to listen to, braces in references of flows, and a
     colon separates a key from its value.
     """
-    found = _SIGNS.search(text)
-    return f"must not contain {found.group()!r}" if found else None
+    match = _SIGNS.search(text)
+    return f"must not contain {match.group()!r}" if match else None
 
 
 def open_key_fault(key: str) -> str | None:
@@ -69,8 +69,8 @@ def open_key_fault(key: str) -> str | None:
         return f"must have a key of at most {MAX_KEY} characters"
     if key[0] == "$":
         return "must not have a key that starts with '$'"
-    found = _OPEN_FORBIDDEN.search(key)
-    return f"must not have {found.group()!r} in its key" if found else None
+    match = _OPEN_FORBIDDEN.search(key)
+    return f"must not have {match.group()!r} in its key" if match else None
 
 
 def explain_unstorable(value: object, depth: int = 0) -> str | None:

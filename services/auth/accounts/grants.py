@@ -48,16 +48,16 @@ class GrantStore:
         query: Document = {"tenant": tenant, "role": role_id}
         if kind is not None:
             query["type"] = kind.value
-        found, total = await find_page(
+        rows, total = await find_page(
             self._grants, query, request.order(_COLUMNS), request.skip, request.limit
         )
-        return msgspec.convert(found, list[Resource]), total
+        return msgspec.convert(rows, list[Resource]), total
 
     async def list_ids(self, tenant: str, role_id: int, kind: ResourceType) -> list[Any]:
         """Return the sorted ids of one type that a role is granted."""
         query = {"tenant": tenant, "role": role_id, "type": kind.value}
-        found = self._grants.find(query, {"id": 1, "_id": 0}).sort("id", 1)
-        return [document["id"] async for document in found]
+        cursor = self._grants.find(query, {"id": 1, "_id": 0}).sort("id", 1)
+        return [document["id"] async for document in cursor]
 
     async def ids_by_type(
         self, tenant: str, roles: Sequence[int], session: Session
@@ -93,8 +93,8 @@ class GrantStore:
     ) -> list[Resource]:
         """Grant resources to a role; return the new ones."""
         query = {"tenant": tenant, "role": role_id, **_match_any(resources)}
-        found = self._grants.find(query, {"type": 1, "id": 1}, session=session)
-        existing = msgspec.convert(await found.to_list(None), set[Resource])
+        cursor = self._grants.find(query, {"type": 1, "id": 1}, session=session)
+        existing = msgspec.convert(await cursor.to_list(None), set[Resource])
         new = [resource for resource in resources if resource not in existing]
         if new:
             common = {"tenant": tenant, "role": role_id, "at": datetime.now(UTC)}

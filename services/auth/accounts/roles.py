@@ -76,13 +76,13 @@ class MenuStore:
     ) -> frozenset[str]:
         """Return the codes of the FUNCTION entries among `ids`."""
         query = {"_id": {"$in": list(ids)}, "tenant": tenant, "type": "FUNCTION"}
-        found = self._menus.find(query, {"code": 1}, session=session)
-        return frozenset([menu["code"] async for menu in found])
+        cursor = self._menus.find(query, {"code": 1}, session=session)
+        return frozenset([menu["code"] async for menu in cursor])
 
     async def get(self, tenant: str, menu_id: int, session: Session) -> Menu | None:
         """Return one entry of a tenant."""
-        found = await self.find(tenant, [menu_id], session)
-        return found[0] if found else None
+        menus = await self.find(tenant, [menu_id], session)
+        return menus[0] if menus else None
 
     async def has_children(self, tenant: str, menu_id: int, session: Session) -> bool:
         """Return whether an entry has children."""
@@ -116,8 +116,8 @@ class MenuStore:
         await self._menus.delete_one({"_id": menu_id, "tenant": tenant}, session=session)
 
     async def _find(self, query: Document, session: Session | None = None) -> list[Menu]:
-        found = await self._menus.find(query, session=session).sort("_id", 1).to_list(None)
-        return msgspec.convert(found, list[Menu])
+        documents = await self._menus.find(query, session=session).sort("_id", 1).to_list(None)
+        return msgspec.convert(documents, list[Menu])
 
 
 def menu_document(tenant: str, menu: Menu) -> Document:
@@ -214,16 +214,16 @@ class RoleStore:
 
     async def get(self, tenant: str, role_id: int, session: Session | None = None) -> Role | None:
         """Return one role of a tenant."""
-        found = await self.find(tenant, [role_id], session)
-        return found.get(role_id)
+        roles = await self.find(tenant, [role_id], session)
+        return roles.get(role_id)
 
     async def find(
         self, tenant: str, ids: Iterable[int], session: Session | None = None
     ) -> dict[int, Role]:
         """Return the tenant's roles with one of `ids`, by id."""
         query = {"_id": {"$in": list(ids)}, "tenant": tenant}
-        found = await self._roles.find(query, session=session).to_list(None)
-        return {role.id: role for role in msgspec.convert(found, list[Role])}
+        documents = await self._roles.find(query, session=session).to_list(None)
+        return {role.id: role for role in msgspec.convert(documents, list[Role])}
 
     async def super_admin(self, tenant: str, session: Session | None = None) -> int | None:
         """Return the id of the role `super_admin`; None if no such tenant exists."""
@@ -238,10 +238,10 @@ class RoleStore:
         query: dict[str, Any] = {"tenant": tenant}
         if keyword:
             query["name"] = contains_text(keyword)
-        found, total = await find_page(
+        rows, total = await find_page(
             self._roles, query, request.order(_COLUMNS), request.skip, request.limit
         )
-        return msgspec.convert(found, list[Role]), total
+        return msgspec.convert(rows, list[Role]), total
 
     async def insert(self, tenant: str, role: Role, session: Session) -> None:
         """Add a role; raise `Conflict` if the tenant has one with that name."""

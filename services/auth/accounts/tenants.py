@@ -95,8 +95,8 @@ class TenantStore:
         self, tenant: str, session: Session | None = None
     ) -> dict[str, int] | None:
         """Return the tenant's individual limits; None if it does not exist."""
-        found = await self._tenants.find_one({"_id": tenant}, {"limits": 1}, session=session)
-        return None if found is None else found.get("limits", {})
+        document = await self._tenants.find_one({"_id": tenant}, {"limits": 1}, session=session)
+        return None if document is None else document.get("limits", {})
 
     async def reserve(self, tenant: str, session: Session, limit: str) -> None:
         """Raise `TooManyRequests` if a tenant has reached `limit`.
@@ -104,10 +104,10 @@ class TenantStore:
         The update makes concurrent additions of a tenant conflict in MongoDB, so none exceeds the
         limit.
         """
-        found = await self._tenants.find_one_and_update(
+        document = await self._tenants.find_one_and_update(
             {"_id": tenant}, {"$inc": {"additions": 1}}, {"limits": 1}, session=session
         )
-        maximum = (found or {}).get("limits", {}).get(limit, self._defaults[limit])
+        maximum = (document or {}).get("limits", {}).get(limit, self._defaults[limit])
         name, only = COUNTED[limit]
         query, options = {"tenant": tenant, **only}, {"session": session, "limit": maximum}
         if await self._database[name].count_documents(query, **options) >= maximum:
@@ -127,9 +127,9 @@ class TenantStore:
         name = "retainedEventBytes"
         default = self._defaults[name]
         query = {} if default < below else {f"limits.{name}": {"$lt": below}}
-        found = self._tenants.find(query, {f"limits.{name}": 1})
+        cursor = self._tenants.find(query, {f"limits.{name}": 1})
         limits = {
-            tenant["_id"]: tenant.get("limits", {}).get(name, default) async for tenant in found
+            tenant["_id"]: tenant.get("limits", {}).get(name, default) async for tenant in cursor
         }
         return {tenant: maximum for tenant, maximum in limits.items() if maximum < below}
 
@@ -141,8 +141,8 @@ class TenantStore:
 
     async def last_purge(self, tenant: str) -> Document | None:
         """Return `at`, `share` and `events` of a tenant's purges, or None."""
-        found = await self._tenants.find_one({"_id": tenant}, {"purge": 1})
-        return None if found is None else found.get("purge")
+        document = await self._tenants.find_one({"_id": tenant}, {"purge": 1})
+        return None if document is None else document.get("purge")
 
     async def set_limits(self, tenant: str, limits: dict[str, int], session: Session) -> None:
         """Store the tenant's individual limits."""
@@ -157,13 +157,13 @@ class TenantStore:
         installation. Its viewers may command devices, and the notice is shown.
         """
         fields = {"viewersMayCommand": 1, "commandNotice": 1}
-        found = await self._tenants.find_one({"_id": tenant}, fields, session=session)
-        if found is None:
+        document = await self._tenants.find_one({"_id": tenant}, fields, session=session)
+        if document is None:
             return None
-        is_older = "viewersMayCommand" not in found
+        is_older = "viewersMayCommand" not in document
         return TenantSettings(
-            viewers_may_command=found.get("viewersMayCommand", True),
-            notice=found.get("commandNotice", is_older),
+            viewers_may_command=document.get("viewersMayCommand", True),
+            notice=document.get("commandNotice", is_older),
         )
 
     async def set_settings(
@@ -175,8 +175,8 @@ class TenantStore:
 
     async def version(self, tenant: str, session: Session) -> int:
         """Return the tenant's access version; 0 if it does not exist."""
-        found = await self._tenants.find_one({"_id": tenant}, {"access": 1}, session=session)
-        return int(found["access"]) if found else 0
+        document = await self._tenants.find_one({"_id": tenant}, {"access": 1}, session=session)
+        return int(document["access"]) if document else 0
 
     async def raise_version(self, tenant: str, session: Session) -> int:
         """Raise the version in the caller's transaction; raise `NotFound`."""
@@ -212,8 +212,8 @@ class ConsoleClients:
 
     async def get(self, client_id: str) -> tuple[str | None, str | None]:
         """Return a client's secret hash and tenant; (None, None) if unknown."""
-        found = await self._clients.find_one({"_id": client_id}, {"secretHash": 1, "tenant": 1})
-        return (found["secretHash"], found["tenant"]) if found else (None, None)
+        document = await self._clients.find_one({"_id": client_id}, {"secretHash": 1, "tenant": 1})
+        return (document["secretHash"], document["tenant"]) if document else (None, None)
 
     async def insert(self, client_id: str, secret_hash: str, tenant: str, session: Session) -> None:
         """Add the console client of a tenant."""

@@ -97,30 +97,30 @@ class UserStore:
         self, tenant: str, user_id: int, session: Session | None = None
     ) -> StoredUser | None:
         """Return one user of a tenant."""
-        found = await self._users.find_one({"_id": user_id, "tenant": tenant}, session=session)
-        return msgspec.convert(found, StoredUser | None)
+        document = await self._users.find_one({"_id": user_id, "tenant": tenant}, session=session)
+        return msgspec.convert(document, StoredUser | None)
 
     async def find_by_email(
         self, tenant: str, email: str, session: Session | None = None
     ) -> StoredUser | None:
         """Return the user with an email address, ignoring case."""
         query = {"tenant": tenant, "emailKey": normalize_email(email)}
-        found = await self._users.find_one(query, session=session)
-        return msgspec.convert(found, StoredUser | None)
+        document = await self._users.find_one(query, session=session)
+        return msgspec.convert(document, StoredUser | None)
 
     async def find(
         self, tenant: str, ids: Iterable[int], session: Session | None = None
     ) -> list[StoredUser]:
         """Return the tenant's users with one of `ids`."""
         query = {"tenant": tenant, "_id": {"$in": list(ids)}}
-        found = await self._users.find(query, session=session).to_list(None)
-        return msgspec.convert(found, list[StoredUser])
+        documents = await self._users.find(query, session=session).to_list(None)
+        return msgspec.convert(documents, list[StoredUser])
 
     async def find_summaries(self, tenant: str, ids: Iterable[int]) -> dict[int, UserSummary]:
         """Return the public fields of the tenant's users with one of `ids`, by id."""
         query = {"tenant": tenant, "_id": {"$in": list(ids)}}
-        found = await self._users.find(query, _SUMMARY).to_list(None)
-        return {user.id: user for user in msgspec.convert(found, list[UserSummary])}
+        documents = await self._users.find(query, _SUMMARY).to_list(None)
+        return {user.id: user for user in msgspec.convert(documents, list[UserSummary])}
 
     async def list_role_ids(
         self, tenant: str, user_id: int, session: Session, *, enabled: bool = False
@@ -137,16 +137,16 @@ class UserStore:
         self, tenant: str, keyword: str, request: PageRequest
     ) -> tuple[list[StoredUser], int]:
         """Return one page of the users matching `keyword`, and the number of all."""
-        found, total = await self._page({"tenant": tenant}, keyword, request, _COLUMNS, None)
-        return msgspec.convert(found, list[StoredUser]), total
+        rows, total = await self._page({"tenant": tenant}, keyword, request, _COLUMNS, None)
+        return msgspec.convert(rows, list[StoredUser]), total
 
     async def search_by_role(
         self, tenant: str, role_id: int, keyword: str, request: PageRequest, *, having: bool
     ) -> tuple[list[UserSummary], int]:
         """Return one page of the users with a role (or without), and the number of all."""
         query = {"tenant": tenant, "roles": role_id if having else {"$ne": role_id}}
-        found, total = await self._page(query, keyword, request, _ROLE_USER_COLUMNS, _SUMMARY)
-        return msgspec.convert(found, list[UserSummary]), total
+        rows, total = await self._page(query, keyword, request, _ROLE_USER_COLUMNS, _SUMMARY)
+        return msgspec.convert(rows, list[UserSummary]), total
 
     async def exists(
         self, tenant: str, session: Session | None = None, **conditions: int | bool | None
@@ -223,8 +223,8 @@ class UserStore:
         return await self._set_roles(query, {"$pull": {"roles": role_id}}, session)
 
     async def _set_roles(self, query: Document, update: Document, session: Session) -> list[int]:
-        found = self._users.find(query, {"_id": 1}, session=session).sort("_id", 1)
-        ids = [int(document["_id"]) async for document in found]
+        cursor = self._users.find(query, {"_id": 1}, session=session).sort("_id", 1)
+        ids = [int(document["_id"]) async for document in cursor]
         if ids:
             query = {"_id": {"$in": ids}, "tenant": query["tenant"]}
             await self._users.update_many(query, update, session=session)

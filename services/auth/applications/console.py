@@ -43,8 +43,8 @@ async def search_applications(
     caller: RequestCaller, applications: Applications, data: JSONBody[ApplicationSearch]
 ) -> list[ApplicationResponse] | Page[ApplicationResponse]:
     """Search applications by part of their name or client id."""
-    found, total = await applications.search(caller, data)
-    return data.listed([application.response for application in found], total)
+    rows, total = await applications.search(caller, data)
+    return data.listed([application.response for application in rows], total)
 
 
 @get("/{application_id:str}")

@@ -51,8 +51,10 @@ class EventDistributor:
 
     async def _set_partitions(self, _: float = 0.0) -> list[str]:
         """Set the number of partitions; return those that were ever created."""
-        found = await set_event_partitions(self.bus.js, self.bus.replicas, self.partitions)
-        return found.streams[1:]
+        event_partitions = await set_event_partitions(
+            self.bus.js, self.bus.replicas, self.partitions
+        )
+        return event_partitions.streams[1:]
 
 
 def _filters(sources: list[StreamSource]) -> set[tuple[str, str | None]]:

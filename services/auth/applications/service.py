@@ -88,10 +88,10 @@ class ApplicationService:
         self, caller: Caller, application_id: int, session: Session | None = None
     ) -> StoredApplication:
         """Return one application; raise `NotFound`."""
-        found = await self.store.get(application_id, caller.tenant, session)
-        if found is None:
+        application = await self.store.get(application_id, caller.tenant, session)
+        if application is None:
             raise NotFound(f"application {application_id} does not exist", field="application_id")
-        return found
+        return application
 
     async def list_all(self, caller: Caller) -> Sequence[StoredApplication]:
         """Return all applications, sorted by name."""
@@ -221,13 +221,13 @@ def with_next_generation(application: StoredApplication) -> StoredApplication:
 
 def parse_allow_list(addresses: Sequence[str]) -> tuple[str, ...]:
     """Return the normalized allow-list without duplicates; raise `InvalidInput`."""
-    found: dict[str, None] = {}
+    entries: dict[str, None] = {}
     for at, text in enumerate(addresses):
         try:
-            found[normalize_network(text)] = None
+            entries[normalize_network(text)] = None
         except ValueError as error:
             raise InvalidInput(str(error), field=f"allowed_addresses[{at}]") from error
-    return tuple(found)
+    return tuple(entries)
 
 
 def _with_secret(application: StoredApplication, secret: str) -> ApplicationSecret:
@@ -247,8 +247,8 @@ def offer_applications(rpc: RpcServer, service: ApplicationService) -> None:
         return await service.create(operator(request.tenant), new)
 
     async def every(request: ListApplications) -> Applications:
-        found = await service.list_all(operator(request.tenant))
-        return Applications([application.contract for application in found])
+        applications = await service.list_all(operator(request.tenant))
+        return Applications([application.contract for application in applications])
 
     async def get(request: ApplicationRef) -> Application:
         return (await service.get(operator(request.tenant), request.application_id)).contract

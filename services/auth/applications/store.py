@@ -44,23 +44,23 @@ class ApplicationStore:
     ) -> StoredApplication | None:
         """Return one application of a tenant."""
         query = {"_id": application_id, "tenant": tenant}
-        found = await self._applications.find_one(query, session=session)
-        return msgspec.convert(found, StoredApplication | None)
+        document = await self._applications.find_one(query, session=session)
+        return msgspec.convert(document, StoredApplication | None)
 
     async def find_by_id(self, application_id: int) -> StoredApplication | None:
         """Return one application of any tenant."""
-        found = await self._applications.find_one({"_id": application_id})
-        return msgspec.convert(found, StoredApplication | None)
+        document = await self._applications.find_one({"_id": application_id})
+        return msgspec.convert(document, StoredApplication | None)
 
     async def find_by_client_id(self, client_id: str) -> StoredApplication | None:
         """Return the application with a client id, of any tenant."""
-        found = await self._applications.find_one({"clientId": client_id})
-        return msgspec.convert(found, StoredApplication | None)
+        document = await self._applications.find_one({"clientId": client_id})
+        return msgspec.convert(document, StoredApplication | None)
 
     async def list_all(self, tenant: str) -> list[StoredApplication]:
         """Return all applications of a tenant, sorted by name."""
-        found = await self._applications.find({"tenant": tenant}).sort("name", 1).to_list(None)
-        return msgspec.convert(found, list[StoredApplication])
+        documents = await self._applications.find({"tenant": tenant}).sort("name", 1).to_list(None)
+        return msgspec.convert(documents, list[StoredApplication])
 
     async def list_reading_tenants(self) -> list[str]:
         """Return the tenants with applications that may read events."""
@@ -74,10 +74,10 @@ class ApplicationStore:
         if request.keyword:
             part = contains_text(request.keyword)
             query["$or"] = [{"name": part}, {"clientId": part}]
-        found, total = await find_page(
+        rows, total = await find_page(
             self._applications, query, request.order(_COLUMNS), request.skip, request.limit
         )
-        return msgspec.convert(found, list[StoredApplication]), total
+        return msgspec.convert(rows, list[StoredApplication]), total
 
     async def replace(self, application: StoredApplication, session: Session) -> None:
         """Replace an application; raise `Conflict` if its name is in use."""

@@ -142,14 +142,14 @@ class LoginAuthorizer:
         return Admission(user, integration_permissions(integration), derive_credential(stored))
 
     async def _client(self, access_key: str, secret: str) -> Admission | None:
-        found = await self.clients.login(access_key, secret)
-        if not found.tenant:
+        login = await self.clients.login(access_key, secret)
+        if not login.tenant:
             return None
         return Admission(
             mqtt_client_user(access_key),
             client_permissions(access_key),
-            derive_credential(found.credential),
-            found.tenant,
+            derive_credential(login.credential),
+            login.tenant,
             shared=True,
         )
 
@@ -157,24 +157,29 @@ class LoginAuthorizer:
         certificate = self.passes.verify(key)
         protocol: LoginProtocol = "MQTT" if mqtt else "NATS"
         if certificate is None:
-            found, serial = await self.devices.log_in(sn, key, protocol), ""
+            credentials, serial = await self.devices.log_in(sn, key, protocol), ""
         else:
-            found, serial = (
+            credentials, serial = (
                 await self.devices.log_in_with_certificate(certificate, protocol),
                 certificate.serial,
             )
-        if found is None:
+        if credentials is None:
             return None
-        if found.sn != sn:
-            log.info("callout: rejected SN %s, because its exact spelling is %s", sn, found.sn)
-            self.devices.refused.record(found, "SN", protocol)
+        if credentials.sn != sn:
+            log.info(
+                "callout: rejected SN %s, because its exact spelling is %s", sn, credentials.sn
+            )
+            self.devices.refused.record(credentials, "SN", protocol)
             return None
         try:
-            permissions = device_permissions(found.sn, mqtt=mqtt)
+            permissions = device_permissions(credentials.sn, mqtt=mqtt)
         except InvalidIdentityError:
             return None
         return Admission(
-            found.sn, permissions, derive_credential(serial or found.key_hash), found.tenant
+            credentials.sn,
+            permissions,
+            derive_credential(serial or credentials.key_hash),
+            credentials.tenant,
         )
 
 

@@ -76,7 +76,7 @@ async def list_role_integrations(
 ) -> list[RoleIntegration] | Page[RoleIntegration]:
     """List the integrations that a role is granted."""
     search = data or KeywordSearch()
-    found = await listings.list_integrations(caller, role_id, search, granted=True)
+    integrations = await listings.list_integrations(caller, role_id, search, granted=True)
     rows = [
         RoleIntegration(
             integration_id=each.id,
@@ -84,7 +84,7 @@ async def list_role_integrations(
             device_num=each.devices,
             entity_num=each.entities,
         )
-        for each in found
+        for each in integrations
     ]
     return search.select_page(rows)
 
@@ -95,9 +95,10 @@ async def list_other_integrations(
 ) -> list[CandidateIntegration] | Page[CandidateIntegration]:
     """List the integrations that a role is not granted."""
     search = data or KeywordSearch()
-    found = await listings.list_integrations(caller, role_id, search, granted=False)
+    integrations = await listings.list_integrations(caller, role_id, search, granted=False)
     rows = [
-        CandidateIntegration(integration_id=each.id, integration_name=each.name) for each in found
+        CandidateIntegration(integration_id=each.id, integration_name=each.name)
+        for each in integrations
     ]
     return search.select_page(rows)
 
@@ -126,8 +127,8 @@ async def list_role_dashboards(
 ) -> list[RoleDashboard] | Page[RoleDashboard]:
     """List the dashboards that a role is granted."""
     search = data or KeywordSearch()
-    found = await listings.list_dashboards(caller, role_id, search, granted=True)
-    return search.select_page(found)
+    dashboards = await listings.list_dashboards(caller, role_id, search, granted=True)
+    return search.select_page(dashboards)
 
 
 @post("/undistributed-dashboards")
@@ -136,8 +137,8 @@ async def list_other_dashboards(
 ) -> list[RoleDashboard] | Page[RoleDashboard]:
     """List the dashboards that a role is not granted."""
     search = data or KeywordSearch()
-    found = await listings.list_dashboards(caller, role_id, search, granted=False)
-    return search.select_page(found)
+    dashboards = await listings.list_dashboards(caller, role_id, search, granted=False)
+    return search.select_page(dashboards)
 
 
 ROUTER = route_operations(

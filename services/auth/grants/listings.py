@@ -48,15 +48,15 @@ class ResourceOwners:
         """
         maximum = request.limit or LARGEST_PAGE
         part = msgspec.structs.replace(request, limit=min(maximum, names.MAX_DEVICES))
-        found = await self.rpc.call(names.DEVICES, part, names.DescribedDevices)
-        newest = found.devices
-        while len(newest) == part.limit and len(found.devices) < maximum:
-            part.skip = request.skip + len(found.devices)
-            part.limit = min(maximum - len(found.devices), names.MAX_DEVICES)
+        described = await self.rpc.call(names.DEVICES, part, names.DescribedDevices)
+        newest = described.devices
+        while len(newest) == part.limit and len(described.devices) < maximum:
+            part.skip = request.skip + len(described.devices)
+            part.limit = min(maximum - len(described.devices), names.MAX_DEVICES)
             part.counted = False
             newest = (await self.rpc.call(names.DEVICES, part, names.DescribedDevices)).devices
-            found.devices.extend(newest)
-        return found
+            described.devices.extend(newest)
+        return described
 
     async def list_integrations(
         self, tenant: str, ids: Sequence[str] | None = None, keyword: str = ""
@@ -64,10 +64,12 @@ class ResourceOwners:
         """Return integrations sorted by name; empty if no service offers integrations."""
         request = names.DescribeIntegrations(tenant, None if ids is None else list(ids), keyword)
         try:
-            found = await self.rpc.call(names.INTEGRATIONS, request, names.DescribedIntegrations)
+            described = await self.rpc.call(
+                names.INTEGRATIONS, request, names.DescribedIntegrations
+            )
         except NoResponders:
             return []
-        return found.integrations
+        return described.integrations
 
     async def list_dashboards(
         self, tenant: str, ids: Sequence[int] | None = None, keyword: str = ""
@@ -82,8 +84,8 @@ class ResourceOwners:
         self, tenant: str, ids: Sequence[int] | None, keyword: str = ""
     ) -> list[names.DescribedDashboard]:
         request = names.DescribeDashboards(tenant, None if ids is None else list(ids), keyword)
-        found = await self.rpc.call(names.DASHBOARDS, request, names.DescribedDashboards)
-        return found.dashboards
+        described = await self.rpc.call(names.DASHBOARDS, request, names.DescribedDashboards)
+        return described.dashboards
 
     async def find_missing(self, tenant: str, resources: Sequence[Resource]) -> list[Resource]:
         """Return the resources that do not exist, in order.
@@ -176,11 +178,11 @@ class RoleListings:
         if granted and not ids:
             return []
         requested_ids = ids if granted else None
-        found = await self.owners.list_integrations(
+        integrations = await self.owners.list_integrations(
             caller.tenant, requested_ids, request.keyword or ""
         )
         hidden = set() if granted else {HIDDEN_INTEGRATION, *granted_ids}
-        return _sort_rows([each for each in found if each.id not in hidden], order)
+        return _sort_rows([each for each in integrations if each.id not in hidden], order)
 
     async def list_dashboards(
         self, caller: Caller, role_id: int, request: KeywordSearch, *, granted: bool
@@ -191,11 +193,11 @@ class RoleListings:
         if granted and not granted_ids:
             return []
         requested_ids = granted_ids if granted else None
-        found = await self.owners.list_dashboards(
+        dashboards = await self.owners.list_dashboards(
             caller.tenant, requested_ids, request.keyword or ""
         )
         hidden = set() if granted else set(granted_ids)
-        chosen = _sort_rows([each for each in found if each.id not in hidden], order)
+        chosen = _sort_rows([each for each in dashboards if each.id not in hidden], order)
         people = await self._find_users(caller, chosen)
         return [
             RoleDashboard(
@@ -265,11 +267,11 @@ class RoleListings:
         self, caller: Caller, request: DescribeDevices
     ) -> tuple[list[tuple[DescribedDevice, dict[str, Any]]], int]:
         """Return devices with their fields of `CandidateDevice`, and the total."""
-        found = await self.owners.list_devices(request)
-        ids = sorted({device.integration for device in found.devices})
+        devices = await self.owners.list_devices(request)
+        ids = sorted({device.integration for device in devices.devices})
         described = await self.owners.list_integrations(request.tenant, ids) if ids else []
         names = {integration.id: integration.name for integration in described}
-        people = await self._find_users(caller, found.devices)
+        people = await self._find_users(caller, devices.devices)
         rows = [
             (
                 device,
@@ -282,14 +284,14 @@ class RoleListings:
                     **_user_fields(device.user_id, people),
                 },
             )
-            for device in found.devices
+            for device in devices.devices
         ]
-        return rows, found.total
+        return rows, devices.total
 
     async def _find_users(
-        self, caller: Caller, found: Iterable[DescribedDevice | DescribedDashboard]
+        self, caller: Caller, resources: Iterable[DescribedDevice | DescribedDashboard]
     ) -> dict[int, UserSummary]:
-        ids = {each.user_id for each in found if each.user_id is not None}
+        ids = {each.user_id for each in resources if each.user_id is not None}
         return await self.accounts.users.find_summaries(caller.tenant, sorted(ids)) if ids else {}
 
 

@@ -104,11 +104,11 @@ def parse_resources(sent: Sequence[ResourceReference | ResourceRef]) -> list[Res
     """Return the distinct resources in order; raise `InvalidInput` for an invalid id."""
     if not sent:
         raise MalformedRequest("must not be empty", field="resources")
-    found = (
+    references = (
         Resource(each.type, _parse_resource_id(each.type, each.id, f"resources[{at}].id"))
         for at, each in enumerate(sent)
     )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(references))
 
 
 def format_resources(resources: Iterable[Resource]) -> list[str]:

@@ -168,8 +168,8 @@ async def remove_role_members(
 async def _search(
     caller: Caller, roles: RoleService, request: KeywordSearch
 ) -> list[RoleResponse] | Page[RoleResponse]:
-    found, total = await roles.search(caller, request)
-    return request.listed([_role_response(role, counts) for role, counts in found], total)
+    rows, total = await roles.search(caller, request)
+    return request.listed([_role_response(role, counts) for role, counts in rows], total)
 
 
 def _role_response(role: Role, counts: RoleCounts) -> RoleResponse:

@@ -92,8 +92,8 @@ class EventShares:
         content, room = stream.state, PURGE_END * stream.config.max_bytes
         is_full = 0 < PURGE_START * stream.config.max_bytes < content.bytes
         below = math.inf if is_full else content.bytes * parts
-        found = await self.tenants.event_limits(below=below)
-        limits = {tenant: limit / parts for tenant, limit in found.items()}
+        limits_by_tenant = await self.tenants.event_limits(below=below)
+        limits = {tenant: limit / parts for tenant, limit in limits_by_tenant.items()}
         share = room / len(limits) if is_full else math.inf
         numbers, volumes = {}, {}
         for tenant, limit in limits.items():
@@ -116,7 +116,7 @@ class EventShares:
     ) -> float:
         """Return the mean size of a tenant's messages, from windows at random sequences."""
         span = content.last_seq - content.first_seq + 1
-        found = size = 0
+        count = size = 0
         for _ in range(WINDOWS):
             sequence = random.randint(content.first_seq, content.last_seq)  # noqa: S311 - a sample
             end = sequence + max(1, span * WINDOW // number)
@@ -130,10 +130,10 @@ class EventShares:
                 sequence = (message.seq or end) + 1
                 if sequence > end:
                     break
-                found += 1
+                count += 1
                 texts = (message.subject or "", message.data or b"")
                 size += OVERHEAD + sum(map(len, texts)) + len(message.hdrs or "") * 3 // 4
-        return size / found if found else content.bytes / content.messages
+        return size / count if count else content.bytes / content.messages
 
     async def _purge(
         self, name: str, tenant: str, number: int, volume: float, maximum: float, enough: float

@@ -240,10 +240,10 @@ class TenantSettingsService:
         return TenantSettings(viewers_may_command=viewers, notice=False)
 
     async def _settings(self, tenant: str, session: Session | None = None) -> TenantSettings:
-        found = await self.tenants.settings(tenant, session)
-        if found is None:
+        settings = await self.tenants.settings(tenant, session)
+        if settings is None:
             raise NotFound(f"tenant `{tenant}` does not exist", field="tenant")
-        return found
+        return settings
 
 
 def offer_tenants(rpc: RpcServer, service: TenantService, limits: TenantLimitsService) -> None:

@@ -132,8 +132,8 @@ class TokenWriter:
 
     async def list_sessions(self, principal: Principal) -> list[LoginSession]:
         """Return up to `MAX_LISTED` sessions of a user, latest expiry first."""
-        found = await self._list_sessions(keys=_subject_keys(principal)[1:], args=[MAX_LISTED])
-        return [_read_session(*row) for row in found]
+        sessions = await self._list_sessions(keys=_subject_keys(principal)[1:], args=[MAX_LISTED])
+        return [_read_session(*row) for row in sessions]
 
     async def end_session(self, principal: Principal, family: str) -> bool:
         """Revoke one session of a user; return False if it does not exist."""

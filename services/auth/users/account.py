@@ -37,8 +37,8 @@ class AccountService:
 
     async def describe(self, request: DescribeUsers) -> DescribedUsers:
         """Return the nicknames of users, for other services."""
-        found = await self.accounts.users.find_summaries(request.tenant, request.ids)
-        return DescribedUsers({str(user.id): user.nickname for user in found.values()})
+        summaries = await self.accounts.users.find_summaries(request.tenant, request.ids)
+        return DescribedUsers({str(user.id): user.nickname for user in summaries.values()})
 
     async def has_users(self, tenant: str) -> bool:
         """Return whether registration is closed; raise `NotFound`."""

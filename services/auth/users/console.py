@@ -114,8 +114,8 @@ async def search_users(
 ) -> list[UserResponse] | Page[UserResponse]:
     """Search users by part of their nickname or email address."""
     search = data or UserSearch()
-    found, total = await directory.search(principal.tenant, search)
-    return search.listed(found, total)
+    rows, total = await directory.search(principal.tenant, search)
+    return search.listed(rows, total)
 
 
 @post(

@@ -93,8 +93,8 @@ class UserDirectory:
     async def _owners(self, tenant: str, kind: ResourceType, number: int) -> list[Resource]:
         """Return the integration, group and device that the resource belongs to."""
         if kind is ResourceType.DEVICE:
-            found = await self.devices.describe_devices(tenant, [number])
-            return [owner for device in found for owner in _list_owners(device)]
+            described = await self.devices.describe_devices(tenant, [number])
+            return [owner for device in described for owner in _list_owners(device)]
         if kind is not ResourceType.ENTITY:
             return []
         entities = await self.devices.resolve(tenant, ids=[number])

@@ -41,8 +41,8 @@ class AlarmQueries:
             {"$sort": {"device": 1, "raisedAt": 1, "_id": 1}},
             {"$group": {"_id": "$device", "newest": {"$last": "$$ROOT"}}},
         ]
-        found = await self._alarms.aggregate(stages)
-        return {entry["_id"]: from_document(entry["newest"], Alarm) async for entry in found}
+        cursor = await self._alarms.aggregate(stages)
+        return {entry["_id"]: from_document(entry["newest"], Alarm) async for entry in cursor}
 
     async def count(self, query: Document) -> list[tuple[str, bool, bool, int]]:
         """Return numbers of alarms by severity, open and claimed."""
@@ -59,5 +59,5 @@ class AlarmQueries:
 
     async def ids(self, query: Document, limit: int) -> list[int]:
         """Return ids of alarms, oldest first."""
-        found = self._alarms.find(query, {"_id": 1}, sort=[("_id", 1)], limit=limit)
-        return [entry["_id"] async for entry in found]
+        cursor = self._alarms.find(query, {"_id": 1}, sort=[("_id", 1)], limit=limit)
+        return [entry["_id"] async for entry in cursor]

@@ -122,8 +122,8 @@ class DeviceEvaluations:
             source = getattr(condition, "property", state.id)
             if source not in values_by_condition:
                 values_by_condition[source] = (
-                    (found := select_values(condition, stored)),
-                    drop_late(found),
+                    (readings := select_values(condition, stored)),
+                    drop_late(readings),
                 )
             rows, timely = values_by_condition[source]
             if not (must_keep := not complete or contains_all(rows, item.requested)):

@@ -168,11 +168,11 @@ class Evaluator:
         if not sources:
             return await self._decide_silences(device)
         stored, missing, complete = await self._read_history(device, sources)
-        found = list[Decision]()
+        decisions = list[Decision]()
         for decision in device.decide_all(stored, missing, now_ms(), complete=complete):
-            found.append(decision)
+            decisions.append(decision)
             await asyncio.sleep(0)  # lets other tasks run between long decisions
-        return found
+        return decisions
 
     async def _decide_silences(self, device: DeviceEvaluations) -> list[Decision]:
         if await self._find_unstored(device, 0) is not None:
@@ -197,12 +197,12 @@ class Evaluator:
         newest_known = max(max(item.state.newest, item.state.at) for item in device.evaluations)
         sequence = 0
         while True:
-            found = await self._find_unstored(device, after)
+            unstored = await self._find_unstored(device, after)
             more = await self.history.since(sources, device.device, at, sequence)
-            if found is not None and any(row.sequence == found.sequence for row in more):
-                after = found.sequence
+            if unstored is not None and any(row.sequence == unstored.sequence for row in more):
+                after = unstored.sequence
                 continue
-            stored, missing = stored + more, missing or found
+            stored, missing = stored + more, missing or unstored
             complete = len(more) < row_sources.CHUNK
             if complete or (len(stored) >= MAX_ROWS and more[-1].ts > newest_known):
                 return stored, missing, complete
@@ -215,15 +215,17 @@ class Evaluator:
 
     async def _update_devices(self, tenant: str, devices: set[int]) -> None:
         """Update rules and states of devices that are new, changed or deleted."""
-        found = {
+        models_by_device = {
             id_.id: id_.model for id_ in await self.devices.queries.list_by_ids(tenant, devices)
         }
-        for deleted_device in devices - found.keys():
+        for deleted_device in devices - models_by_device.keys():
             await self.rules.delete_for_device(tenant, deleted_device)
             await self.alarms.delete_device(deleted_device)
-        rules = await self.rules.list_for_devices(tenant, found)
-        for model in set(found.values()):
-            model_devices = [entry for entry in found if found[entry] == model]
+        rules = await self.rules.list_for_devices(tenant, models_by_device)
+        for model in set(models_by_device.values()):
+            model_devices = [
+                entry for entry in models_by_device if models_by_device[entry] == model
+            ]
             model_rules = [
                 rule for rule in rules if rule.product == model or rule.device in model_devices
             ]

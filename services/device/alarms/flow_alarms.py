@@ -68,9 +68,9 @@ class FlowAlarmStore:
         self, request: ChangeAlarm, device: PresentDevice, session: Session
     ) -> tuple[ChangedAlarm, list[OutboxEntry]]:
         open_alarms = {"tenant": request.tenant, "device": device.id, "open": True}
-        found = await self._alarms.find_one(open_alarms | {"key": request.key}, session=session)
-        if found is not None:
-            return ChangedAlarm(found["_id"]), []
+        document = await self._alarms.find_one(open_alarms | {"key": request.key}, session=session)
+        if document is not None:
+            return ChangedAlarm(document["_id"]), []
         keyed = open_alarms | {"key": {"$exists": True}}
         maximum = MAX_FLOW_ALARMS
         if await self._alarms.count_documents(keyed, limit=maximum, session=session) >= maximum:
@@ -95,15 +95,15 @@ class FlowAlarmStore:
     async def _clear_keyed(
         self, request: ChangeAlarm, device: PresentDevice, session: Session
     ) -> tuple[ChangedAlarm, list[OutboxEntry]]:
-        found = await self._alarms.find_one_and_update(
+        document = await self._alarms.find_one_and_update(
             {"tenant": request.tenant, "device": device.id, "open": True, "key": request.key},
             {"$set": cleared_fields(now_ms(), BY_FLOW)},
             return_document=ReturnDocument.AFTER,
             session=session,
         )
-        if found is None:
+        if document is None:
             return ChangedAlarm(), []
-        alarm = from_document(found, Alarm)
+        alarm = from_document(document, Alarm)
         entry = alarm_changed(alarm, "cleared", event_profile(device), request.hops)
         return ChangedAlarm(alarm.id, changed=True), [entry]
 
@@ -130,10 +130,10 @@ class FlowAlarms:
         ):
             if not 0 < len(text) <= maximum:
                 raise InvalidInput(f"must be 1 to {maximum} characters", field=field)
-        found = await self._directory.find_by_keys(request.tenant, [request.entity])
-        if request.entity not in found:
+        entities = await self._directory.find_by_keys(request.tenant, [request.entity])
+        if request.entity not in entities:
             raise NotFound(f"entity {request.entity} does not exist", field="entity")
-        thing = found[request.entity].thing
+        thing = entities[request.entity].thing
         if not thing.device:
             raise InvalidInput(f"{request.entity} is not an entity of a device", field="entity")
         if request.dry_run:

@@ -84,10 +84,10 @@ class History:
         names = [EVENTS] if EVENT in sources else map(collection_name, _partition_range(start, now))
         paths, rows = {source: tuple(source.split(".")) for source in sources}, list[StoredReport]()
         for name in names:
-            found = self._database[name].find(
+            cursor = self._database[name].find(
                 query, [*fields, DELAY_FIELD], sort=[("_id", 1)], limit=CHUNK - len(rows)
             )
-            rows += [_read_report(document, paths) async for document in found]
+            rows += [_read_report(document, paths) async for document in cursor]
             if len(rows) >= CHUNK:
                 break
         return rows
@@ -197,14 +197,14 @@ class UplinkReader:
         streams = {
             UPLINKS[sequence >> PARTITION_BITS] for sequence in near if sequence
         } or self._streams
-        found = await asyncio.gather(
+        messages = await asyncio.gather(
             *(
                 self._first(stream, subject, after, stored)
                 for stream in streams
                 for subject in _subjects(stream, sn)
             )
         )
-        return min((message for message in found if message is not None), default=None)
+        return min((message for message in messages if message is not None), default=None)
 
     async def _first(
         self, stream: str, subject: str, after: int, stored: Container[int]

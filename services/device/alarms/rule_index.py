@@ -171,14 +171,14 @@ class RuleIndex:
         ):
             return
         if state.status != "NORMAL":
-            found = _KnownState(state.generation, state.status, state.at, state.since)
-            self._states[state.device][state.rule] = found
+            new_state = _KnownState(state.generation, state.status, state.at, state.since)
+            self._states[state.device][state.rule] = new_state
         elif states := self._states.get(state.device):
             states.pop(state.rule, None)
             if not states:
                 del self._states[state.device]
 
-    def mark_uncertain(self, found: RuleMatch, device: int, until: float, ts: int) -> int:
+    def mark_uncertain(self, match: RuleMatch, device: int, until: float, ts: int) -> int:
         """Record that a state may change: any value matches until `until` (monotonic).
 
         `ts` is the time (ms) of the requested reading. Returns the oldest such time since the state
@@ -186,11 +186,11 @@ class RuleIndex:
         `until`, because then each report of a busy device would request an evaluation.
         """
         uncertain = self._uncertain[device].get(
-            rule_id := found.compiled.rule.id, _UncertainState(until, ts)
+            rule_id := match.compiled.rule.id, _UncertainState(until, ts)
         )
         earliest = min(ts, uncertain.earliest)
         self._uncertain[device][rule_id] = _UncertainState(
-            until if found.is_certain else uncertain.until, earliest
+            until if match.is_certain else uncertain.until, earliest
         )
         return earliest
 
@@ -218,8 +218,8 @@ class RuleIndex:
                     if normal:
                         if rule.check(value) is Verdict.BEYOND:
                             yield RuleMatch(rule, value)
-                    elif found := self._match(rule, device, value, ts):
-                        yield found
+                    elif match := self._match(rule, device, value, ts):
+                        yield match
             for silence in plan.silences:
                 if self._find_state(silence.rule, device).status == "RAISED":
                     yield RuleMatch(silence, None)
@@ -228,8 +228,8 @@ class RuleIndex:
         """Yield the rules whose state an event at `ts` (ms) may change."""
         for plan in self._find_target_rules(*about):
             for compiled in plan.events.get(event, ()):
-                if found := self._match(compiled, about[1], event, ts):
-                    yield found
+                if match := self._match(compiled, about[1], event, ts):
+                    yield match
 
     def _match(self, compiled: CompiledRule, device: int, value: Any, ts: int) -> RuleMatch | None:
         verdict = compiled.check(value)

@@ -56,7 +56,7 @@ class RuleStore:
         self._wakeups.notify(ALARMS)
         await self._rules.insert_one(to_document(rule))
         try:
-            await self.check_room(rule)  # again: others may have inserted at the same time
+            await self.check_room(rule)  # again, because another request may have inserted a rule
         except InvalidInput:
             await self.mark_deleted(rule.tenant, rule.id)
             raise
@@ -74,8 +74,8 @@ class RuleStore:
 
     async def find(self, tenant: str, rule_id: int) -> Rule | None:
         """Return a rule of the tenant, or None."""
-        found = await self._rules.find_one({"_id": rule_id, "tenant": tenant, "ending": False})
-        return None if found is None else from_document(found, Rule)
+        document = await self._rules.find_one({"_id": rule_id, "tenant": tenant, "ending": False})
+        return None if document is None else from_document(document, Rule)
 
     async def replace(self, rule: Rule, before: int) -> bool:
         """Replace a rule that was last written at `before` (ms); return False otherwise."""
@@ -95,18 +95,18 @@ class RuleStore:
     ) -> tuple[list[Rule], int]:
         """Return a page of rules, and how many match."""
         query = {**query, "ending": False}
-        found, total = await find_page(self._rules, query, order, skip, limit)
-        return [from_document(document, Rule) for document in found], total
+        rows, total = await find_page(self._rules, query, order, skip, limit)
+        return [from_document(document, Rule) for document in rows], total
 
     async def all(self) -> list[Rule]:
         """Return the active rules of all tenants."""
-        found = self._rules.find({"enabled": True, "ending": False})
-        return [from_document(document, Rule) async for document in found]
+        cursor = self._rules.find({"enabled": True, "ending": False})
+        return [from_document(document, Rule) async for document in cursor]
 
     async def list_changed(self, since: int) -> list[Rule]:
         """Return rules written since a time (ms), including deleted ones."""
-        found = self._rules.find({"changed": {"$gte": since}})
-        return [from_document(document, Rule) async for document in found]
+        cursor = self._rules.find({"changed": {"$gte": since}})
+        return [from_document(document, Rule) async for document in cursor]
 
     async def list_for_devices(self, tenant: str, devices: Mapping[int, str]) -> list[Rule]:
         """Return the active rules of devices, which are given with their products."""
@@ -119,8 +119,8 @@ class RuleStore:
 
     async def find_all(self, ids: Sequence[int]) -> dict[int, Rule]:
         """Return rules by id."""
-        found = self._rules.find({"_id": {"$in": list(ids)}})
-        return {document["_id"]: from_document(document, Rule) async for document in found}
+        cursor = self._rules.find({"_id": {"$in": list(ids)}})
+        return {document["_id"]: from_document(document, Rule) async for document in cursor}
 
     async def tenants_pending(self) -> list[str]:
         """Return the tenants of rules that `list_pending` returns."""
@@ -178,8 +178,8 @@ class AlarmRules:
         if request.enabled is not None:
             query["enabled"] = request.enabled
         order = request.order(COLUMNS)
-        found, total = await self.store.search(query, order, request.skip, request.size)
-        rows = [_rule_response(rule) for rule in found]
+        rules, total = await self.store.search(query, order, request.skip, request.size)
+        rows = [_rule_response(rule) for rule in rules]
         return Page(page_size=request.size, page_number=request.number, total=total, content=rows)
 
     async def get(self, principal: Principal, rule_id: int) -> AlarmRuleResponse:
@@ -270,9 +270,9 @@ class AlarmRules:
         return {"product": body.product}
 
     async def _may_see(self, principal: Principal, grants: Grants, device_id: int) -> bool:
-        found = await self.devices.queries.list_by_ids(principal.tenant, [device_id])
+        devices = await self.devices.queries.list_by_ids(principal.tenant, [device_id])
         return any(
-            grants.allows_device(device.id, device.integration, device.group) for device in found
+            grants.allows_device(device.id, device.integration, device.group) for device in devices
         )
 
 

@@ -83,9 +83,9 @@ class AlarmService:
 
     async def count(self, principal: Principal, request: SearchAlarms) -> AlarmCounts:
         """Return how many alarms a search finds."""
-        found = await self.store.queries.count(await self._query(principal, request))
+        counts = await self.store.queries.count(await self._query(principal, request))
         numbers = AlarmCounts(total=0, open=0, unclaimed=0, open_by_severity={})
-        for severity, is_open, claimed, number in found:
+        for severity, is_open, claimed, number in counts:
             numbers.total += number
             numbers.unclaimed += 0 if claimed else number
             if is_open:
@@ -105,10 +105,10 @@ class AlarmService:
         query: Document = {"tenant": principal.tenant, "claimedAt": None}
         if body.device_id is not None:
             device_id = body.device_id
-            found = await self.devices.queries.list_by_ids(principal.tenant, [device_id])
+            devices = await self.devices.queries.list_by_ids(principal.tenant, [device_id])
             if not any(
                 grants.allows_device(device.id, device.integration, device.group)
-                for device in found
+                for device in devices
             ):
                 raise NotFound(f"device {device_id} not found", field="device_id")
             query["device"] = device_id
@@ -186,8 +186,8 @@ class AlarmService:
         return {"$or": [devices, {"integration": {"$in": list(granted.integrations)}}]}
 
     async def _places(self, tenant: str, alarms: Sequence[Alarm]) -> dict[int, Location]:
-        found = await self.devices.find_all(tenant, list({alarm.device for alarm in alarms}))
-        return {device.id: device.location for device in found if device.location is not None}
+        devices = await self.devices.find_all(tenant, list({alarm.device for alarm in alarms}))
+        return {device.id: device.location for device in devices if device.location is not None}
 
 
 def _alarm_response(alarm: Alarm, place: Location | None) -> AlarmResponse:

@@ -153,13 +153,13 @@ class AlarmStore:
 
     async def list_active(self) -> list[State]:
         """Return the states that are not NORMAL, of all tenants, with `INGEST_FIELDS` only."""
-        found = self._states.find({"status": {"$ne": "NORMAL"}}, INGEST_FIELDS)
-        return [from_document(document, State) async for document in found]
+        cursor = self._states.find({"status": {"$ne": "NORMAL"}}, INGEST_FIELDS)
+        return [from_document(document, State) async for document in cursor]
 
     async def list_changed(self, since: int) -> list[State]:
         """Return the states changed since a time (ms), with `INGEST_FIELDS` only."""
-        found = self._states.find({"changed": {"$gte": since}}, INGEST_FIELDS)
-        return [from_document(document, State) for document in await found.to_list(None)]
+        cursor = self._states.find({"changed": {"$gte": since}}, INGEST_FIELDS)
+        return [from_document(document, State) for document in await cursor.to_list(None)]
 
     async def tenants_due(self, now: int) -> list[str]:
         """Return the tenants of states that are due at `now` (ms)."""
@@ -168,8 +168,8 @@ class AlarmStore:
     async def list_due(self, tenant: str, now: int, limit: int) -> list[State]:
         """Return states that are due at `now` (ms), the longest due first."""
         query = {"tenant": tenant, "due": {"$lte": now}}
-        found = self._states.find(query, sort=[("due", 1)], limit=limit)
-        return [from_document(document, State) async for document in found]
+        cursor = self._states.find(query, sort=[("due", 1)], limit=limit)
+        return [from_document(document, State) async for document in cursor]
 
     async def list_for_other_rules(
         self, devices: Sequence[int], rules: Sequence[int]
@@ -180,8 +180,8 @@ class AlarmStore:
 
     async def find_states(self, keys: Sequence[str]) -> dict[str, State]:
         """Return states by key."""
-        found = self._states.find({"_id": {"$in": list(keys)}})
-        return {document["_id"]: from_document(document, State) async for document in found}
+        cursor = self._states.find({"_id": {"$in": list(keys)}})
+        return {document["_id"]: from_document(document, State) async for document in cursor}
 
     async def list_outdated(self, rule: Rule, limit: int) -> list[State]:
         """Return states of older generations; all states of an inactive rule."""
@@ -244,8 +244,8 @@ class AlarmStore:
             query = {"_id": {"$in": list(ids[first : first + CHUNK])}, **condition}
 
             async def change_alarms(session: Session, query: Document = query) -> list[Document]:
-                found = await self._alarms.find(query, session=session).to_list(None)
-                alarms = [from_document(document | changes, Alarm) for document in found]
+                documents = await self._alarms.find(query, session=session).to_list(None)
+                alarms = [from_document(document | changes, Alarm) for document in documents]
                 alarm_filter = {"_id": {"$in": [alarm.id for alarm in alarms]}}
                 await self._alarms.update_many(alarm_filter, {"$set": changes}, session=session)
                 if what == "cleared":
@@ -287,8 +287,8 @@ class AlarmStore:
     ) -> list[StateUpdate]:
         """Return the updates whose states have not changed since they were read."""
         query = {"_id": {"$in": [decision.before.id for decision in decisions]}}
-        found = self._states.find(query, {"revision": 1}, session=session)
-        revisions = {document["_id"]: document.get("revision", 0) async for document in found}
+        cursor = self._states.find(query, {"revision": 1}, session=session)
+        revisions = {document["_id"]: document.get("revision", 0) async for document in cursor}
         return [
             decision
             for decision in decisions
@@ -296,8 +296,8 @@ class AlarmStore:
         ]
 
     async def _find_devices(self, ids: Iterable[int], session: Session) -> dict[int, PresentDevice]:
-        found = await self._devices.presence.find_by_ids(set(ids), session)
-        return {device.id: device for device in found}
+        devices = await self._devices.presence.find_by_ids(set(ids), session)
+        return {device.id: device for device in devices}
 
     async def _write(
         self,

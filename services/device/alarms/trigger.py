@@ -91,13 +91,13 @@ def _batch_messages(index: RuleIndex, batch: Batch) -> Iterator[OutgoingMessage]
     for report in (*batch.reports, *batch.confirmed):
         thing = report.thing
         if thing.device and index.has_rules(thing.tenant):
-            found = index.match_report(_subject(thing), report.properties, report.ts)
-            yield from _request_messages(index, report.uplink, thing, report.ts, found)
+            matches = index.match_report(_subject(thing), report.properties, report.ts)
+            yield from _request_messages(index, report.uplink, thing, report.ts, matches)
     for event in batch.events:
         thing = event.thing
         if thing.device and index.has_rules(thing.tenant):
-            found = index.match_event(_subject(thing), event.event_id, event.ts)
-            yield from _request_messages(index, event.uplink, thing, event.ts, found)
+            matches = index.match_event(_subject(thing), event.event_id, event.ts)
+            yield from _request_messages(index, event.uplink, thing, event.ts, matches)
 
 
 def _subject(thing: Thing) -> tuple[str, int, str]:
@@ -105,9 +105,9 @@ def _subject(thing: Thing) -> tuple[str, int, str]:
 
 
 def _request_messages(
-    index: RuleIndex, uplink: Uplink, thing: Thing, ts: int, found: Iterable[RuleMatch]
+    index: RuleIndex, uplink: Uplink, thing: Thing, ts: int, matches: Iterable[RuleMatch]
 ) -> Iterator[OutgoingMessage]:
-    if each := list(found):
+    if each := list(matches):
         until = time.monotonic() + UNCERTAIN_SECONDS
         request = EvaluationRequest(
             tenant=thing.tenant,

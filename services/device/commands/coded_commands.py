@@ -84,8 +84,8 @@ class CodedCommands:
             wanted_ids &= open_things
         if not wanted_ids:
             return []
-        found = self._commands.find({"awaited": {"$in": list(wanted_ids)}}, sort=OLDEST_FIRST)
-        return msgspec.convert(await found.to_list(None), list[Command])
+        cursor = self._commands.find({"awaited": {"$in": list(wanted_ids)}}, sort=OLDEST_FIRST)
+        return msgspec.convert(await cursor.to_list(None), list[Command])
 
     async def add_shown(self, command: Command, keys: Collection[str]) -> list[str]:
         """Add properties that the device has reported as requested; return all of them."""

@@ -55,10 +55,10 @@ class BatchConfigurator:
             device_id: NotFound(f"device {device_id} not found", field="device_id")
             for device_id in ids
         }
-        found = await self.devices.find_all(principal.tenant, ids)
+        devices = await self.devices.find_all(principal.tenant, ids)
         visible = [
             device
-            for device in found
+            for device in devices
             if grants.allows_device(device.id, device.integration, device.group)
         ]
         drafts: list[Draft] = []
@@ -213,14 +213,14 @@ async def find_device_commands(
 ) -> Streamed[Page[CommandResponse]]:
     """Search the commands of a device; closed commands are kept for 90 days."""
     search = data or FindCommands()
-    found, total = await device_commands.page(
+    rows, total = await device_commands.page(
         principal, device_id, search.status or (), search.skip, search.size
     )
     size = search.size if search.is_paged else min(search.size, total)
     page: Page[CommandResponse] = Page(
         page_size=size, page_number=search.number, total=total, content=[]
     )
-    return Streamed(page, (_command_response(command) async for command in found))
+    return Streamed(page, (_command_response(command) async for command in rows))
 
 
 class SetProperties(msgspec.Struct, kw_only=True):

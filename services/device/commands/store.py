@@ -194,8 +194,8 @@ class CommandStore(ThingDataStore):
         last = -1
         while True:
             query = {"thingId": thing_id, "status": {"$in": OPEN_STATES}, "_id": {"$gt": last}}
-            found = self._commands.find(query, sort=[("_id", 1)], limit=ENDED_AT_ONCE)
-            commands = msgspec.convert(await found.to_list(None), list[Command])
+            cursor = self._commands.find(query, sort=[("_id", 1)], limit=ENDED_AT_ONCE)
+            commands = msgspec.convert(await cursor.to_list(None), list[Command])
             for command in commands:
                 await self.end(command, "FAILED", reason.text, reason.code)
             if len(commands) < ENDED_AT_ONCE:
@@ -244,11 +244,11 @@ class CommandStore(ThingDataStore):
         query = {"thingId": {"$in": list(thing_ids)}, "status": {"$in": OPEN_STATES}, "kind": kind}
         fields = {"thingId": 1, "payload": 1, "createdAt": 1}
         cursor = self._commands.find(query, fields, session=session)
-        found: dict[int, dict[str, Any]] = {}
+        settings_by_thing: dict[int, dict[str, Any]] = {}
         async for document in cursor.sort(OLDEST_FIRST):
             settings = settings_in(kind, document["payload"])
-            found.setdefault(document["thingId"], {}).update(settings)
-        return found
+            settings_by_thing.setdefault(document["thingId"], {}).update(settings)
+        return settings_by_thing
 
     async def close(self, command: Command, session: Session) -> bool:
         """Store the end of a command; return False when it is closed already."""

@@ -52,8 +52,8 @@ class WriteOnlyCommands:
     async def list_to_wipe(self, tenant: str, moment: datetime, limit: int = 10) -> list[Command]:
         """Return commands whose messages in nats-server must be deleted."""
         query = {"tenant": tenant, **_to_wipe(moment)}
-        found = self._commands.find(query, sort=[("wipeAt", 1)], limit=limit)
-        return msgspec.convert(await found.to_list(), list[Command])
+        cursor = self._commands.find(query, sort=[("wipeAt", 1)], limit=limit)
+        return msgspec.convert(await cursor.to_list(), list[Command])
 
     async def mark_wiped(self, command: Command, again: datetime | None) -> None:
         """Record the deletion of messages; `again` is the time of the next one, if any."""

@@ -85,26 +85,26 @@ class AdvancedFilter:
         cls, columns: Mapping[str, ColumnFilter], names: NameResolver
     ) -> "AdvancedFilter":
         """Parse a filter; raise `InvalidInput` for the invalid column."""
-        found = cls()
+        parsed = cls()
         for column, column_filter in columns.items():
             _check(column, column_filter)
             text = column_filter.values[0] if column_filter.values else ""
             match column:
                 case "ENTITY_KEY":
-                    found._add_key(column_filter.operator, text)
+                    parsed._add_key(column_filter.operator, text)
                 case "ENTITY_TYPE" | "ENTITY_VALUE_TYPE" | "ENTITY_NAME" | "ENTITY_PARENT_NAME":
-                    found.members.append(_member_test(column, column_filter, text))
+                    parsed.members.append(_member_test(column, column_filter, text))
                 case "DEVICE_NAME":
-                    found._add_device_name(column_filter.operator, text)
+                    parsed._add_device_name(column_filter.operator, text)
                 case "INTEGRATION_NAME":
-                    found._add_integration_name(column_filter.operator, text, names)
+                    parsed._add_integration_name(column_filter.operator, text, names)
                 case "DEVICE_GROUP":
-                    await found._add_groups(column_filter.values, names)
+                    await parsed._add_groups(column_filter.values, names)
                 case "ENTITY_TAGS":
-                    await found._add_tags(column_filter, names)
+                    await parsed._add_tags(column_filter, names)
                 case "DEVICE_ID":
-                    found._add_device(text)
-        return found
+                    parsed._add_device(text)
+        return parsed
 
     def select_members(self, members: MemberSet) -> list[Member]:
         """Return the members of a model that pass and are not hidden."""
@@ -312,22 +312,24 @@ class Order:
 
     def sorted_groups(self, groups: Iterable[Group]) -> list[Group]:
         """Return groups in order."""
-        found = list(groups)
+        ordered_groups = list(groups)
         for at in range(len(self.groups) - 1, -1, -1):
-            found.sort(key=itemgetter(at), reverse=self.groups[at][1] < 0)
-        return found
+            ordered_groups.sort(key=itemgetter(at), reverse=self.groups[at][1] < 0)
+        return ordered_groups
 
     def sorted_members(self, members: Iterable[Member]) -> list[Member]:
         """Return members of one thing and group, in order."""
-        found = sorted(members, key=lambda member: member.number, reverse=self.is_descending)
+        ordered_members = sorted(
+            members, key=lambda member: member.number, reverse=self.is_descending
+        )
         for name, direction in reversed(self.members):
             if name == "_id":
-                found.sort(key=lambda member: member.number, reverse=direction < 0)
+                ordered_members.sort(key=lambda member: member.number, reverse=direction < 0)
             elif name == "key":
-                found.sort(key=lambda member: member.path, reverse=direction < 0)
+                ordered_members.sort(key=lambda member: member.path, reverse=direction < 0)
             else:
-                found.sort(key=_MEMBER_SORT_KEYS[name], reverse=direction < 0)
-        return found
+                ordered_members.sort(key=_MEMBER_SORT_KEYS[name], reverse=direction < 0)
+        return ordered_members
 
     def sort_key(self, thing: EntityThing) -> tuple[Any, ...]:
         """Return the key by which things are sorted, regardless of the direction."""

@@ -152,11 +152,11 @@ class CustomEntityStore:
         """Delete things with their latest values; other data is deleted within an hour."""
 
         async def delete_entities(session: Session) -> list[Document]:
-            found = await self._own.delete(query, session)
-            deleted_ids = [document["_id"] for document in found]
+            things = await self._own.delete(query, session)
+            deleted_ids = [document["_id"] for document in things]
             await self._latest.delete_values(deleted_ids, session)
             await self._removed.add(deleted_ids, session)
-            return found
+            return things
 
         return await self._mongo.transaction(delete_entities)
 
@@ -248,8 +248,8 @@ class CustomEntities:
 
         The service of a flow rejects the request: it is deleted with its flow.
         """
-        found = await self.directory.find_by_ids(principal.tenant, distinct_ids(body.entity_ids))
-        custom = {key: entity for key, entity in found.items() if entity.is_custom}
+        entities = await self.directory.find_by_ids(principal.tenant, distinct_ids(body.entity_ids))
+        custom = {key: entity for key, entity in entities.items() if entity.is_custom}
         for entity in custom.values():
             if entity.thing.flow is not None:
                 raise InvalidInput(

@@ -30,7 +30,7 @@ def read_attributes(attributes: Mapping[str, Any], value_type: ValueType) -> dic
     Raises `InvalidInput` with the name of an invalid attribute.
     """
     attributes = {name: value for name, value in attributes.items() if value not in (None, "")}
-    found: dict[str, Any] = {
+    checked: dict[str, Any] = {
         name: _read_text(name, attributes[name])
         for name in ("unit", "format")
         if name in attributes
@@ -38,20 +38,20 @@ def read_attributes(attributes: Mapping[str, Any], value_type: ValueType) -> dic
     if value_type in _NUMBERS:
         for name in ("min", "max"):
             if name in attributes:
-                found[name] = _read_number(name, attributes[name], whole=value_type == "LONG")
+                checked[name] = _read_number(name, attributes[name], whole=value_type == "LONG")
         if "fraction_digits" in attributes:
-            found["fraction_digits"] = _read_size("fraction_digits", attributes, _MAX_DIGITS)
-        _check_order(found, "min", "max")
+            checked["fraction_digits"] = _read_size("fraction_digits", attributes, _MAX_DIGITS)
+        _check_order(checked, "min", "max")
     if value_type in ("STRING", "BINARY"):
         for name in ("min_length", "max_length"):
             if name in attributes:
-                found[name] = _read_size(name, attributes, MAX_SIZE)
-        _check_order(found, "min_length", "max_length")
+                checked[name] = _read_size(name, attributes, MAX_SIZE)
+        _check_order(checked, "min_length", "max_length")
     if attributes.get("enum"):
-        found["enum"] = _read_enum(attributes["enum"], value_type)
+        checked["enum"] = _read_enum(attributes["enum"], value_type)
     if "optional" in attributes:
-        found["optional"] = _read_flag("optional", attributes["optional"])
-    return found
+        checked["optional"] = _read_flag("optional", attributes["optional"])
+    return checked
 
 
 def _attribute_error(name: str, reason: str, code: str | None = None) -> InvalidInput:
@@ -79,8 +79,8 @@ def _read_size(name: str, attributes: Mapping[str, Any], maximum: int) -> int:
     return size
 
 
-def _check_order(found: Mapping[str, Any], low: str, high: str) -> None:
-    if low in found and high in found and found[low] > found[high]:
+def _check_order(attributes: Mapping[str, Any], low: str, high: str) -> None:
+    if low in attributes and high in attributes and attributes[low] > attributes[high]:
         code = f"entity_attribute_{low}_greater_than_{high}"
         raise _attribute_error(high, f"must not be less than {low}", code)
 

@@ -84,8 +84,8 @@ class EntityHistory:
         kind, source = entity.member.value_type, await self.source(entity)
         match body.aggregate_type:
             case "LAST":
-                found = await self.store.last(source, span)
-                return Aggregate() if found is None else _to_aggregate(entity, found[2])
+                newest = await self.store.last(source, span)
+                return Aggregate() if newest is None else _to_aggregate(entity, newest[2])
             case "AVG" | "SUM":
                 if kind not in ("LONG", "DOUBLE"):
                     reason = f"{body.aggregate_type} requires a number. The entity is a {kind}"

@@ -181,8 +181,8 @@ class ValueStore:
     async def last(self, source: ValueSource, span: Span) -> Record | None:
         """Return the newest record, or None."""
         scans = [(scan, 1) for scan in source.scans(span)]
-        async with aclosing(self._walk(source, 0, scans, 0, 1)) as found:
-            return await anext(found, None)
+        async with aclosing(self._walk(source, 0, scans, 0, 1)) as records:
+            return await anext(records, None)
 
     async def aggregate(self, source: ValueSource, span: Span, kind: AggregateKind) -> list[Any]:
         """Return the documents of an aggregate."""

@@ -111,20 +111,20 @@ def collect_updates(
     An empty secret keeps its value, so a thing may have no value. The TSL checks values later.
     Raises `InvalidInput` when nothing remains.
     """
-    found: dict[int, PropertyUpdate] = {}
+    updates_by_thing: dict[int, PropertyUpdate] = {}
     for key, given in exchange.items():
         entity = entities.get(key)
         if entity is None or not settable(entity):
             continue
         value = convert_value(entity.member.value_type, given)
         if entity.is_secret and value in (None, ""):
-            found.setdefault(entity.thing.id, PropertyUpdate(entity.thing))
+            updates_by_thing.setdefault(entity.thing.id, PropertyUpdate(entity.thing))
             continue
         if value == {} or (value is None and entity.member.attribute.get("optional")):
             continue
-        update = found.setdefault(entity.thing.id, PropertyUpdate(entity.thing))
+        update = updates_by_thing.setdefault(entity.thing.id, PropertyUpdate(entity.thing))
         set_value(update.values, entity.reported_path, value)
-    return _require_any(list(found.values()))
+    return _require_any(list(updates_by_thing.values()))
 
 
 def collect_calls(exchange: Mapping[str, Any], entities: Mapping[str, Entity]) -> list[ServiceCall]:
@@ -133,14 +133,16 @@ def collect_calls(exchange: Mapping[str, Any], entities: Mapping[str, Entity]) -
     A key names a service or one of its inputs. The TSL checks inputs later. Raises `InvalidInput`
     when nothing remains.
     """
-    found: dict[tuple[int, str], ServiceCall] = {}
+    calls_by_service: dict[tuple[int, str], ServiceCall] = {}
     for key, inputs in exchange.items():
         entity = entities.get(key)
         if entity is None or entity.member.type != "SERVICE":
             continue
         member, members = entity.member, entity.thing.members
         service = member if member.parent is None else members.by_path[member.parent]
-        call = found.setdefault((entity.thing.id, service.path), ServiceCall(entity.thing, service))
+        call = calls_by_service.setdefault(
+            (entity.thing.id, service.path), ServiceCall(entity.thing, service)
+        )
         if member is not service:
             call.set_input(member.path.removeprefix(f"{service.path}."), inputs)
         elif isinstance(inputs, dict):
@@ -148,13 +150,13 @@ def collect_calls(exchange: Mapping[str, Any], entities: Mapping[str, Entity]) -
                 call.set_input(name, value)
         elif inputs is not None and inputs != "":
             call.inputs = inputs
-    return _require_any(list(found.values()))
+    return _require_any(list(calls_by_service.values()))
 
 
-def _require_any(found: list[T]) -> list[T]:
-    if not found:
+def _require_any(updates: list[T]) -> list[T]:
+    if not updates:
         raise InvalidInput("names no entity that allows this operation", field=FIELD)
-    return found
+    return updates
 
 
 @dataclass(slots=True)
@@ -219,13 +221,13 @@ class EntityWriter:
         others: list[tuple[EntityThing, dict[str, Any]]] = []
         faults: list[ValueFault] = []
         for update in updates:
-            found = next(checked) if update.thing.device else _check_settings(update)
-            if isinstance(found, InvalidInput):
-                faults += update.faults(found.faults)
-            elif isinstance(found, Draft):
-                drafts.append(found)
+            outcome = next(checked) if update.thing.device else _check_settings(update)
+            if isinstance(outcome, InvalidInput):
+                faults += update.faults(outcome.faults)
+            elif isinstance(outcome, Draft):
+                drafts.append(outcome)
             else:
-                others.append((update.thing, found))
+                others.append((update.thing, outcome))
         if faults:
             raise multiple_error(FIELD, faults)
         if dry_run:

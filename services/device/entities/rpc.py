@@ -67,29 +67,29 @@ class EntityRpc:
         """Return entities by key, by id, or both."""
         _check_size("keys", request.keys)
         _check_size("ids", request.ids)
-        found: dict[int, Entity] = {}
+        entities: dict[int, Entity] = {}
         if request.ids:
-            found = await self.directory.find_by_ids(request.tenant, request.ids)
+            entities = await self.directory.find_by_ids(request.tenant, request.ids)
         if request.keys:
             parts = split_keys(request.keys)
             await self.integration_things.ensure_all(request.tenant, integrations_in(parts))
             by_key = await self.directory.find_by_parts(request.tenant, parts)
-            found |= {entity.id: entity for entity in by_key.values()}
-        return ResolvedEntities(list(map(_to_resolved, found.values())))
+            entities |= {entity.id: entity for entity in by_key.values()}
+        return ResolvedEntities(list(map(_to_resolved, entities.values())))
 
     async def read(self, request: ReadEntities) -> EntityValues:
         """Return latest values; None for an entity without a value."""
         _check_size("keys", request.keys)
-        found = await self.directory.find_by_keys(request.tenant, request.keys)
-        latest = await self.values.find_values(request.tenant, found.values())
+        entities = await self.directory.find_by_keys(request.tenant, request.keys)
+        latest = await self.values.find_values(request.tenant, entities.values())
         return EntityValues(
             {
                 key: entity.value_in(without_times(latest.get(entity.thing.id, {})))
                 if entity.member.type == "PROPERTY"
                 else None
-                for key, entity in found.items()
+                for key, entity in entities.items()
             },
-            _write_only(found),
+            _write_only(entities),
         )
 
     async def update(self, request: UpdateEntities) -> UpdatedEntities:
@@ -98,11 +98,11 @@ class EntityRpc:
         keys: dict[str, set[str]] = defaultdict(set)
         for update in request.updates:
             keys[update.tenant].update(update.exchange)
-        found = {
+        entities_by_tenant = {
             tenant: await self.directory.find_by_keys(tenant, tenant_keys, records=True)
             for tenant, tenant_keys in keys.items()
         }
-        updates = [_update(update, found[update.tenant]) for update in request.updates]
+        updates = [_update(update, entities_by_tenant[update.tenant]) for update in request.updates]
         good = [update for update in updates if update.error is None]
         await asyncio.gather(
             self._write_custom([update for update in good if update.is_custom]),
@@ -137,14 +137,14 @@ class EntityRpc:
 
         Raises `UpstreamTimeout` for an offline device, which receives the call when it connects.
         """
-        found = await self.directory.find_by_keys(request.tenant, request.exchange, records=True)
-        missing = _missing_error(request.exchange, found)
+        entities = await self.directory.find_by_keys(request.tenant, request.exchange, records=True)
+        missing = _missing_error(request.exchange, entities)
         if missing:
             raise missing
         with carrying_hops(request.hops):
             caller = _platform(request.tenant)
             called = await self.caller.call_entities(
-                caller, request.exchange, found, dry_run=request.dry_run
+                caller, request.exchange, entities, dry_run=request.dry_run
             )
         if called.queued:
             sns = ", ".join(call.sn for call in called.queued[:5])
@@ -158,19 +158,19 @@ def _check_size(field: str, entries: Collection[Any]) -> None:
         raise InvalidInput(f"must be at most {MAX_KEYS}", field=field)
 
 
-def _update(request: EntityUpdate, found: Mapping[str, Entity]) -> FlowUpdate:
+def _update(request: EntityUpdate, entities: Mapping[str, Entity]) -> FlowUpdate:
     return FlowUpdate(
         tenant=request.tenant,
         exchange=request.exchange,
-        entities={key: found[key] for key in request.exchange if key in found},
+        entities={key: entities[key] for key in request.exchange if key in entities},
         hops=request.hops,
         dry_run=request.dry_run,
-        error=_missing_error(request.exchange, found),
+        error=_missing_error(request.exchange, entities),
     )
 
 
-def _missing_error(keys: Iterable[str], found: Mapping[str, Entity]) -> NotFound | None:
-    missing = [key for key in keys if key not in found]
+def _missing_error(keys: Iterable[str], entities: Mapping[str, Entity]) -> NotFound | None:
+    missing = [key for key in keys if key not in entities]
     if not missing:
         return None
     return NotFound(f"entity {', '.join(missing[:5])} does not exist", field="exchange")

@@ -110,23 +110,23 @@ class EntitySearch:
         await self.integration_things.ensure_all(principal.tenant)
         integrations = await self.integrations.list_summaries()
         names = NameResolver(principal.tenant, integrations, self.groups, self.tags)
-        found = await AdvancedFilter.from_columns(body.entity_filter or {}, names)
-        ids = found.ids
-        if found.keys is not None:
-            entities_by_key = await self.directory.find_by_keys(principal.tenant, found.keys)
+        parsed = await AdvancedFilter.from_columns(body.entity_filter or {}, names)
+        ids = parsed.ids
+        if parsed.keys is not None:
+            entities_by_key = await self.directory.find_by_keys(principal.tenant, parsed.keys)
             named_ids = {entity.id for entity in entities_by_key.values()}
             ids = sorted(named_ids if ids is None else named_ids & set(ids))
         request = SearchRequest(
             principal=principal,
             grants=await self.grants.read(principal),
             order=Order.from_request(body, _integration_names(integrations)),
-            select_members=found.select_members,
-            keyword=found.key_test,
-            negated=found.negated,
-            conditions=found.conditions,
-            accepts=found.accepts,
+            select_members=parsed.select_members,
+            keyword=parsed.key_test,
+            negated=parsed.negated,
+            conditions=parsed.conditions,
+            accepts=parsed.accepts,
             ids=ids,
-            excluded_ids=await self._excluded_ids(principal.tenant, found),
+            excluded_ids=await self._excluded_ids(principal.tenant, parsed),
         )
         page = await self._page(request, body)
         with_events = len(page.content) <= MAX_ROWS_WITH_EVENTS
@@ -150,14 +150,14 @@ class EntitySearch:
         device_id = single_device(body) if body.number == 1 else None
         if device_id is None or principal.uses_own_console:
             return []
-        found = await self.first_keys.find(principal, device_id)
-        return [] if found is None else [_first_key_row(*found, integrations)]
+        device_with_key = await self.first_keys.find(principal, device_id)
+        return [] if device_with_key is None else [_first_key_row(*device_with_key, integrations)]
 
-    async def _excluded_ids(self, tenant: str, found: AdvancedFilter) -> frozenset[int]:
-        if found.excluded_key is None:
-            return found.excluded_ids
-        entities_by_key = await self.directory.find_by_keys(tenant, [found.excluded_key])
-        return found.excluded_ids.union(entity.id for entity in entities_by_key.values())
+    async def _excluded_ids(self, tenant: str, parsed: AdvancedFilter) -> frozenset[int]:
+        if parsed.excluded_key is None:
+            return parsed.excluded_ids
+        entities_by_key = await self.directory.find_by_keys(tenant, [parsed.excluded_key])
+        return parsed.excluded_ids.union(entity.id for entity in entities_by_key.values())
 
     async def _build_request(
         self, principal: Principal, body: SearchEntities, integrations: ShownIntegrations
@@ -195,11 +195,11 @@ class EntitySearch:
             request, rows, excluded, fresh=request.keyword is not None
         )
         try:
-            found = await read_page(self.devices, result, skip, size)
+            page = await read_page(self.devices, result, skip, size)
         except OutdatedCounts:
             result = await self._count_result(request, rows, excluded, fresh=True)
-            found = await read_page(self.devices, result, skip, size)
-        return Page(page_size=size, page_number=body.number, total=result.total, content=found)
+            page = await read_page(self.devices, result, skip, size)
+        return Page(page_size=size, page_number=body.number, total=result.total, content=page)
 
     async def _show_rows(
         self, tenant: str, integrations: ShownIntegrations, entities: Sequence[Entity]
@@ -289,13 +289,13 @@ class EntitySearch:
 
         Each part is a list of conditions.
         """
-        found: Counter[ModelKey] = Counter()
+        totals: Counter[ModelKey] = Counter()
         counts = await asyncio.gather(
             *(self.devices.count_models(tenant, part, fresh=fresh) for part in parts)
         )
         for models in counts:
-            found.update(models)
-        return found
+            totals.update(models)
+        return totals
 
 
 def _first_key_row(device: Device, key: str, integrations: ShownIntegrations) -> EntityResponse:

@@ -96,8 +96,8 @@ class SelectedMembers:
         matching = everyone
         if member.number not in self._matching_numbers[model]:
             matching = counts.matching.get(model, 0) + sum(
-                found.get(model, 0)
-                for tail, found in counts.ending
+                tail_counts.get(model, 0)
+                for tail, tail_counts in counts.ending
                 if keyword.matches_tail(member, tail)
             )
         return everyone - matching if self._negated else matching
@@ -178,24 +178,26 @@ class ListedEntities:
     async def find(self) -> list[Entity]:
         """Return the entities of the requested ids, or all entities to be listed."""
         ids = self._request.ids
-        found = await (self._find_non_devices() if ids is None else self.find_by_ids(ids))
-        return [entity for entity in found if entity.id not in self._request.excluded_ids]
+        entities = await (self._find_non_devices() if ids is None else self.find_by_ids(ids))
+        return [entity for entity in entities if entity.id not in self._request.excluded_ids]
 
     async def find_counted(self) -> list[Entity]:
         """Return excluded entities that the counts of devices include."""
-        found = await self.find_by_ids(sorted(self._request.excluded_ids))
+        entities = await self.find_by_ids(sorted(self._request.excluded_ids))
         return [
             entity
-            for entity in found
+            for entity in entities
             if entity.thing.device and entity.thing.is_visible_to(self._grants)
         ]
 
     async def find_by_ids(self, ids: Sequence[int]) -> list[Entity]:
         """Return matching entities by id."""
-        found = await self._directory.find_by_ids(self._request.tenant, ids)
-        rows = [entity for entity in found.values() if self._customized in (None, entity.is_custom)]
+        entities = await self._directory.find_by_ids(self._request.tenant, ids)
+        rows = [
+            entity for entity in entities.values() if self._customized in (None, entity.is_custom)
+        ]
         things = {entity.thing.id: entity.thing for entity in rows}
-        wanted_ids = set(found)
+        wanted_ids = set(entities)
         return [entity for entity in self._matching(things.values()) if entity.id in wanted_ids]
 
     async def _find_non_devices(self) -> list[Entity]:

@@ -106,13 +106,15 @@ class Keyword:
 
     def device_conditions(self, integrations: Iterable[str]) -> list[dict[str, Any]]:
         """Return conditions; a device that meets one has only matching entities."""
-        found: list[dict[str, Any]] = [{"name": contains_text(self._text)}] if self._names else []
+        conditions: list[dict[str, Any]] = (
+            [{"name": contains_text(self._text)}] if self._names else []
+        )
         whole: set[str] = set(self._named)
         if self._keys:
-            found += self._with_keys(integrations, whole)
+            conditions += self._with_keys(integrations, whole)
         if whole:
-            found.append({"integration": {"$in": sorted(whole)}})
-        return found
+            conditions.append({"integration": {"$in": sorted(whole)}})
+        return conditions
 
     def _with_keys(self, integrations: Iterable[str], whole: set[str]) -> Iterator[dict[str, Any]]:
         """Yield conditions on keys; fully matching integrations are added to `whole`."""
@@ -131,15 +133,15 @@ class Keyword:
 
     def head_condition(self, head: str, integrations: Iterable[str]) -> dict[str, Any]:
         """Return the condition on devices whose keys end with `head`."""
-        found: list[dict[str, Any]] = []
+        conditions: list[dict[str, Any]] = []
         if "." not in head:
-            found.append({"snKey": {"$regex": f"{literal_pattern(head.upper())}$"}})
-        found.extend(
+            conditions.append({"snKey": {"$regex": f"{literal_pattern(head.upper())}$"}})
+        conditions.extend(
             {"integration": integration, "snKey": serial.upper()}
             for integration in integrations
             for serial in _serial_prefixes(head, device_key(integration, "").lower())
         )
-        return _match_any(found)
+        return _match_any(conditions)
 
 
 class KeyPrefix(Keyword):
@@ -165,16 +167,16 @@ class KeyPrefix(Keyword):
 
     def device_conditions(self, integrations: Iterable[str]) -> list[dict[str, Any]]:
         """Return conditions on devices whose keys start with the text."""
-        found: list[dict[str, Any]] = []
+        conditions: list[dict[str, Any]] = []
         for integration in integrations:
             before = device_key(integration, "").lower()
             rest = self._lower.removeprefix(before)
             if before.startswith(self._lower):
-                found.append({"integration": integration})
+                conditions.append({"integration": integration})
             elif rest != self._lower and "." not in rest:
                 serial = {"$regex": f"^{literal_pattern(rest.upper())}"}
-                found.append({"integration": integration, "snKey": serial})
-        return found
+                conditions.append({"integration": integration, "snKey": serial})
+        return conditions
 
     def head_condition(self, head: str, integrations: Iterable[str]) -> dict[str, Any]:
         """Return the condition on the device whose key is `head`."""
@@ -222,8 +224,8 @@ def matches_entity(test: Keyword, thing: EntityThing, member: Member) -> bool:
 
 
 def _match_any(conditions: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    found = list(conditions)
-    return {"$or": found} if found else NOTHING
+    condition_list = list(conditions)
+    return {"$or": condition_list} if condition_list else NOTHING
 
 
 def _serial_prefixes(text: str, before: str) -> Iterator[str]:
@@ -277,10 +279,10 @@ class TextFilter:
         cls, name: str | None, integrations: Mapping[str, IntegrationSummary]
     ) -> "TextFilter":
         """Return a filter by part of a device or integration name; None matches all."""
-        found = cls()
+        text_filter = cls()
         if name:
             matching_integrations = find_integrations("CONTAINS", name, integrations)
-            found.conditions.append(
+            text_filter.conditions.append(
                 {
                     "$or": [
                         {"name": contains_text(name, "entity_source_name")},
@@ -288,13 +290,13 @@ class TextFilter:
                     ]
                 }
             )
-            found.tests.append(
+            text_filter.tests.append(
                 lambda thing: (
                     thing.integration in matching_integrations
                     or text_matches("CONTAINS", name, thing.name)
                 )
             )
-        return found
+        return text_filter
 
     def accepts(self, thing: EntityThing) -> bool:
         """Return whether a thing passes all tests."""

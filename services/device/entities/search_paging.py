@@ -65,7 +65,7 @@ async def read_page(
 
     Raises `OutdatedCounts` when cached counts turn out to be wrong.
     """
-    found: list[Entity] = []
+    entities: list[Entity] = []
     expected = min(limit, result.total - skip)
     listed: dict[Group, list[Entity]] = defaultdict(list)
     for entity in result.listed:
@@ -76,13 +76,13 @@ async def read_page(
         if skip >= size:
             skip -= size
             continue
-        found += await _GroupReader(lists, result, group).read(rows, skip, limit - len(found))
-        if len(found) == limit:
+        entities += await _GroupReader(lists, result, group).read(rows, skip, limit - len(entities))
+        if len(entities) == limit:
             break
         skip = 0
-    if result.may_be_outdated and len(found) < expected:
+    if result.may_be_outdated and len(entities) < expected:
         raise OutdatedCounts
-    return found
+    return entities
 
 
 class _GroupReader:
@@ -97,17 +97,17 @@ class _GroupReader:
     async def read(self, listed: Sequence[Entity], skip: int, limit: int) -> list[Entity]:
         """Return up to `limit` entities after the first `skip`."""
         walk, skip = self._walk(skip, limit, alone=not listed)
-        found: list[Entity] = []
+        entities: list[Entity] = []
         async with aclosing(self._merge_rows(self._rows(listed), walk)) as rows:
             async for thing, members in rows:
                 if skip >= len(members):
                     skip -= len(members)
                     continue
-                found += (Entity(thing, member) for member in members[skip:])
+                entities += (Entity(thing, member) for member in members[skip:])
                 skip = 0
-                if len(found) >= limit:
+                if len(entities) >= limit:
                     break
-        return found[:limit]
+        return entities[:limit]
 
     def _walk(self, skip: int, limit: int, *, alone: bool) -> tuple[Walk | None, int]:
         """Return the walk over devices, and how many entities to skip in it.
@@ -144,8 +144,8 @@ class _GroupReader:
 
     async def _walk_by_integration(self, conditions: list[Condition], expected: int) -> Walk:
         """Walk over the devices of each integration, in the order of names."""
-        found = await self._queries.list_integrations(self._devices.tenant)
-        for integration in self._order.sorted_integrations(found):
+        integrations = await self._queries.list_integrations(self._devices.tenant)
+        for integration in self._order.sorted_integrations(integrations):
             narrowed = [*conditions, {"integration": integration}]
             async with aclosing(self._walk_devices(narrowed, 0, expected)) as devices:
                 async for device in devices:

@@ -65,11 +65,11 @@ class ValueReader:
                 common.add(entity.thing.id)
             else:
                 reported.append(entity)
-        found = await self.find_reported(reported)
+        reported_values = await self.find_reported(reported)
         if common:
             for device_id, entries in (await self._common(tenant, sorted(common))).items():
-                found.setdefault(device_id, {}).update(entries)
-        return found
+                reported_values.setdefault(device_id, {}).update(entries)
+        return reported_values
 
     async def find_reported(self, entities: Sequence[Entity]) -> dict[int, Entries]:
         """Return the reported top-level properties of entities, by thing."""
@@ -84,14 +84,14 @@ class ValueReader:
             for entity in entities
             if entity.member.type == "EVENT"
         }
-        found = dict[int, Entries]()
+        outputs_by_thing = dict[int, Entries]()
         calls = (partial(self._last, thing, name) for (_, name), thing in by_kind.items())
         rows = await gather_limited(AT_ONCE, calls)
         for (thing_id, name), row in zip(by_kind, rows, strict=True):
             if row is not None:
                 entry = {"v": row["o"], "t": KEY.unpack(bytes(row["_id"]))[1]}
-                found.setdefault(thing_id, {})[name] = entry
-        return found
+                outputs_by_thing.setdefault(thing_id, {})[name] = entry
+        return outputs_by_thing
 
     async def _last(self, thing: EntityThing, name: str) -> Document | None:
         oldest = await self.retention.oldest(thing.tenant, thing.model)
@@ -155,8 +155,8 @@ class EntityService:
 
     async def find(self, principal: Principal, entity_id: int) -> Entity:
         """Return an entity that the user may see; raise as `find_all`."""
-        (found,) = await self.find_all(principal, [entity_id])
-        return found
+        (entity,) = await self.find_all(principal, [entity_id])
+        return entity
 
     async def find_visible(self, principal: Principal, ids: Sequence[int]) -> list[Entity]:
         """Return the entities that the user may see, in the order of `ids`.
@@ -164,8 +164,8 @@ class EntityService:
         Every user may see custom entities. Unknown and hidden entities are left out, so that a
         dashboard with such an entity shows the others.
         """
-        found = await self.directory.find_by_ids(principal.tenant, ids)
-        rows = [found[key] for key in ids if key in found]
+        entities = await self.directory.find_by_ids(principal.tenant, ids)
+        rows = [entities[key] for key in ids if key in entities]
         if all(map(_is_shared, rows)):
             return rows
         grants = await self.grants.read(principal)
@@ -193,8 +193,8 @@ class EntityService:
             raise InvalidInput(f"must name 1 to {MAX_KEYS} entities", field="exchange")
         parts = split_keys(keys)
         await self.integration_things.ensure_all(principal.tenant, integrations_in(parts))
-        found = await self.directory.find_by_parts(principal.tenant, parts, records=True)
-        shared = {key: entity for key, entity in found.items() if _is_shared(entity)}
+        entities = await self.directory.find_by_parts(principal.tenant, parts, records=True)
+        shared = {key: entity for key, entity in entities.items() if _is_shared(entity)}
         if len(shared) == len(keys):
             return shared
         grants = (
@@ -202,7 +202,7 @@ class EntityService:
         )
         return {
             key: entity
-            for key, entity in found.items()
+            for key, entity in entities.items()
             if key in shared or entity.is_visible_to(grants)
         }
 
@@ -241,8 +241,10 @@ class EntityService:
         """
         entities = await self.directory.find_by_ids(principal.tenant, [entity_id])
         visible = await self._filter_visible(principal, entities)
-        found = LatestValue() if not visible else (await self._latest(principal.tenant, visible))[0]
-        return copy_fields(EntityStatus, found, updated_at=found.timestamp)
+        latest_value = (
+            LatestValue() if not visible else (await self._latest(principal.tenant, visible))[0]
+        )
+        return copy_fields(EntityStatus, latest_value, updated_at=latest_value.timestamp)
 
     async def statuses(
         self, principal: Principal, ids: Sequence[int]

@@ -92,13 +92,13 @@ class TagStore(ThingDataStore):
             text = contains_text(request.keyword)
             query["$or"] = [{"name": text}, {"description": text}]
         order = request.order(COLUMNS)
-        found, total = await find_page(self._tags, query, order, request.skip, request.size)
-        return msgspec.convert(found, list[Tag]), total
+        rows, total = await find_page(self._tags, query, order, request.skip, request.size)
+        return msgspec.convert(rows, list[Tag]), total
 
     async def tags_by_id(self, tenant: str) -> dict[int, Tag]:
         """Return the tags of a tenant by id."""
-        found = await self._tags.find({"tenant": tenant}).to_list(None)
-        return {tag.id: tag for tag in msgspec.convert(found, list[Tag])}
+        documents = await self._tags.find({"tenant": tenant}).to_list(None)
+        return {tag.id: tag for tag in msgspec.convert(documents, list[Tag])}
 
     async def count(self, tenant: str) -> int:
         """Return the number of tags of a tenant."""
@@ -126,8 +126,8 @@ class TagStore(ThingDataStore):
         """Change a tag; raise `NotFound` or `InvalidInput`."""
         change = {"$set": _tag_fields(request, datetime.now(UTC))}
         with duplicate_raises(tag_exists_error(request.name)):
-            found = await self._tags.update_one({"_id": tag_id, "tenant": tenant}, change)
-        if not found.matched_count:
+            result = await self._tags.update_one({"_id": tag_id, "tenant": tenant}, change)
+        if not result.matched_count:
             raise tag_not_found("tag_id")
 
     async def delete(self, tenant: str, ids: Sequence[int]) -> None:
@@ -159,8 +159,8 @@ class TagStore(ThingDataStore):
             "IS_NOT_EMPTY": {"$exists": True},
         }
         query = {"tenant": tenant, "tags": current[operator]}
-        found = self._tagged.find(query, {"_id": 1}, sort=[("_id", 1)], limit=MAX_FOUND)
-        return [row["_id"] async for row in found]
+        cursor = self._tagged.find(query, {"_id": 1}, sort=[("_id", 1)], limit=MAX_FOUND)
+        return [row["_id"] async for row in cursor]
 
     async def map(
         self, tenant: str, entity_ids: Sequence[int], added: Sequence[int], change: TagChange
@@ -198,8 +198,8 @@ class TagStore(ThingDataStore):
         if not ids:
             return
         query = {"_id": {"$in": list(ids)}, "tenant": tenant}
-        found = await self._tags.update_many(query, {"$inc": {"mapped": 1}}, session=session)
-        if found.matched_count < len(ids):
+        result = await self._tags.update_many(query, {"$inc": {"mapped": 1}}, session=session)
+        if result.matched_count < len(ids):
             raise tag_not_found("added_tag_ids")
 
 

@@ -38,21 +38,21 @@ class CodecCache:
         One query reads all versions that must be checked, and one more each codec that changed.
         """
         now = time.monotonic()
-        found: dict[ProductKey, CachedCodec] = {}
+        codecs: dict[ProductKey, CachedCodec] = {}
         old: list[ProductKey] = []
         for key in keys:
             read, cached = self._known.get(key) or (-CODEC_SECONDS, CachedCodec(None))
-            found[key] = cached
+            codecs[key] = cached
             if read + CODEC_SECONDS <= now:
                 old.append(key)
         if old:
             heads = await self._products.find_frame_settings(old)
             for key in old:
                 version, days = heads.get(key, ("", None))
-                codec = await self._codec(key, found[key], version)
-                found[key] = codec._replace(frame_days=days)
-                self._known.put(key, (now, found[key]))
-        return found
+                codec = await self._codec(key, codecs[key], version)
+                codecs[key] = codec._replace(frame_days=days)
+                self._known.put(key, (now, codecs[key]))
+        return codecs
 
     async def _codec(self, key: ProductKey, cached: CachedCodec, version: str) -> CachedCodec:
         if version == cached.version:

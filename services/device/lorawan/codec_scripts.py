@@ -158,8 +158,8 @@ def find_entry_point(
 ) -> list[CodecStep]:
     """Return the entry point by convention; `functions` are those of each script."""
     for entry, args in conventions.items():
-        for script, found in functions.items():
-            if entry in found:
+        for script, script_functions in functions.items():
+            if entry in script_functions:
                 return [CodecStep(script, entry, args)]
     return []
 
@@ -257,17 +257,21 @@ def extract_past_readings(
 def _pop_rows(
     decoded: dict[str, Any], tsl: Tsl, faults: list[Fault]
 ) -> list[tuple[str, dict[str, Any]]]:
-    found: list[tuple[str, Any]] = []
+    rows_by_key: list[tuple[str, Any]] = []
     for key in [key for key in decoded if key == HISTORY_KEY or key.endswith("_history")]:
         if tsl.property(key) is None and _are_past_readings(decoded[key]):
-            found += [(f"{key}[{at}]", row) for at, row in enumerate(decoded.pop(key))]
-    if len(found) > MAX_READINGS:
+            rows_by_key += [(f"{key}[{at}]", row) for at, row in enumerate(decoded.pop(key))]
+    if len(rows_by_key) > MAX_READINGS:
         faults.append(
-            Fault(HISTORY_KEY, f"has {len(found)} readings; a frame has at most {MAX_READINGS}")
+            Fault(
+                HISTORY_KEY, f"has {len(rows_by_key)} readings; a frame has at most {MAX_READINGS}"
+            )
         )
         return []
-    faults += [Fault(place, "must be an object") for place, row in found if type(row) is not dict]
-    return [(place, row) for place, row in found if type(row) is dict]
+    faults += [
+        Fault(place, "must be an object") for place, row in rows_by_key if type(row) is not dict
+    ]
+    return [(place, row) for place, row in rows_by_key if type(row) is dict]
 
 
 def _are_past_readings(rows: Any) -> bool:

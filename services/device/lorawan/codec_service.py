@@ -83,10 +83,10 @@ class CodecService:
     async def get(self, principal: Principal, model: str) -> ProductCodec:
         """Return the codec of a product; raise `NotFound`."""
         await self._products.get(principal.tenant, model)
-        found = await self._codecs.find(principal.tenant, model)
-        if found is None:
+        codec = await self._codecs.find(principal.tenant, model)
+        if codec is None:
             raise codec_not_found(model)
-        return found
+        return codec
 
     async def put(self, principal: Principal, model: str, body: PutCodec) -> ProductCodec:
         """Replace the codec of a product.

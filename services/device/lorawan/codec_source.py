@@ -134,15 +134,15 @@ def read_script(source: str) -> Script:
     )
 
 
-def _exported(found: re.Match[str]) -> str:
+def _exported(match: re.Match[str]) -> str:
     """Return the replacement for an export declaration of a script."""
-    if found[0].endswith("default"):
+    if match[0].endswith("default"):
         return "exports.default ="
-    return "".join(f";exports.{new} = {old};" for old, new in _RENAMED.findall(found[1] or ""))
+    return "".join(f";exports.{new} = {old};" for old, new in _RENAMED.findall(match[1] or ""))
 
 
-def _blank(found: re.Match[str]) -> str:
-    text = found[0].lstrip()
+def _blank(match: re.Match[str]) -> str:
+    text = match[0].lstrip()
     if text.startswith(("/*", "//")):
         return " "
     return f'"" {" ".join(_EMBEDDED.findall(text))}' if text.startswith("`") else '""'
@@ -193,10 +193,10 @@ def _find_global_reads(source: str, code: str) -> set[str]:
 
 def _outside_braces(code: str) -> str:
     """Return the code outside blocks, functions and objects."""
-    depth, found = 0, []
+    depth, outside = 0, []
     for piece in re.split("([{}])", code):
         if piece in ("{", "}"):
             depth += 1 if piece == "{" else -1
         elif depth == 0:
-            found.append(piece)
-    return " ".join(found)
+            outside.append(piece)
+    return " ".join(outside)

@@ -149,13 +149,13 @@ def _handle_request(loaded: OrderedDict[str, WarmCodec], request: Request) -> Re
         return BatchResult([_find_functions(source, request.names) for source in request.scripts])
     if request.codec is not None:
         loaded[request.version] = WarmCodec(request.codec)
-    found = loaded.get(request.version)
-    if found is None:
+    warm_codec = loaded.get(request.version)
+    if warm_codec is None:
         return None
     loaded.move_to_end(request.version)
     while len(loaded) > MAX_LOADED:
         loaded.popitem(last=False)
-    outcomes = found.outcomes(request.calls, request.seconds, logging=request.logging)
+    outcomes = warm_codec.outcomes(request.calls, request.seconds, logging=request.logging)
     return BatchResult(outcomes, process_time() - started)
 
 

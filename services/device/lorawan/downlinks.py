@@ -49,10 +49,10 @@ def largest_payload(data_rate: str, frequency: int | None) -> int:
 
     `data_rate` is like `SF7BW125`, `frequency` is in Hz. Unknown values give the smallest payload.
     """
-    found = _RATE.match(data_rate)
-    if found is None or frequency is None or frequency not in MIRRORED_HZ:
+    match = _RATE.match(data_rate)
+    if match is None or frequency is None or frequency not in MIRRORED_HZ:
         return SMALLEST_PAYLOAD
-    return LARGEST_PAYLOADS.get(int(found[1]), SMALLEST_PAYLOAD)
+    return LARGEST_PAYLOADS.get(int(match[1]), SMALLEST_PAYLOAD)
 
 
 DEFAULT_PORT = 85

@@ -29,8 +29,8 @@ class FrameService:
         tsl = (await self.things.build_thing(key_range.device)).tsl
 
         async def with_values(rows: Sequence[Document]) -> list[tuple[Document, Document | None]]:
-            found = await self.partitions.find_properties(bytes(row["_id"]) for row in rows)
-            values = [found.get(bytes(row["_id"])) for row in rows]
+            values_by_key = await self.partitions.find_properties(bytes(row["_id"]) for row in rows)
+            values = [values_by_key.get(bytes(row["_id"])) for row in rows]
             return [
                 (row, None if value is None else tsl.readable(value))
                 for row, value in zip(rows, values, strict=True)
@@ -43,8 +43,8 @@ class FrameService:
         return records, None if last is None else encode_key(last[0]["_id"])
 
 
-def _record(found: tuple[Document, Document | None]) -> FrameRecord:
-    row, values = found
+def _record(row_and_values: tuple[Document, Document | None]) -> FrameRecord:
+    row, values = row_and_values
     key, frame = bytes(row["_id"]), decode_frame(row)
     return copy_fields(
         FrameRecord,

@@ -145,22 +145,22 @@ class FrameStore(ThingDataStore):
     async def newest(self, thing_id: int) -> Frame | None:
         """Return the newest stored frame of a device, or None."""
         query = {"_id": keys_between(thing_id), "f": {"$exists": True}}
-        found = self._frames.find(query, {"f": 1})
-        async for row in found.sort("_id", -1).limit(1):
+        cursor = self._frames.find(query, {"f": 1})
+        async for row in cursor.sort("_id", -1).limit(1):
             return decode_frame(row)
         return None
 
     async def find_stored(self, frames: Sequence[KeptFrame]) -> list[StoredFrame]:
         """Return the stored frames of all laps that have the name of one of `frames`."""
-        found: list[StoredFrame] = []
+        frames_found: list[StoredFrame] = []
         names, lap = {frame_name(frame) for frame in frames}, 0
         while names:
             identities = [identity(name, lap) for name in names]
             rows = self._frames.find({"i": {"$in": identities}}, {"i": 1})
             stored_frames = [StoredFrame(bytes(row["i"]), bytes(row["_id"])) async for row in rows]
-            found += stored_frames
+            frames_found += stored_frames
             names, lap = {frame.name for frame in stored_frames}, lap + 1
-        return found
+        return frames_found
 
     async def list_counted(
         self, first: bytes, last: bytes, limit: int, *, newest: bool = False
@@ -206,11 +206,11 @@ class FrameStore(ThingDataStore):
 
     async def find_times(self, thing_id: int, times: Iterable[int]) -> set[int]:
         """Return the times (ms) at which the device sent a frame."""
-        found = set[int]()
+        frame_times = set[int]()
         for ts in times:
             if await self._direct.find_one({"_id": keys_between(thing_id, ts, ts)}, {"_id": 1}):
-                found.add(ts)
-        return found
+                frame_times.add(ts)
+        return frame_times
 
     async def drop_bytes(self, keys: Collection[bytes]) -> None:
         """Delete the content of frames and keep their identity."""

@@ -56,33 +56,33 @@ class Gap(msgspec.Struct):
 
 def find_gaps(frames: Iterable[CountedFrame]) -> list[Gap]:
     """Return the gaps between frames, which are in the order of reception."""
-    found: list[Gap] = []
+    gaps: list[Gap] = []
     run = 0
     newest: CountedFrame | None = None
     lower: CountedFrame | None = None
     for frame in frames:
         if newest is None or frame.session != newest.session:
-            run, newest, lower = len(found), frame, None
+            run, newest, lower = len(gaps), frame, None
         elif frame.counter > newest.counter:
-            _add(found, newest, frame)
+            _add(gaps, newest, frame)
             newest, lower = frame, None
-        elif _is_late(found[run:], frame):
+        elif _is_late(gaps[run:], frame):
             continue
         elif lower is None or frame.counter <= lower.counter:
             lower = frame  # late, unless the next frame continues from it
         else:
-            run = len(found)
-            _add(found, lower, frame)
+            run = len(gaps)
+            _add(gaps, lower, frame)
             newest, lower = frame, None
-    return [gap for gap in found if gap.missing]
+    return [gap for gap in gaps if gap.missing]
 
 
-def _add(found: list[Gap], before: CountedFrame, after: CountedFrame) -> None:
+def _add(gaps: list[Gap], before: CountedFrame, after: CountedFrame) -> None:
     missing = after.counter - before.counter - 1
     if 0 < missing <= MAX_COUNTER_GAP:
         first, last = before.counter + 1, after.counter - 1
         session = before.session
-        found.append(Gap(before.key, before.ts, after.ts, first, last, session, missing))
+        gaps.append(Gap(before.key, before.ts, after.ts, first, last, session, missing))
 
 
 def _is_late(gaps: Sequence[Gap], frame: CountedFrame) -> bool:
@@ -138,14 +138,14 @@ class GapStore(ThingDataStore):
     async def overlapping(self, thing_id: int, start: int, end: int) -> list[TrackedGap]:
         """Return tracked gaps of a device that overlap a time range (ms)."""
         query = {"_id": keys_between(thing_id, 0, end), "end": {"$gte": start}}
-        found = self._gaps.find(query)
-        return msgspec.convert(await found.to_list(None), list[TrackedGap])
+        cursor = self._gaps.find(query)
+        return msgspec.convert(await cursor.to_list(None), list[TrackedGap])
 
     async def largest(self, thing_id: int, before: int, limit: int) -> list[TrackedGap]:
         """Return open gaps of a device that ended before a time (ms), largest first."""
         query = {"_id": keys_between(thing_id), "state": "OPEN", "end": {"$lte": before}}
-        found = self._gaps.find(query, sort=[("missing", -1), ("_id", 1)], limit=limit)
-        return msgspec.convert(await found.to_list(None), list[TrackedGap])
+        cursor = self._gaps.find(query, sort=[("missing", -1), ("_id", 1)], limit=limit)
+        return msgspec.convert(await cursor.to_list(None), list[TrackedGap])
 
     async def change(self, gap: TrackedGap, **changes: Any) -> None:
         """Change fields of a tracked gap."""
@@ -212,7 +212,7 @@ def _previous_key(key: bytes) -> bytes:
 
 def _record(gap: Gap, tracked: list[TrackedGap]) -> GapRecord:
     """Return a gap with the state of the tracked gap that contains it."""
-    found = next(
+    healing = next(
         (
             candidate
             for candidate in tracked
@@ -221,7 +221,7 @@ def _record(gap: Gap, tracked: list[TrackedGap]) -> GapRecord:
         None,
     )
     record = copy_fields(GapRecord, gap, state="OPEN")
-    if found is not None:
+    if healing is not None:
         for name in ("state", "asks", "asked", "found", "reason"):
-            setattr(record, name, getattr(found, name))
+            setattr(record, name, getattr(healing, name))
     return record

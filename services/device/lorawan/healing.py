@@ -69,8 +69,8 @@ class HealingStore(ThingDataStore):
 
     async def find_all(self, thing_ids: Sequence[int]) -> dict[int, HealingState]:
         """Return the states of devices that have one, by id."""
-        found = self._heals.find({"_id": {"$in": list(thing_ids)}})
-        return {row["_id"]: msgspec.convert(row, HealingState) async for row in found}
+        cursor = self._heals.find({"_id": {"$in": list(thing_ids)}})
+        return {row["_id"]: msgspec.convert(row, HealingState) async for row in cursor}
 
     async def put(self, state: HealingState) -> bool:
         """Store the next state of a device; return False after a concurrent change."""
@@ -185,10 +185,10 @@ class Healer:
         if state.seen is not None:
             first = max(state.seen, history_key(state.id, device.owned_since, 0))
         frames = await self.frames.list_counted(first, history_key(state.id, LAST, LAST), FRAMES)
-        if found := find_gaps(frames):
+        if gaps := find_gaps(frames):
             days = product.frame_days or self.frame_days
-            until = from_ms(found[-1].end) + timedelta(days=days)
-            await self.gaps.keep(found, until)
+            until = from_ms(gaps[-1].end) + timedelta(days=days)
+            await self.gaps.keep(gaps, until)
             state.open = True
         if frames:
             state.seen = frames[-1].key
@@ -248,9 +248,9 @@ class Healer:
             return True
         maximum = 4 * (missing + len(late))
         times = await self.partitions.find_times(thing_id, gap.start + 1, gap.end - 1, maximum)
-        found = len(times - {frame.ts for frame in late})
-        await self.gaps.change(gap, missing=missing, found=found)
-        if found >= missing:
+        reading_count = len(times - {frame.ts for frame in late})
+        await self.gaps.change(gap, missing=missing, found=reading_count)
+        if reading_count >= missing:
             await self.gaps.change(gap, state="HEALED", reason=None)
             _outcome_counter.add(1, {"outcome": "healed"})
         elif gap.request_range() is None:

@@ -52,11 +52,13 @@ def check_requests(
     codec: Codec, services: Sequence[str], outcomes: Sequence[Outcome]
 ) -> HistoryRequest | None:
     """Return the first valid service, or the first one with its fault, or None."""
-    found = [
+    requests = [
         HistoryRequest(service=service, fault=_fault(codec, outcomes[at : at + len(RANGES)]))
         for at, service in zip(range(0, len(outcomes), len(RANGES)), services, strict=True)
     ]
-    return next((entry for entry in found if entry.fault is None), found[0] if found else None)
+    return next(
+        (entry for entry in requests if entry.fault is None), requests[0] if requests else None
+    )
 
 
 def _fault(codec: Codec, outcomes: Sequence[Outcome]) -> str | None:

@@ -124,10 +124,12 @@ class RedecodeWorker:
             )
         )
         finished = DeviceProgress(is_finished=True)
-        found = [progress.get(device_id, finished) for device_id in ids]
-        job.differences += [difference for outcome in found for difference in outcome.differences]
-        job.told += sum(outcome.republished for outcome in found)
-        went = await self.store.save_progress(job, ids, found)
+        progresses = [progress.get(device_id, finished) for device_id in ids]
+        job.differences += [
+            difference for outcome in progresses for difference in outcome.differences
+        ]
+        job.told += sum(outcome.republished for outcome in progresses)
+        went = await self.store.save_progress(job, ids, progresses)
         if job.told >= MAX_REPUBLISHED:
             await self.store.end(job, "FAILED", fault=TOO_MANY_REPORTS)
             return False
@@ -163,27 +165,29 @@ class RedecodeWorker:
         until: float,
     ) -> dict[int, DeviceProgress]:
         """Re-decode frames of devices, then update what derives from history."""
-        found = await self.redecoder.redecode(job, cached, things, until)
+        progresses = await self.redecoder.redecode(job, cached, things, until)
         if not job.dry:
-            await self._update_derived({thing.id: thing for thing in things}, found, interrupted)
-        return found
+            await self._update_derived(
+                {thing.id: thing for thing in things}, progresses, interrupted
+            )
+        return progresses
 
     async def _update_derived(
-        self, things: dict[int, Thing], found: dict[int, DeviceProgress], interrupted: set[int]
+        self, things: dict[int, Thing], progresses: dict[int, DeviceProgress], interrupted: set[int]
     ) -> None:
         """Recalculate latest values and facts of devices from their history.
 
         Changes to `interrupted` devices are unknown, so all their values are recalculated.
         """
-        for device_id in found.keys() & interrupted:
+        for device_id in progresses.keys() & interrupted:
             entries = (await self.latest.find_entries([device_id])).get(device_id, {})
             known_times = {entry["t"] for entry in entries.values()}
-            found[device_id].changed_times |= await self.redecoder.frames.find_times(
+            progresses[device_id].changed_times |= await self.redecoder.frames.find_times(
                 device_id, known_times
             )
         times = {
             device_id: progress.changed_times
-            for device_id, progress in found.items()
+            for device_id, progress in progresses.items()
             if progress.changed_times or device_id in interrupted
         }
         if not times:
@@ -194,7 +198,7 @@ class RedecodeWorker:
                 device_id: RewrittenHistory(
                     partial(self._reports, things[device_id], weeks),
                     rewritten,
-                    None if device_id in interrupted else found[device_id].changed_properties,
+                    None if device_id in interrupted else progresses[device_id].changed_properties,
                 )
                 for device_id, rewritten in times.items()
             }

@@ -113,8 +113,8 @@ class RedecodeStore:
 
     async def find(self, tenant: str, model: str) -> RedecodeProgress | None:
         """Return the last job of a product, or None."""
-        found = await self._jobs.find_one({"_id": product_id(tenant, model)})
-        return msgspec.convert(found, RedecodeProgress) if found else None
+        document = await self._jobs.find_one({"_id": product_id(tenant, model)})
+        return msgspec.convert(document, RedecodeProgress) if document else None
 
     async def tenants(self, settled_ms: int, within: float = 0) -> list[str]:
         """Return the tenants with jobs that `next_job` returns within some seconds."""
@@ -153,24 +153,26 @@ class RedecodeStore:
         return await self._update_running(job, change)
 
     async def save_progress(
-        self, job: RedecodeJob, devices: list[int], found: list[DeviceProgress]
+        self, job: RedecodeJob, devices: list[int], progresses: list[DeviceProgress]
     ) -> bool:
         """Record the progress of devices; return False when the job was stopped."""
         job.in_progress = []
-        through = all(progress.is_finished for progress in found)
+        through = all(progress.is_finished for progress in progresses)
         rest = (
             {}
             if through
-            else {str(at): progress.last_key for at, progress in zip(devices, found, strict=True)}
+            else {
+                str(at): progress.last_key for at, progress in zip(devices, progresses, strict=True)
+            }
         )
-        differences = [difference for progress in found for difference in progress.differences]
+        differences = [difference for progress in progresses for difference in progress.differences]
         change = {
             "$set": {"rest": rest, "under": []} | ({"after": devices[-1]} if through else {}),
             "$pullAll": {"lost": [] if job.dry else devices},
             "$inc": {
-                "read": sum(progress.read for progress in found),
-                "changed": sum(progress.changed for progress in found),
-                "told": sum(progress.republished for progress in found),
+                "read": sum(progress.read for progress in progresses),
+                "changed": sum(progress.changed for progress in progresses),
+                "told": sum(progress.republished for progress in progresses),
                 "done": len(devices) if through and not job.is_second_pass else 0,
             },
             "$push": {
@@ -239,10 +241,10 @@ class RedecodeService:
 
     async def get(self, principal: Principal, model: str) -> RedecodeProgress:
         """Return the last job of a product; raise `NotFound` when there is none."""
-        found = await self.last(principal, model)
-        if found is None:
+        job = await self.last(principal, model)
+        if job is None:
             raise NotFound(f"frames of {model} were never decoded again", field="model")
-        return found
+        return job
 
     async def last(self, principal: Principal, model: str) -> RedecodeProgress | None:
         """Return the last job of a product, or None; raise `NotFound` for no product."""

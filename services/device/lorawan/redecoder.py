@@ -66,7 +66,7 @@ class Redecoder:
         the product has no codec any more.
         """
         pending = list(things)
-        found = {
+        progresses = {
             thing.id: DeviceProgress(last_key=self._first_key(job, thing)) for thing in pending
         }
         while pending:
@@ -75,25 +75,27 @@ class Redecoder:
                 *(
                     self.frames.find_outdated(
                         decoder_stamp(cached.version, thing),
-                        found[thing.id].last_key,
+                        progresses[thing.id].last_key,
                         history_key(thing.id, job.end, LAST),
                         limit,
                     )
                     for thing in pending
                 )
             )
-            writes = await self._decode(job, cached, list(zip(pending, rows, strict=True)), found)
+            writes = await self._decode(
+                job, cached, list(zip(pending, rows, strict=True)), progresses
+            )
             if writes and not job.dry:
-                await self._write(writes, found)
+                await self._write(writes, progresses)
             for thing, frames in zip(pending, rows, strict=True):
-                found[thing.id].is_finished = len(frames) < limit
+                progresses[thing.id].is_finished = len(frames) < limit
                 if frames:
-                    found[thing.id].last_key = bytes(frames[-1]["_id"])
-            pending = [thing for thing in pending if not found[thing.id].is_finished]
-            republished = sum(progress.republished for progress in found.values())
+                    progresses[thing.id].last_key = bytes(frames[-1]["_id"])
+            pending = [thing for thing in pending if not progresses[thing.id].is_finished]
+            republished = sum(progress.republished for progress in progresses.values())
             if time.monotonic() > until or job.told + republished >= MAX_REPUBLISHED:
                 break
-        return found
+        return progresses
 
     def _first_key(self, job: RedecodeJob, thing: Thing) -> bytes:
         """Return the key to resume at, within current ownership and retention."""
@@ -105,12 +107,12 @@ class Redecoder:
         job: RedecodeJob,
         cached: CachedCodec,
         frames: Sequence[tuple[Thing, Sequence[Document]]],
-        found: Mapping[int, DeviceProgress],
+        progresses: Mapping[int, DeviceProgress],
     ) -> list[HistoryChanges]:
         frames = [(thing, rows) for thing, rows in frames if rows]
         decoded = await self._decode_frames(cached, job.tenant, frames)
         parted = [
-            self._split_plain(job, found[thing.id], zip(rows, results, strict=True))
+            self._split_plain(job, progresses[thing.id], zip(rows, results, strict=True))
             for (thing, rows), results in zip(frames, decoded, strict=True)
         ]
         history = await asyncio.gather(*(self._find_history(looked) for looked, _ in parted))
@@ -118,17 +120,19 @@ class Redecoder:
         for (thing, _), (looked, plain), before in zip(frames, parted, history, strict=True):
             changes = HistoryChanges(thing, decoder_stamp(cached.version, thing))
             changes.add_plain(plain)
-            found[thing.id].read += len(plain)
-            self._collect_changes(job, cached.version, looked, before, changes, found[thing.id])
+            progresses[thing.id].read += len(plain)
+            self._collect_changes(
+                job, cached.version, looked, before, changes, progresses[thing.id]
+            )
             writes.append(changes)
         return writes
 
     @staticmethod
     def _split_plain(
-        job: RedecodeJob, found: DeviceProgress, frames: Iterable[DecodedFrame]
+        job: RedecodeJob, progress: DeviceProgress, frames: Iterable[DecodedFrame]
     ) -> tuple[list[DecodedFrame], list[DecodedFrame]]:
         """Split frames into those to compare with history and those to write unread."""
-        if job.dry or job.tell or _keeps_differences(job, found):
+        if job.dry or job.tell or _keeps_differences(job, progress):
             return list(frames), []
         looked, plain = list[DecodedFrame](), list[DecodedFrame]()
         for frame in frames:
@@ -166,7 +170,7 @@ class Redecoder:
         frames: Iterable[DecodedFrame],
         before: Mapping[bytes, Document],
         writes: HistoryChanges,
-        found: DeviceProgress,
+        progress: DeviceProgress,
     ) -> None:
         now = now_ms()
         kept_keys = set(writes.assumed)
@@ -181,26 +185,26 @@ class Redecoder:
                 stale.add(key)
             same = row.get("w", "") == result.rejection and stored_past == past
             writes.record_frame(key, result, past, same=same)
-            found.read += 1
+            progress.read += 1
             if not (changed or stale):
                 continue
             for each, properties in changed.items():
                 (writes.updated if each in before else writes.rows)[each] = properties
             writes.stale |= stale
-            found.changed += 1
-            found.changed_properties.update(*changed.values())
-            found.changed_times |= {KEY.unpack(each)[1] for each in (key, *changed, *stale)}
-            if _keeps_differences(job, found):
+            progress.changed += 1
+            progress.changed_properties.update(*changed.values())
+            progress.changed_times |= {KEY.unpack(each)[1] for each in (key, *changed, *stale)}
+            if _keeps_differences(job, progress):
                 readable = key in before and writes.thing.tsl.readable(before[key])
-                found.differences.append(build_difference(key, readable or None, result))
+                progress.differences.append(build_difference(key, readable or None, result))
             if job.tell and key in changed:
                 event = redecoded_event(writes.thing, key, version, result.properties, now)
                 writes.events.append(event)
         writes.stale -= kept_keys
-        found.republished += len(writes.events)
+        progress.republished += len(writes.events)
 
     async def _write(
-        self, writes: Sequence[HistoryChanges], found: Mapping[int, DeviceProgress]
+        self, writes: Sequence[HistoryChanges], progresses: Mapping[int, DeviceProgress]
     ) -> None:
         """Write all changes in one transaction.
 
@@ -236,7 +240,7 @@ class Redecoder:
         changed, entries = await self.mongo.transaction(write_changes)
         await self.outbox.relay(entries)
         if changed:
-            self._count_assumed(changed, writes, found)
+            self._count_assumed(changed, writes, progresses)
 
     async def _write_assumed(self, writes: Sequence[HistoryChanges], session: Session) -> int:
         """Write records without reading them first; return how many changed.
@@ -266,7 +270,7 @@ class Redecoder:
 
     @staticmethod
     def _count_assumed(
-        changed: int, writes: Sequence[HistoryChanges], found: Mapping[int, DeviceProgress]
+        changed: int, writes: Sequence[HistoryChanges], progresses: Mapping[int, DeviceProgress]
     ) -> None:
         """Count changed records that were written without reading them.
 
@@ -274,9 +278,9 @@ class Redecoder:
         one device gets all of them.
         """
         assumed = [write for write in writes if write.assumed]
-        found[assumed[0].thing.id].changed += changed
+        progresses[assumed[0].thing.id].changed += changed
         for write in assumed:
-            progress = found[write.thing.id]
+            progress = progresses[write.thing.id]
             progress.changed_properties.update(*write.assumed.values())
             progress.changed_times.update(KEY.unpack(key)[1] for key in write.assumed)
 
@@ -286,6 +290,6 @@ def _call(row: Document) -> Call:
     return Call("decode", frame.data, frame.port, ts)
 
 
-def _keeps_differences(job: RedecodeJob, found: DeviceProgress) -> bool:
+def _keeps_differences(job: RedecodeJob, progress: DeviceProgress) -> bool:
     """Return whether the job still collects differences to show."""
-    return len(job.differences) + len(found.differences) < MAX_DIFFERENCES
+    return len(job.differences) + len(progress.differences) < MAX_DIFFERENCES

@@ -120,12 +120,12 @@ class FrameRpc:
         self, integration: str, report: Sequence[RawDeviceFrame | SendLinkState]
     ) -> list[Thing | None]:
         """Return the integration's device of each entry, or None."""
-        found = await self.directory.find_by_sn(
+        things_by_sn = await self.directory.find_by_sn(
             {frame.identifier for frame in report}, DEVICE_SECONDS
         )
         return [
             thing
-            if (thing := found.get(frame.identifier)) is not None
+            if (thing := things_by_sn.get(frame.identifier)) is not None
             and thing.device
             and (thing.tenant, thing.integration) == (frame.tenant, integration)
             else None

@@ -76,19 +76,19 @@ class ModelMembers:
         return members
 
     async def _find_by_shapes(self, shapes: set[str]) -> dict[str, MemberSet]:
-        found: dict[str, MemberSet] = {}
+        members_by_shape: dict[str, MemberSet] = {}
         missing: list[str] = []
         for shape in shapes:
             cached = self._known.get((GENERIC, "", shape))
             if cached is None:
                 missing.append(shape)
             else:
-                found[shape] = cached
+                members_by_shape[shape] = cached
         if missing:
             for name, paths in (await self._shapes.read(missing)).items():
-                found[name] = members = shape_members(paths)
+                members_by_shape[name] = members = shape_members(paths)
                 self._keep((GENERIC, "", name), members)
-        return found
+        return members_by_shape
 
     def _keep(self, key: tuple[str, str, str | Tsl], members: MemberSet) -> None:
         if key not in self._known:
@@ -120,13 +120,13 @@ class EntityDirectory:
     async def find_by_ids(self, tenant: str, ids: Sequence[int]) -> dict[int, Entity]:
         """Return the entities with these ids; unknown ids are missing."""
         things = await self.find_things(tenant, {entity_thing(entity_id) for entity_id in ids})
-        found: dict[int, Entity] = {}
+        entities: dict[int, Entity] = {}
         for entity_id in ids:
             thing = things.get(entity_thing(entity_id))
             member = thing.find_member(entity_number(entity_id)) if thing else None
             if thing and member:
-                found[entity_id] = Entity(thing, member)
-        return found
+                entities[entity_id] = Entity(thing, member)
+        return entities
 
     async def find_by_keys(
         self, tenant: str, keys: Iterable[str], *, records: bool = False
@@ -152,14 +152,14 @@ class EntityDirectory:
             True: await self._find_devices(tenant, paths_by_kind[True], records=records),
             False: await self._find_other_things(tenant, paths_by_kind[False], records=records),
         }
-        found: dict[str, Entity] = {}
+        entities: dict[str, Entity] = {}
         for key, split in parts.items():
             identifier, path = _place(split)
             thing = things[split.device is not None].get((split.integration, identifier))
             member = thing.find_member_at(path) if thing else None
             if thing and member:
-                found[key] = Entity(thing, member)
-        return found
+                entities[key] = Entity(thing, member)
+        return entities
 
     async def find_things(self, tenant: str, ids: Iterable[int]) -> dict[int, EntityThing]:
         """Return the things with these ids; unknown ids are missing."""
@@ -171,8 +171,8 @@ class EntityDirectory:
 
     async def find_other_things(self, tenant: str, condition: Condition) -> list[EntityThing]:
         """Return the things that are not devices and meet a condition."""
-        found = await self._things.store.find({"tenant": tenant, **condition})
-        return list(map(thing_from_document, found))
+        documents = await self._things.store.find({"tenant": tenant, **condition})
+        return list(map(thing_from_document, documents))
 
     async def build_things(
         self, tenant: str, devices: Sequence[ListedDevice], loaded: Sequence[Thing] = ()

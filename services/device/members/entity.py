@@ -221,12 +221,12 @@ class Entity:
         """Return its value among the values of its thing; None if missing or write-only."""
         if self.write_only:
             return None
-        found: Any = values
+        value: Any = values
         for name in self.reported_path:
-            if not isinstance(found, Mapping) or name not in found:
+            if not isinstance(value, Mapping) or name not in value:
                 return None
-            found = found[name]
-        return None if isinstance(found, Mapping) else shown_value(self.member, found)
+            value = value[name]
+        return None if isinstance(value, Mapping) else shown_value(self.member, value)
 
 
 def thing_from_device(

@@ -50,7 +50,7 @@ class IntegrationThings:
         If `management` is unavailable, the existing things are used.
         """
         try:
-            found = await self.integrations.list_expected(integrations)
+            known_integrations = await self.integrations.list_expected(integrations)
         except (Unavailable, UpstreamFailed) as error:
             log.warning("entities of new integrations may be missing: %s", error)
             return
@@ -58,7 +58,7 @@ class IntegrationThings:
         self._applied.move_to_end(tenant)
         if len(self._applied) > CACHE_SIZE:
             self._applied.popitem(last=False)
-        manifests = [entry.manifest for entry in found.values() if entry.alive]
+        manifests = [entry.manifest for entry in known_integrations.values() if entry.alive]
         new = [
             manifest
             for manifest in manifests

@@ -156,15 +156,15 @@ def _entities(entries: Sequence[MemberSpec], owner: str = "") -> Iterator[Any]:
 
 def _effective_access(entries: Sequence[PropertySpec]) -> dict[str, str]:
     """Return access modes by id; members of a write-only member are write-only."""
-    found: dict[str, str] = {}
+    access_modes: dict[str, str] = {}
     for entry in sorted(entries, key=lambda entry: entry.id.count(".")):
-        above = found.get(entry.id.rpartition(".")[0])
-        found[entry.id] = "W" if above == "W" else entry.access_mode
+        above = access_modes.get(entry.id.rpartition(".")[0])
+        access_modes[entry.id] = "W" if above == "W" else entry.access_mode
     for entry in sorted(entries, key=lambda entry: -entry.id.count(".")):
         owner, _, key = entry.id.rpartition(".")
-        if key == ITEM and found[entry.id] == "W":
-            found[owner] = "W"
-    return found
+        if key == ITEM and access_modes[entry.id] == "W":
+            access_modes[owner] = "W"
+    return access_modes
 
 
 def _property(entry: PropertySpec, access_modes: Mapping[str, str]) -> Member:
@@ -244,7 +244,7 @@ def value_attribute(spec: DataSpec) -> dict[str, Any]:
     """Return the `value_attribute` of a data specification."""
     rules = spec.validator
     text = spec.data_type == "STRING"
-    found = {
+    attribute = {
         "unit": spec.unit_name or None,
         "min": rules.min if rules else None,
         "max": rules.max if rules else None,
@@ -254,7 +254,7 @@ def value_attribute(spec: DataSpec) -> dict[str, Any]:
         "format": spec.encoding if spec.encoding == "HEX" else None,
         "fraction_digits": spec.fraction_digits,
     }
-    return {key: value for key, value in found.items() if value is not None}
+    return {key: value for key, value in attribute.items() if value is not None}
 
 
 def shown_value(member: Member, value: Any) -> Any:

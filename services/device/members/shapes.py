@@ -69,7 +69,7 @@ def _value_type(value: Any) -> ValueType:
 
 
 def extend_shape(
-    shape: Shape, found: Iterable[tuple[str, ValueType]], maximum: int = LAST_DECLARED
+    shape: Shape, paths: Iterable[tuple[str, ValueType]], maximum: int = LAST_DECLARED
 ) -> Shape:
     """Return a shape with the found paths, up to `maximum`; the same object if unchanged.
 
@@ -77,7 +77,7 @@ def extend_shape(
     widen. Paths beyond `maximum` get no entity.
     """
     changes: Shape = {}
-    for path, kind in found:
+    for path, kind in paths:
         known_type = changes.get(path) or shape.get(path)
         if known_type is None and len(path) <= LONGEST_PATH:
             changes[path] = kind
@@ -169,13 +169,13 @@ class ShapeStore:
                 }
             },
         ]
-        found: dict[str, Shape] = {}
+        shapes: dict[str, Shape] = {}
         async for stored in await self._shapes.aggregate(pipeline):
             whole: Shape = {}
             for part in sorted(stored["above"], key=lambda part: part["depth"], reverse=True):
                 whole |= dict(part["members"])
-            found[stored["_id"]] = whole | dict(stored["members"])
-        return found
+            shapes[stored["_id"]] = whole | dict(stored["members"])
+        return shapes
 
     async def touch(self, names: Iterable[str]) -> int:
         """Keep shapes from deletion for `UNUSED_FOR`; return how many exist."""
@@ -297,11 +297,13 @@ class ShapeUpdater:
     async def _read(self, devices: set[int]) -> None:
         if not devices:
             return
-        found = await self._devices.reported_state.find_shapes(devices)
-        missing = {name for name in found.values() if name and name not in self._known}
+        shape_names = await self._devices.reported_state.find_shapes(devices)
+        missing = {name for name in shape_names.values() if name and name not in self._known}
         if missing:
             self._learn(await self._store.read(missing))
-        self._of.update({device: name for device, name in found.items() if name in self._known})
+        self._of.update(
+            {device: name for device, name in shape_names.items() if name in self._known}
+        )
 
     async def _write(self, larger: dict[int, Shape]) -> None:
         """Write shapes, then the devices that refer to them."""

@@ -67,7 +67,7 @@ def convert_value(kind: ValueType, given: Any) -> Any:
     value = given.strip() if isinstance(given, str) and kind not in ("STRING", "BINARY") else given
     if kind in ("LONG", "DOUBLE") and isinstance(value, str) and _NUMBER(value):
         try:
-            value = int(value)  # exactly, where a float is not
+            value = int(value)  # an int, because a float may not be exact
         except ValueError:
             value = float(value)
     if kind == "STRING" and isinstance(value, bool | int | float):
@@ -197,8 +197,8 @@ def _bounds_error(member: Member, code: str) -> tuple[str, str, dict[str, Any]] 
     bounds = {name: member.attribute[name] for name in names if name in member.attribute}
     if not bounds:
         return None
-    found, words = both if len(bounds) > 1 else lower if names[0] in bounds else upper
-    return found, words.format(*bounds.values()), bounds
+    error_code, words = both if len(bounds) > 1 else lower if names[0] in bounds else upper
+    return error_code, words.format(*bounds.values()), bounds
 
 
 def _shorten(value: Any) -> Any:

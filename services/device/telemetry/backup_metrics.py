@@ -65,12 +65,12 @@ class BackupMetrics:
         await repeat(self._read, PERIOD, "metrics of backups")
 
     async def _read(self) -> None:
-        found = {record["_id"]: record async for record in self._records.find({})}
-        times = {key: found.get(key, {"at": 0})["at"] for key in _times}
+        records_by_id = {record["_id"]: record async for record in self._records.find({})}
+        times = {key: records_by_id.get(key, {"at": 0})["at"] for key in _times}
         times[VERIFIED] = max(times[VERIFIED], times[RESTORED])
         for key, gauge in _times.items():
             gauge.set(times[key] / 1000)
-        _restore_gauge.set(found.get(RESTORED, {}).get("restore_seconds", 0))
+        _restore_gauge.set(records_by_id.get(RESTORED, {}).get("restore_seconds", 0))
         for field, gauge in _sizes.items():
-            if size := found.get(LAST, {}).get(field):
+            if size := records_by_id.get(LAST, {}).get(field):
                 gauge.set(size)

@@ -77,10 +77,10 @@ class Connections:
         ]
         before = None if request.next_key is None else int(request.next_key)
         size = request.page_size
-        found = await read_newest_events(self._bus, subjects, size + 1, before)
+        messages = await read_newest_events(self._bus, subjects, size + 1, before)
         events = [
             (to_ms(message.at), _decode_connection(message.message.data))
-            for message in found[:size]
+            for message in messages[:size]
         ]
         return ConnectionEvents(
             content=[
@@ -88,7 +88,7 @@ class Connections:
                 for at, body in events
                 if at >= device.owned_since
             ],
-            next_key=str(found[size - 1].sequence) if len(found) > size else None,
+            next_key=str(messages[size - 1].sequence) if len(messages) > size else None,
         )
 
 

@@ -245,9 +245,9 @@ class LatestValues(LatestValueReader, ThingDataStore):
             room = folded_values.MAX_BYTES - stored[key]
             if folded_values.total_bson_size(fold.values) <= room:
                 continue
-            found = (await self.find_entries([key], keys=fold.values)).get(key, {})
+            entries = (await self.find_entries([key], keys=fold.values)).get(key, {})
             grown = {
-                name: folded_values.entry_growth(found.get(name), value)
+                name: folded_values.entry_growth(entries.get(name), value)
                 for name, value in fold.values.items()
             }
             for name in sorted(grown, key=grown.__getitem__):

@@ -114,17 +114,17 @@ class Ledger:
         if not uplinks:
             return set()
         received_times = {uplink.sequence: uplink.received for uplink in uplinks}
-        found: set[int] = set()
+        sequences: set[int] = set()
         query = {"seen.last": {"$gte": min(received_times)}}
         async for page in self._ledger.find(query, {"seen": 1}):
             for packed in page["seen"]:
                 if packed["last"] >= min(received_times) and packed["first"] <= max(received_times):
-                    found |= {
+                    sequences |= {
                         key
                         for key in received_times.keys() & _unpack_sequences(packed)
                         if packed["from"] <= received_times[key] <= packed["to"]
                     }
-        return found
+        return sequences
 
     async def merge_old_pages(self) -> None:
         """Add pages that no process writes any more to the page `PAST_PAGE`.
@@ -141,8 +141,8 @@ class Ledger:
         }
 
         async def merge_pages(session: Session) -> int:
-            found = self._ledger.find(old, limit=MERGED_PAGES, session=session)
-            pages: list[dict[str, Any]] = await found.to_list(None)
+            cursor = self._ledger.find(old, limit=MERGED_PAGES, session=session)
+            pages: list[dict[str, Any]] = await cursor.to_list(None)
             if pages:
                 merged = {"_id": {"$in": [page["_id"] for page in pages]}}
                 await self._ledger.delete_many(merged, session=session)

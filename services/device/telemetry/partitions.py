@@ -72,23 +72,23 @@ class Partitions:
         weeks: dict[int, list[bytes]] = {}
         for key in keys:
             weeks.setdefault(partition_at(KEY.unpack(key)[1]), []).append(key)
-        found: dict[bytes, Document] = {}
+        properties: dict[bytes, Document] = {}
         for week, week_keys in weeks.items():
             rows = self.collection(week).find(
                 {"_id": key_range(week_keys)}, batch_size=len(week_keys) + 1
             )
-            found |= {bytes(row["_id"]): row["p"] for row in await rows.to_list(None)}
-        return found
+            properties |= {bytes(row["_id"]): row["p"] for row in await rows.to_list(None)}
+        return properties
 
     async def find_times(self, device_id: int, first: int, last: int, limit: int) -> set[int]:
         """Return at most `limit` times (ms) of a device's reports from `first` to `last`."""
-        found: set[int] = set()
+        report_times: set[int] = set()
         keys = keys_between(device_id, first, last)
         for week in range(partition_at(first), partition_at(last) + 1):
             rows = self.collection(week).find({"_id": keys}, {"_id": 1}, sort=[("_id", 1)])
             async for row in rows.limit(limit):
-                found.add(KEY.unpack(row["_id"])[1])
-        return found
+                report_times.add(KEY.unpack(row["_id"])[1])
+        return report_times
 
     async def collections(self) -> list[Collection]:
         """Return the collections of all partitions, the oldest first."""

@@ -52,25 +52,25 @@ class PresenceStore:
 
     async def connections(self, user: str) -> list[Connection]:
         """Return the known connections of a user (upper case)."""
-        found = self._connections.find({"user": user}, {"_id": 1}).limit(MAX_CONNECTIONS)
-        return [_connection(row) async for row in found]
+        cursor = self._connections.find({"user": user}, {"_id": 1}).limit(MAX_CONNECTIONS)
+        return [_connection(row) async for row in cursor]
 
     async def list_known(self, server: str, after: int, until: int | None) -> list[User]:
         """Return up to `CHUNK` connections of a server with `after` < cid <= `until`."""
         last = _LAST if until is None else until
         between = {"$gt": _id(Connection(server, after)), "$lte": _id(Connection(server, last))}
-        found = self._connections.find({"_id": between}).sort("_id", 1).limit(CHUNK)
-        return [User(_connection(row), row["user"]) async for row in found]
+        cursor = self._connections.find({"_id": between}).sort("_id", 1).limit(CHUNK)
+        return [User(_connection(row), row["user"]) async for row in cursor]
 
     async def servers(self) -> set[str]:
         """Return the servers with known connections, with one index lookup for each."""
-        found: set[str] = set()
+        servers: set[str] = set()
         above = Connection("", 0)
         while True:
             row = await self._connections.find_one({"_id": {"$gt": _id(above)}}, sort=[("_id", 1)])
             if row is None:
-                return found
-            found.add(row["_id"]["server"])
+                return servers
+            servers.add(row["_id"]["server"])
             above = Connection(row["_id"]["server"], _LAST)
 
     async def change(self, opened: Iterable[User], ended: Iterable[User]) -> list[int]:
@@ -228,15 +228,15 @@ def offer_connections(rpc: RpcServer, store: PresenceStore, account: SystemAccou
     """Offer the operations on connections."""
 
     async def find(request: FindConnections) -> Connections:
-        found = set(await store.connections(request.user.upper()))
+        connections = set(await store.connections(request.user.upper()))
         if request.ask_servers:
             try:
                 for server in await account.known_servers():
                     users = await account.list_user_connections(server, request.user)
-                    found.update(user.connection for user in users)
+                    connections.update(user.connection for user in users)
             except (NatsError, TimeoutError) as error:
                 raise Unavailable("NATS does not list its connections") from error
-        return Connections(list(found))
+        return Connections(list(connections))
 
     async def close(request: Connections) -> Done:
         await gather_limited(

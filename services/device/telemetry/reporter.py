@@ -51,9 +51,9 @@ _decode_outcomes = msgspec.json.Decoder(list[Outcome]).decode
 async def notify(bus: Bus, uplinks: Iterable[Uplink], batch: Batch) -> None:
     """Answer the senders that wait for one of `uplinks`."""
     waiting = [
-        (uplink, found)
+        (uplink, waiter)
         for uplink in uplinks
-        if uplink.message.headers and (found := _OURS(uplink.message.headers.get(HEADER, "")))
+        if uplink.message.headers and (waiter := _OURS(uplink.message.headers.get(HEADER, "")))
     ]
     if not waiting:
         return
@@ -61,9 +61,9 @@ async def notify(bus: Bus, uplinks: Iterable[Uplink], batch: Batch) -> None:
         refused.uplink.sequence: refused.reason[:LONGEST_REASON] for refused in batch.refused
     }
     answers: dict[str, list[Outcome]] = defaultdict(list)
-    for uplink, found in waiting:
-        outcome = Outcome(reasons.get(uplink.sequence), int(found[2] or 0))
-        answers[found[1]].append(outcome)
+    for uplink, waiter in waiting:
+        outcome = Outcome(reasons.get(uplink.sequence), int(waiter[2] or 0))
+        answers[waiter[1]].append(outcome)
     for subject, outcomes in answers.items():
         for first in range(0, len(outcomes), CHUNK):
             await bus.publish_core(subject, msgspec.json.encode(outcomes[first : first + CHUNK]))

@@ -96,7 +96,7 @@ class HistoryRowLimits:
 
     async def find_fitting_days(self) -> dict[str, float]:
         """Return the days that fit into the limit, for tenants that exceed it."""
-        now, found = now_ms(), dict[str, float]()
+        now, fitting_days = now_ms(), dict[str, float]()
         kept_rows: dict[str, float] = defaultdict(float)
         oldest = partition_at(now - self.kept_days * DAY_MS)
         for partition in range(partition_at(now) + 1, oldest - 1, -1):
@@ -104,11 +104,11 @@ class HistoryRowLimits:
             for tenant, rows in (await self._rows(partition)).items():
                 maximum = (await self.limits.fetch(tenant)).history_rows
                 kept_rows[tenant] += rows
-                if kept_rows[tenant] > maximum and tenant not in found:
+                if kept_rows[tenant] > maximum and tenant not in fitting_days:
                     fits = 1 - (kept_rows[tenant] - maximum) / rows
-                    found[tenant] = max(now - end + (end - start) * fits, 0) / DAY_MS
+                    fitting_days[tenant] = max(now - end + (end - start) * fits, 0) / DAY_MS
                     count_limited("historyRows", tenant)
-        return found
+        return fitting_days
 
     async def _rows(self, partition: int) -> dict[str, float]:
         """Estimate the records of a partition by tenant; omit deleted things."""

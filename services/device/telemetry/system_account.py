@@ -131,7 +131,7 @@ class SystemAccount:
         """
         inbox = self._bus.client.new_inbox()
         subscription = await self._bus.client.subscribe(inbox)
-        found: set[str] = set()
+        server_ids: set[str] = set()
         try:
             await self._bus.client.publish(
                 "$SYS.REQ.SERVER.PING.CONNZ",
@@ -140,15 +140,15 @@ class SystemAccount:
             )
             while True:
                 message = await subscription.next_msg(
-                    timeout=QUIET_SECONDS if found else ANSWER_SECONDS
+                    timeout=QUIET_SECONDS if server_ids else ANSWER_SECONDS
                 )
-                found.add(msgspec.json.decode(message.data, type=_Connz).server.id)
+                server_ids.add(msgspec.json.decode(message.data, type=_Connz).server.id)
         except (TimeoutError, NatsError):
-            if not found:
+            if not server_ids:
                 raise
         finally:
             await subscription.unsubscribe()
-        return found
+        return server_ids
 
     async def known_servers(self) -> set[str]:
         """Return the ids of all servers, up to `SERVER_CACHE_SECONDS` old."""
@@ -176,13 +176,13 @@ class SystemAccount:
 
     async def list_user_connections(self, server: str, user: str) -> list[User]:
         """Return a user's connections to a server, which searches all of its own."""
-        found: list[User] = []
+        users: list[User] = []
         for offset in range(0, 2**31, PAGE):
             rows = await self._request(server, user=user, sort="cid", limit=PAGE, offset=offset)
-            found += _users(server, rows)
+            users += _users(server, rows)
             if len(rows) < PAGE:
                 break
-        return found
+        return users
 
     async def close(self, connection: Connection) -> None:
         """Close a connection, if it is still open.
@@ -211,7 +211,7 @@ class SystemAccount:
 
 
 def _users(server: str, rows: Iterable[_Row]) -> list[User]:
-    found = (
+    users = (
         _user(
             server,
             row.cid,
@@ -221,7 +221,7 @@ def _users(server: str, rows: Iterable[_Row]) -> list[User]:
         )
         for row in rows
     )
-    return [user for user in found if user is not None]
+    return [user for user in users if user is not None]
 
 
 async def filter_closed(account: SystemAccount, users: Iterable[User], at_once: int) -> list[User]:

@@ -64,14 +64,14 @@ class LatestValueReader:
 
     async def find_report_times(self, thing_ids: Sequence[int]) -> dict[int, int]:
         """Return the time (ms) of the newest report of each thing that has one."""
-        found = self._latest.find({"_id": {"$in": list(thing_ids)}}, {"t": 1})
-        return {latest["_id"]: latest["t"] async for latest in found if "t" in latest}
+        cursor = self._latest.find({"_id": {"$in": list(thing_ids)}}, {"t": 1})
+        return {latest["_id"]: latest["t"] async for latest in cursor if "t" in latest}
 
     async def find_arrival_times(self, thing_ids: Sequence[int]) -> dict[int, int]:
         """Return the time (ms) at which the last report of each thing arrived."""
-        found = self._latest.find({"_id": {"$in": list(thing_ids)}}, {"t": 1, "a": 1})
+        cursor = self._latest.find({"_id": {"$in": list(thing_ids)}}, {"t": 1, "a": 1})
         return {
-            row["_id"]: row["a"] if "a" in row else row["t"] async for row in found if "t" in row
+            row["_id"]: row["a"] if "a" in row else row["t"] async for row in cursor if "t" in row
         }
 
     async def find_with_times(

@@ -75,16 +75,16 @@ class DeviceQueries:
     async def list_by_ids(self, tenant: str, ids: Iterable[int]) -> list[ListedDevice]:
         """Return the devices of the tenant with these ids."""
         query = {"_id": {"$in": list(ids)}, "tenant": tenant}
-        found = await self._devices.find(query, _LISTED).to_list(None)
-        return msgspec.convert(found, _LISTED_FORM)
+        documents = await self._devices.find(query, _LISTED).to_list(None)
+        return msgspec.convert(documents, _LISTED_FORM)
 
     async def list_by_identifiers(
         self, tenant: str, integration: str, identifiers: Iterable[str]
     ) -> list[ListedDevice]:
         """Return the devices with these identifiers of their integration."""
         query = identifier_condition(tenant, integration, identifiers)
-        found = await self._devices.find(query, _LISTED).to_list(None)
-        return msgspec.convert(found, _LISTED_FORM)
+        documents = await self._devices.find(query, _LISTED).to_list(None)
+        return msgspec.convert(documents, _LISTED_FORM)
 
     async def find_with_tsl(
         self, tenant: str, device_id: int, application_id: int | None = None
@@ -106,14 +106,14 @@ class DeviceQueries:
     ) -> list[Device]:
         """Return up to `limit` devices of an application."""
         query = {"tenant": tenant, "application.applicationId": application_id}
-        found = self._devices.find(query, DEVICE_FIELDS, limit=limit)
-        return msgspec.convert(await found.to_list(), list[Device])
+        cursor = self._devices.find(query, DEVICE_FIELDS, limit=limit)
+        return msgspec.convert(await cursor.to_list(), list[Device])
 
     async def list_by_integration(self, integration: str, after: int, limit: int) -> list[Device]:
         """Return devices of an integration in all tenants with ids above `after`, by id."""
         query = {"integration": integration, "_id": {"$gt": after}}
-        found = self._devices.find(query, DEVICE_FIELDS, sort=[("_id", 1)], limit=limit)
-        return msgspec.convert(await found.to_list(), list[Device])
+        cursor = self._devices.find(query, DEVICE_FIELDS, sort=[("_id", 1)], limit=limit)
+        return msgspec.convert(await cursor.to_list(), list[Device])
 
     async def list_applications(self, tenant: str) -> list[int]:
         """Return the ids of the applications that own devices of the tenant."""
@@ -169,12 +169,12 @@ class DeviceQueries:
         return await self._models.count(combine_conditions(tenant, conditions), hint, fresh=fresh)
 
     async def _count_models(self, condition: Condition, **options: Any) -> Counter[ModelKey]:
-        found: Counter[ModelKey] = Counter()
+        counts: Counter[ModelKey] = Counter()
         async for group in await self._devices.aggregate(
             [{"$match": condition}, _grouped(*_MODEL)], **options
         ):
-            found[_group_model(group)] += group["devices"]
-        return found
+            counts[_group_model(group)] += group["devices"]
+        return counts
 
     async def count_models_by_integration(self, tenant: str) -> list[CountedModel]:
         """Count the devices of a tenant by integration and model."""
@@ -199,13 +199,13 @@ class DeviceQueries:
             ids = await ids_by_integration(self._devices, query)
             page = self._devices.find({"_id": {"$in": ids}}, fields)
             rows = {row["_id"]: row for row in await page.to_list(None)}
-            found = [rows[device_id] for device_id in ids if device_id in rows]
+            page_rows = [rows[device_id] for device_id in ids if device_id in rows]
         else:
             page = self._devices.find(
                 query.filter, fields, sort=query.order, skip=query.skip, limit=query.limit
             )
-            found = await page.to_list(None)
-        return found, await self._devices.count_documents(query.filter) if counted else 0
+            page_rows = await page.to_list(None)
+        return page_rows, await self._devices.count_documents(query.filter) if counted else 0
 
     async def count_groups(
         self, tenant: str, groups: Iterable[int], condition: Condition
@@ -222,8 +222,8 @@ class DeviceQueries:
 
     async def find_tenants(self, ids: Iterable[int]) -> dict[int, str]:
         """Return the tenants of devices by device id."""
-        found = self._devices.find({"_id": {"$in": list(ids)}}, {"tenant": 1})
-        return {device["_id"]: device["tenant"] async for device in found}
+        cursor = self._devices.find({"_id": {"$in": list(ids)}}, {"tenant": 1})
+        return {device["_id"]: device["tenant"] async for device in cursor}
 
     async def list_models(
         self, tenant: str, models: Iterable[str] | None, after: int, limit: int
@@ -235,16 +235,16 @@ class DeviceQueries:
         query: Condition = {"tenant": tenant, "_id": {"$gt": after}}
         if models is not None:
             query["model"] = {"$in": list(models)}
-        found = self._devices.find(query, {"model": 1}, sort=[("_id", 1)], limit=limit)
-        return [(device["_id"], device["model"]) async for device in found]
+        cursor = self._devices.find(query, {"model": 1}, sort=[("_id", 1)], limit=limit)
+        return [(device["_id"], device["model"]) async for device in cursor]
 
     async def list_ids_of_product(
         self, tenant: str, model: str, after: int, limit: int
     ) -> list[int]:
         """Return up to `limit` device ids of a product above `after`, in order."""
         query = {"tenant": tenant, "model": model, "_id": {"$gt": after}}
-        found = self._devices.find(query, {"_id": 1}, sort=[("_id", 1)], limit=limit)
-        return [device["_id"] async for device in found]
+        cursor = self._devices.find(query, {"_id": 1}, sort=[("_id", 1)], limit=limit)
+        return [device["_id"] async for device in cursor]
 
     async def list_unerased(
         self, tenant: str, model: str, version: str, content: str, limit: int
@@ -255,8 +255,8 @@ class DeviceQueries:
         """
         query = {"tenant": tenant, "model": model, "tslVersion": version}
         query |= {"erased": {"$ne": content}}  # type: ignore[dict-item]
-        found = self._devices.find(query, {"sn": 1}, limit=limit)
-        return [(device["_id"], device["sn"]) async for device in found]
+        cursor = self._devices.find(query, {"sn": 1}, limit=limit)
+        return [(device["_id"], device["sn"]) async for device in cursor]
 
     async def list_granted_ids(self, tenant: str, condition: Condition) -> list[int]:
         """Return the ids of the devices that meet a condition of grants."""

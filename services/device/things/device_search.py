@@ -56,10 +56,10 @@ def select_ngrams(texts: Iterable[str]) -> list[str]:
     ngram; if all texts are too short, return nothing.
     """
     forms = [fold_case(text) for text in texts]
-    found = list(dict.fromkeys(ngram for form in forms for ngram in _runs(form, LENGTH)))
-    if len(found) > MAX_NGRAMS:
-        return [found[at * len(found) // MAX_NGRAMS] for at in range(MAX_NGRAMS)]
-    return found or [form for form in forms if len(form) == MIN_LENGTH][:1]
+    ngrams = list(dict.fromkeys(ngram for form in forms for ngram in _runs(form, LENGTH)))
+    if len(ngrams) > MAX_NGRAMS:
+        return [ngrams[at * len(ngrams) // MAX_NGRAMS] for at in range(MAX_NGRAMS)]
+    return ngrams or [form for form in forms if len(form) == MIN_LENGTH][:1]
 
 
 def _runs(form: str, shortest: int) -> Iterable[str]:
@@ -116,12 +116,12 @@ class CachedCounter(Generic[T]):
         return cached[1]
 
     async def _count(self, key: bytes, condition: dict[str, Any], options: dict[str, Any]) -> T:
-        found = await self._counted(condition, **options)
-        if self._size(found) >= MIN_CACHED_TOTAL:
-            self._known.put(key, (time.monotonic(), found))
+        result = await self._counted(condition, **options)
+        if self._size(result) >= MIN_CACHED_TOTAL:
+            self._known.put(key, (time.monotonic(), result))
         else:
             self._known.pop(key)
-        return found
+        return result
 
     async def _recount(
         self, key: bytes, condition: dict[str, Any], options: dict[str, Any]
@@ -233,11 +233,11 @@ class DeviceSearch:
             ordered = query.order[0][0] == "_id" and len(query.scope) > 1 and len(ngram) == LENGTH
             if ordered or number < MANY:
                 query = replace(query, filter=_add_ngram(ngram, query.filter), hint=INDEX)
-        found, totals = await asyncio.gather(
+        page, totals = await asyncio.gather(
             self._page(query),
             asyncio.gather(*(self._totals.count(condition, hint) for condition in conditions)),
         )
-        return found, sum(totals)
+        return page, sum(totals)
 
     async def _find_by_index(self, query: Query, ngrams: Sequence[str]) -> tuple[Devices, int]:
         """Find a page with the index that needs to read the fewest devices.
@@ -271,7 +271,7 @@ class DeviceSearch:
         everybody = await self._totals.count(query.scope)
         walked = (query.skip + query.limit) * everybody // total
         if query.order[0][0] == "name" and query.texts:
-            walked = everybody - total  # names with a text may stand together, at the end
+            walked = everybody - total  # matching names may be adjacent at the end of the order
         hint = query.order_index if walked < max(number, total) else index
         return await self._page(replace(query, hint=hint)), total
 
@@ -354,10 +354,10 @@ class DeviceSearch:
         for start in range(0, len(ids), READ_TOGETHER):
             part = ids[start : start + READ_TOGETHER]
             devices = await _read(self._devices.find({"_id": {"$in": part}}, DEVICE_FIELDS))
-            found = {device.id: device for device in devices}
+            devices_by_id = {device.id: device for device in devices}
             for device_id in part:
-                if device_id in found:
-                    yield found[device_id]
+                if device_id in devices_by_id:
+                    yield devices_by_id[device_id]
 
 
 def _is_single_filter(query: Query) -> bool:

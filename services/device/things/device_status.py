@@ -33,8 +33,8 @@ class DevicePresence:
 
     async def find_delivery_states(self, ids: Iterable[int]) -> dict[int, DeliveryState]:
         """Return owners and connection states of devices by id; unknown ids are missing."""
-        found = self._devices.find({"_id": {"$in": list(ids)}}, _DELIVERY_STATE)
-        return {row["_id"]: msgspec.convert(row, DeliveryState) async for row in found}
+        cursor = self._devices.find({"_id": {"$in": list(ids)}}, _DELIVERY_STATE)
+        return {row["_id"]: msgspec.convert(row, DeliveryState) async for row in cursor}
 
     async def find_by_serials(self, keys: Iterable[str], session: Session) -> list[PresentDevice]:
         """Return the devices with these SNs (upper case)."""
@@ -102,8 +102,8 @@ class DevicePresence:
         self, since: datetime, limit: int, session: Session
     ) -> list[PresentDevice]:
         """Return silent devices, the longest silent first, and reset their lifetime."""
-        found = self._devices.find(_silent(since), _PRESENT, session=session)
-        rows = await found.sort("httpUntil", 1).limit(limit).to_list(None)
+        cursor = self._devices.find(_silent(since), _PRESENT, session=session)
+        rows = await cursor.sort("httpUntil", 1).limit(limit).to_list(None)
         await self._devices.update_many(
             {"_id": {"$in": [row["_id"] for row in rows]}},
             {"$unset": {"httpUntil": ""}},
@@ -119,8 +119,8 @@ class DevicePresence:
         )
 
     async def _find_devices(self, query: Condition, session: Session) -> list[PresentDevice]:
-        found = await self._devices.find(query, _PRESENT, session=session).to_list(None)
-        return msgspec.convert(found, _PRESENT_FORM)
+        documents = await self._devices.find(query, _PRESENT, session=session).to_list(None)
+        return msgspec.convert(documents, _PRESENT_FORM)
 
 
 def _contact_update(at: datetime, life: timedelta) -> list[Document]:
@@ -168,13 +168,13 @@ class ReportedStateStore:
 
     async def remove_fields(self, times: Mapping[int, Container[int]]) -> None:
         """Remove fields that were reported at certain times (ms), by device."""
-        found = self._devices.find({"_id": {"$in": list(times)}}, {"factTimes": 1})
+        cursor = self._devices.find({"_id": {"$in": list(times)}}, {"factTimes": 1})
         updates = [
             UpdateOne(
                 {"_id": device["_id"], f"factTimes.{name}": ts},
                 {"$unset": {name: "", f"factTimes.{name}": ""}},
             )
-            async for device in found
+            async for device in cursor
             for name, ts in device.get("factTimes", {}).items()
             if ts in times[device["_id"]] and name not in NETWORK_FIELDS
         ]
@@ -183,8 +183,8 @@ class ReportedStateStore:
 
     async def find_shapes(self, ids: Iterable[int]) -> dict[int, str | None]:
         """Return the shapes of devices, None without a shape; unknown devices are missing."""
-        found = self._devices.find({"_id": {"$in": list(ids)}}, {"shape": 1})
-        return {device["_id"]: device.get("shape") async for device in found}
+        cursor = self._devices.find({"_id": {"$in": list(ids)}}, {"shape": 1})
+        return {device["_id"]: device.get("shape") async for device in cursor}
 
     async def replace_shapes(self, shapes: Iterable[tuple[int, str | None, str]]) -> int:
         """Replace shapes (device, before, after); return the number of matches."""

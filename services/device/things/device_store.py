@@ -184,10 +184,10 @@ class DeviceStore:
             extra["ownedSince"] = now_ms()
             unset |= {"electricity": "", "factTimes.electricity": "", "lastUpdateTime": ""}
 
-        async def also(found: Device, session: Session) -> None:
-            await self._serials.mark_assigned(found.sn_key, session)
+        async def also(device: Device, session: Session) -> None:
+            await self._serials.mark_assigned(device.sn_key, session)
             if is_new_owner:
-                await self._values.delete_thing_data(found.id, session)
+                await self._values.delete_thing_data(device.id, session)
 
         return await self._set(free, changes, "added", extra=extra, unset=unset, extra_step=also)
 
@@ -215,7 +215,7 @@ class DeviceStore:
         Each transaction changes `CHUNK` devices and runs `extra_step`. Devices for which `change`
         returns None stay as they are; the others get an event.
         """
-        found: list[int] = []
+        changed_ids: list[int] = []
         for first in range(0, len(ids), CHUNK):
             query = {"_id": {"$in": list(ids[first : first + CHUNK])}, "tenant": tenant}
 
@@ -234,8 +234,8 @@ class DeviceStore:
 
             part, entries = await self._mongo.transaction(change_chunk)
             await self._outbox.relay(entries)
-            found += part
-        return found
+            changed_ids += part
+        return changed_ids
 
     async def _write_each(
         self,
@@ -272,8 +272,8 @@ class DeviceStore:
         Values and history stay. Raises `SerialTaken` when an RPS record has its SN.
         """
 
-        async def also(found: Device, session: Session) -> None:
-            await self._serials.mark_assigned(found.sn_key, session)
+        async def also(device: Device, session: Session) -> None:
+            await self._serials.mark_assigned(device.sn_key, session)
 
         free = {**owner_condition(tenant, device_id), "application": None}
         changes = DeviceChanges(application=application)
@@ -294,8 +294,8 @@ class DeviceStore:
         if user_id is not None:
             return await self._set(query, changes, "removed", extra={"userId": user_id})
 
-        async def also(found: Device, session: Session) -> None:
-            await self._serials.mark_unassigned(found.sn_key, found.tenant, session)
+        async def also(device: Device, session: Session) -> None:
+            await self._serials.mark_unassigned(device.sn_key, device.tenant, session)
 
         extra = {"removedFrom": application_id}
         return await self._set(query, changes, "removed", extra=extra, extra_step=also)

@@ -107,8 +107,8 @@ class ThingDirectory:
 
     async def build_thing(self, device: Device) -> Thing:
         """Return the thing of a device, with its TSL."""
-        (found,) = await self.build_things([device])
-        return found
+        (thing,) = await self.build_things([device])
+        return thing
 
     async def build_things(self, devices: Sequence[Device]) -> list[Thing]:
         """Return the things of devices, with their TSLs, in the same order."""
@@ -127,10 +127,12 @@ class ThingDirectory:
     async def get_thing(self, principal: Principal, device_id: int) -> Thing:
         """Return the thing with its TSL; raise `NotFound` unless `principal` may see it."""
         application = require_application(principal)
-        found = await self._devices.queries.find_with_tsl(principal.tenant, device_id, application)
-        if found is None:
+        device_with_tsl = await self._devices.queries.find_with_tsl(
+            principal.tenant, device_id, application
+        )
+        if device_with_tsl is None:
             raise device_not_found(device_id)
-        device, content_hash = found
+        device, content_hash = device_with_tsl
         tsl = self._tsls.find_compiled(content_hash) if content_hash else None
         return await self.build_thing(device) if tsl is None else _thing(device, tsl)
 
@@ -147,10 +149,10 @@ class ThingDirectory:
         """
         if principal.kind is not Kind.DEVICE or principal.subject.upper() != sn.upper():
             raise Forbidden("a device speaks only for itself", field="sn")
-        found = await self.find_by_sn([sn])
-        if sn not in found:
+        things = await self.find_by_sn([sn])
+        if sn not in things:
             raise NotFound(f"there is no device {sn}", field="sn", code="device_not_found")
-        return found[sn]
+        return things[sn]
 
 
 def _thing(device: Device, tsl: Tsl) -> Thing:

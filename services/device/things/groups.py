@@ -106,8 +106,8 @@ class GroupStore:
         if request.name:
             query["$and"] = [{"name": contains_text(request.name, "name")}]
         order = request.order(COLUMNS)
-        found, total = await find_page(self._groups, query, order, request.skip, request.size)
-        return {group["_id"]: group["name"] for group in found}, total
+        rows, total = await find_page(self._groups, query, order, request.skip, request.size)
+        return {group["_id"]: group["name"] for group in rows}, total
 
     async def count(self, tenant: str) -> int:
         """Return the number of groups of a tenant."""
@@ -125,8 +125,8 @@ class GroupStore:
 
     async def list_names(self, tenant: str) -> list[str]:
         """Return the names of all groups, in order."""
-        found = self._groups.find(_active_query(tenant), {"name": 1}, sort=[("name", 1)])
-        return [group["name"] async for group in found]
+        cursor = self._groups.find(_active_query(tenant), {"name": 1}, sort=[("name", 1)])
+        return [group["name"] async for group in cursor]
 
     async def add(self, tenant: str, name: str) -> int:
         """Create a group; raise `InvalidInput` when the name is taken or at the limit."""
@@ -154,20 +154,20 @@ class GroupStore:
 
         Raises `InvalidInput` at the limit of groups.
         """
-        found = await self._find(tenant, name)
-        if found is not None:
-            return found
+        group_id = await self._find(tenant, name)
+        if group_id is not None:
+            return group_id
         try:
             return await self.add(tenant, name)
         except InvalidInput as error:
-            found = await self._find(tenant, name)
-            if found is None:
+            group_id = await self._find(tenant, name)
+            if group_id is None:
                 raise too_many_groups_error(MAX_GROUPS, GROUP_FIELD) from error
-            return found  # another request created it meanwhile
+            return group_id  # another request created it meanwhile
 
     async def _find(self, tenant: str, name: str) -> int | None:
-        found = await self._groups.find_one({"tenant": tenant, "name": name}, {"_id": 1})
-        return None if found is None else int(found["_id"])
+        document = await self._groups.find_one({"tenant": tenant, "name": name}, {"_id": 1})
+        return None if document is None else int(document["_id"])
 
     async def rename(self, tenant: str, group_id: int, name: str) -> None:
         """Rename a group; raise `NotFound` or `InvalidInput` (name taken)."""
@@ -186,8 +186,8 @@ class GroupStore:
         self, tenant: str, group_id: int, change: Document, session: Session | None = None
     ) -> None:
         query = {"_id": group_id, **_active_query(tenant)}
-        found = await self._groups.update_one(query, change, session=session)
-        if not found.matched_count:
+        result = await self._groups.update_one(query, change, session=session)
+        if not result.matched_count:
             raise group_not_found(group_id)
 
     async def list_deleting_tenants(self) -> list[str]:
@@ -196,8 +196,8 @@ class GroupStore:
 
     async def list_deleting(self, tenant: str) -> list[int]:
         """Return the groups of a tenant that are being deleted."""
-        found = self._groups.find({"tenant": tenant, "name": None}, {"_id": 1})
-        return [group["_id"] async for group in found]
+        cursor = self._groups.find({"tenant": tenant, "name": None}, {"_id": 1})
+        return [group["_id"] async for group in cursor]
 
     async def delete(self, group_id: int) -> None:
         """Delete a group that no device is in any more."""

@@ -50,8 +50,8 @@ class CodecStore:
 
     async def find(self, tenant: str, model: str) -> ProductCodec | None:
         """Return the codec of a product."""
-        found = await self._codecs.find_one({"_id": product_id(tenant, model)})
-        return _decode_codec(found["content"]) if found else None
+        document = await self._codecs.find_one({"_id": product_id(tenant, model)})
+        return _decode_codec(document["content"]) if document else None
 
     async def put(self, tenant: str, model: str, codec: ProductCodec, session: Session) -> None:
         """Write a codec in the caller's transaction."""
@@ -316,19 +316,19 @@ class ProductStore:
         Unknown products are missing.
         """
         query = {"_id": {"$in": [product_id(*key) for key in keys]}}
-        found = self._products.find(query, {"codecVersion": 1, "frameDays": 1})
+        cursor = self._products.find(query, {"codecVersion": 1, "frameDays": 1})
         return {
             (row["_id"]["tenant"], row["_id"]["model"]): (
                 row.get("codecVersion") or "",
                 row.get("frameDays"),
             )
-            async for row in found
+            async for row in cursor
         }
 
     async def find_healing(self, tenant: str, model: str) -> PutGapHealing:
         """Return whether and how often devices are asked for missing readings."""
-        found = await self._setting(tenant, model, "healing")
-        return msgspec.convert(found or {"on": False}, PutGapHealing)
+        healing = await self._setting(tenant, model, "healing")
+        return msgspec.convert(healing or {"on": False}, PutGapHealing)
 
     async def put_healing(self, tenant: str, model: str, healing: PutGapHealing) -> None:
         """Set the healing of a product; raise `NotFound`."""
@@ -342,7 +342,7 @@ class ProductStore:
         """Return the products of a tenant whose devices are asked for missing readings."""
         fields = {"healing": 1, "historyService": 1, "frameDays": 1}
         query = {"_id.tenant": tenant, **HEALING}
-        found = self._products.find(query, fields, sort=[("_id", 1)])
+        cursor = self._products.find(query, fields, sort=[("_id", 1)])
         return [
             HealingProduct(
                 tenant=tenant,
@@ -351,7 +351,7 @@ class ProductStore:
                 healing=msgspec.convert(row["healing"], PutGapHealing),
                 frame_days=row.get("frameDays"),
             )
-            async for row in found
+            async for row in cursor
         ]
 
     async def find_history_days(self, tenant: str, model: str) -> int | None:
@@ -365,23 +365,23 @@ class ProductStore:
         return minutes
 
     async def _setting(self, tenant: str, model: str, name: str) -> Any:
-        found = await self._products.find_one({"_id": product_id(tenant, model)}, {name: 1})
-        return (found or {}).get(name)
+        document = await self._products.find_one({"_id": product_id(tenant, model)}, {name: 1})
+        return (document or {}).get(name)
 
     async def list_location_properties(self) -> dict[tuple[str, str], str]:
         """Return the location property by tenant and model, where products have one."""
         query = {"locationProperty": {"$type": "string"}}
-        found = self._products.find(query, {"locationProperty": 1})
+        cursor = self._products.find(query, {"locationProperty": 1})
         return {
             (row["_id"]["tenant"], row["_id"]["model"]): row["locationProperty"]
-            async for row in found
+            async for row in cursor
         }
 
     async def list_history_days(self, tenant: str) -> dict[str, int]:
         """Return the days of history by model, for products of a tenant that set them."""
         query = {"_id.tenant": tenant, "historyDays": {"$gt": 0}}
-        found = self._products.find(query, {"historyDays": 1})
-        return {row["_id"]["model"]: row["historyDays"] async for row in found}
+        cursor = self._products.find(query, {"historyDays": 1})
+        return {row["_id"]["model"]: row["historyDays"] async for row in cursor}
 
 
 def _service(codec: ProductCodec) -> str | None:

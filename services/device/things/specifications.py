@@ -79,8 +79,8 @@ class TslStore:
 
     async def find_all(self, keys: Iterable[TslKey]) -> dict[TslKey, Tsl]:
         """Return the TSLs of versions by key, like `find`."""
-        found: dict[TslKey, Tsl] = {key: generic_tsl() for key in keys}
-        version_ids = [_version_id(*key) for key in found if key[1] != GENERIC]
+        tsls: dict[TslKey, Tsl] = {key: generic_tsl() for key in keys}
+        version_ids = [_version_id(*key) for key in tsls if key[1] != GENERIC]
         missing: list[Document] = []
         if version_ids:
             async for head in self._tsls.find({"_id": {"$in": version_ids}}, {"hash": 1}):
@@ -88,12 +88,12 @@ class TslStore:
                 if cached is None:
                     missing.append(head["_id"])
                 else:
-                    found[_key(head)] = cached
+                    tsls[_key(head)] = cached
         if missing:
             async for stored in self._tsls.find({"_id": {"$in": missing}}):
                 cached = self._compiled.get(stored["hash"])
-                found[_key(stored)] = cached or self.compile(stored["hash"], stored["document"])
-        return found
+                tsls[_key(stored)] = cached or self.compile(stored["hash"], stored["document"])
+        return tsls
 
     async def compare(self, tenant: str, model: str, tsl: StoredTsl, session: Session) -> Relation:
         """Compare a document with the stored one of its version.
@@ -119,7 +119,7 @@ class TslStore:
 
         Stores in `conceals` whether a TSL has any.
         """
-        found = []
+        concealing = []
         query = {"_id.tenant": tenant, "conceals": {"$ne": False}}
         async for stored in self._tsls.find(query, {"document": 0}):
             conceals = stored.get("conceals")
@@ -129,8 +129,8 @@ class TslStore:
                 same = {"_id": stored["_id"], "hash": stored["hash"]}
                 await self._tsls.update_one(same, {"$set": {"conceals": conceals}})
             if conceals:
-                found.append((*key[1:], str(stored["hash"])))
-        return found
+                concealing.append((*key[1:], str(stored["hash"])))
+        return concealing
 
     async def put(self, tenant: str, model: str, tsl: StoredTsl, session: Session) -> None:
         """Write a version in the caller's transaction."""
@@ -231,8 +231,8 @@ class MemberRegistry:
         numbers for one owner, one of them runs again. Raises `TooManyMembers`.
         """
         for attempt in range(1, _ATTEMPTS + 1):
-            found = await self._members.find_one({"_id": owner}, session=session)
-            stored_keys: list[str] = found["marks"] if found else []
+            document = await self._members.find_one({"_id": owner}, session=session)
+            stored_keys: list[str] = document["marks"] if document else []
             missing = list(dict.fromkeys(key for key in keys if key not in set(stored_keys)))
             if not missing:
                 break

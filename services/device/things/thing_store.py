@@ -74,10 +74,10 @@ class ThingStore:
 
     async def delete(self, query: Document, session: Session) -> list[Document]:
         """Delete things; return the deleted documents."""
-        found = await self.find(query, session)
-        ids = [document["_id"] for document in found]
+        documents = await self.find(query, session)
+        ids = [document["_id"] for document in documents]
         await self._things.delete_many({"_id": {"$in": ids}}, session=session)
-        return found
+        return documents
 
     async def list_unerased_tenants(self) -> list[str]:
         """Return the tenants of things for `list_unerased`."""
@@ -118,13 +118,13 @@ class ThingStore:
     async def list_ids(self, tenant: str, after: int, limit: int) -> list[int]:
         """Return up to `limit` ids of a tenant's things above `after`."""
         query = {"tenant": tenant, "_id": {"$gt": after}}
-        found = self._things.find(query, {"_id": 1}, sort=[("_id", 1)], limit=limit)
-        return [row["_id"] async for row in found]
+        cursor = self._things.find(query, {"_id": 1}, sort=[("_id", 1)], limit=limit)
+        return [row["_id"] async for row in cursor]
 
     async def find_tenants(self, ids: Iterable[int]) -> dict[int, str]:
         """Return the tenants of things by thing id."""
-        found = self._things.find({"_id": {"$in": list(ids)}}, {"tenant": 1})
-        return {row["_id"]: row["tenant"] async for row in found}
+        cursor = self._things.find({"_id": {"$in": list(ids)}}, {"tenant": 1})
+        return {row["_id"]: row["tenant"] async for row in cursor}
 
 
 MAX_NAMES = 100
@@ -143,10 +143,10 @@ class EntityNames:
         query = {"_id": thing_id, "tenant": tenant}
 
         async def change_names(session: Session) -> bool:
-            found = await self._things.find_one(query, {"entityNames": 1}, session=session)
-            if found is None:
+            document = await self._things.find_one(query, {"entityNames": 1}, session=session)
+            if document is None:
                 return False
-            names = {"entityNames": change(found.get("entityNames", ""))}
+            names = {"entityNames": change(document.get("entityNames", ""))}
             update = {"$set" if names["entityNames"] else "$unset": names}
             now = {"$currentDate": {"updatedAt": True}}
             await self._things.update_one(query, update | now, session=session)

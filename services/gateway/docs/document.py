@@ -54,10 +54,10 @@ def extract_api(document: Document, api: Api) -> Document:
 
 def _collect_references(document: Document, paths: Document) -> set[Key]:
     reached: set[Key] = set()
-    found: Iterator[Key] = references(paths)
-    while new := set(found) - reached:
+    reached_keys: Iterator[Key] = references(paths)
+    while new := set(reached_keys) - reached:
         reached |= new
-        found = (
+        reached_keys = (
             key
             for section, name in new
             for key in references(document["components"].get(section, {}).get(name))

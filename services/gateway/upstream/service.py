@@ -109,10 +109,10 @@ class Pool:
     async def _resolve(self) -> list[str]:
         """Return the addresses of the service, rotated at each call."""
         if time.monotonic() - self._resolved > DNS_LIFE:
-            found = await asyncio.get_running_loop().getaddrinfo(
+            addresses = await asyncio.get_running_loop().getaddrinfo(
                 self._host, self._port, type=socket.SOCK_STREAM
             )
-            self._addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+            self._addresses = list(dict.fromkeys(str(entry[4][0]) for entry in addresses))
             self._resolved = time.monotonic()
         if not self._addresses:
             return []

@@ -177,12 +177,12 @@ class Simulator(Integration):
             await wait_for_event(self._list_now, LIST_PERIOD)
 
     async def _list_devices(self) -> None:
-        found = {device.device_id: device async for device in self._things.list_devices()}
-        for deleted_device in self._known.keys() - found.keys():
+        devices = {device.device_id: device async for device in self._things.list_devices()}
+        for deleted_device in self._known.keys() - devices.keys():
             self.forget(deleted_device)
-        self._known = found
+        self._known = devices
         now = time.monotonic()
-        for device in found.values():
+        for device in devices.values():
             self._wheel.put(device.device_id, _interval(device), now)
         self._turned.set()
 

@@ -90,10 +90,10 @@ class CanvasService:
     async def find_or_create_of_device(self, request: GetDeviceCanvas) -> DeviceCanvas:
         """Return the canvas of a device, created if missing; `device` has checked the grants."""
         tenant, device_id = request.tenant, request.device_id
-        found = await self.store.find_of_device(tenant, device_id)
-        if found is None:
-            found = await self._create_for_device(tenant, device_id)
-        return DeviceCanvas(str(found.id), found.name)
+        canvas = await self.store.find_of_device(tenant, device_id)
+        if canvas is None:
+            canvas = await self._create_for_device(tenant, device_id)
+        return DeviceCanvas(str(canvas.id), canvas.name)
 
     async def list_of_dashboard(self, user: Principal, dashboard_id: int) -> list[CanvasSummary]:
         """Return the canvases of a dashboard, the main one first."""

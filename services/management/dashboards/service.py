@@ -109,20 +109,22 @@ class DashboardService:
 
     async def list_visible(self, user: Principal) -> Streamed[list[DashboardResponse]]:
         """Stream the dashboards that a user sees, the oldest first."""
-        found = self._store.read(user.tenant, _granted_ids(await self._sharing.read_grants(user)))
+        dashboards = self._store.read(
+            user.tenant, _granted_ids(await self._sharing.read_grants(user))
+        )
         responses = (
             DashboardResponse.from_fields(
                 dashboard,
                 dashboard_id=str(dashboard.id),
                 widgets=[widget.response for widget in dashboard.widgets],
             )
-            async for dashboard in found
+            async for dashboard in dashboards
         )
         return Streamed([], responses)
 
     async def search(self, user: Principal, request: SearchDashboards) -> list[DashboardTile]:
         """Return the dashboards that a user sees: the home first, then the newest."""
-        found = await self._list_visible(
+        dashboards = await self._list_visible(
             user, await self._sharing.read_grants(user), request.name or ""
         )
         home = await self._store.find_home(user.tenant, user.user_id)
@@ -135,7 +137,7 @@ class DashboardService:
                 cover_type=dashboard.cover and dashboard.cover.type,
                 cover_data=dashboard.cover and dashboard.cover.data,
             )
-            for dashboard in reversed(found)
+            for dashboard in reversed(dashboards)
         ]
         return sorted(rows, key=lambda row: not row.home)
 
@@ -147,9 +149,9 @@ class DashboardService:
         grants = await self._sharing.read_grants(user)
         if grants.is_empty:
             raise Forbidden("the user does not have data permission", code="no_data_permission")
-        found = await self._list_visible(user, grants)
+        dashboards = await self._list_visible(user, grants)
         home = await self._store.find_home(user.tenant, user.user_id)
-        chosen = [dashboard for dashboard in found if dashboard.id == home] or found[-1:]
+        chosen = [dashboard for dashboard in dashboards if dashboard.id == home] or dashboards[-1:]
         return _main_canvas(chosen[0]) if chosen else MainCanvas()
 
     async def set_home(self, user: Principal, dashboard_id: int) -> None:
@@ -164,7 +166,7 @@ class DashboardService:
 
     async def describe(self, request: DescribeDashboards) -> DescribedDashboards:
         """Answer `auth` with dashboards for roles, sorted by name."""
-        found = await self._store.list(request.tenant, request.ids, request.keyword)
+        dashboards = await self._store.list(request.tenant, request.ids, request.keyword)
         return DescribedDashboards(
             [
                 DescribedDashboard(
@@ -173,7 +175,7 @@ class DashboardService:
                     created_at=to_ms(dashboard.created_at),
                     user_id=dashboard.user_id,
                 )
-                for dashboard in sorted(found, key=lambda dashboard: dashboard.name.casefold())
+                for dashboard in sorted(dashboards, key=lambda dashboard: dashboard.name.casefold())
             ]
         )
 
@@ -190,12 +192,12 @@ class DashboardService:
         return await self._store.list(user.tenant, _granted_ids(grants), keyword)
 
     async def _find_granted(self, user: Principal, grants: Grants, dashboard_id: int) -> Dashboard:
-        found = None
+        dashboard = None
         if grants.allows_dashboard(dashboard_id):
-            found = await self._store.get(user.tenant, dashboard_id)
-        if found is None:
+            dashboard = await self._store.get(user.tenant, dashboard_id)
+        if dashboard is None:
             raise dashboard_not_found(dashboard_id)
-        return found
+        return dashboard
 
     async def _require_picture(self, user: Principal, cover: C) -> C:
         """Return the cover if its picture exists; raise `InvalidInput`."""

@@ -51,8 +51,8 @@ class CanvasStore:
     async def list_of_dashboard(self, tenant: str, dashboard_id: int) -> list[Canvas]:
         """Return the canvases of a dashboard, the oldest first, without their content."""
         query = _attached(tenant, "DASHBOARD", [dashboard_id])
-        found = self._canvases.find(query, {"widgets": 0}, sort=[("_id", 1)])
-        return [msgspec.convert(document, Canvas) async for document in found]
+        cursor = self._canvases.find(query, {"widgets": 0}, sort=[("_id", 1)])
+        return [msgspec.convert(document, Canvas) async for document in cursor]
 
     async def find_of_device(self, tenant: str, device_id: int) -> Canvas | None:
         """Return the canvas of a device, without its content."""
@@ -96,8 +96,8 @@ class CanvasStore:
         await self._mongo.transaction(lambda session: self._remove(tenant, query, session))
 
     async def _remove(self, tenant: str, query: Document, session: Session) -> None:
-        found = self._canvases.find(query, {"_id": 1}, session=session)
-        ids = [document["_id"] async for document in found]
+        cursor = self._canvases.find(query, {"_id": 1}, session=session)
+        ids = [document["_id"] async for document in cursor]
         if ids:
             removed: Document = {"tenant": tenant, "_id": {"$in": ids}}
             await self._canvases.delete_many(removed, session=session)
@@ -163,8 +163,8 @@ class DashboardStore:
 
         async def delete(session: Session) -> list[int]:
             query: Document = {"_id": {"$in": list(ids)}, "tenant": tenant}
-            found = self._dashboards.find(query, {"_id": 1}, session=session)
-            removed = [document["_id"] async for document in found]
+            cursor = self._dashboards.find(query, {"_id": 1}, session=session)
+            removed = [document["_id"] async for document in cursor]
             await self._dashboards.delete_many(query, session=session)
             await self._homes.delete_many(
                 {"tenant": tenant, "dashboard": {"$in": removed}}, session=session
@@ -184,8 +184,8 @@ class DashboardStore:
             query["_id"] = {"$in": list(ids)}
         if keyword:
             query["name"] = contains_text(keyword, "name")
-        found = self._dashboards.find(query, {"widgets": 0}, sort=[("createdAt", 1), ("_id", 1)])
-        return [msgspec.convert(document, Dashboard) async for document in found]
+        cursor = self._dashboards.find(query, {"widgets": 0}, sort=[("createdAt", 1), ("_id", 1)])
+        return [msgspec.convert(document, Dashboard) async for document in cursor]
 
     async def read(
         self, tenant: str, ids: Sequence[int] | None = None
@@ -199,8 +199,8 @@ class DashboardStore:
 
     async def find_home(self, tenant: str, user_id: int) -> int | None:
         """Return the home of a user, which may have been deleted."""
-        found = await self._homes.find_one({"_id": user_id, "tenant": tenant})
-        return None if found is None else int(found["dashboard"])
+        document = await self._homes.find_one({"_id": user_id, "tenant": tenant})
+        return None if document is None else int(document["dashboard"])
 
     async def set_home(self, tenant: str, user_id: int, dashboard_id: int) -> None:
         """Make a dashboard the home of a user, in place of any other."""

@@ -46,8 +46,8 @@ class Credentials:
 
     async def holder(self, key: str) -> Principal | None:
         """Return the user of a credential; None if it is invalid; raise `Unavailable`."""
-        (found,) = await self._read([key])
-        return None if found is None else msgspec.json.decode(found, type=Principal)
+        (principal,) = await self._read([key])
+        return None if principal is None else msgspec.json.decode(principal, type=Principal)
 
     async def versions(self, tenants: Sequence[str]) -> list[int]:
         """Return the access version of each tenant, 0 if unknown; raise `Unavailable`."""

@@ -96,11 +96,11 @@ class EntityIds:
                 for entry in map(missing.__getitem__, keys):
                     entry.paths.pop(entry.path, None)
                 continue
-            found = {entity.key: entity_number(entity.id) for entity in entities}
+            numbers_by_key = {entity.key: entity_number(entity.id) for entity in entities}
             for key in keys:
                 entry = missing[key]
-                entry.paths[entry.path] = found.get(key)
-                if key not in found:
+                entry.paths[entry.path] = numbers_by_key.get(key)
+                if key not in numbers_by_key:
                     self._keep(entry.cache_key, entry.paths, MISSING_CACHE_SECONDS)
 
 

@@ -182,12 +182,12 @@ class Hub:
     async def _push_values(
         self, sockets: _Sockets, thing: ChangedThing, values: Mapping[str, Value], pause: Pause
     ) -> None:
-        found: dict[Audience, dict[str, Value]] = defaultdict(dict)
+        values_by_audience: dict[Audience, dict[str, Value]] = defaultdict(dict)
         for key, value in values.items():
             for audience in sockets.by_key.get(key, ()):
-                found[audience][key] = value
+                values_by_audience[audience][key] = value
             await pause()
-        for audience, audience_values in found.items():
+        for audience, audience_values in values_by_audience.items():
             for member, update in _encode_shared(
                 audience.members, thing, audience_values, audience.update
             ):
@@ -219,7 +219,7 @@ def _encode_shared(
 ) -> list[tuple[Subscriber, E]]:
     """Return members with the encoded values that they may see, encoded once per view."""
     encoded: dict[frozenset[str] | None, E | None] = {}
-    found = []
+    encoded_members = []
     for member in members:
         visible_keys = None if member.sees(thing) else member.granted_keys
         if visible_keys not in encoded:
@@ -230,8 +230,8 @@ def _encode_shared(
                 }
             encoded[visible_keys] = encode(visible_values) if visible_values else None
         if (message := encoded[visible_keys]) is not None:
-            found.append((member, message))
-    return found
+            encoded_members.append((member, message))
+    return encoded_members
 
 
 class Subscriptions:
@@ -255,8 +255,8 @@ class Subscriptions:
         keys = frozenset(key for key in requested if "." in key)
         by_key = {}
         if ids:
-            found = await self._devices.resolve(subscriber.principal.tenant, ids=ids[:MAX_KEYS])
-            by_key = {entity.key: str(entity.id) for entity in found}
+            entities = await self._devices.resolve(subscriber.principal.tenant, ids=ids[:MAX_KEYS])
+            by_key = {entity.key: str(entity.id) for entity in entities}
         async with self.turns.step(subscriber.principal.tenant):
             self._hub.subscribe(subscriber, keys, by_key)
         await self.update_granted_keys(subscriber)
@@ -284,11 +284,13 @@ class Subscriptions:
                 await self._devices.resolve(tenant, ids=ids[start : start + MAX_KEYS])
                 for start in range(0, len(ids), MAX_KEYS)
             ]
-            subscriber.granted_keys = frozenset(entry.key for found in answers for entry in found)
-        elif keys:
-            found = await self._devices.resolve(tenant, keys=keys[:MAX_KEYS])
             subscriber.granted_keys = frozenset(
-                entity.key for entity in found if entity.id in granted
+                entry.key for entities in answers for entry in entities
+            )
+        elif keys:
+            entities = await self._devices.resolve(tenant, keys=keys[:MAX_KEYS])
+            subscriber.granted_keys = frozenset(
+                entity.key for entity in entities if entity.id in granted
             )
 
 

@@ -48,10 +48,12 @@ _encoder = msgspec.json.Encoder()
 
 def payloads(ids: Collection[int]) -> list[bytes]:
     """Return the messages with `ids`."""
-    rest, found = iter(ids), []
+    rest, messages = iter(ids), []
     while chunk := list(map(str, islice(rest, MAX_IDS))):
-        found.append(_encoder.encode({"event_type": "EXCHANGE", "payload": {"entity_ids": chunk}}))
-    return found
+        messages.append(
+            _encoder.encode({"event_type": "EXCHANGE", "payload": {"entity_ids": chunk}})
+        )
+    return messages
 
 
 class MqttListener(Listener):
@@ -195,11 +197,11 @@ class _ChangedIds:
         if grants.everything:
             return self._all
         granted = grants.resources
-        found = self._custom | (self._all & granted.entities)
+        visible_ids = self._custom | (self._all & granted.entities)
         for device in granted.devices.intersection(self._devices):
-            found |= self._devices[device]
+            visible_ids |= self._devices[device]
         for group in granted.groups.intersection(self._groups):
-            found |= self._groups[group]
+            visible_ids |= self._groups[group]
         for integration in granted.integrations.intersection(self._integrations):
-            found |= self._integrations[integration]
-        return found
+            visible_ids |= self._integrations[integration]
+        return visible_ids

@@ -84,10 +84,10 @@ class Stream:
             _check(self._rest[0])
             if self._rest[0] >> 4 == _PUBLISH:
                 yield Publish()
-            found = find_body(self._rest, MAX_PACKET)
-            if found is None or found[1] > len(self._rest):
+            body_bounds = find_body(self._rest, MAX_PACKET)
+            if body_bounds is None or body_bounds[1] > len(self._rest):
                 return
-            start, end = found
+            start, end = body_bounds
             packet, self._rest = self._rest[:end], self._rest[end:]
             yield _read(packet, start)
 
@@ -141,32 +141,32 @@ class _Fields:
         self._at = 0
 
     def read(self, size: int) -> bytes:
-        found = self._body[self._at : self._at + size]
-        if len(found) < size:
+        content = self._body[self._at : self._at + size]
+        if len(content) < size:
             raise PacketError("a packet is incomplete")
         self._at += size
-        return found
+        return content
 
     def text(self) -> str:
         try:
-            found = self.read(int.from_bytes(self.read(2), "big")).decode()
+            content = self.read(int.from_bytes(self.read(2), "big")).decode()
         except UnicodeDecodeError as error:
             raise PacketError("a text must be UTF-8") from error
-        if "\0" in found:
+        if "\0" in content:
             raise PacketError("a text must not have the character U+0000")
-        return found
+        return content
 
     def filters(self, *, with_qos: bool) -> list[str]:
-        found = []
+        filters = []
         while self._at < len(self._body):
-            found.append(self.text())
+            filters.append(self.text())
             if with_qos and self.read(1)[0] > 2:  # noqa: PLR2004 - QoS 0 to 2
                 raise PacketError("the QoS must be 0, 1 or 2")
-            if len(found) > MAX_FILTERS:
+            if len(filters) > MAX_FILTERS:
                 raise PacketError(f"a packet must have at most {MAX_FILTERS} topic filters")
-        if not found:
+        if not filters:
             raise PacketError("a packet must have a topic filter")
-        return found
+        return filters
 
     def end(self) -> None:
         if self._at != len(self._body):

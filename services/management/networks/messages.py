@@ -76,11 +76,11 @@ class OutboundDownlink(NamedTuple):
 
 def parse_dev_eui(text: str, field: str) -> str:
     """Return a DevEUI as 16 upper-case hexadecimal digits; raise `InvalidInput`."""
-    found = _SEPARATORS.sub("", text)
-    found = found.upper() if found.isascii() else ""
-    if not _EUI.fullmatch(found):
+    digits = _SEPARATORS.sub("", text)
+    digits = digits.upper() if digits.isascii() else ""
+    if not _EUI.fullmatch(digits):
         raise InvalidInput("must be a DevEUI: 16 hexadecimal digits", field=field)
-    return found
+    return digits
 
 
 def parse_ms(value: Any) -> int | None:
@@ -145,10 +145,10 @@ def decode_message(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> Any:
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        found = _without_radio(decoder, msgspec.json.decode(body))
-        if found is None:
+        struct = _without_radio(decoder, msgspec.json.decode(body))
+        if struct is None:
             raise MalformedRequest(f"cannot be decoded: {error}") from error
-        return found
+        return struct
     except INVALID_JSON as error:
         raise MalformedRequest(f"cannot be decoded: {error}") from error
 

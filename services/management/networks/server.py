@@ -172,8 +172,8 @@ class NetworkServer(Dialect):
             await connection.use(broker, own_values)
 
     def _connection(self, tenant: str, values: dict[str, Any] | None = None) -> TenantConnection:
-        found = self._connections.get(tenant)
-        if found is None:
+        connection = self._connections.get(tenant)
+        if connection is None:
             uplinks = (values or {}).get("uplinks") or 0
-            found = self._connections[tenant] = TenantConnection(self, tenant, uplinks)
-        return found
+            connection = self._connections[tenant] = TenantConnection(self, tenant, uplinks)
+        return connection

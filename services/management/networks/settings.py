@@ -184,10 +184,10 @@ class WebhookForwarder:
         Raises `NotFound`, `InvalidInput` for the body, and errors after which the sender should
         retry.
         """
-        found = await find_hook(self.database, token)
-        if found is None:
+        hook = await find_hook(self.database, token)
+        if hook is None:
             raise NotFound("the webhook does not exist", field="token")
-        tenant, integration = found
+        tenant, integration = hook
         call = RawRequest(tenant, body)
         await self.rpc.call(f"rpc.integration.{integration}.hook", call, Acknowledged)
 

@@ -39,8 +39,8 @@ KNOWN_ROUTES = 100_000
 async def find_hook(database: Database, token: str) -> tuple[str, str] | None:
     """Return tenant and integration of the webhook with `token`."""
     query = {"hook": digest_token(token)}
-    found = await database["network_servers"].find_one(query, {"_id": 1})
-    return None if found is None else (found["_id"]["tenant"], found["_id"]["integration"])
+    document = await database["network_servers"].find_one(query, {"_id": 1})
+    return None if document is None else (document["_id"]["tenant"], document["_id"]["integration"])
 
 
 def digest_token(token: str) -> bytes:
@@ -61,16 +61,16 @@ class NetworkStore:
 
     async def tenants(self) -> list[str]:
         """Return the tenants that have ever changed a setting."""
-        found = self._servers.find({"_id.integration": self._integration}, {"_id": 1})
-        return [group["_id"]["tenant"] async for group in found]
+        cursor = self._servers.find({"_id.integration": self._integration}, {"_id": 1})
+        return [group["_id"]["tenant"] async for group in cursor]
 
     async def get_client_id(self, tenant: str) -> str:
         """Return the constant client id for a tenant's broker, created if missing."""
         key = self._key(tenant)
         made = {"client": f"thingway-{secrets.token_hex(6)}"}
         await self._servers.update_one(key, {"$setOnInsert": made}, upsert=True)
-        found = await self._servers.find_one(key, {"client": 1})
-        return str(found["client"] if found else made["client"])
+        document = await self._servers.find_one(key, {"client": 1})
+        return str(document["client"] if document else made["client"])
 
     async def remember_topics(self, tenant: str, topics: Sequence[str]) -> list[str]:
         """Store the topics to subscribe to; return them with recent previous topics.
@@ -81,13 +81,13 @@ class NetworkStore:
         new = {"$literal": list(topics)}
         others = {"input": {"$ifNull": ["$topics", []]}, "cond": {"$not": {"$in": ["$$this", new]}}}
         topics_update = {"$slice": [{"$concatArrays": [{"$filter": others}, new]}, -MAX_TOPICS]}
-        found = await self._servers.find_one_and_update(
+        document = await self._servers.find_one_and_update(
             self._key(tenant),
             [{"$set": {"topics": topics_update}}],
             {"topics": 1},
             return_document=True,
         )
-        return list(require_document(found)["topics"])
+        return list(require_document(document)["topics"])
 
     async def save_secret(self, tenant: str, name: str, secret: str, bound: str) -> None:
         """Store a secret for `bound`, the broker for which it was entered."""
@@ -98,8 +98,8 @@ class NetworkStore:
 
     async def find_secret(self, tenant: str, name: str, bound: str) -> str | None:
         """Return a secret for `bound`; None without one."""
-        found = await self._servers.find_one(self._key(tenant), {f"secrets.{name}": 1})
-        stored_secret = ((found or {}).get("secrets") or {}).get(name)
+        document = await self._servers.find_one(self._key(tenant), {f"secrets.{name}": 1})
+        stored_secret = ((document or {}).get("secrets") or {}).get(name)
         if stored_secret is None or stored_secret["for"] != bound:
             return None
         try:
@@ -141,8 +141,8 @@ class NetworkStore:
 
     async def find_route(self, tenant: str, identifier: str) -> Route | None:
         """Return the last known destination of a device's downlinks."""
-        found = await self._routes.find_one(self._key(tenant, identifier=identifier))
-        return None if found is None else msgspec.convert(found["route"], Route)
+        document = await self._routes.find_one(self._key(tenant, identifier=identifier))
+        return None if document is None else msgspec.convert(document["route"], Route)
 
     async def delete_route(self, tenant: str, identifier: str) -> None:
         """Delete the route of a device."""
@@ -158,8 +158,8 @@ class NetworkStore:
         fields = {"identifier": identifier, "downlink": downlink, "at": datetime.now(UTC)}
         key = self._downlink_key(tenant, self.create_reference(tenant, downlink))
         await self._downlinks.update_one(key, {"$setOnInsert": fields}, upsert=True)
-        found = await self._downlinks.find_one(key, {"queued": 1})
-        return not (found or {}).get("queued")
+        document = await self._downlinks.find_one(key, {"queued": 1})
+        return not (document or {}).get("queued")
 
     async def mark_queued(self, tenant: str, downlink: str) -> None:
         """Mark a downlink as queued at the server."""
@@ -168,10 +168,10 @@ class NetworkStore:
 
     async def find_downlink(self, tenant: str, reference: str) -> str | None:
         """Return the downlink of a reference; None if it belongs to another client."""
-        found = await self._downlinks.find_one(
+        document = await self._downlinks.find_one(
             self._downlink_key(tenant, reference), {"downlink": 1}
         )
-        return None if found is None else str(found["downlink"])
+        return None if document is None else str(document["downlink"])
 
     async def end_oldest(self, tenant: str, identifier: str) -> str | None:
         """Mark the oldest pending downlink of a device as ended and return it, or None.
@@ -180,10 +180,10 @@ class NetworkStore:
         """
         owner = {"tenant": tenant, "integration": self._integration, "identifier": identifier}
         waiting = {"queued": True, "ended": {"$exists": False}}
-        found = await self._downlinks.find_one_and_update(
+        document = await self._downlinks.find_one_and_update(
             owner | waiting, {"$set": {"ended": True}}, sort=[("at", 1)]
         )
-        return None if found is None else str(found["downlink"])
+        return None if document is None else str(document["downlink"])
 
     def _downlink_key(self, tenant: str, reference: str) -> dict[str, str]:
         return {"_id": reference, "tenant": tenant, "integration": self._integration}

@@ -189,8 +189,8 @@ def _report(tenant: str, identifier: str, up: _Up) -> Report | None:
         ids, error = failed.downlink.correlation_ids, str(failed.error)
         state: DownlinkState = "REFUSED"
     else:
-        found = ((getattr(up, key), state) for key, state in _STATES)
-        happened = next(((event, state) for event, state in found if event is not None), None)
+        candidates = ((getattr(up, key), state) for key, state in _STATES)
+        happened = next(((event, state) for event, state in candidates if event is not None), None)
         if happened is None:
             return None
         ids, state, error = happened[0].correlation_ids, happened[1], ""

@@ -198,13 +198,13 @@ class _Picked:
         """Return the first pointer that leads to a value, and the value or None."""
         pointers = self._fields.get(key, ())
         for pointer in pointers:
-            found = pointed(self._given, pointer)
+            value = pointed(self._given, pointer)
             if (
-                found is not _MISSING
-                and found is not None
-                and (key == DATA or found not in _NOTHING)
+                value is not _MISSING
+                and value is not None
+                and (key == DATA or value not in _NOTHING)
             ):
-                return pointer, found
+                return pointer, value
         return next(iter(pointers), ""), None
 
     def _leave_out(self, pointer: str, reason: str) -> None:
@@ -212,26 +212,26 @@ class _Picked:
 
     def needed(self, key: str) -> Any:
         """Return a value; raise `InvalidInput` without one."""
-        pointer, found = self._find_value(key)
-        if found is None:
+        pointer, value = self._find_value(key)
+        if value is None:
             raise InvalidInput("is missing", field=pointer)
-        return found
+        return value
 
     def text(self, key: str) -> str:
-        pointer, found = self._find_value(key)
-        if found is None or isinstance(found, bool) or not isinstance(found, str | int | float):
-            if found is not None:
+        pointer, value = self._find_value(key)
+        if value is None or isinstance(value, bool) or not isinstance(value, str | int | float):
+            if value is not None:
                 self._leave_out(pointer, "must be text")
             return ""
-        return cut_name(str(found))
+        return cut_name(str(value))
 
     def number(self, key: str) -> float | None:
         """Return a number, also from text."""
-        pointer, found = self._find_value(key)
-        number: Any = parse_number(found.strip()) if isinstance(found, str) else found
+        pointer, value = self._find_value(key)
+        number: Any = parse_number(value.strip()) if isinstance(value, str) else value
         if type(number) in {int, float} and abs(number) < MAX_NUMBER:
             return float(number)
-        if found is not None:
+        if value is not None:
             self._leave_out(pointer, "must be a number")
         return None
 
@@ -263,16 +263,16 @@ class _Picked:
 
     def data(self, *, hexadecimal: bool, optional: bool) -> bytes:
         """Return the payload; base64 may lack padding, hexadecimal may have `0x` and separators."""
-        pointer, found = self._find_value(DATA)
-        if found is None and optional:
+        pointer, text = self._find_value(DATA)
+        if text is None and optional:
             return b""
-        found = self.needed(DATA)
-        if not isinstance(found, str):
+        text = self.needed(DATA)
+        if not isinstance(text, str):
             raise InvalidInput("must be text", field=pointer)
         try:
             if hexadecimal:
-                return bytes.fromhex(_SEPARATORS.sub("", found.strip().removeprefix("0x")))
-            digits = "".join(found.split()).translate(_URL_SAFE).rstrip("=")
+                return bytes.fromhex(_SEPARATORS.sub("", text.strip().removeprefix("0x")))
+            digits = "".join(text.split()).translate(_URL_SAFE).rstrip("=")
             return b64decode(digits + "=" * (-len(digits) % 4), validate=True)
         except ValueError as error:
             kind = "hexadecimal" if hexadecimal else "base64"
@@ -280,9 +280,9 @@ class _Picked:
 
     def time(self) -> datetime | None:
         """Return the time in ISO 8601, seconds or ms."""
-        pointer, found = self._find_value(TIME)
-        time = parse_time(found)
-        if time is None and found is not None:
+        pointer, value = self._find_value(TIME)
+        time = parse_time(value)
+        if time is None and value is not None:
             self._leave_out(pointer, "must be a time: ISO 8601, seconds or milliseconds")
         return time
 
@@ -297,8 +297,8 @@ class _Picked:
     def data_rate(self) -> str:
         """Return the data rate, such as `SF7BW125`, or `SF7` without a bandwidth."""
         text = self.text(DATA_RATE)
-        if found := _DATA_RATE.match(text):
-            return format_data_rate(int(found[1]), int(found[2]) * 1000)
+        if match := _DATA_RATE.match(text):
+            return format_data_rate(int(match[1]), int(match[2]) * 1000)
         return f"SF{text}" if _FACTOR.fullmatch(text) else text
 
     def identity(self) -> dict[str, Any]:

@@ -113,7 +113,7 @@ def build_catalogue(
 
 def render_component(node: AnyNode) -> str:
     """Return `data` of a node type."""
-    found = list(_properties(node))
+    properties = list(_properties(node))
     document = {
         "component": {
             "name": node.name,
@@ -123,8 +123,8 @@ def render_component(node: AnyNode) -> str:
             "testable": node.testable,
             "kind": "component",
         },
-        "properties": {prop.name: prop for prop in found if not prop.editable},
-        "outputProperties": {prop.name: prop for prop in found if prop.editable},
+        "properties": {prop.name: prop for prop in properties if not prop.editable},
+        "outputProperties": {prop.name: prop for prop in properties if prop.editable},
         "schema": msgspec.json.schema(node.parameters),
     }
     return msgspec.json.encode(document).decode()

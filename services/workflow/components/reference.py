@@ -38,10 +38,10 @@ def node_types() -> Iterator[type[AnyNode]]:
     """Yield all node types."""
     package = services.workflow.nodes
     for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-        for found in vars(importlib.import_module(module.name)).values():
-            is_local = isinstance(found, type) and found.__module__ == module.name
-            if is_local and issubclass(found, Node) and "name" in vars(found):
-                yield found
+        for node_type in vars(importlib.import_module(module.name)).values():
+            is_local = isinstance(node_type, type) and node_type.__module__ == module.name
+            if is_local and issubclass(node_type, Node) and "name" in vars(node_type):
+                yield node_type
 
 
 def _section(node: type[AnyNode]) -> Iterator[str]:

@@ -102,16 +102,18 @@ class TenantCredentials:
 
     async def find_mail_server(self, tenant: str) -> MailServer | None:
         """Return the tenant's mail server; None if it is not configured."""
-        found = await self.store.find(tenant, CredentialsType.SMTP, _default_key("SMTP", tenant))
-        if found is None or not found.data:
+        credential = await self.store.find(
+            tenant, CredentialsType.SMTP, _default_key("SMTP", tenant)
+        )
+        if credential is None or not credential.data:
             return None
-        settings = msgspec.convert(found.data, MailSettings)
+        settings = msgspec.convert(credential.data, MailSettings)
         return MailServer(
             host=settings.host,
             port=int(settings.port),
             encryption=settings.encryption,
             username=settings.username,
-            password=found.secret,
+            password=credential.secret,
         )
 
     async def get_default(
@@ -123,8 +125,8 @@ class TenantCredentials:
         in with it.
         """
         key = _default_key(kind, user.tenant)
-        found = await self.store.find(user.tenant, kind, key)
-        if found is None:
+        credential = await self.store.find(user.tenant, kind, key)
+        if credential is None:
             secret = (
                 "".join(secrets.choice(_LETTERS) for _ in range(SECRET_LENGTH))
                 if with_secret
@@ -132,12 +134,12 @@ class TenantCredentials:
             )
             new = CreateCredentials(credentials_type=kind, access_secret=secret)
             try:
-                found = await self._add(user.tenant, key, new)
+                credential = await self._add(user.tenant, key, new)
             except Conflict:  # created concurrently
-                found = await self.store.find(user.tenant, kind, key)
-                if found is None:
+                credential = await self.store.find(user.tenant, kind, key)
+                if credential is None:
                     raise
-        return _response(found)
+        return _response(credential)
 
     async def get(self, user: Principal, credential_id: int) -> CredentialResponse:
         """Return a credential; raise `NotFound`."""
@@ -147,8 +149,8 @@ class TenantCredentials:
         self, user: Principal, kind: CredentialsType | None, request: PageRequest
     ) -> Page[CredentialResponse]:
         """Return one page of the tenant's credentials, newest first."""
-        found, total = await self.store.list(user.tenant, kind, request)
-        return request.page(list(map(_response, found)), total)
+        rows, total = await self.store.list(user.tenant, kind, request)
+        return request.page(list(map(_response, rows)), total)
 
     async def create(self, user: Principal, request: CreateCredentials) -> None:
         """Add a credential; raise `InvalidInput` with the field, or `Conflict`."""
@@ -171,54 +173,54 @@ class TenantCredentials:
 
         Raises `NotFound` and `InvalidInput`.
         """
-        found = await self._get(user, credential_id)
-        _check(found.type, request)
+        credential = await self._get(user, credential_id)
+        _check(credential.type, request)
         await self.store.replace(
             msgspec.structs.replace(
-                found,
+                credential,
                 secret=request.access_secret,
                 description=request.description,
                 data=request.additional_data,
                 updated_at=datetime.now(UTC),
             )
         )
-        if found.type is CredentialsType.MQTT and found.secret != request.access_secret:
-            await self._close_clients(found.access_key)
+        if credential.type is CredentialsType.MQTT and credential.secret != request.access_secret:
+            await self._close_clients(credential.access_key)
 
     async def delete(self, user: Principal, ids: Sequence[int]) -> None:
         """Delete credentials, ignoring unknown ids."""
-        found = [await self.store.get(user.tenant, credential_id) for credential_id in ids]
+        credentials = [await self.store.get(user.tenant, credential_id) for credential_id in ids]
         await self.store.remove(user.tenant, ids)
-        for credential in found:
+        for credential in credentials:
             if credential is not None and credential.type is CredentialsType.MQTT:
                 await self._close_clients(credential.access_key)
 
     async def verify_login(self, kind: CredentialsType, access_key: str, secret: str) -> str | None:
         """Return the tenant of an access key; None if the secret is wrong."""
-        found = await self._verify(kind, access_key, secret)
-        return None if found is None else found.tenant
+        credential = await self._verify(kind, access_key, secret)
+        return None if credential is None else credential.tenant
 
     async def verify_mqtt_login(self, request: MqttLogin) -> MqttLoggedIn:
         """Return the tenant and a digest of the credential of an MQTT client.
 
         Both are empty if the secret is wrong. Without a secret, return the current credential.
         """
-        found = await self._verify(CredentialsType.MQTT, request.access_key, request.secret)
-        if found is None:
+        credential = await self._verify(CredentialsType.MQTT, request.access_key, request.secret)
+        if credential is None:
             return MqttLoggedIn()
-        digest = hashlib.sha256(f"{found.id}:{found.secret}".encode()).hexdigest()
-        return MqttLoggedIn(found.tenant, digest)
+        digest = hashlib.sha256(f"{credential.id}:{credential.secret}".encode()).hexdigest()
+        return MqttLoggedIn(credential.tenant, digest)
 
     async def _verify(
         self, kind: CredentialsType, access_key: str, secret: str | None
     ) -> Credential | None:
         """Return the credential of an access key, which ends with its tenant."""
-        found = await self.store.find(access_key.rpartition("@")[2], kind, access_key)
-        if found is None or not found.secret:
+        credential = await self.store.find(access_key.rpartition("@")[2], kind, access_key)
+        if credential is None or not credential.secret:
             return None
-        stored_secret = found.secret.encode()
+        stored_secret = credential.secret.encode()
         matches = secret is None or secrets.compare_digest(stored_secret, secret.encode())
-        return found if matches else None
+        return credential if matches else None
 
     async def _close_clients(self, access_key: str) -> None:
         """Disconnect MQTT clients after a change; skip it if `auth` does not respond."""
@@ -244,10 +246,10 @@ class TenantCredentials:
         return credential
 
     async def _get(self, user: Principal, credential_id: int) -> Credential:
-        found = await self.store.get(user.tenant, credential_id)
-        if found is None:
+        credential = await self.store.get(user.tenant, credential_id)
+        if credential is None:
             raise NotFound(f"credential {credential_id} does not exist", field="id")
-        return found
+        return credential
 
 
 def _default_key(kind: str, tenant: str) -> str:
@@ -270,8 +272,8 @@ def _check_mail(data: object) -> None:
     try:
         settings = msgspec.convert(data, MailSettings)
     except msgspec.ValidationError as error:
-        found = parse_validation_error(str(error), "additional_data")
-        raise InvalidInput(found.reason, field=found.place) from error
+        fault = parse_validation_error(str(error), "additional_data")
+        raise InvalidInput(fault.reason, field=fault.place) from error
     if not 1 <= int(settings.port) <= 65_535:  # noqa: PLR2004 - ports of TCP
         raise InvalidInput("must be from 1 to 65535", field="additional_data.port")
 

@@ -86,10 +86,10 @@ class CredentialStore:
     ) -> tuple[list[Credential], int]:
         """Return one page of the credentials, newest first, and the number of all."""
         query: Document = {"tenant": tenant, **({"type": kind.value} if kind else {})}
-        found, total = await find_page(
+        rows, total = await find_page(
             self._credentials, query, [("_id", -1)], request.skip, request.size
         )
-        return [read for document in found if (read := self._read(document))], total
+        return [read for document in rows if (read := self._read(document))], total
 
     async def count(self, tenant: str) -> int:
         """Return the number of credentials of a tenant."""

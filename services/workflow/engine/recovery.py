@@ -73,10 +73,10 @@ class Replicas:
     async def list_alive(self) -> list[str]:
         """Delete expired entries and return the ids of live replicas, with this one."""
         late: Document = {"$lt": ["$until", "$$NOW"]}
-        found = await self._replicas.find({}, {"late": late}).to_list(None)
-        if any(row["late"] for row in found):
+        documents = await self._replicas.find({}, {"late": late}).to_list(None)
+        if any(row["late"] for row in documents):
             await self._replicas.delete_many({"$expr": late})
-        return [row["_id"] for row in found if not row["late"]]
+        return [row["_id"] for row in documents if not row["late"]]
 
 
 @dataclass

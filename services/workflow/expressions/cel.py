@@ -62,12 +62,12 @@ def is_small(variables: Mapping[str, Any]) -> bool:
 
 def select_variables(text: str, properties: Mapping[str, Any], body: Any) -> dict[str, Any]:
     """Return the variables that an expression names, because passing others is slow."""
-    found: dict[str, Any] = {"properties": dict(properties)}
+    variables: dict[str, Any] = {"properties": dict(properties)}
     if len(_ONE_OUTPUT.findall(text)) == text.count("properties"):
-        found = {
+        variables = {
             "properties": {node: output for node, output in properties.items() if node in text}
         }
-    return {**found, "body": body} if "body" in text else found
+    return {**variables, "body": body} if "body" in text else variables
 
 
 def evaluate(text: str, variables: Mapping[str, Any]) -> Any:

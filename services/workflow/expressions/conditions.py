@@ -73,11 +73,11 @@ def _compare_numbers(compare: Callable[[Decimal, Decimal], bool]) -> Callable[[A
 def _number(value: Any) -> Decimal:
     if _is_number(value) or (isinstance(value, str) and len(value) <= LONGEST_NUMBER):
         try:
-            found = Decimal(str(value).strip())
+            number = Decimal(str(value).strip())
         except InvalidOperation:
-            found = Decimal("NaN")
-        if not found.is_nan():
-            return found
+            number = Decimal("NaN")
+        if not number.is_nan():
+            return number
     raise ConditionFailed(f"{format_text(value)[:100]!r} is not a number")
 
 

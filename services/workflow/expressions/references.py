@@ -54,18 +54,18 @@ class Reference:
         """Return the referenced value; raise `ReferenceMissing`."""
         if self.node not in properties:
             raise ReferenceMissing(f"{self.text}: node {self.node} has no output", self.node)
-        found: Any = properties[self.node]
+        value: Any = properties[self.node]
         for step in self.path:
-            found = self._look_up_step(found, step)
-        return found
+            value = self._look_up_step(value, step)
+        return value
 
-    def _look_up_step(self, found: Any, step: str | int) -> Any:
-        if isinstance(found, dict):
+    def _look_up_step(self, value: Any, step: str | int) -> Any:
+        if isinstance(value, dict):
             for key in (step, str(step)):
-                if key in found:
-                    return found[key]
-        elif isinstance(found, list) and str(step).isdecimal() and int(step) < len(found):
-            return found[int(step)]
+                if key in value:
+                    return value[key]
+        elif isinstance(value, list) and str(step).isdecimal() and int(step) < len(value):
+            return value[int(step)]
         text = f"{self.text}: the output of node {self.node} has no {step!r}"
         raise ReferenceMissing(text, self.node)
 

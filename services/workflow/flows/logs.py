@@ -37,12 +37,12 @@ Ended = Literal["SUCCESS", "ERROR"]
 
 def find_entity_keys(traces: Iterable[TraceItem], maximum: int) -> list[str]:
     """Return up to `maximum` names in inputs and outputs that may be entity keys."""
-    found: dict[str, None] = {}
+    keys: dict[str, None] = {}
     for trace in traces:
         for text in (trace.input, trace.output):
             for match in _ENTITY_KEY.finditer(text or ""):
-                found.setdefault(match[1])
-    return list(found)[:maximum]
+                keys.setdefault(match[1])
+    return list(keys)[:maximum]
 
 
 def mask_values(traces: Iterable[TraceItem], hidden: Collection[str]) -> list[TraceItem]:

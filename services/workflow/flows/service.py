@@ -96,21 +96,21 @@ class FlowService:
         if grants.is_empty:
             raise Forbidden("this user has no grants; ask a super-admin for access")
         granted_ids = [flow_id for flow_id in distinct_ids(ids) if grants.allows_workflow(flow_id)]
-        found = await self.store.list_existing(user.tenant, granted_ids)
-        if not found:
+        existing_ids = await self.store.list_existing(user.tenant, granted_ids)
+        if not existing_ids:
             return
 
         async def undeploy(session: Session) -> None:
-            for flow_id in found:
+            for flow_id in existing_ids:
                 await self.deployer.undeploy(user.tenant, flow_id, session)
-            await self.secrets.forget(user.tenant, found, session)
-            await self.unsettled.mark(user.tenant, found, session)
+            await self.secrets.forget(user.tenant, existing_ids, session)
+            await self.unsettled.mark(user.tenant, existing_ids, session)
 
-        await self.store.remove(user.tenant, found, undeploy)
-        for flow_id in found:
+        await self.store.remove(user.tenant, existing_ids, undeploy)
+        for flow_id in existing_ids:
             await self.deployer.forget(user.tenant, flow_id)
-        await self.runs.remove(user.tenant, found)
-        await self.sharing.forget(user.tenant, found)
+        await self.runs.remove(user.tenant, existing_ids)
+        await self.sharing.forget(user.tenant, existing_ids)
 
     async def get_design(
         self, user: Principal, flow_id: int, version: int | None
@@ -166,12 +166,12 @@ class FlowService:
         grants = await self.sharing.read_grants(user)
         if grants.is_empty:
             raise Forbidden("this user has no grants; ask a super-admin for access")
-        found = (
+        flow = (
             await self.store.get(user.tenant, flow_id) if grants.allows_workflow(flow_id) else None
         )
-        if found is None:
+        if flow is None:
             raise NotFound(f"flow {flow_id} does not exist", field="id")
-        return found
+        return flow
 
     async def describe(self, request: DescribeFlows) -> DescribedFlows:
         """Return which of the requested flows exist, for other services."""

@@ -87,23 +87,23 @@ class FlowStore:
 
     async def get(self, tenant: str, flow_id: int) -> Flow | None:
         """Return one flow of a tenant."""
-        found = await self._flows.find_one({"_id": flow_id, "tenant": tenant})
-        return None if found is None else msgspec.convert(found, Flow)
+        document = await self._flows.find_one({"_id": flow_id, "tenant": tenant})
+        return None if document is None else msgspec.convert(document, Flow)
 
     async def get_design(self, tenant: str, flow_id: int, version: int) -> str | None:
         """Return `design_data` of a version, or None."""
         query = {"_id": flow_id, "tenant": tenant, "version": version}
-        found = await self._flows.find_one(query, {"design": 1})
-        if found is None:
+        document = await self._flows.find_one(query, {"design": 1})
+        if document is None:
             key = _version_id(flow_id, version)
-            found = await self._versions.find_one({"_id": key, "tenant": tenant}, {"design": 1})
-        return None if found is None else str(found["design"])
+            document = await self._versions.find_one({"_id": key, "tenant": tenant}, {"design": 1})
+        return None if document is None else str(document["design"])
 
     async def list_versions(self, tenant: str, flow_id: int) -> dict[int, int]:
         """Return older versions with the time of their replacement in ms, newest first."""
         keys = {"_id.flow": flow_id, "tenant": tenant}
-        found = self._versions.find(keys, {"at": 1}).sort("_id.version", -1)
-        return {row["_id"]["version"]: to_ms(row["at"]) async for row in found}
+        cursor = self._versions.find(keys, {"at": 1}).sort("_id.version", -1)
+        return {row["_id"]["version"]: to_ms(row["at"]) async for row in cursor}
 
     async def count(self, tenant: str) -> int:
         """Return the number of flows of a tenant."""
@@ -118,8 +118,8 @@ class FlowStore:
 
     async def iterate_designs(self, flow_id: int, session: Session) -> AsyncIterator[str]:
         """Yield the designs of the older versions of a flow."""
-        found = self._versions.find({"_id.flow": flow_id}, {"design": 1}, session=session)
-        async for document in found:
+        cursor = self._versions.find({"_id.flow": flow_id}, {"design": 1}, session=session)
+        async for document in cursor:
             yield str(document["design"])
 
     async def remove(self, tenant: str, ids: Sequence[int], extra_step: AfterWrite) -> None:
@@ -149,10 +149,10 @@ class FlowStore:
         if request.enabled is not None:
             query["enabled"] = request.enabled
         order = request.order(COLUMNS)
-        found, total = await find_page(
+        rows, total = await find_page(
             self._flows, query, order, request.skip, request.limit, _WITHOUT_DESIGN
         )
-        return msgspec.convert(found, list[Flow]), total
+        return msgspec.convert(rows, list[Flow]), total
 
     async def list_existing(self, tenant: str, ids: Sequence[int]) -> list[int]:
         """Return those of `ids` that exist."""
@@ -185,8 +185,8 @@ class UnsettledStore:
         until = {"$dateSubtract": {"startDate": "$$NOW", "unit": "second", "amount": seconds}}
         old = {"$expr": {"$lt": ["$at", until]}}
         ids = await ids_in_turns(self._flows, old, "at", maximum)
-        found = self._flows.find({"_id": {"$in": ids}, **old})
-        return [Unsettled(row["tenant"], row["_id"], row["at"]) async for row in found]
+        cursor = self._flows.find({"_id": {"$in": ids}, **old})
+        return [Unsettled(row["tenant"], row["_id"], row["at"]) async for row in cursor]
 
     async def unmark(self, flow: Unsettled) -> None:
         """Remove the mark unless the flow was changed again."""

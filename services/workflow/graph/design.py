@@ -122,13 +122,13 @@ _decode_node = msgspec.json.Decoder(DesignNode).decode
 def read_design(text: str) -> Design:
     """Parse `design_data`; raise `DesignInvalid`."""
     design = _read(text, _decode_design, "design_data")
-    for name, found, maximum in (
+    for name, parts, maximum in (
         ("nodes", len(design.nodes), MAX_NODES),
         ("edges", len(design.edges), MAX_EDGES),
     ):
-        if found > maximum:
+        if parts > maximum:
             raise DesignInvalid(
-                [Reason(None, name, f"must have at most {maximum} items. Got {found}.")]
+                [Reason(None, name, f"must have at most {maximum} items. Got {parts}.")]
             )
     return design
 
@@ -162,13 +162,13 @@ def check_storable(text: str | None) -> str:
     if len(text) > MAX_DESIGN:
         raise TooLarge(f"must have at most {MAX_DESIGN} characters", field=FIELD)
     try:
-        found = msgspec.json.decode(text)
+        design = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidInput("must be JSON", field=FIELD) from error
-    if not isinstance(found, dict):
+    if not isinstance(design, dict):
         raise InvalidInput("must be a JSON object", field=FIELD)
     for name in ("nodes", "edges"):
-        rows = found.get(name) or []
+        rows = design.get(name) or []
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             raise InvalidInput(f"{name} must be an array of objects", field=FIELD)
     return text

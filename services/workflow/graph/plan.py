@@ -70,10 +70,10 @@ def compile_design(text: str, registry: Registry) -> Plan:
     node_ids = {node.id for node in design.nodes}
     parameters: dict[str, Parameters] = {}
     for node in design.nodes:
-        found, faults = read_parameters(node, registry, node_ids)
+        node_parameters, faults = read_parameters(node, registry, node_ids)
         reasons += faults
-        if found is not None:
-            parameters[node.id] = found
+        if node_parameters is not None:
+            parameters[node.id] = node_parameters
     DesignInvalid.raise_for(reasons or find_branch_faults(design, registry, parameters))
     return _plan(design, registry, parameters)
 
@@ -126,19 +126,19 @@ def read_parameters(
     if node.data.node_name and len(node.data.node_name) > MAX_NAME:
         reasons.append(Reason(node.id, "data.nodeName", f"must have at most {MAX_NAME} characters"))
     try:
-        found: Parameters = convert_parameters(kind.parameters, raw)
+        parsed: Parameters = convert_parameters(kind.parameters, raw)
     except msgspec.ValidationError as error:
         wrong = parse_validation_error(str(error), "parameters")
         return None, [*reasons, Reason(node.id, wrong.place, wrong.reason)]
     reasons += [
         _missing_node_reason(node, field, reference)
-        for field, reference in found.references()
+        for field, reference in parsed.references()
         if reference.node not in node_ids
     ]
     reasons += [
-        Reason(node.id, f"parameters.{fault.field}", fault.reason) for fault in kind.faults(found)
+        Reason(node.id, f"parameters.{fault.field}", fault.reason) for fault in kind.faults(parsed)
     ]
-    return (found, []) if not reasons else (None, reasons)
+    return (parsed, []) if not reasons else (None, reasons)
 
 
 def report_unknown_type(node: DesignNode) -> Reason:

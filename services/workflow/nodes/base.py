@@ -222,14 +222,14 @@ class EntityStep(Step[P]):
 
         Raises `NodeFailed` for entities that do not exist.
         """
-        found = await self._entities.read_values(context.tenant, keys)
-        missing = [key for key in keys if key not in found.values]
+        values = await self._entities.read_values(context.tenant, keys)
+        missing = [key for key in keys if key not in values.values]
         if missing:
             raise NodeFailed(f"entities do not exist: {', '.join(missing[:5])}")
-        if found.write_only:
-            listed = ", ".join(found.write_only[:5])
+        if values.write_only:
+            listed = ", ".join(values.write_only[:5])
             context.notes.append(f"{listed}: write-only, so its value cannot be read")
-        return {key: found.values[key] for key in keys}
+        return {key: values.values[key] for key in keys}
 
     async def collect_faults(self, field: str, dry_run: Awaitable[Any]) -> list[Fault]:
         """Return the error of a dry run as a fault of a parameter.

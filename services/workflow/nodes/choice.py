@@ -254,14 +254,14 @@ class Choice(Step[ChoiceParameters]):
                 blank = value.operator in _UNARY
                 right = None if blank else context.resolve(value.value)
                 return compare(value.operator, context.resolve(value.key), right)
-            found = await self._expression(context, kind, value, body)
+            result = await self._expression(context, kind, value, body)
         except CelFailed as error:
             raise NodeFailed(f"{context.node_name}: `{value:.200}` {error}") from error
         except ConditionFailed as error:
             raise NodeFailed(str(error)) from error
-        if not isinstance(found, bool):
-            raise NodeFailed(f"a condition must be true or false. Got {found!r:.100}.")
-        return found
+        if not isinstance(result, bool):
+            raise NodeFailed(f"a condition must be true or false. Got {result!r:.100}.")
+        return result
 
     async def _expression(self, context: NodeContext, kind: str, text: str, body: Any) -> Any:
         variables: Mapping[str, Any] = {"properties": context.properties, "body": body}

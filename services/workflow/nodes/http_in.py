@@ -34,8 +34,8 @@ class Address(NamedTuple):
     def variables(self, path: str) -> dict[str, str]:
         """Return the values of the variables in a path of this shape."""
         parts = zip(self.segments, split_path(path), strict=True)
-        found = [unquote(part) for segment, part in parts if segment == _ANY]
-        return dict(zip(self.names, found, strict=True))
+        values = [unquote(part) for segment, part in parts if segment == _ANY]
+        return dict(zip(self.names, values, strict=True))
 
 
 class HttpInParameters(Parameters):
@@ -98,12 +98,12 @@ class HttpIn(Entry[HttpInParameters]):
             "url": "",
             "pathParam": {},
         }
-        found: dict[str, Any] = {
+        output: dict[str, Any] = {
             **empty,
             **read_map(trigger_input, " with body, params and header"),
         }
-        variables = found["pathParam"] if isinstance(found["pathParam"], Mapping) else {}
-        return {f"pathParam.{name}": value for name, value in variables.items()} | found
+        variables = output["pathParam"] if isinstance(output["pathParam"], Mapping) else {}
+        return {f"pathParam.{name}": value for name, value in variables.items()} | output
 
 
 def parse_address(url: str) -> Address:

@@ -280,10 +280,10 @@ class Email(Step[EmailParameters]):
                 username=server.username,
                 password=server.password,
             )
-        found = await self._credentials.find_mail_server(context.tenant)
-        if found is None:
+        mail_server = await self._credentials.find_mail_server(context.tenant)
+        if mail_server is None:
             raise NodeFailed("the tenant has no mail server; add its SMTP credential")
-        return found
+        return mail_server
 
 
 def _build_email(

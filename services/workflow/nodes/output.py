@@ -48,5 +48,5 @@ class Output(Step[OutputParameters]):
         self, context: NodeContext, parameters: OutputParameters, body: Any
     ) -> dict[str, Any]:
         """Return the values by name."""
-        found: dict[str, Any] = context.resolve(parameters.output_variables)
-        return found
+        values: dict[str, Any] = context.resolve(parameters.output_variables)
+        return values

@@ -189,10 +189,10 @@ def convert_parameters(kind: type[P], raw: Mapping[str, Any]) -> P:
 def read_if_valid(kind: type[P], raw: Mapping[str, Any] | None) -> P | None:
     """Return the parameters of a node of a draft; None if they are not valid yet."""
     try:
-        found = convert_parameters(kind, raw or {})
+        parsed = convert_parameters(kind, raw or {})
     except msgspec.ValidationError:
         return None
-    return None if any(found.faults()) else found
+    return None if any(parsed.faults()) else parsed
 
 
 @lru_cache(maxsize=100)

@@ -72,15 +72,15 @@ class Trigger(Entry[TriggerParameters]):
 
     def build_output(self, parameters: TriggerParameters, trigger_input: Any) -> dict[str, Any]:
         """Return inputs by identifier; names are accepted too, as editors use them."""
-        trigger_input, found = read_map(trigger_input, " of inputs by identifier"), {}
+        trigger_input, inputs = read_map(trigger_input, " of inputs by identifier"), {}
         for config in parameters.entity_configs:
             for name in (config.identify, config.name):
                 if name in trigger_input:
-                    found[config.identify] = read_input(
+                    inputs[config.identify] = read_input(
                         config.type, config.identify, trigger_input[name]
                     )
                     break
-        return found
+        return inputs
 
 
 Day = Literal["MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY"]
@@ -279,8 +279,8 @@ class SimpleMqtt(Entry[SimpleMqttParameters]):
 
     def build_output(self, parameters: SimpleMqttParameters, trigger_input: Any) -> dict[str, Any]:
         """Return the message; fields missing in a test are empty."""
-        found = read_map(trigger_input, " with topic and payload")
-        return {"topic": parameters.subscription_topic, "payload": "", **found}
+        message = read_map(trigger_input, " with topic and payload")
+        return {"topic": parameters.subscription_topic, "payload": "", **message}
 
 
 def _find_topic_fault(topic: str) -> str:

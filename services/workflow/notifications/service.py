@@ -33,10 +33,10 @@ class NotificationSettings:
 
     async def get(self, user: Principal) -> NotificationsResponse:
         """Return the settings of a user with hidden secrets; by default no channel."""
-        found = await self._store.find(user.tenant, user.user_id)
+        subscriber = await self._store.find(user.tenant, user.user_id)
         return (
-            _settings_response(found.settings, found.results)
-            if found
+            _settings_response(subscriber.settings, subscriber.results)
+            if subscriber
             else _settings_response(Notifications(), {})
         )
 

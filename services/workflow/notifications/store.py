@@ -92,12 +92,12 @@ class Notifications(msgspec.Struct, kw_only=True):
     @property
     def channels(self) -> list[Channel]:
         """Return the configured channels."""
-        found: list[Channel] = []
+        channels: list[Channel] = []
         if self.mail:
-            found.append("MAIL")
+            channels.append("MAIL")
         if self.webhook is not None:
-            found.append("WEBHOOK")
-        return found
+            channels.append("WEBHOOK")
+        return channels
 
 
 class ChannelResult(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -250,8 +250,8 @@ class NotificationStore:
 
     async def find(self, tenant: str, user: int) -> Subscriber | None:
         """Return the settings of a user."""
-        found = await self._subscribers.find_one({"_id": user, "tenant": tenant})
-        return None if found is None else msgspec.convert(found, Subscriber)
+        document = await self._subscribers.find_one({"_id": user, "tenant": tenant})
+        return None if document is None else msgspec.convert(document, Subscriber)
 
     async def put(self, subscriber: Subscriber) -> None:
         """Store the settings of a user; due times and claims do not change."""
@@ -261,8 +261,8 @@ class NotificationStore:
 
     async def list_enabled(self, tenant: str) -> list[Subscriber]:
         """Return the enabled settings of a tenant."""
-        found = self._subscribers.find({"tenant": tenant, "settings.enabled": True})
-        return [msgspec.convert(document, Subscriber) async for document in found]
+        cursor = self._subscribers.find({"tenant": tenant, "settings.enabled": True})
+        return [msgspec.convert(document, Subscriber) async for document in cursor]
 
     async def add(self, notices: Sequence[Notice]) -> None:
         """Store notices of alarms, with due times of their recipients. Idempotent.
@@ -276,8 +276,8 @@ class NotificationStore:
             {"$match": {"user": {"$in": list({notice.user for notice in notices})}}},
             {"$group": {"_id": ["$user", "$channel"], "count": {"$sum": 1}}},
         ]
-        found = await self._notices.aggregate(stages)
-        waiting = Counter({tuple(row["_id"]): row["count"] async for row in found})
+        cursor = await self._notices.aggregate(stages)
+        waiting = Counter({tuple(row["_id"]): row["count"] async for row in cursor})
         due: dict[tuple[int, Channel], int] = {}
         missed, documents = Counter[tuple[int, Channel]](), []
         for notice in notices:
@@ -314,8 +314,8 @@ class NotificationStore:
         """
         change = {"$set": {f"claimed.{channel}": until}, "$unset": {f"due.{channel}": ""}}
         due_query = {"_id": user} | _is_due(channel, now)
-        found = await self._subscribers.find_one_and_update(due_query, change)
-        return None if found is None else msgspec.convert(found, Subscriber)
+        document = await self._subscribers.find_one_and_update(due_query, change)
+        return None if document is None else msgspec.convert(document, Subscriber)
 
     async def finish(
         self,
@@ -344,10 +344,10 @@ class NotificationStore:
 
     async def list_waiting(self, user: int, channel: Channel) -> list[Notice]:
         """Return the waiting notices of a user and channel, in order."""
-        found = self._notices.find(
+        cursor = self._notices.find(
             {"user": user, "channel": channel}, sort=[("at", 1), ("_id", 1)], limit=MAX_WAITING
         )
-        return [msgspec.convert(document, Notice) async for document in found]
+        return [msgspec.convert(document, Notice) async for document in cursor]
 
     async def delete(self, notices: Sequence[Notice]) -> None:
         """Delete notices."""

@@ -164,8 +164,8 @@ class OutgoingHttp:
             raise
         except (ClientError, OSError, ValueError) as error:
             raise NodeFailed(_describe_failure(url, error)) from error
-        found = {name.lower(): _text(value) for name, value in answer.headers.items()}
-        return HttpAnswer(answer.status, found, content, fault)
+        answer_headers = {name.lower(): _text(value) for name, value in answer.headers.items()}
+        return HttpAnswer(answer.status, answer_headers, content, fault)
 
 
 def parse_url(text: str) -> URL:
@@ -218,17 +218,17 @@ def _decompress(content: bytes, coding: str) -> bytes:
     if coding not in {"gzip", "x-gzip", "deflate"}:
         raise ValueError(f"encoding {coding:.50} is not supported")
     headless = coding == "deflate" and content[0] & 0xF != zlib.DEFLATED
-    found = b""
-    while content and len(found) <= MAX_BODY:
+    decompressed = b""
+    while content and len(decompressed) <= MAX_BODY:
         member = zlib.decompressobj(-zlib.MAX_WBITS if headless else ANY_HEADER)
         try:
-            found += member.decompress(content, MAX_BODY + 1 - len(found))
+            decompressed += member.decompress(content, MAX_BODY + 1 - len(decompressed))
         except zlib.error as error:
             raise ValueError(f"it is not valid {coding}") from error
-        if not member.eof and len(found) <= MAX_BODY:
+        if not member.eof and len(decompressed) <= MAX_BODY:
             raise ValueError(f"its {coding} is truncated")
         content = member.unused_data if member.unused_data.startswith(GZIP) else b""
-    return found
+    return decompressed
 
 
 def _text(value: str) -> str:
@@ -266,9 +266,9 @@ def webhook_request(
     receiver that rejects old timestamps and repeated nonces is safe from replay.
     """
     body = msgspec.json.encode(content)
-    found = {"Content-Type": "application/json", **(headers or {})}
+    all_headers = {"Content-Type": "application/json", **(headers or {})}
     if secret:
         timestamp, nonce = str(int(time.time())), secrets.token_hex(16)
         code = hmac.new(secret.encode(), (timestamp + nonce).encode() + body, hashlib.sha256)
-        found |= {"TIMESTAMP": timestamp, "NONCE": nonce, "SIGNATURE": code.hexdigest()}
-    return HttpRequest(method="POST", url=url, headers=found, body=body)
+        all_headers |= {"TIMESTAMP": timestamp, "NONCE": nonce, "SIGNATURE": code.hexdigest()}
+    return HttpRequest(method="POST", url=url, headers=all_headers, body=body)

@@ -83,8 +83,8 @@ class ReplicaLog:
 
     def pop_grown_flows(self) -> set[int]:
         """Return the flows whose logs have grown since the last call."""
-        found, self._grown = self._grown, set()
-        return found
+        grown_flows, self._grown = self._grown, set()
+        return grown_flows
 
     async def _begin(self, runs: Sequence[Run]) -> list[bool]:
         return await self._store.begin(runs, self._replica)

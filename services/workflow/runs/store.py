@@ -61,8 +61,8 @@ class RunStore:
         query = [{"flow": run.flow_id, "key": run.cause.key} for run in runs]
         if not query:
             return set()
-        found = self._runs.find({"$or": query}, {"flow": 1, "key": 1}, session=session)
-        return {(row["flow"], row["key"]) async for row in found}
+        cursor = self._runs.find({"$or": query}, {"flow": 1, "key": 1}, session=session)
+        return {(row["flow"], row["key"]) async for row in cursor}
 
     async def mark_unrepeatable(self, ids: Sequence[int], replica: str) -> list[bool]:
         """Mark runs as not restartable; return for each whether the replica has it."""
@@ -168,16 +168,16 @@ class RunStore:
         if status:
             query["status"] = status
         order = request.order(COLUMNS)
-        found, total = await find_page(
+        rows, total = await find_page(
             self._runs, query, order, request.skip, request.limit, _LISTED
         )
-        return [_run(row) for row in found], total
+        return [_run(row) for row in rows], total
 
     async def get(self, tenant: str, run_id: int) -> Run | None:
         """Return a run with its trace."""
         query = {"_id": run_id, "tenant": tenant, **ENDED}
-        found = await self._runs.find_one(query, {"entered": 0})
-        return None if found is None else _run(found)
+        document = await self._runs.find_one(query, {"entered": 0})
+        return None if document is None else _run(document)
 
     async def list_running_versions(self, flow_id: int) -> set[int]:
         """Return the versions of a flow that current runs need."""

@@ -64,7 +64,7 @@ class Interpreter:
         self._context.set_time_limit(seconds)
         try:
             self._begin(request.decode())
-            while (found := self._outcome()) is None:
+            while (outcome := self._outcome()) is None:
                 if time.monotonic() > until:
                     return _failure("took too long")
                 if not self._context.execute_pending_job():
@@ -75,7 +75,7 @@ class Interpreter:
             return _failure("needs too much memory")
         except UnicodeDecodeError:  # the error has half of a surrogate pair
             return _failure("raised text that is not Unicode")
-        answer = str(found).encode(errors="replace")
+        answer = str(outcome).encode(errors="replace")
         return answer if len(answer) <= self._output else _failure("the result is too large")
 
 
@@ -194,12 +194,12 @@ def _frame_size(content: bytes) -> int:
 
 def _describe_end(pid: int) -> bytes:
     """Return why a child closed its pipe; `_end` collects the process."""
-    found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    if found is None or found.si_code == os.CLD_EXITED:
+    exit_info = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    if exit_info is None or exit_info.si_code == os.CLD_EXITED:
         return b"ended without a result"
-    if found.si_status == signal.SIGSYS:
+    if exit_info.si_status == signal.SIGSYS:
         return b"was ended, because it tried to leave the sandbox"
-    return f"was ended by {signal.Signals(found.si_status).name}".encode()
+    return f"was ended by {signal.Signals(exit_info.si_status).name}".encode()
 
 
 def _end(child: Child) -> None:

@@ -98,13 +98,13 @@ async def _read_form(request: HttpRequest) -> dict[str, str]:
         form = await request.form()
     except ClientException as error:
         raise MalformedRequest("must be a multipart form", field="body") from error
-    found = {}
+    parts = {}
     for name, part in form.items():
         if isinstance(part, UploadFile):
-            found[name] = base64.b64encode(await part.read()).decode()
+            parts[name] = base64.b64encode(await part.read()).decode()
         else:
-            found[name] = str(part)
-    return found
+            parts[name] = str(part)
+    return parts
 
 
 def _hops(request: HttpRequest) -> int:

@@ -74,8 +74,8 @@ class DeployedFlows(DeploymentObserver):
 
     async def find(self, tenant: str, flow_id: int) -> Deployed | None:
         """Return a deployed flow."""
-        found = await self._deployments.find_one({"_id": flow_id, "tenant": tenant})
-        return None if found is None else _read(found)
+        document = await self._deployments.find_one({"_id": flow_id, "tenant": tenant})
+        return None if document is None else _read(document)
 
     async def list_by_component(self, *components: str) -> AsyncIterator[Deployed]:
         """Yield deployed flows of all tenants with one of the entry types."""
@@ -87,8 +87,8 @@ class DeployedFlows(DeploymentObserver):
         ids = await self._changes.distinct("flow", {"at": {"$gte": time}})
         if not ids:
             return {}
-        found = self._deployments.find({"_id": {"$in": ids}})
-        running = {document["_id"]: _read(document) async for document in found}
+        cursor = self._deployments.find({"_id": {"$in": ids}})
+        running = {document["_id"]: _read(document) async for document in cursor}
         return {flow_id: running.get(flow_id) for flow_id in ids}
 
 

@@ -167,21 +167,21 @@ class HookStore:
 
     async def find_owner(self, digest: bytes) -> int | None:
         """Return the id of the flow with a token."""
-        found = await self._hooks.find_one({"token": digest}, {"_id": 1})
-        return None if found is None else int(found["_id"])
+        document = await self._hooks.find_one({"token": digest}, {"_id": 1})
+        return None if document is None else int(document["_id"])
 
     async def find(self, digest: bytes) -> Deployed | None:
         """Return the deployed flow with a token."""
-        found = await self._hooks.find_one({"token": digest})
-        return None if found is None else _decode_deployed(found["flow"])
+        document = await self._hooks.find_one({"token": digest})
+        return None if document is None else _decode_deployed(document["flow"])
 
     async def list_by_address(
         self, tenant: str, method: str, shapes: Sequence[str]
     ) -> list[Deployed]:
         """Return the tenant's flows whose address has one of `shapes`, oldest first."""
         query = {"tenant": tenant, "method": method, "shape": {"$in": list(shapes)}}
-        found = self._hooks.find(query, sort=[("_id", 1)], limit=MAX_FLOWS)
-        return [_decode_deployed(document["flow"]) async for document in found]
+        cursor = self._hooks.find(query, sort=[("_id", 1)], limit=MAX_FLOWS)
+        return [_decode_deployed(document["flow"]) async for document in cursor]
 
     async def has_addresses(self, tenant: str) -> bool:
         """Return whether any flow of a tenant has an address with a login."""
@@ -297,10 +297,10 @@ class HookCaller:
 
 def _address(parameters: Mapping[str, Any] | None) -> tuple[str, str] | None:
     """Return method and shape of an entry's address; None without a valid one."""
-    found = read_if_valid(HttpInParameters, parameters)
-    if found is None or found.address is None:
+    entry_parameters = read_if_valid(HttpInParameters, parameters)
+    if entry_parameters is None or entry_parameters.address is None:
         return None
-    return found.method, found.address.shape
+    return entry_parameters.method, entry_parameters.address.shape
 
 
 def hash_token(token: str) -> bytes:

@@ -47,11 +47,11 @@ class Patterns:
         size = len(key)
         for before, behind in self._lengths:
             if before + behind <= size:
-                found = self._by_ends.get((key[:before], key[size - behind :]))
-                if found:
+                patterns = self._by_ends.get((key[:before], key[size - behind :]))
+                if patterns:
                     inner = key[before : size - behind]
                     yield from (
-                        pattern for pattern, parts in found.items() if _in_order(inner, parts)
+                        pattern for pattern, parts in patterns.items() if _in_order(inner, parts)
                     )
 
 
@@ -64,10 +64,10 @@ def _in_order(text: str, parts: tuple[str, ...]) -> bool:
     """Return whether `text` contains all parts in order without overlap."""
     begin = 0
     for part in parts:
-        found = text.find(part, begin)
-        if found < 0:
+        position = text.find(part, begin)
+        if position < 0:
             return False
-        begin = found + len(part)
+        begin = position + len(part)
     return True
 
 
@@ -106,10 +106,10 @@ class _Tenant:
                     self._patterns.remove(key)
 
     def list_listeners(self, key: str) -> set[int]:
-        found = set(self._by_key.get(key, ()))
+        listeners = set(self._by_key.get(key, ()))
         for pattern in self._patterns.match(key):
-            found |= self._by_key[pattern]
-        return found
+            listeners |= self._by_key[pattern]
+        return listeners
 
 
 class ListenerIndex:

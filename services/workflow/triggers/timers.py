@@ -90,8 +90,12 @@ class TimerStore:
 
     async def get(self, flow_id: int, session: Session) -> tuple[bytes, int, int | None] | None:
         """Return settings, anchor and due time of a flow's timer."""
-        found = await self._timers.find_one({"_id": flow_id}, session=session)
-        return None if found is None else (found["settings"], found["anchor"], found["due"])
+        document = await self._timers.find_one({"_id": flow_id}, session=session)
+        return (
+            None
+            if document is None
+            else (document["settings"], document["anchor"], document["due"])
+        )
 
     async def put(self, flow: Deployed, anchor: int, due: int | None, session: Session) -> None:
         """Store the timer of a flow."""
@@ -143,8 +147,8 @@ class TimerStore:
         It is then due, and no claim of another replica is valid.
         """
         fields = {"due": 1, "claim.until": 1}
-        found = self._timers.find({"due": {"$type": "number"}}, fields).sort("due", 1)
-        rows = await found.to_list(AT_ONCE)
+        cursor = self._timers.find({"due": {"$type": "number"}}, fields).sort("due", 1)
+        rows = await cursor.to_list(AT_ONCE)
         claims = [row.get("claim", {}).get("until", 0) for row in rows]
         if len(rows) == AT_ONCE and min(claims) > now:
             return now + int(PERIOD * 1000)  # timers without a claim may follow

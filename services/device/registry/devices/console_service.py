@@ -192,16 +192,16 @@ class UserDevices:
         """
         grants = await self.grants.read(principal)
         ids = sorted(distinct_ids(body.device_id_list))
-        found = [
+        visible = [
             device
             for device in await self.store.find_all(principal.tenant, ids)
             if grants.allows_device(device.id, device.integration, device.group)
         ]
-        integrations = {device.integration for device in found}
+        integrations = {device.integration for device in visible}
         calls = {name: await self._needs_call(name) for name in integrations}
         deleted: list[int] = []
         try:
-            for device in found:
+            for device in visible:
                 await self._delete(device, calls_integration=calls[device.integration])
                 deleted.append(device.id)
         finally:
@@ -251,20 +251,20 @@ class UserDevices:
 
         ids = distinct_ids(body.device_id_list)
         condition = granted_condition(await self.grants.read(principal))
-        found = set(await self.store.change_each(principal.tenant, ids, condition, change))
+        changed = set(await self.store.change_each(principal.tenant, ids, condition, change))
         return {
             device_id: too_many.get(device_id)
-            if device_id in found
+            if device_id in changed
             else device_not_visible(device_id)
             for device_id in ids
         }
 
     async def _needs_call(self, integration: str) -> bool:
         """Return whether the integration must be called; raise if it cannot delete."""
-        found = await self.integrations.find(integration)
-        if found is None or not found.alive:
+        manifest = await self.integrations.find(integration)
+        if manifest is None or not manifest.alive:
             return False
-        if found.manifest.delete_device_service is None:
+        if manifest.manifest.delete_device_service is None:
             raise InvalidInput(
                 f"integration {integration} cannot delete device!",
                 field="device_id_list",

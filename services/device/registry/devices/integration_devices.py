@@ -269,16 +269,16 @@ class DeviceAdder:
         """
         if not (await self.grants.read(principal)).allows_integration(integration):
             raise Forbidden("user does not have data permission", field=INTEGRATION_FIELD)
-        found = await self.integrations.find(integration)
-        if found is None:
+        known_integration = await self.integrations.find(integration)
+        if known_integration is None:
             raise NotFound(f"integration {integration} not found!", field=INTEGRATION_FIELD)
-        manifest = found.manifest
+        manifest = known_integration.manifest
         service = manifest.add_device_service
         if service is None:
             raise InvalidInput(
                 f"integration {integration} cannot add device!", field=INTEGRATION_FIELD
             )
-        if not found.alive:
+        if not known_integration.alive:
             raise NoResponders(describe_stopped(integration))
         return AddDeviceForm(
             integration=integration,

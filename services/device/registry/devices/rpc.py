@@ -106,8 +106,8 @@ class DeviceNames:
         query = Query(_condition(request), list(order.items()), request.skip, request.limit)
         if query.sorts_by_integration:
             query = replace(query, integrations=await self._integrations.list_by_name())
-        found, total = await self._lists.find_documents(query, _SHOWN, counted=request.counted)
-        return DescribedDevices(list(map(_describe_device, found)), total)
+        rows, total = await self._lists.find_documents(query, _SHOWN, counted=request.counted)
+        return DescribedDevices(list(map(_describe_device, rows)), total)
 
     async def count(self, request: CountDevices) -> DeviceCounts:
         """Return the numbers of devices and their entities by integration.
@@ -226,8 +226,8 @@ class IntegrationRpc:
     async def list_devices(self, integration: str, request: ListDevices) -> ListedDevices:
         """Return the integration's devices of all tenants, by id."""
         queries = self.devices.queries
-        found = await queries.list_by_integration(integration, request.after, request.limit)
-        return ListedDevices(list(map(integration_ref, found)))
+        devices = await queries.list_by_integration(integration, request.after, request.limit)
+        return ListedDevices(list(map(integration_ref, devices)))
 
     async def put_device(self, integration: str, request: PutDevice) -> DeviceRef:
         """Add or update a device at the request of its integration."""
@@ -243,8 +243,8 @@ class IntegrationRpc:
     async def get_tsl(self, integration: str, request: GetTsl) -> DeviceTsl:
         """Return the TSL of a device."""
         device = await self._device(integration, request.tenant, request.identifier)
-        found = await self.products.tsl(device.tenant, device.model, device.tsl_version)
-        return DeviceTsl(to_wire(found))
+        tsl = await self.products.tsl(device.tenant, device.model, device.tsl_version)
+        return DeviceTsl(to_wire(tsl))
 
     async def own_values(self, integration: str, request: GetOwnValues) -> OwnValues:
         """Return latest values of the integration itself."""
@@ -254,14 +254,14 @@ class IntegrationRpc:
 
     async def describe(self, request: DescribeIntegrationEntities) -> ThingEntities:
         """Return the entities of an integration, each parent followed by its children."""
-        found = await self.integrations.find(request.integration)
-        if found is None:
+        known_integration = await self.integrations.find(request.integration)
+        if known_integration is None:
             return ThingEntities([])
         thing = thing_from_document(
-            await self.integration_things.ensure(request.tenant, found.manifest)
+            await self.integration_things.ensure(request.tenant, known_integration.manifest)
         )
         values = (await self.latest.find_values([thing.id])).get(thing.id, {})
-        models = await self._models_to_choose(request.tenant, found.manifest)
+        models = await self._models_to_choose(request.tenant, known_integration.manifest)
         return ThingEntities(
             [
                 _describe_entity(Entity(thing, member), values, models.get(member.path))
@@ -301,10 +301,10 @@ class IntegrationRpc:
         return device
 
     async def _find_thing(self, integration: str, tenant: str) -> Thing:
-        found = await self.integrations.find(integration)
-        if found is None:
+        known_integration = await self.integrations.find(integration)
+        if known_integration is None:
             raise NotFound(f"integration {integration} is not known", field="integration")
-        document = await self.integration_things.ensure(tenant, found.manifest)
+        document = await self.integration_things.ensure(tenant, known_integration.manifest)
         sn = internal_sn(document["_id"])
         return (await self.directory.find_by_sn([sn]))[sn]
 

@@ -305,8 +305,8 @@ class DeviceService:
         return await self.credentials.issue(device, check_exists)
 
     async def _find(self, principal: Principal, device_id: int) -> Device:
-        found = await self.store.find(principal.tenant, device_id, principal.application_id)
-        return _require_device(found, device_id)
+        device = await self.store.find(principal.tenant, device_id, principal.application_id)
+        return _require_device(device, device_id)
 
 
 def _unset_if_none(value: T | None) -> T | msgspec.UnsetType:

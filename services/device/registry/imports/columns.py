@@ -108,17 +108,17 @@ class Columns:
 
         Raises `InvalidInput` when the name is missing, and for an unknown or duplicate column.
         """
-        found = []
+        matched = []
         for head in sheet.columns:
             column = self._by_name.get(plain_title(head))
             if column is None:
                 raise self._columns_error(f"there is no column {head[:64]!r}", sheet)
-            if column in found:
+            if column in matched:
                 raise self._columns_error(f"the column {head[:64]!r} is duplicate", sheet)
-            found.append(column)
-        if self.all[0] not in found:
+            matched.append(column)
+        if self.all[0] not in matched:
             raise self._columns_error("the column Name is missing", sheet)
-        return found
+        return matched
 
     def _columns_error(self, text: str, sheet: Sheet) -> InvalidInput:
         titles = ", ".join(column.title for column in self.all)

@@ -70,8 +70,8 @@ async def fill_device_errors(
     try:
         errors = msgspec.json.decode(data.errors, type=RowErrors)
     except msgspec.ValidationError as error:
-        found = parse_validation_error(str(error))
-        raise InvalidInput(found.reason, field=found.place or "errors") from error
+        fault = parse_validation_error(str(error))
+        raise InvalidInput(fault.reason, field=fault.place or "errors") from error
     except msgspec.DecodeError as error:
         raise InvalidInput(f"is no JSON: {error}", field="errors") from error
     content = await data.file.read()

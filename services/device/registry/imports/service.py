@@ -306,8 +306,8 @@ def _find_faults(form: AddDeviceForm, request: CreateDevice) -> list[CellFault]:
         msgspec.convert(msgspec.to_builtins(request), CreateDevice)
         form.parameters.read(request.param_entities)
     except msgspec.ValidationError as error:
-        found = parse_validation_error(str(error))
-        faults += cell_faults(InvalidInput(found.reason, field=found.place))
+        fault = parse_validation_error(str(error))
+        faults += cell_faults(InvalidInput(fault.reason, field=fault.place))
     except InvalidInput as error:
         faults += cell_faults(error)
     try:

@@ -100,10 +100,10 @@ async def read_sheet(data: bytes, titles: Collection[str], maximum: int) -> Shee
             await wait_killed(reader)
     if reader.returncode != 0:
         raise Unreadable(_TOO_MUCH)
-    found = msgspec.json.decode(answer, type=Sheet | UnreadableFile)
-    if isinstance(found, UnreadableFile):
-        raise Unreadable(found.reason)
-    return found
+    result = msgspec.json.decode(answer, type=Sheet | UnreadableFile)
+    if isinstance(result, UnreadableFile):
+        raise Unreadable(result.reason)
+    return result
 
 
 def parse(data: bytes, titles: Collection[str], maximum: int = sys.maxsize) -> Sheet:
@@ -114,7 +114,7 @@ def parse(data: bytes, titles: Collection[str], maximum: int = sys.maxsize) -> S
     kept_columns = [at for at, column in enumerate(columns) if column not in ("", ERROR)]
     del kept_columns[
         len(titles) + 1 :
-    ]  # if more columns follow, one of the kept is unknown or duplicate
+    ]  # with more columns, one of the kept columns is unknown or duplicate
     sheet = Sheet([columns[at] for at in kept_columns], [], **about)
     for number, row in enumerate(rows):
         cells = [_cell(row[at]) if at < len(row) else None for at in kept_columns]
@@ -196,8 +196,8 @@ def _decode_text(data: bytes) -> tuple[str, str]:
             continue
         if "\0" in text:
             raise Unreadable("is neither a workbook (XLSX) nor a text (CSV)")
-        if encoding == "cp1252" and (found := _FOREIGN.search(text)):
-            at = found.start()
+        if encoding == "cp1252" and (match := _FOREIGN.search(text)):
+            at = match.start()
             break
         return text, _ENCODINGS[encoding]
     place = f"byte {at + 1} is 0x{data[at]:02X}"
@@ -243,9 +243,9 @@ def main() -> None:
         codecs.lookup(encoding)
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     confine(MEMORY)
-    found: Sheet | UnreadableFile
+    result: Sheet | UnreadableFile
     try:
-        found = parse(data, *msgspec.json.decode(header, type=tuple[list[str], int]))
+        result = parse(data, *msgspec.json.decode(header, type=tuple[list[str], int]))
     except Unreadable as error:
-        found = UnreadableFile(str(error))
-    sys.stdout.buffer.write(msgspec.json.encode(found))
+        result = UnreadableFile(str(error))
+    sys.stdout.buffer.write(msgspec.json.encode(result))

@@ -155,10 +155,10 @@ class SheetService:
         request.page_size, request.page_number = PAGE, 1
         while len(rows) < MAX_EXPORTED:
             page, _ = await self.devices.find(principal, request)
-            found = [device async for device in page]
-            groups = await self.devices.names_of_groups(principal, found)
-            rows += [_export_row(form, columns.all, keys, device, groups) for device in found]
-            if len(found) < PAGE:
+            devices = [device async for device in page]
+            groups = await self.devices.names_of_groups(principal, devices)
+            rows += [_export_row(form, columns.all, keys, device, groups) for device in devices]
+            if len(devices) < PAGE:
                 break
             request.page_number += 1
         return await asyncio.to_thread(write, request.format, columns.all, rows)

@@ -140,8 +140,8 @@ class ImportStore:
     async def list_running(self, tenant: str) -> list[Import]:
         """Return the running imports of a tenant, the oldest first."""
         query = {"state": "RUNNING", "tenant": tenant}
-        found = await self._imports.find(query, sort=[("_id", 1)]).to_list(None)
-        return msgspec.convert(found, list[Import])
+        documents = await self._imports.find(query, sort=[("_id", 1)]).to_list(None)
+        return msgspec.convert(documents, list[Import])
 
     async def find_status(self, tenant: str, import_id: int) -> ImportProgress:
         """Return the progress of an import; raise `NotFound`."""
@@ -155,9 +155,9 @@ class ImportStore:
         query: Document = {"tenant": tenant}
         if integrations is not None:
             query["integration"] = {"$in": list(integrations)}
-        found = self._imports.find(query, sort=[("_id", -1)], limit=2 * KEPT_IMPORTS)
+        cursor = self._imports.find(query, sort=[("_id", -1)], limit=2 * KEPT_IMPORTS)
         active_id = await self._find_active(tenant)
-        return [_progress_response(msgspec.convert(row, Import), active_id) async for row in found]
+        return [_progress_response(msgspec.convert(row, Import), active_id) async for row in cursor]
 
     async def _find_active(self, tenant: str) -> int | None:
         """Return the import of a tenant that progresses: the oldest that does not wait."""
@@ -165,10 +165,10 @@ class ImportStore:
 
     async def find(self, tenant: str, import_id: int) -> Import:
         """Return an import, running or ended; raise `NotFound`."""
-        found = await self._imports.find_one({"_id": import_id, "tenant": tenant})
-        if found is None:
+        document = await self._imports.find_one({"_id": import_id, "tenant": tenant})
+        if document is None:
             raise NotFound(f"there is no import {import_id}", field="import_id")
-        return msgspec.convert(found, Import)
+        return msgspec.convert(document, Import)
 
     async def is_running(self, import_id: int) -> bool:
         """Return whether it has neither ended nor been cancelled."""
@@ -190,14 +190,14 @@ class ImportStore:
     async def find_pending_rows(self, import_id: int, limit: int) -> list[Row]:
         """Return the next rows without an outcome."""
         query = {"import": import_id, "outcome": None}
-        found = await self._rows.find(query, sort=[("row", 1)], limit=limit).to_list(None)
-        return msgspec.convert(found, list[Row])
+        documents = await self._rows.find(query, sort=[("row", 1)], limit=limit).to_list(None)
+        return msgspec.convert(documents, list[Row])
 
     async def find_identifiers(self, import_id: int) -> dict[str, int]:
         """Return the rows by the identifiers of their devices."""
         query = {"import": import_id, "identifier": {"$ne": None}}
-        found = self._rows.find(query, {"row": 1, "identifier": 1})
-        return {row["identifier"]: row["row"] async for row in found}
+        cursor = self._rows.find(query, {"row": 1, "identifier": 1})
+        return {row["identifier"]: row["row"] async for row in cursor}
 
     async def write_outcomes(self, import_id: int, rows: Sequence[Row]) -> None:
         """Write the outcomes of rows, and count them in one transaction."""
@@ -228,16 +228,16 @@ class ImportStore:
     ) -> tuple[list[RowFaults], int]:
         """Return a page of the rows with faults, and the total."""
         query = {"import": import_id, "outcome": "FAILED"}
-        found = self._rows.find(query, sort=[("row", 1)], skip=skip, limit=limit)
-        rows = msgspec.convert(await found.to_list(None), list[Row])
+        cursor = self._rows.find(query, sort=[("row", 1)], skip=skip, limit=limit)
+        rows = msgspec.convert(await cursor.to_list(None), list[Row])
         row_faults = [RowFaults(row=row.number, faults=row.faults) for row in rows]
         return row_faults, await self._rows.count_documents(query)
 
     async def find_created(self, import_id: int, skip: int, limit: int) -> tuple[list[str], int]:
         """Return a page of the identifiers of created devices, and the total."""
         query = {"import": import_id, "outcome": "CREATED"}
-        found = self._rows.find(query, sort=[("row", 1)], skip=skip, limit=limit)
-        identifiers = [row["identifier"] async for row in found]
+        cursor = self._rows.find(query, sort=[("row", 1)], skip=skip, limit=limit)
+        identifiers = [row["identifier"] async for row in cursor]
         return identifiers, await self._rows.count_documents(query)
 
     async def iterate_failed(self, import_id: int) -> AsyncIterator[Row]:

@@ -154,8 +154,8 @@ async def get_product_detail(
     principal: RequestPrincipal, product_service: Products, model: FromPath[str]
 ) -> ProductDetail:
     """Return a product with its current TSL."""
-    found = await product_service.get(principal, model)
-    return ProductDetail(**_fields(found), tsl=found.tsl)
+    product = await product_service.get(principal, model)
+    return ProductDetail(**_fields(product), tsl=product.tsl)
 
 
 @get("/{model:str}/versions/{version:str}", guards=_VIEWERS)
@@ -270,7 +270,7 @@ async def find_rps_records(
     The response is a page even if the request has no page size.
     """
     search = data or FindRpsRecords()
-    found, total = await rps_service.list_for_tenant(
+    rows, total = await rps_service.list_for_tenant(
         principal, search.sn, search.number, search.size
     )
     return Page(
@@ -279,7 +279,7 @@ async def find_rps_records(
         total=total,
         content=[
             RpsRecordResponse(record.sn, record.profile_url, str(record.application))
-            for record in found
+            for record in rows
         ],
     )
 

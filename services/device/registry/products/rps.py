@@ -107,8 +107,8 @@ class RpsStore:
         query = _owner_condition(owner)
         if begin:
             query["_id"] = {"$regex": "^" + literal_pattern(begin, "sn")}
-        found, total = await find_page(self._records, query, order, skip, limit)
-        records = [OwnedRecord(row["sn"], row["profileUrl"], row["applicationId"]) for row in found]
+        rows, total = await find_page(self._records, query, order, skip, limit)
+        records = [OwnedRecord(row["sn"], row["profileUrl"], row["applicationId"]) for row in rows]
         return records, total
 
     async def delete(self, owner: Owner, key: str) -> bool:

@@ -120,17 +120,17 @@ class ProductService:
         """Return a page (from 1) of all products: the built-in one, then by model."""
         start = (number - 1) * size
         built_in = [generic_product()] if start == 0 else []
-        found, total = await self._store.page(
+        products, total = await self._store.page(
             principal.tenant, max(start - 1, 0), size - len(built_in)
         )
-        return ProductPage(size, number, total + 1, built_in + found)
+        return ProductPage(size, number, total + 1, built_in + products)
 
     async def list_labels(self, tenant: str, maximum: int) -> dict[str, str]:
         """Return labels by model: the built-in product, then at most `maximum` by model."""
-        found, _ = await self._store.page(tenant, 0, maximum)
+        products, _ = await self._store.page(tenant, 0, maximum)
         return {
             product.model: format_label(product.name, product.model)
-            for product in (generic_product(), *found)
+            for product in (generic_product(), *products)
         }
 
     async def delete(self, principal: Principal, model: str) -> str:

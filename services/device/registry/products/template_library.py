@@ -195,11 +195,13 @@ def read_library(files: Mapping[str, bytes], name: str) -> Library:
     Raises `LibraryInvalid` for unreadable indexes, `NoTemplates`.
     """
     manifests = sorted(_find_files(files, MANIFEST), key=lambda path: len(path.parts))
-    if manifests and manifests[0].parent.parent == _TOP:  # downloads have a folder around all
-        version, found = _read_manifest(files, manifests[0])
+    if (
+        manifests and manifests[0].parent.parent == _TOP
+    ):  # a downloaded archive has one folder with all files
+        version, templates = _read_manifest(files, manifests[0])
     else:
-        version, found = "", find_templates(files, name)
-    models = {template.model: template for template in reversed(found)}
+        version, templates = "", find_templates(files, name)
+    models = {template.model: template for template in reversed(templates)}
     if not models:
         raise NoTemplates(f"has no {TEMPLATE}")
     if len(models) > MAX_MODELS:
@@ -209,13 +211,13 @@ def read_library(files: Mapping[str, bytes], name: str) -> Library:
 
 def find_templates(files: Mapping[str, bytes], name: str) -> list[TemplateRef]:
     """Return the templates of an archive without a manifest."""
-    found = []
+    templates = []
     for path in sorted(_find_files(files, TEMPLATE)):
         above = path.parent.parent
         model = path.parent.name or name
         inside = str(path.relative_to(above))
-        found.append(TemplateRef(model.upper(), model.upper(), above.name, str(above), inside))
-    return found
+        templates.append(TemplateRef(model.upper(), model.upper(), above.name, str(above), inside))
+    return templates
 
 
 def find_faults(files: Mapping[str, bytes], model: TemplateRef) -> list[Fault]:
@@ -232,13 +234,13 @@ def _read_manifest(
 ) -> tuple[str, list[TemplateRef]]:
     manifest = _read(files, path, _Manifest)
     vendors = _read(files, path.parent / manifest.device_vendor_index, _Vendors).vendors
-    found = []
+    templates = []
     for vendor in vendors:
         folder = path.parent / vendor.work_dir
         for model in _read(files, folder / vendor.model_index, _Models).models:
             names = model.name or model.id, vendor.name or vendor.id
-            found.append(TemplateRef(model.id.upper(), *names, str(folder), model.template))
-    return manifest.version, found
+            templates.append(TemplateRef(model.id.upper(), *names, str(folder), model.template))
+    return manifest.version, templates
 
 
 def _read(files: Mapping[str, bytes], path: PurePosixPath, kind: type[T]) -> T:

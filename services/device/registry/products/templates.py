@@ -160,13 +160,13 @@ class LibraryStore:
 
     async def find(self, tenant: str) -> StoredLibrary | None:
         """Return the library of a tenant, without its archive."""
-        found = await self._libraries.find_one({"_id": tenant}, {"head": 1})
-        return _decode_library(found["head"]) if found else None
+        document = await self._libraries.find_one({"_id": tenant}, {"head": 1})
+        return _decode_library(document["head"]) if document else None
 
     async def find_with_archive(self, tenant: str) -> tuple[StoredLibrary, bytes] | None:
         """Return the library of a tenant, with its archive."""
-        found = await self._libraries.find_one({"_id": tenant})
-        return (_decode_library(found["head"]), found["content"]) if found else None
+        document = await self._libraries.find_one({"_id": tenant})
+        return (_decode_library(document["head"]), document["content"]) if document else None
 
 
 _decode_library = msgspec.json.Decoder(StoredLibrary).decode
@@ -275,13 +275,13 @@ class Templates:
     async def find(self, tenant: str, request: FindTemplates) -> tuple[list[LibraryTemplate], int]:
         """Return a page of templates, and the total."""
         words = request.keyword.lower()
-        found = [
+        templates = [
             template
             for template in await self._find_all(tenant)
             if words in f"{template.ref.model} {template.ref.name} {template.ref.vendor}".lower()
         ]
         start = (request.number - 1) * request.size
-        page = found[start : start + request.size]
+        page = templates[start : start + request.size]
         models = [template.ref.model for template in page]
         existing_models = await self.products.filter_existing_models(tenant, models)
         rows = [
@@ -293,7 +293,7 @@ class Templates:
             )
             for entry in page
         ]
-        return rows, len(found)
+        return rows, len(templates)
 
     async def create_products(
         self, principal: Principal, models: Iterable[str]

@@ -111,11 +111,11 @@ class WriteOnlyEraser:
         self, tenant: str, thing_id: int, sn: str, tsl: Tsl, subjects: Iterable[str]
     ) -> None:
         """Delete the values of one thing everywhere; idempotent."""
-        found = await self.latest.erase(thing_id, tsl.readable)
-        found |= await self._erase_history(thing_id, tsl)
+        erased = await self.latest.erase(thing_id, tsl.readable)
+        erased |= await self._erase_history(thing_id, tsl)
         changed = await self.commands.write_only.conceal(thing_id, tsl)
         alarms = await self.alarms.erase(thing_id, tsl)
-        if not (found or changed or alarms):
+        if not (erased or changed or alarms):
             return
         log.info("thing %d: deleted stored values of write-only properties", thing_id)
         try:
@@ -134,22 +134,22 @@ class WriteOnlyEraser:
             )
 
     async def _erase_history(self, thing_id: int, tsl: Tsl) -> bool:
-        found = False
+        erased = False
         for week in await self.partitions.collections():
-            found |= await self._erase_week(week, thing_id, tsl)
-        return found
+            erased |= await self._erase_week(week, thing_id, tsl)
+        return erased
 
     async def _erase_week(self, week: Collection, thing_id: int, tsl: Tsl) -> bool:
         """Delete values of a week of history, and the frames that reported them."""
         holds = [{f"p.{path}": {"$exists": True}} for path in tsl.write_only_paths()]
         after, last = history_key(thing_id, 0, 0), history_key(thing_id, LAST, LAST)
-        found = False
+        erased = False
         while True:
             query: Document = {"_id": {"$gte": after, "$lte": last}, "$or": holds}
             rows = await week.find(query, sort=[("_id", 1)], limit=ROWS).to_list()
             if not rows:
-                return found
-            found = True
+                return erased
+            erased = True
             await week.bulk_write([_change(row, tsl.readable(row["p"])) for row in rows])
             await self.frames.drop_bytes([bytes(row["_id"]) for row in rows])
             after = bytes(rows[-1]["_id"]) + b"\0"

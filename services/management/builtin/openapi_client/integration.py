@@ -69,25 +69,25 @@ class OpenApiClient(Integration):
         """
         remote = await self._accounts.remote(request.tenant)
         text = str(request.params["device"]).strip()
-        found = await remote.find(text)
-        if found is None:
+        remote_device = await remote.find(text)
+        if remote_device is None:
             raise InvalidInput(f"the other application has no device {text!r}", field="device")
         link = Link(
             url=remote.account.base_url,
-            remote_id=found.id,
+            remote_id=remote_device.id,
             state="asked",
-            name=found.name or found.sn,
-            model=found.model or "",
+            name=remote_device.name or remote_device.sn,
+            model=remote_device.model or "",
         )
-        known = await self._store.find_link(request.tenant, found.sn)
+        known = await self._store.find_link(request.tenant, remote_device.sn)
         if (
             known is not None
             and (known.url, known.remote_id) == (link.url, link.remote_id)
-            and await is_here(self._things, request.tenant, found.sn)
+            and await is_here(self._things, request.tenant, remote_device.sn)
         ):
             link.at, link.seen = known.at, known.seen
-        await self._store.save_link(request.tenant, found.sn, link)
-        return await new_device(remote, found)
+        await self._store.save_link(request.tenant, remote_device.sn, link)
+        return await new_device(remote, remote_device)
 
     async def delete_device(self, device: DeviceRef) -> None:
         """Exclude the device from syncs."""

@@ -150,9 +150,9 @@ class Remote:
         """Return the device with this SN, else with this id."""
         query = {"sn": device, "pageSize": 1, "pageNumber": 1}
         page = await self._data("POST", "/devices/search", DevicePage, query)
-        for found in page.content:
-            if found.sn.upper() == device.upper():
-                return found
+        for remote_device in page.content:
+            if remote_device.sn.upper() == device.upper():
+                return remote_device
         if not re.fullmatch("[0-9]{1,19}", device):
             return None
         try:

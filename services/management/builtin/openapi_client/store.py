@@ -81,15 +81,15 @@ class OpenApiStore:
 
     async def find_secret(self, tenant: str) -> Secret | None:
         """Return the secret of a tenant."""
-        found = await self._accounts.find_one({"_id": tenant})
-        if found is None or "secret" not in found:
+        document = await self._accounts.find_one({"_id": tenant})
+        if document is None or "secret" not in document:
             return None
         try:
-            secret = self._seal.open(found["secret"], tenant)
+            secret = self._seal.open(document["secret"], tenant)
         except SealBroken:
             log.warning("the secret of %s was encrypted with another key: enter it again", tenant)
             return None
-        return Secret(secret, found["url"], found["clientId"])
+        return Secret(secret, document["url"], document["clientId"])
 
     async def save_secret(self, tenant: str, secret: Secret) -> None:
         """Store the secret of a tenant."""
@@ -105,13 +105,13 @@ class OpenApiStore:
 
     async def list_tenants(self) -> dict[str, datetime | None]:
         """Return the tenants with a secret, and the times of their last syncs."""
-        found = self._accounts.find({"secret": {"$exists": True}}, {"lastSync": 1})
-        return {entry["_id"]: entry.get("lastSync") async for entry in found}
+        cursor = self._accounts.find({"secret": {"$exists": True}}, {"lastSync": 1})
+        return {entry["_id"]: entry.get("lastSync") async for entry in cursor}
 
     async def find_link(self, tenant: str, identifier: str) -> Link | None:
         """Return the link of a device."""
-        found = await self._links.find_one({"_id": _key(tenant, identifier)})
-        return None if found is None else msgspec.convert(found["link"], Link)
+        document = await self._links.find_one({"_id": _key(tenant, identifier)})
+        return None if document is None else msgspec.convert(document["link"], Link)
 
     async def save_link(self, tenant: str, identifier: str, link: Link) -> None:
         """Store the link of a device."""
@@ -149,8 +149,8 @@ class OpenApiStore:
 
     async def list_open_commands(self) -> list[CarriedCommand]:
         """Return unfinished commands."""
-        found = self._commands.find({"told": {"$ne": True}})
-        return [command async for document in found if (command := _carried(document))]
+        cursor = self._commands.find({"told": {"$ne": True}})
+        return [command async for document in cursor if (command := _carried(document))]
 
     async def close_command(self, remote_command: CarriedCommand) -> None:
         """Mark a command as finished, and remove its values, which may be secrets."""

@@ -56,8 +56,10 @@ def digest_record(record: Record) -> str:
 def find_unseen(link: Link, records: Iterable[Record]) -> dict[str, Record]:
     """Return the reports that were not imported yet, by digest."""
     oldest = min(link.seen.values(), default=0) if len(link.seen) >= MAX_DIGESTS else 0
-    found = {digest_record(record): record for record in records if record.ts >= oldest}
-    return {digest: record for digest, record in found.items() if digest not in link.seen}
+    records_by_digest = {digest_record(record): record for record in records if record.ts >= oldest}
+    return {
+        digest: record for digest, record in records_by_digest.items() if digest not in link.seen
+    }
 
 
 def remember(link: Link, imported: dict[str, Record]) -> None:
