@@ -42,7 +42,7 @@ from services.workflow.triggers.deployed_flows import CHANGES, FLOWS
 
 _WORKFLOW = "workflow"
 _MAX_LISTED = 5
-"""SNs that an error message lists."""
+"""Maximum SNs that an error message lists."""
 _THINGS = "device.things"
 _SERIALS = {"device.devices": "snKey", "device.rps": "_id"}
 """Collections whose SNs `device.serials` reserves, with the field of the SN."""

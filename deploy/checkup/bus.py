@@ -28,7 +28,7 @@ from libs.common.store_metrics import StreamReading, read_stream
 SERVERS_SECONDS = 1.0
 """Seconds in which servers report their health."""
 MAX_LAG = 60.0
-"""Seconds that a report may wait to be stored."""
+"""Maximum seconds that a report may wait to be stored."""
 FULL_SHARE = 0.7
 """Fraction of its size limit at which a stream counts as nearly full."""
 UPLINK_READERS = ("device", "device-ingest")

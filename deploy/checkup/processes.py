@@ -23,7 +23,7 @@ from libs.common.tls import client_context
 _RESOLVE_SECONDS = 1.0
 _OK, _NOT_FOUND = 200, 404
 MAX_OUTBOX_WAIT = 60.0
-"""Seconds that an outbox entry may wait."""
+"""Maximum seconds that an outbox entry may wait."""
 MAX_OPEN_SHARE = 0.8
 """Share of the open-file limit above which a finding is reported."""
 MAX_STORAGE_SHARE = 0.8

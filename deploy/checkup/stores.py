@@ -17,9 +17,9 @@ from libs.common.store.redis import RedisError, connect_redis
 from libs.common.store_metrics import read_disk
 
 MEMBER_POLLS = 20
-"""Polls for members that the driver has not found yet; one second in all."""
+"""Maximum polls for members that the driver has not found yet; they take one second in all."""
 MAX_SKEW = 2.0
-"""Tolerated difference of clocks in seconds."""
+"""Maximum tolerated difference of clocks in seconds."""
 FULL_SHARE = 0.8
 """Share of a volume at which it counts as nearly full."""
 _GB = 1e9

@@ -26,13 +26,13 @@ READER_ROLE = "thingway_reading"
 """Role of the user `BACKUP`."""
 _CACHE_GB, _CLUSTER_CACHE_GB = "0.5", "0.25"
 """Cache of a single server, and of each member of a cluster."""
-_DIRTY = "eviction_dirty_target=20,eviction_dirty_trigger=50"
+_DIRTY_CACHE_LIMITS = "eviction_dirty_target=20,eviction_dirty_trigger=50"
 """Percent of the cache that may be dirty before eviction starts, and before writers must help.
 
 MongoDB's defaults of 5 and 20 suit large caches. In a small one, the growing leaf pages (one per
 device) exceed them and are written and read again constantly. Same as in `docker-compose.yml`.
 """
-_SESSIONS = "session_max=4000"
+_SESSION_LIMIT = "session_max=4000"
 """Maximum number of concurrent operations and open transactions.
 
 MongoDB's default of 33,000 needs 33 MiB more. A container keeps the default.
@@ -124,7 +124,7 @@ def bare_command(
         "--replSet": REPLICA_SET,
         "--wiredTigerCacheSizeGB": cache,
         "--journalCommitInterval": _JOURNAL_MS,
-        "--wiredTigerEngineConfigString": f"{_DIRTY},{_SESSIONS}",
+        "--wiredTigerEngineConfigString": f"{_DIRTY_CACHE_LIMITS},{_SESSION_LIMIT}",
     }
     parameters = {
         "diagnosticDataCollectionEnabled": "false",

@@ -75,7 +75,7 @@ _NUMBER = re.compile(
     r"[+-]?(?:([0-9]+)|(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][+-]?[0-9]+)?)"
 )
 _MAX_DIGITS = 400
-"""Characters; Python reads at most 4,300 digits, and no `toFixed` returns as many as this."""
+"""Maximum characters of a number. `toFixed` returns fewer; Python reads at most 4,300 digits."""
 
 
 def parse_number(text: str) -> int | float | None:

@@ -26,7 +26,7 @@ from libs.common.contracts.names import (
 )
 
 MAX_ENTITIES = 100
-"""Entities per request by id, so that the answer fits into a message."""
+"""Maximum entities per request by id, so that the answer fits into a message."""
 
 
 class DeviceClient:

@@ -33,7 +33,7 @@ Path = tuple[str, ...]
 
 PUBLIC_NAMES = frozenset({"accept", "accept-language", "content-type", "user-agent"})
 """Names in a map of secrets (request headers) whose values are not secret."""
-HIDDEN = "is hidden and not stored for this destination; enter it again"
+HIDDEN_REASON = "is hidden and not stored for this destination; enter it again"
 _PURPOSE = b"marks of secrets in flows"
 _DIGEST = 16
 """Bytes of the digest in a mark."""
@@ -129,7 +129,7 @@ class ConcealedDesign(msgspec.Struct, frozen=True):
 
     text: str
     given: dict[str, str] = {}
-    """New encrypted secrets by mark."""
+    """New encrypted secrets by the mark that replaces them in the design."""
     marks: frozenset[str] = frozenset()
     """All marks in the design."""
 
@@ -223,7 +223,7 @@ class Vault:
         sealed = await self._secrets.list_sealed(tenant, [secret.text for secret in hidden])
         sealed |= unsaved_secrets or {}
         reasons = [
-            Reason(str(secret.node.get("id")), secret.field, HIDDEN)
+            Reason(str(secret.node.get("id")), secret.field, HIDDEN_REASON)
             for secret in hidden
             if not self._reveal(tenant, secret, sealed)
         ]

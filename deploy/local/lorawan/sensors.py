@@ -32,7 +32,7 @@ _TAILS = (1, 2, 4, 8, 24)
 """Lengths of the bytes after the first bytes: few for strict decoders, and more than any value
 needs."""
 _MAX_PAYLOAD = 51
-"""Bytes that fit into an uplink at every data rate of EU868."""
+"""Maximum bytes that fit into an uplink at every data rate of EU868."""
 _SEARCH_SECONDS = 20.0
 _POOL_SIZE = 48
 """Number of uplinks generated per product."""
@@ -224,7 +224,7 @@ class Radio(NamedTuple):
     gateways: list[Gateway]
     spreading: int
     frequency: int
-    """In Hz."""
+    """Radio frequency in Hz."""
 
 
 _GATEWAYS = ("02a0b1c2d3e4f501", "02a0b1c2d3e4f502", "02a0b1c2d3e4f503")

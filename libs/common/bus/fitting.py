@@ -17,7 +17,7 @@ MAX_NAMES = 100
 LONGEST_NAME = 200
 """Maximum characters of a name in `omitted`."""
 LONGEST_TEXT = 4000
-"""Characters that are kept of a shortened text."""
+"""Maximum characters that are kept of a shortened text."""
 _NAMES = 128 * 1024
 """Bytes reserved for the names."""
 _WHOLE = frozenset(("device", "actor", "object"))

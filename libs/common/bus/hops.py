@@ -13,7 +13,7 @@ HOPS = "Thingway-Hops"
 MAX_HOPS = 255
 """The maximum; greater numbers count as this one."""
 _MAX_DIGITS = 9
-"""Digits."""
+"""Maximum digits of a number of hops."""
 
 _current: ContextVar[int] = ContextVar("thingway_hops", default=0)
 

@@ -52,7 +52,7 @@ WAITING, WAITING_BYTES = 10_000, 16 * 1024**2
 """Waiting requests of a tenant per operation, and their bytes; more are rejected (429)."""
 
 LONGEST_TEXT = 2000
-"""Characters of an error message in an answer."""
+"""Maximum characters of an error message in an answer."""
 _TOO_LARGE = "larger than a message of the bus may be"
 
 

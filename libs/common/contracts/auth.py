@@ -288,7 +288,7 @@ class Tenant(msgspec.Struct, rename="camel"):
 
     name: str
     created_at: int
-    """ms."""
+    """Time in ms."""
     users: int
     """Number of users; while it is 0, the first user may register."""
 

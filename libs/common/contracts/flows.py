@@ -69,7 +69,7 @@ CHANGE_ALARM = "rpc.device.change_alarm"
 
 Severity = Literal["CRITICAL", "MAJOR", "MINOR", "WARNING", "INFO"]
 LONGEST_KEY, LONGEST_CONTENT = 128, 255
-"""Characters."""
+"""Maximum characters of a key and of a content."""
 
 
 class ChangeAlarm(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):

@@ -11,11 +11,11 @@ import msgspec
 from libs.common.contracts.integrations import DeviceRef, IdentifierText, Tenant
 
 MAX_FRAMES = 500
-"""Frames of one call."""
+"""Maximum frames of one call."""
 LARGEST_FRAME = 255
-"""Bytes of a LoRaWAN payload."""
+"""Maximum bytes of a LoRaWAN payload."""
 MAX_GATEWAYS = 16
-"""Gateways that are stored per frame, the strongest."""
+"""Maximum gateways that are stored per frame, those with the strongest reception."""
 
 Port = Annotated[int, msgspec.Meta(ge=1, le=223)]
 Payload = Annotated[bytes, msgspec.Meta(max_length=LARGEST_FRAME)]
@@ -53,7 +53,7 @@ class Frame(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_
     data_rate: Name = ""
     """For example `SF7BW125`."""
     frequency: int | None = None
-    """Hz."""
+    """Radio frequency in Hz."""
     gateways: Annotated[list[Reception], msgspec.Meta(max_length=MAX_GATEWAYS)] = []
 
 
@@ -96,7 +96,7 @@ class Downlink(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, 
 
 
 MAX_DOWNLINKS = 32
-"""Downlinks of one call."""
+"""Maximum downlinks of one call."""
 
 
 class QueueDownlinks(msgspec.Struct, rename="camel", kw_only=True):

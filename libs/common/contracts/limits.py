@@ -11,9 +11,9 @@ import msgspec
 
 GET_LIMITS = "rpc.auth.get_limits"
 LARGEST_FILE = 10 * 1024**2
-"""Bytes of an uploaded picture."""
+"""Maximum bytes of an uploaded picture."""
 LARGEST_LIBRARY = 5 * 1024**2
-"""Bytes of an uploaded ZIP of device templates."""
+"""Maximum bytes of an uploaded ZIP of device templates."""
 
 Limit = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 

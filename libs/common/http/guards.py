@@ -79,7 +79,7 @@ class Guarded(NamedTuple):
     method: str
     """An HTTP method, or `WEBSOCKET`."""
     path: str
-    """As in the OpenAPI document: `/user/roles/{role_id}`."""
+    """Path of the route as in the OpenAPI document: `/user/roles/{role_id}`."""
     guard: Guard | None
     """None when the operation is public, or lacks a guard."""
 

@@ -17,7 +17,7 @@ from libs.common.errors import InvalidInput
 
 MAX_ID = 2**53 - 1
 LONGEST_TEXT = 255
-"""Characters of an id that is a text."""
+"""Maximum characters of an id that is a text."""
 _MAX_DIGITS = 16
 _RULE = f"must be an id: a whole number from 1 to {MAX_ID}, or 1 to 16 digits as text"
 

@@ -181,7 +181,7 @@ def split_query_token(query: bytes) -> tuple[str | None, bytes]:
 
 
 MAX_LINES = 200
-"""Log lines per second: many invalid requests must not fill the disk."""
+"""Maximum log lines per second: many invalid requests must not fill the disk."""
 
 
 class LineLimit(logging.Filter):

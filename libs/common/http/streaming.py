@@ -20,7 +20,7 @@ R = TypeVar("R")
 PIECE = 128 * 1024
 """Bytes of a piece, after which other requests continue."""
 LARGEST_PAGE = 8 * 1024 * 1024 - 64 * 1024
-"""Bytes of the rows of a page that a cursor continues; with the envelope, 8 MiB."""
+"""Maximum bytes of the rows of a page that a cursor continues; with the envelope, 8 MiB."""
 FEW_ROWS = 100
 """Rows of a complete list that are encoded without a pause."""
 ROWS_TOGETHER = 100

@@ -169,7 +169,7 @@ class RefusedLogins:
             items=SHARE,
             size=SHARE * MAX_KEY_BYTES,
         )
-        """The keys of `_waiting`."""
+        """Keys of the waiting rejected logins, in a fair order of tenants."""
 
     def record(self, device: DeviceKeyCopy, wrong: LoginFault, over: LoginProtocol) -> None:
         """Record that a login of an existing device was rejected; does not block."""

@@ -27,7 +27,7 @@ from libs.common.tsl.limits import MAX_DEPTH, MAX_SIZE, MAX_TEXT, key_fault
 
 _MAX_DIGITS = 15
 _TRUTHS = {"true": True, "1": True, "false": False, "0": False}
-_UNITS = {"HEX": 2, "BASE64": 4}
+_CHARACTERS_PER_UNIT = {"HEX": 2, "BASE64": 4}
 
 
 def check_spec(spec: DataSpec, path: str, faults: Faults) -> None:
@@ -100,7 +100,7 @@ def _check_sizes(spec: DataSpec, rules: Validator, path: str, faults: Faults) ->
     if low is not None and high is not None and low > high:
         faults.add(f"{path}.minSize", "exceeds maxSize")
     elif spec.data_type == "STRING" and high is not None:
-        unit = _UNITS.get(spec.encoding or "", 1)
+        unit = _CHARACTERS_PER_UNIT.get(spec.encoding or "", 1)
         if high // unit * unit < (low or 0):
             faults.add(f"{path}.maxSize", f"permits no {spec.encoding} text")
 

@@ -19,7 +19,7 @@ SHORTEST_TEXT = 3
 chance."""
 
 MAX_LEVELS = 64
-"""Levels of objects and arrays that are searched for names; deeper values are masked."""
+"""Maximum levels of objects and arrays that are searched for names; deeper values are masked."""
 
 UNKNOWN = "is not known"
 """The reason of a fault for a property or member that a TSL lacks."""

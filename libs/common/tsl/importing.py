@@ -121,7 +121,7 @@ def _copy_members(param: ParamSpec, properties: Sequence[PropertySpec]) -> list[
 
 Named = MemberSpec | EventSpec | ServiceSpec
 _UNNAMED = "unnamed"
-"""Replaces a missing id, so that only the id is a fault, not each parameter."""
+"""Id of a member without one, so that the import reports the missing id once, not per parameter."""
 
 
 def parse_document(raw: bytes | dict[str, Any], *, stored: bool = False) -> TslDocument:

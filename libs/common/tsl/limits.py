@@ -5,13 +5,14 @@ import re
 from typing import Final
 
 MAX_DEPTH: Final = 16
-"""Levels of nesting, including the top-level property."""
+"""Maximum levels of nesting, including the top-level property."""
 
 MAX_MEMBERS: Final = 2000
-"""Properties, members and parameters of a document, or values of a report of an open product."""
+"""Maximum properties, members and parameters of a document, or values of a report of an open
+product."""
 
 MAX_KEY: Final = 128
-"""Characters of a key."""
+"""Maximum characters of a key."""
 
 MAX_SIZE: Final = 2**31 - 1
 """Greatest `maxSize` in characters or elements."""

@@ -158,7 +158,7 @@ class UserTokenService:
     tokens: TokenWriter
     refused: RefusedLoginRecorder
     access_life: int
-    """Seconds."""
+    """Life of an access token in seconds."""
     own_console: bool
     """Whether users may log in at the built-in console of the gateway."""
 

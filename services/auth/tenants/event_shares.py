@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 PERIOD = 5.0
 """Seconds between two checks; the stream grows more slowly from `PURGE_START` to its limit."""
 PURGE_START, PURGE_END = 0.8, 0.75
-"""Fill levels of the stream where purging starts and ends."""
+"""Shares of the size of the stream at which purging starts and ends."""
 MAX_MESSAGE = LARGEST_EVENT + 4096
 """Maximum bytes of a message with headers."""
 WINDOWS, WINDOW, MAX_READ = 16, 16, 64

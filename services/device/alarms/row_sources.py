@@ -38,7 +38,7 @@ from services.device.telemetry.uplink import MQTT_PREFIX, PARTITION_BITS, global
 CHUNK = 5000
 """Rows of one read."""
 HistoryCondition = ValueCondition | EventCondition
-"""A condition that needs history."""
+"""A condition whose check needs stored values or events."""
 EVENT = "e"
 """Field of the event id in its document."""
 

@@ -87,7 +87,7 @@ class _UncertainState(NamedTuple):
     """A state that may change soon."""
 
     until: float
-    """Monotonic time."""
+    """Monotonic time after which the state is certain."""
     earliest: int
     """Time of the oldest requested reading that may not be evaluated, ms."""
 
@@ -135,7 +135,7 @@ class RuleIndex:
         self._states: dict[int, dict[int, _KnownState]] = defaultdict(dict)
         """States that are not NORMAL, by device and rule."""
         self._uncertain: dict[int, dict[int, _UncertainState]] = defaultdict(dict)
-        """By device and rule."""
+        """States that may change soon, by device and rule."""
 
     def has_rules(self, tenant: str) -> bool:
         """Return whether a tenant has a rule."""

@@ -24,7 +24,7 @@ WORKERS = 4
 PERIOD = 1.0
 """Seconds between two queries for due commands."""
 MAX_PUBLISH_DELAY = timedelta(seconds=30)
-"""After this time no process publishes a command that it read while the command was open."""
+"""Time after a read within which a process publishes a command that was open when it read it."""
 RETRY_DELAY = timedelta(seconds=10)
 """Time until the next attempt when NATS is unavailable."""
 

@@ -149,7 +149,7 @@ MAX_COUNTED = 10_000
 Stages = list[dict[str, Any]]
 
 Record = tuple[int, int, Any]
-"""Index of the source, time in ms, stored value."""
+"""A stored value as a tuple: index of its source, time in ms, value."""
 
 
 class ValueStore:

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class PropertyUpdate:
-    """Values to set of one thing."""
+    """New values of properties of one thing."""
 
     thing: EntityThing
     values: dict[str, Any] = field(default_factory=dict)

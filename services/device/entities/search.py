@@ -66,7 +66,7 @@ from services.device.things.visibility import (
 )
 
 MAX_ROWS_WITH_EVENTS = 200
-"""Rows of a page up to which events have outputs: each kind needs a query."""
+"""Maximum rows of a page in which events have outputs, because each kind needs a query."""
 MAX_ENTITIES = 10_000
 """Maximum entities of a response."""
 ShownIntegrations = Mapping[str, IntegrationSummary]

@@ -239,7 +239,7 @@ def _serial_prefixes(text: str, before: str) -> Iterator[str]:
 FIELD = "entity_filter"
 """Field of the filters in an advanced search."""
 NEGATED = {"NE": "EQ", "NOT_CONTAINS": "CONTAINS", "IS_NOT_EMPTY": "IS_EMPTY"}
-"""Operators that negate another one."""
+"""Each negated operator and the operator that it negates."""
 _TESTS: Mapping[str, Callable[[str, str], bool]] = {
     "CONTAINS": lambda name, text: text.lower() in name.lower(),
     "EQ": lambda name, text: name == text,

@@ -21,7 +21,7 @@ STACK = 256 * 1024
 CALL_SECONDS = 0.1
 """Maximum processor time of a call, in seconds."""
 LOADING_SECONDS = 1.0
-"""The same for loading the scripts."""
+"""Maximum processor time of loading the scripts, in seconds."""
 NO_MEMORY = "needs too much memory"
 """Fault of a script that exceeds `MEMORY`."""
 

@@ -115,7 +115,7 @@ ANSWER_SECONDS = 10.0
 """Seconds after which a silent worker is lost. A worker itself limits its processor time."""
 LOST_OUTCOME = Outcome(fault="ended its process")
 MAX_LOST = 3
-"""Calls that may end their process before the remaining calls are rejected."""
+"""Maximum calls that end their process. Then the remaining calls are rejected."""
 
 _encode_request = msgspec.msgpack.Encoder().encode
 _decode_response = msgspec.msgpack.Decoder(Response).decode

@@ -216,7 +216,7 @@ def _texts(answer: dict[str, Any], name: str) -> list[str]:
 
 
 HISTORY_KEY = "history"
-"""Decoded key of past readings; keys that end with `_history` are too."""
+"""Decoded key of past readings. Keys that end with `_history` hold past readings too."""
 MAX_READINGS = 255
 """Maximum readings of a frame: it has at most as many bytes."""
 

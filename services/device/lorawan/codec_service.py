@@ -52,11 +52,11 @@ from services.device.things.product_store import ProductStore
 from services.device.things.specifications import TslStore
 
 LATEST_MS = 2**53 - 1
-"""A test accepts past readings of any time: frames in documents are old."""
+"""Latest time of a past reading in a test: all times, because frames in documents are old."""
 MAX_CODEC_BYTES = 1024 * 1024
 """Maximum bytes of a codec with its examples."""
 MAX_TESTS = 4
-"""Concurrent imports and tests of a tenant in a process."""
+"""Maximum concurrent imports and tests of a tenant in a process."""
 SINGLE_SCRIPT = "script"
 """Name of a script that was sent without a name."""
 

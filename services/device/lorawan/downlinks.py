@@ -37,7 +37,7 @@ from services.device.things.directory import ThingDirectory
 SMALLEST_PAYLOAD = 51
 """Bytes that every data rate carries, except in regions with dwell times."""
 LARGEST_PAYLOADS = {7: 222, 8: 222, 9: 115}
-"""Bytes by spreading factor at 125 kHz; slower ones carry `SMALLEST_PAYLOAD`."""
+"""Maximum bytes by spreading factor at 125 kHz; slower ones carry `SMALLEST_PAYLOAD`."""
 MIRRORED_HZ = range(902_000_000)
 """Frequencies of regions where a downlink has the data rate of the uplink before."""
 

@@ -106,7 +106,7 @@ def _rename_members(members: MemberSet, names: str) -> MemberSet:
 
 
 Things = dict[tuple[str, str], EntityThing]
-"""By integration and identifier."""
+"""Things by integration and identifier."""
 
 
 class EntityDirectory:

@@ -115,7 +115,7 @@ class EntityThing:
     name: str | None
     """Name of a device, otherwise None."""
     created_at: int
-    """ms"""
+    """Time in ms."""
     updated_at: int
     members: MemberSet
     model: str = ""

@@ -33,7 +33,7 @@ Shape = dict[str, ValueType]
 """Paths in the order of their numbers, from 1."""
 
 LONGEST_PATH = 512
-"""Characters; longer paths get no entity, so that a shape fits in a document."""
+"""Maximum characters of a path with an entity, so that a shape fits into a document."""
 
 _COMMON_TYPES: dict[frozenset[str], ValueType] = {frozenset(("LONG", "DOUBLE")): "DOUBLE"}
 """Pairs of types with a common type; all others become STRING."""
@@ -141,7 +141,7 @@ log = logging.getLogger(__name__)
 CACHE_SIZE = 100_000
 """Devices whose shapes a process caches; shared shapes are cached once."""
 MAX_PATHS = 1_000_000
-"""Paths of all cached shapes; one takes some 100 bytes."""
+"""Maximum paths of all cached shapes; each takes about 100 bytes."""
 PERIOD = 3600.0
 """Seconds between two searches for unused shapes."""
 UNUSED_FOR = 3600.0
@@ -261,7 +261,7 @@ class ShapeUpdater:
         """The shape of each device, None for a device without one."""
         self._known: dict[str | None, Shape] = {None: {}}
         self._paths = 0
-        """Of all cached shapes together."""
+        """Paths of all cached shapes together."""
         self._busy = asyncio.Lock()
         """Only one batch at a time, so that the next one sees its changes."""
 

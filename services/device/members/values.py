@@ -27,7 +27,7 @@ _KINDS: dict[ValueType, Any] = {
 }
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?").fullmatch
 _LONGEST_SHOWN = 200
-"""Characters of a value that an error repeats."""
+"""Maximum characters of a value that an error repeats."""
 _BOUNDS = {
     "range": (
         ("min", "max"),

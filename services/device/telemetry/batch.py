@@ -18,7 +18,7 @@ from services.device.telemetry.uplink import MAX_PAYLOAD, Uplink, read_event, re
 from services.device.things.model import Thing
 
 LONGEST_REASON = 500
-"""Characters of the reason that is stored with a refused frame."""
+"""Maximum characters of the reason that is stored with a refused frame."""
 NOTHING: Mapping[int, Excess] = {}
 """No message exceeds a limit."""
 

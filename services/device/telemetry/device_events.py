@@ -46,7 +46,7 @@ class EventStore:
 
 
 MAX_PAGE = 200
-"""Events of a page."""
+"""Maximum events of a page."""
 
 
 class FindEvents(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):

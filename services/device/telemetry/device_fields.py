@@ -25,7 +25,7 @@ CACHE_SIZE = 50_000
 LOCATION_CACHE_SECONDS = 5.0
 """Seconds between two reads of the location properties of products."""
 LARGEST_LEVEL = 2**31
-"""Larger battery levels are invalid, and MongoDB could not store all of them."""
+"""Maximum battery level; larger ones are invalid, and MongoDB could not store them all."""
 
 
 class DeviceFieldUpdater:

@@ -21,7 +21,7 @@ from libs.common.telemetry.tracing import TRACE
 from services.device.telemetry.http_ingest import EdgeService
 
 MAX_DIRECT_BODY = 4096
-"""Bytes of a body; the answer to a larger one may itself be large."""
+"""Maximum bytes of a body, because the answer to a larger one may itself be large."""
 CHANNELS = frozenset({"report", "event", "reply"})
 
 _PREFIX = ("", "ingest", "v1")

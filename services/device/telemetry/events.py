@@ -69,13 +69,13 @@ def _mask_message(channel: str, message: Any, tsl: Tsl) -> Any:
 KEPT_PAYLOAD = 64 * 1024
 """Bytes of a refused message that `DEAD` keeps."""
 MAX_FAULTS = 100
-"""Faults in one event."""
+"""Maximum faults in one event."""
 FAULT_BYTES = 32 * 1024
 """Bytes of JSON of the faults in one event."""
 LONGEST_FAULT = 500
-"""Characters of a path or a reason in an event."""
+"""Maximum characters of a path or a reason in an event."""
 LONGEST_REASON = 4000
-"""Characters of a reason in `DEAD`."""
+"""Maximum characters of a reason in `DEAD`."""
 
 _MAX_INTEGER = 2**63
 

@@ -22,7 +22,7 @@ LARGE_VALUE_BYTES = 4 * 1024
 INLINE_BYTES = 512 * 1024
 """Bytes of other values in the document of the thing."""
 MAX_BYTES = 4 * 1024 * 1024
-"""Bytes of all latest values of a thing."""
+"""Maximum bytes of all latest values of a thing."""
 TOO_LARGE_REASON = f"would take the latest values of the device beyond {MAX_BYTES} bytes"
 """The reason why a property is rejected."""
 SHARED_PARTS = 32
@@ -51,7 +51,7 @@ class Fold:
     values: dict[str, Any] = field(default_factory=dict)
     times: dict[str, int] = field(default_factory=dict)
     arrived: int = 0
-    """ms: when the last report arrived."""
+    """Time at which the last report arrived, in ms."""
     parts: dict[str, bytes] = field(default_factory=dict)
     """The keys of the parts that hold values, by property."""
     moved: set[str] = field(default_factory=set)
@@ -72,18 +72,18 @@ class Fold:
         `existing` are the parts of single values that exist; `inline` is the number of bytes of
         values in the document of the thing now.
         """
-        small: list[str] = []
+        small_keys: list[str] = []
         for key, value in self.values.items():
             size, part = bson_size(value), own_part(thing_id, key)
             if size > LARGE_VALUE_BYTES or part in existing:
                 self.parts[key] = part
                 inline -= size
             else:
-                small.append(key)
+                small_keys.append(key)
                 inline += size
         self.is_spread = is_spread or inline > INLINE_BYTES
         if self.is_spread:
-            self.parts |= {key: shared_part(thing_id, key) for key in small}
+            self.parts |= {key: shared_part(thing_id, key) for key in small_keys}
 
 
 def fold_reports(

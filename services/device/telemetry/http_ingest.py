@@ -32,7 +32,7 @@ from services.device.things.directory import ThingDirectory
 from services.device.things.model import Thing
 
 MAX_ENTRIES = 1000
-"""Entries of one request."""
+"""Maximum entries of one request."""
 
 
 class RejectedItem(msgspec.Struct, omit_defaults=True):

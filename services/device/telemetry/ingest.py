@@ -128,7 +128,7 @@ _size_histogram = _meter.create_histogram(
 
 TRIES = 3
 """Failures after which a message that fails alone is moved to `DEAD`."""
-SUSPECTS = 10_000
+MAX_FAILED_MESSAGES = 10_000
 """Failed single messages that are remembered."""
 HEALTH_TIMEOUT = 5.0
 """Seconds within which store and bus must answer."""
@@ -204,7 +204,7 @@ class Ingest:
         failures = self._failures.pop(uplink.key, 0) + 1
         if failures < TRIES:
             self._failures[uplink.key] = failures
-            if len(self._failures) > SUSPECTS:
+            if len(self._failures) > MAX_FAILED_MESSAGES:
                 self._failures.popitem(last=False)
             raise error
         log.error("message %d of %s is moved to DEAD", uplink.sequence, uplink.sn, exc_info=error)

@@ -36,7 +36,7 @@ from services.device.things.product_store import ProductStore
 CHUNK = 500
 """Connections or devices in one transaction."""
 MAX_CONNECTIONS = 2_000
-"""Connections of one user in one query."""
+"""Maximum connections of one user in one query."""
 _LAST = 2**63 - 1
 
 
@@ -280,7 +280,7 @@ class OfflineTimeouts:
 LONGEST_PAUSE = 30.0
 """Seconds between two records of one device."""
 MAX_WAIT = 1.0
-"""Seconds that a report waits until the contact is recorded."""
+"""Maximum seconds that a report waits until the contact is recorded."""
 RETRY_DELAY = 1.0
 """Seconds until a failed record is tried again."""
 CACHE_SIZE = 50_000
@@ -291,7 +291,7 @@ CONCURRENT_WRITES = 32
 
 class _Contact(NamedTuple):
     moment: float
-    """By the monotonic clock."""
+    """Monotonic time of the contact."""
     at: datetime
 
 

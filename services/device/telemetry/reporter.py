@@ -34,7 +34,7 @@ CHUNK = 100
 STORED_WAIT = 10.0
 """Seconds that a sender waits for the storage of its messages."""
 LONGEST_REASON = 1000
-"""Characters of a reason: 100 fit in an answer, even with six bytes for each character."""
+"""Maximum characters of a reason; 100 reasons fit into an answer, even with escapes."""
 
 
 class Outcome(msgspec.Struct, omit_defaults=True):

@@ -16,7 +16,7 @@ from libs.common.tsl import Event, Fault, InvalidValues, Refusal, Report
 from services.device.things.model import Thing
 
 MAX_PAYLOAD = 256 * 1024
-"""Bytes of one report, event or reply."""
+"""Maximum bytes of one report, event or reply."""
 
 SUBJECT_PARTS = 4
 PARTITION_BITS = 44
@@ -106,7 +106,7 @@ def is_second_copy(message: Msg) -> bool:
 
 
 FULL_BATCH = 50
-"""Messages of a batch from which more messages do not reduce the cost of each."""
+"""Messages of a full batch; with more, the cost of each message stays the same."""
 _PATIENT = frozenset({"report", "event"})
 """Channels whose messages may wait for others."""
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 
 MAX_SCRIPT = 256 * 1024
-"""Characters of a script."""
+"""Maximum characters of a script."""
 MAX_SCRIPTS = 8
 MAX_STEPS = 8
 
@@ -56,6 +56,6 @@ class Codec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 LARGEST_PORT = 223
-"""LoRaWAN ports of applications are 1 to 223 (LoRaWAN 1.0.4, section 4.3.2)."""
+"""Highest LoRaWAN port of applications (LoRaWAN 1.0.4, section 4.3.2); the lowest is 1."""
 MAX_FRAME_BYTES = 255
-"""Bytes of a LoRaWAN frame."""
+"""Maximum bytes of a LoRaWAN frame."""

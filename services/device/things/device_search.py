@@ -36,7 +36,7 @@ LENGTH, MIN_LENGTH = 4, 3
 INDEX = "text"
 """The index on `grams`, tenant, application and id."""
 MAX_NGRAMS = 8
-"""Ngrams of a text that are compared to find a rare one."""
+"""Maximum ngrams of a text that are compared to find a rare one."""
 
 
 def fold_case(text: str) -> str:

@@ -86,7 +86,7 @@ class GroupCount(msgspec.Struct):
 
 
 MAX_GROUPS = 1000
-"""Groups of a tenant."""
+"""Maximum groups of a tenant."""
 COLUMNS = {"id": "_id", "name": "name", "created_at": "createdAt"}
 """The fields by which groups can be sorted."""
 GroupNames = dict[int, str]

@@ -74,7 +74,7 @@ def product_id(tenant: str, model: str) -> Document:
 
 
 MAX_VERSIONS = 500
-"""TSL versions of one product."""
+"""Maximum TSL versions of one product."""
 _ATTEMPTS = 3
 HAS_PREFIXES = {"snPrefixes.0": {"$exists": True}}
 """The filter of the partial index of prefixes; queries repeat it to use the index."""

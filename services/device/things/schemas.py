@@ -21,11 +21,11 @@ Text = Annotated[str, msgspec.Meta(max_length=1024)]
 Tag = Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]*$")]
 
 MAX_TAGS = 20
-"""Tags of a device."""
+"""Maximum tags of a device."""
 Tags = Annotated[list[Tag], msgspec.Meta(max_length=MAX_TAGS)]
 
 LARGEST_PAGE = 1000
-"""Rows of a page; a larger page size is reduced to this."""
+"""Maximum rows of a page, to which a larger page size is reduced."""
 LARGEST_NUMBER = 1_000_000_000
 
 PageNumber = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_NUMBER)]

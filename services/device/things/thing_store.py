@@ -40,7 +40,7 @@ class ThingStore:
 
     def __init__(self, database: Database, tsls: TslStore) -> None:
         self._things = self.collection = database["things"]
-        """For who counts what a tenant has."""
+        """The collection, for classes that count the things of a tenant."""
         self._tsls = tsls
 
     async def find(self, query: Document, session: Session | None = None) -> list[Document]:
@@ -128,7 +128,7 @@ class ThingStore:
 
 
 MAX_NAMES = 100
-"""Entities of one thing that can have a name from users."""
+"""Maximum entities of one thing that can have a name from users."""
 
 
 class EntityNames:

@@ -7,7 +7,7 @@ from functools import partial
 from libs.common.errors import MalformedRequest, UnsupportedMedia
 from libs.common.http.static import CODINGS, PACKET, choose_coding
 
-_RAW = -15
+_RAW_DEFLATE_BITS = -15
 """Raw deflate without a zlib header, which some clients send as `deflate`."""
 _PIECE = 64 * 1024
 """Bytes that are decoded in one step."""
@@ -68,7 +68,7 @@ class Decoder:
 
 def _window(start: bytes) -> int:
     """Return zlib's `wbits` for the first byte of a body: a zlib header has method 8."""
-    return CODINGS[b"deflate"] if start[0] & 0x0F == zlib.DEFLATED else _RAW
+    return CODINGS[b"deflate"] if start[0] & 0x0F == zlib.DEFLATED else _RAW_DEFLATE_BITS
 
 
 Encode = Callable[[bytes, bool], bytes]

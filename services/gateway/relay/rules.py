@@ -22,7 +22,7 @@ from libs.common.contracts.integrations import integration_user
 from libs.common.decoding import INVALID_JSON
 
 LONGEST_MESSAGE_ID = 256
-"""Characters of a message id."""
+"""Maximum characters of a message id."""
 MESSAGE_ID = "Nats-Msg-Id"
 _BATCH = "Nats-Batch-Id"
 _PULL_LIFE_NS = PULL_LIFE * 1_000_000_000
@@ -145,9 +145,9 @@ _PUSH_FIELDS = (
 MAX_WAITING = 512
 MAX_UNACKNOWLEDGED = 50_000
 LARGEST_CREATION = 16 * 1024
-"""Bytes."""
+"""Maximum bytes of a request to create a consumer."""
 MAX_BACKOFFS = 32
-"""Entries of a back-off."""
+"""Maximum entries of a back-off."""
 
 
 def checked_creation(subject: str, body: bytes) -> bytes:
@@ -204,7 +204,7 @@ class _Pull(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
 _pull_decoder = msgspec.json.Decoder(_Pull)
 LARGEST_PULL = 1024
 MAX_PULLED = 10_000
-"""Messages per request."""
+"""Maximum messages per request."""
 
 
 def checked_pull(body: bytes) -> bytes:

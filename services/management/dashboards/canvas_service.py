@@ -58,7 +58,7 @@ class CanvasService:
 
     async def get(self, user: Principal, canvas_id: int) -> CanvasResponse:
         """Return a canvas with the entities that the user sees."""
-        canvas, grants = await self._visible(user, canvas_id, LOOKS)
+        canvas, grants = await self._find_visible(user, canvas_id, LOOKS)
         entities = await self.devices.resolve_all(user.tenant, canvas.entity_ids)
         return CanvasResponse.from_fields(
             canvas,
@@ -76,7 +76,7 @@ class CanvasService:
         The name of a dashboard's main canvas is the name of the dashboard.
         """
         name = parse_name(request.name)
-        canvas, _ = await self._visible(user, canvas_id, SAVES)
+        canvas, _ = await self._find_visible(user, canvas_id, SAVES)
         name = checked_name(name, canvas.name)
         content = await self._content(canvas, request)
         if canvas.is_main:
@@ -177,7 +177,7 @@ class CanvasService:
             device_ids=tuple(device.id for device in described),
         )
 
-    async def _visible(
+    async def _find_visible(
         self, user: Principal, canvas_id: int, needed: Mapping[str, tuple[Function, ...]]
     ) -> tuple[Canvas, Grants]:
         """Return the canvas and the grants of the user.

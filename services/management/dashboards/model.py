@@ -20,7 +20,7 @@ from libs.common.store.mongo import Stored
 NextId = Callable[[], Awaitable[int]]
 """Allocates ids of dashboards, canvases and widgets, which share a sequence."""
 LONGEST_NAME = 64
-"""Characters of a name; longer names that exist may be kept (see `checked_name`)."""
+"""Maximum characters of a name; longer names that exist may be kept (see `checked_name`)."""
 Name = Annotated[str, msgspec.Meta(max_length=255)]
 CanvasIds = Annotated[list[Id], msgspec.Meta(min_length=1, max_length=1000)]
 AttachType = Literal["DASHBOARD", "DEVICE"]

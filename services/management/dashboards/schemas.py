@@ -18,7 +18,7 @@ MAX_BYTES = 4 * 1024 * 1024
 MAX_CANVAS_WIDGETS = 120
 MAX_ENTITIES = 1000
 LARGEST_WIDGET = 50 * 1024
-"""Characters of a widget's data as JSON text."""
+"""Maximum characters of a widget's data as JSON text."""
 MAX_CANVASES = 20
 """Maximum canvases of a dashboard in addition to its main one."""
 

@@ -217,7 +217,7 @@ def _encode_shared(
     values: Mapping[str, V],
     encode: Callable[[Mapping[str, V]], E],
 ) -> list[tuple[Subscriber, E]]:
-    """Return members with the encoded values that they may see, encoded once per view."""
+    """Return members with the encoded values that they may see; equal values are encoded once."""
     encoded: dict[frozenset[str] | None, E | None] = {}
     encoded_members = []
     for member in members:

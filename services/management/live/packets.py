@@ -13,7 +13,7 @@ from libs.common.mqtt import Connect, PacketError, encode_packet, find_body, rea
 MAX_PACKET = 16 * 1024
 """Maximum bytes of a received packet; the longest is a SUBSCRIBE."""
 MAX_FILTERS = 20
-"""Topic filters of a packet."""
+"""Maximum topic filters of a packet."""
 REFUSED = 0x80
 """The return code of a rejected subscription [3.9.3]."""
 PINGRESP = b"\xd0\x00"

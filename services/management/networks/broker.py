@@ -24,7 +24,7 @@ MAX_SILENCE_SECONDS = 1.5 * KEEPALIVE
 """Seconds without any packet, including answers to pings, after which the connection ends."""
 CLOSE_SECONDS = 1.0
 MAX_WAITING = 20_000
-"""Waiting messages of a connection; brokers send fewer without an acknowledgement."""
+"""Maximum waiting messages of a connection; brokers send fewer without an acknowledgement."""
 MAX_WAITING_BYTES = 16 * 1024**2
 LARGEST_MESSAGE = 256 * 1024
 LONGEST_TOPIC = 0xFFFF

@@ -50,7 +50,7 @@ class NetworkServer(Dialect):
     own_settings: tuple[str, ...] = ()
     """Settings other than those of the broker that affect topics or downlinks."""
     routed_by = "application"
-    """The field of `Route` that may be set when a device is added, before its first message."""
+    """Field of `Route` that may be set when a device is added, before its first message."""
 
     def __init__(
         self, things: IntegrationThings, store: NetworkStore, allowed: tuple[str, ...]

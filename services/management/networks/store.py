@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 HOOK = "webhook_token"
 """The setting with the token of a webhook."""
 MAX_TOPICS = 64
-"""Topics that are remembered per network server, which has up to six at a time."""
+"""Maximum topics that are remembered per network server, which has up to six at a time."""
 KNOWN_ROUTES = 100_000
 """Routes that a process caches, to write only changes."""
 

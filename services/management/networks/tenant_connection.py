@@ -40,10 +40,10 @@ SHOW_EVERY = 30.0
 """Seconds between two updates of the counters; important changes are shown immediately."""
 SHOW_PAUSE = 1.0
 MAX_REJECTED = 50
-"""Devices that are shown with the reason of a rejection, the latest ones."""
+"""Maximum devices that are shown with the reason of a rejection, the latest ones."""
 LONGEST_ERROR, LONGEST_REASON = 500, 200
 MAX_HOOKS = 32
-"""Concurrent webhook requests of a tenant."""
+"""Maximum concurrent webhook requests of a tenant."""
 SERVER_ERROR = 500
 
 

@@ -46,7 +46,7 @@ metrics.get_meter("thingway").create_observable_counter(
 TEST_SECONDS = 25.0
 """Maximum seconds of a test, because the gateway's timeout is 30 seconds."""
 DROPPED_LIMIT = "waitingRuns"
-"""The limit named for runs that were dropped because they never got room."""
+"""Name of the limit on waiting runs, for reports of runs that were dropped."""
 AT_ONCE = 200
 """Maximum runs of events or timers per write."""
 PACE = 20

@@ -39,7 +39,7 @@ from services.workflow.vault import ConcealedDesign, SecretStore, Vault, find_ma
 ATTEMPTS = 20
 """Attempts to change a flow while others change it."""
 MAX_OLD_VERSIONS = 50
-"""Stored older versions per flow: users need few, and each may have 1 MiB."""
+"""Maximum stored older versions per flow: users need few, and each may have 1 MiB."""
 TRIM_INTERVAL = 10
 """Versions between two deletions, because a deletion reads all remaining versions."""
 

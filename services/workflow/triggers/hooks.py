@@ -49,7 +49,7 @@ from services.workflow.runs.model import Cause, Deployed
 from services.workflow.triggers.deployed_flows import DeployedFlows
 
 FIELD = "exchange"
-"""Field of service call requests, for errors."""
+"""Name of the field that errors of service call requests name."""
 
 AT_ONCE = 4096
 """Maximum concurrent calls; one tenant may use half (`RpcServer`)."""

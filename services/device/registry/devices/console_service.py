@@ -50,7 +50,7 @@ from services.device.things.schemas import MAX_TAGS, DeleteDevices
 from services.device.things.visibility import granted_condition
 
 MAX_DEVICES_WITH_ENTITIES = 100
-"""Devices of a page up to which their entities are included."""
+"""Maximum devices of a page that includes their entities."""
 
 Outcomes = dict[int, ThingwayError | None]
 """The error of each device by id; None on success."""

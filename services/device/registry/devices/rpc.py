@@ -164,7 +164,7 @@ def _describe_device(document: Document) -> DescribedDevice:
 MODEL = "model"
 """The input of built-in integrations that names the product of a new device."""
 MAX_MODELS = 1000
-"""Products that a form offers."""
+"""Maximum products that a form offers."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -91,7 +91,7 @@ def cell_faults(error: ThingwayError) -> list[CellFault]:
 
 
 MAX_RUNNING = 3
-"""Imports of a tenant that may be running; they are processed one after the other."""
+"""Maximum running imports of a tenant, which are processed one after the other."""
 Requests = list[tuple[Row, CreateDevice]]
 """Rows with the request bodies that were built from them."""
 CHUNK, KEYS_ABREAST = 100, 16

@@ -31,7 +31,7 @@ ERROR = "Error"
 MEMORY = 160 * 1024 * 1024
 """Bytes of memory in addition to the interpreter and its libraries."""
 MAX_SHEET_BYTES = 32 * 1024 * 1024
-"""Bytes of a sheet as JSON: six times a file, as workbooks are compressed."""
+"""Maximum bytes of a sheet as JSON: six times a file, as workbooks are compressed."""
 SECONDS = 20
 """Limit of processor time, and of waiting for the process."""
 _WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")

@@ -24,9 +24,9 @@ from services.device.registry.products.template_parser import (
 from services.device.things.schemas import Name
 
 MAX_FILE_BYTES = 1024 * 1024
-"""Bytes of a file of a template."""
+"""Maximum bytes of a file of a template."""
 MAX_READ_BYTES = 32 * 1024 * 1024
-"""Bytes that are read of an archive in total; repeated reads count again."""
+"""Maximum bytes that are read of an archive in total; repeated reads count again."""
 MAX_FILES = 5_000
 LONGEST_PATH = 255
 ENDINGS = (".yaml", ".js")

@@ -27,11 +27,11 @@ TYPES = {
 BOUNDS = {"min": "min", "max": "max", "min_length": "minSize", "max_length": "maxSize"}
 TYPES_SCRIPT = Path(__file__).with_name("types.js")
 MAX_LEVELS = 64
-"""Levels of a file."""
+"""Maximum levels of a file."""
 MAX_PARTS = 30_000
 """YAML events of a file, except its document events; public templates have at most 6,000."""
 LONGEST_ID = 256
-"""Characters of an identifier, which may name several levels."""
+"""Maximum characters of an identifier, which may name several levels."""
 VALUE = "value"
 """The input of a template's service that takes one value; boolean services have none."""
 _Part = dict[str, Any]

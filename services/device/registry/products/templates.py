@@ -226,7 +226,7 @@ NOT_READ = "blueprint_library_resources_fetch_failed"
 ODD_INDEX = "blueprint_library_address_manifest_invalid"
 EMPTY = "blueprint_library_resource_device_template_not_found"
 LARGEST_HEAD = 4 * 1024 * 1024
-"""Bytes of a stored library in addition to its archive."""
+"""Maximum bytes of a stored library in addition to its archive."""
 READERS = 2
 """Libraries that are validated concurrently, one of a tenant."""
 VALIDATION_SECONDS = 15

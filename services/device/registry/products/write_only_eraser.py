@@ -52,7 +52,7 @@ CHUNK = 50
 ROWS = 500
 """Records of history that are changed together."""
 MAX_MESSAGES = 20_000
-"""Messages of a stream that are read for one thing."""
+"""Maximum messages of a stream that are read for one thing."""
 ALARM_CHANGES = get_args(AlarmChange)
 
 Values = dict[str, Any]

@@ -23,7 +23,7 @@ PAGE = 100
 HISTORY_PAGE = 1000
 LARGEST_ANSWER = 32 * 1024**2
 LONGEST_TEXT = 500
-"""Characters of an error message that is passed on."""
+"""Maximum characters of an error message that is passed on."""
 TRIES_WHILE_BUSY = 5
 USUAL_PAUSE, LONGEST_PAUSE = 0.5, 10.0
 """Seconds between two attempts while the other platform is busy."""
