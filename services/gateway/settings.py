@@ -29,7 +29,7 @@ class GatewaySettings(ServiceSettings):
     max_body: Count = 8 * MIB
     """Maximum bytes of a request body."""
     max_header: Count = 32 * 1024
-    """Maximum bytes of the header fields of a request together."""
+    """Maximum bytes of the path, query and header fields of a request together."""
     request_timeout: Seconds = 30.0
     """Seconds to wait for the head of an answer, and between two parts of its body."""
     connect_timeout: Seconds = 2.0
