@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 from httpx import ASGITransport, AsyncClient, Response
-from litestar import Router
+from litestar import Litestar, Router
 from opentelemetry.sdk.metrics import MeterProvider
 
 from libs.common.bus import DEAD, UPLINK, BatchConsumer, RpcClient
 from libs.common.contracts.limits import Limits
-from libs.common.http import Service, create_app, provide
+from libs.common.http import Service, provide
 from libs.common.identity import (
     PRINCIPAL_HEADER,
     HeaderSigner,
@@ -28,6 +28,7 @@ from libs.common.limits.tenants import LimitsCache
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
 from libs.common.version import VERSION
+from services.device import app
 from services.device.commands.events import created_entries
 from services.device.commands.polling import ROUTER as POLLING_ROUTER
 from services.device.commands.polling import CommandPolls
@@ -38,6 +39,7 @@ from services.device.telemetry.presence_store import HttpPresence, OfflineTimeou
 from tests.integration.device.commands.test_replies import command, issue, state
 from tests.integration.device.telemetry.test_retention import products
 from tests.integration.device.telemetry.world import DURABLE, World, until
+from tests.lending import lent
 
 LIMITS = Limits(each_messages=200, dead_bytes=100_000)
 GOOD = {"properties": {"temperature": 1}}
@@ -106,27 +108,26 @@ async def device(world: World) -> AsyncIterator[Device]:
     private, public = generate_keys()
     verifier = HeaderVerifier(public)
     dead = Mongo("mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=100", "none")
-    app = create_app(
-        Service(
-            name="device",
-            title="Edge",
-            routes=[
-                Router(
-                    "/",
-                    route_handlers=[ROUTER, POLLING_ROUTER],
-                    dependencies=provide(Handlers(edge, polls)),
-                )
-            ],
-            verifier=verifier,
-            telemetry=Telemetry(None, MeterProvider()),
-            checks={"mongo": world.mongo.ping, "nats": world.bus.check, "dead": dead.ping},
+
+    def build() -> Litestar:
+        routers = [ROUTER, POLLING_ROUTER]
+        dependencies = provide(Handlers(edge, polls))
+        return app.create_app(
+            Service(
+                name="device",
+                title="Edge",
+                routes=[Router("/", route_handlers=routers, dependencies=dependencies)],
+                verifier=verifier,
+                telemetry=Telemetry(None, MeterProvider()),
+                checks={"mongo": world.mongo.ping, "nats": world.bus.check, "dead": dead.ping},
+            )
         )
-    )
-    direct = DirectIngest(app, edge, verifier)
-    transport = ASGITransport(direct)  # type: ignore[arg-type]
+
     header = HeaderSigner(private).sign(Principal(Kind.DEVICE, "default", sn))
-    async with AsyncClient(transport=transport, base_url="http://device") as http:
-        yield Device(http, sn, header, polls)
+    with lent(build) as built:
+        transport = ASGITransport(DirectIngest(built, edge, verifier))  # type: ignore[arg-type]
+        async with AsyncClient(transport=transport, base_url="http://device") as http:
+            yield Device(http, sn, header, polls)
     await polls.stop()
     await dead.close()
 
