@@ -13,7 +13,7 @@ from tests.contract.hall import add_custom
 from tests.e2e.platform import Platform
 from tests.node import node
 
-pytestmark = pytest.mark.xdist_group("contract")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("contract")]
 
 CARD = {
     "type": "dataCard",

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.clients.demo import add_board, add_flow
 from tests.contract.client import MODEL, new_sn
 from tests.contract.console import PASSWORD, Console, new_email, new_name
 from tests.contract.hall import Hall, add_device
@@ -27,6 +28,9 @@ PAGES = {
     "groups": "/fleet/groups",
     "places": "/fleet/places",
     "selection": "/fleet/selection",
+    "dashboards": "/dashboards",
+    "flows": "/flows",
+    "flow-new": "/flows/new",
     "imports": "/fleet/imports",
     "alarm-rules": "/alarms/rules",
     "alarm-rule-form": "/alarms/rules?new=1",
@@ -134,11 +138,15 @@ async def test_pages_open_without_a_network(platform: Platform) -> None:
     assert found["kept"] == ["/", "/assets/"]
 
 
-async def test_every_page_is_for_everybody(platform: Platform, hall: Hall) -> None:
+async def test_every_page_is_for_everybody(platform: Platform, admin: Console, hall: Hall) -> None:
     """axe finds nothing, the browser complains of nothing, and nothing fails."""
-    await travel(
-        platform, "pages", pages=PAGES | {"entity": f"/entities/{hall.entities['temperature']}"}
-    )
+    devices = [hall.device, *[(await add_device(admin))[0] for _ in range(3)]]
+    made = {
+        "entity": f"/entities/{hall.entities['temperature']}",
+        "dashboard": f"/dashboards/{await add_board(admin, devices)}",
+        "flow": f"/flows/{await add_flow(admin, hall.device)}",
+    }
+    await travel(platform, "pages", pages=PAGES | made)
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from tests.e2e.platform import Platform
 
 pytestmark = pytest.mark.xdist_group("contract")
 
-FEW, MANY = 3, 150
+FEW, MANY = 2, 150
 OPERATIONS = {GATEWAY: 40, "auth": 20, "device": 20, "management": 5, "workflow": 14}
 """Who is probed, and how many operations it has at the least."""
 SERVICES = sorted(OPERATIONS.keys() - {GATEWAY})
