@@ -31,8 +31,7 @@ class AuthSettings(StoreSettings):
     user_refresh_token_life: Count = 604_800
     """Lifetime of a user's refresh token, in seconds: how long an inactive user stays logged in."""
     console_client_id: str = ""
-    """Client id of consoles that serve all tenants. Empty: only clients of single tenants are
-    valid."""
+    """Client id of other consoles that serve all tenants; if empty, only the built-in one does."""
     console_client_secret: str = ""
     """Secret of the client `THINGWAY_CONSOLE_CLIENT_ID`."""
     console: Literal["on", "off"] = "on"

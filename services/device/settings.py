@@ -25,7 +25,8 @@ class DeviceSettings(StoreSettings):
     frame_retention_days: KeptDays = 30
     """Retention in days of frames that can be decoded again. A product may set another number."""
     command_retention_days: KeptDays = 90
-    """Retention of finished commands (tasks, service calls) in days; at least that of history."""
+    """Retention of finished commands (tasks, service calls) in days, but at least
+    `THINGWAY_RETENTION_DAYS`."""
     alarm_retention_days: Days = 90
     """Retention of cleared alarms in days; 0 keeps them forever."""
     command_life: Seconds = 86_400.0
