@@ -80,7 +80,7 @@ class StoreSettings(ServiceSettings):
     mongo_database: str = ""
     """Database of the service; if empty, `thingway_` and the service's name."""
     redis_url: str = "redis://127.0.0.1:6379/0"
-    """Redis, for token state and rate limits.
+    """Redis of `auth` and `management`, for token state and rate limits.
     `redis+sentinel://user:password@h1:26379,h2:26379/NAME` finds the primary called NAME with
     Sentinels."""
 

@@ -176,7 +176,7 @@ async def test_a_start_updates_only_users_that_changed(platform: Running) -> Non
 
 async def test_redis_users_keep_to_their_keys(platform: Running) -> None:
     """A service has its prefix, and dangerous commands are nobody's."""
-    async with platform.redis("device") as client:
+    async with platform.redis("gateway") as client:
         await client.set("tw:trial", "1")
         with pytest.raises(NoPermissionError):
             await client.set("other", "1")
@@ -227,7 +227,7 @@ async def test_a_killed_server_comes_back(platform: Running) -> None:
     with pidfds({"redis": first}) as handles:
         os.kill(first, 9)
         await ended(handles["redis"])
-    url = platform.key_user("device").url(*platform.state.members("redis"))
+    url = platform.key_user("gateway").url(*platform.state.members("redis"))
     async with asyncio.timeout(WAIT):
         await redis_server.wait_ready(url)
     assert platform.supervisor.pids()["redis"] != first
@@ -240,7 +240,7 @@ async def test_data_survive_a_restart_and_no_process_is_left(
     async with running(tmp_path, found) as first:
         async with first.mongo("device") as client:
             await client.thingway_device.trial.insert_one({"x": 1})
-        async with first.redis("device") as client:
+        async with first.redis("gateway") as client:
             await client.set("tw:trial", "1")
         connection = await first.nats("admin")
         await connection.jetstream().add_stream(name="TRIAL", subjects=["trial"])
@@ -262,7 +262,7 @@ async def test_data_survive_a_restart_and_no_process_is_left(
 async def assert_data(second: Running) -> None:
     async with second.mongo("device") as client:
         assert await client.thingway_device.trial.count_documents({}) == 1
-    async with second.redis("device") as client:
+    async with second.redis("gateway") as client:
         assert await client.get("tw:trial") == b"1"
     connection = await second.nats("admin")
     assert (await connection.jetstream().stream_info("TRIAL")).config.name == "TRIAL"
@@ -321,7 +321,7 @@ async def test_a_single_server_grows_into_a_cluster(found: Programs, tmp_path: P
     async with running(tmp_path, found) as alone:
         async with alone.mongo("device") as client:
             await client["thingway_device"]["things"].insert_one({"_id": 1})
-        async with alone.redis("device") as redis:
+        async with alone.redis("gateway") as redis:
             await redis.set("tw:key", "kept")
         async with contextlib.AsyncExitStack() as stack:
             client = await alone.nats("admin")
@@ -338,7 +338,7 @@ async def test_a_single_server_grows_into_a_cluster(found: Programs, tmp_path: P
             assert await client["thingway_device"]["things"].find_one() == {"_id": 1}
             assert len(client.nodes) == 3
         async with connect_redis(
-            grown.key_user("device").sentinel_url(grown.state.members("sentinel"))
+            grown.key_user("gateway").sentinel_url(grown.state.members("sentinel"))
         ) as redis:
             assert await redis.get("tw:key") == b"kept"
         async with contextlib.AsyncExitStack() as stack:

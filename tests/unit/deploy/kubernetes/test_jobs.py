@@ -73,7 +73,9 @@ def test_services_get_every_member_of_the_replica_set(cluster: Cluster) -> None:
     assert f"@{MEMBERS}/" in given["THINGWAY_MONGO_URL"]
     assert "replicaSet=rs0" in given["THINGWAY_MONGO_URL"]
     assert "directConnection" not in given["THINGWAY_MONGO_URL"]
-    assert given["THINGWAY_REDIS_URL"].endswith("@r:6379/0")
+    assert "THINGWAY_REDIS_URL" not in given
+    gateway = read_variables(cluster.content["gateway"]["env"].decode())
+    assert gateway["THINGWAY_REDIS_URL"].endswith("@r:6379/0")
 
 
 def test_nats_members_have_routes_and_a_certificate(cluster: Cluster) -> None:

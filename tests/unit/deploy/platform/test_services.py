@@ -88,7 +88,6 @@ def test_the_redis_acl_contains_only_services(state: State) -> None:
     assert lines[0].startswith("user default off")
     assert {line.split()[1] for line in lines[1:]} == {
         "auth",
-        "device",
         "gateway",
         "gateway-bus",
         "management",
