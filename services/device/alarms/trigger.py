@@ -80,6 +80,10 @@ class RuleAlarmTrigger(AlarmTrigger):
     def __init__(self, rule_index: RuleIndexCache) -> None:
         self._rule_index = rule_index
 
+    async def prepare(self) -> None:
+        """Update the index, so that it usually is current when a batch is stored."""
+        await self._rule_index.index()
+
     async def messages_for_batch(self, batch: Batch) -> list[OutgoingMessage]:
         """Return requests for a stored batch; raise `StoreError`."""
         index = await self._rule_index.index()

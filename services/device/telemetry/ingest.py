@@ -267,17 +267,20 @@ class Ingest:
 
     async def _finish(self, uplinks: list[Uplink], batch: Batch, messages: list[Msg]) -> None:
         with trace_step("store batch", SpanKind.CLIENT):
-            if batch.frames:  # the store finds those that are stored already
-                await self.store.store(batch)
-                await self._update_state(batch)
-            else:
-                await asyncio.gather(self.store.store(batch), self._update_state(batch))
+            await asyncio.gather(self._store(batch), self.alarms.prepare())
         with trace_step("announce batch", SpanKind.PRODUCER):
             await self._announce(batch)
         if batch.frames:
             await self.commands.confirm_by_reports(batch.reports)
         await acknowledge(self.bus.client, messages)
         await notify(self.bus, uplinks, batch)
+
+    async def _store(self, batch: Batch) -> None:
+        if batch.frames:  # the store finds those that are stored already
+            await self.store.store(batch)
+            await self._update_state(batch)
+        else:
+            await asyncio.gather(self.store.store(batch), self._update_state(batch))
 
     async def _update_state(self, batch: Batch) -> None:
         """Update shapes and latest values, then the fields that are read from these.

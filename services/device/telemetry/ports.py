@@ -51,6 +51,10 @@ class AlarmTrigger(Protocol):
     """Finds the alarms that values may open or close."""
 
     @abstractmethod
+    async def prepare(self) -> None:
+        """Read changed rules while a batch is stored; raise `StoreError`."""
+
+    @abstractmethod
     async def messages_for_batch(self, batch: Batch) -> list[OutgoingMessage]:
         """Return messages for the alarms that a stored batch may open or close.
 

@@ -60,6 +60,9 @@ class Fake(FrameDecoder, CommandCloser, AlarmTrigger):
     async def confirm_by_reports(self, reports: Sequence[Any]) -> None:
         self.asked.append(f"confirm by {len(reports)}")
 
+    async def prepare(self) -> None:
+        self.asked.append("rules")
+
     async def messages_for_batch(self, batch: Batch) -> list[Any]:
         self.asked.append("alarms")
         return []
@@ -143,18 +146,20 @@ def ingest(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> Ingest:
 
 
 async def test_a_batch_is_stored_then_announced_then_acknowledged(ingest: Ingest, fake: Fake):
-    """Replies come first; without frames nothing is confirmed by reports."""
+    """Replies come first, rules are read meanwhile; nothing is confirmed without frames."""
     reply = message(2, "SN1", "reply", b"{}")
     await ingest.handle([report(1, "SN1"), reply])
     assert fake.asked[0] == "reply of SN1"
-    assert {"store", "shapes", "values", "times", "facts"} == set(fake.asked[1:6])
-    assert fake.asked[6:] == ["alarms", "publish", "publish", "acknowledge 2", "notify"]
+    assert {"store", "shapes", "values", "times", "facts"} == set(fake.asked[1:7]) - {"rules"}
+    assert "rules" in fake.asked[1:7]
+    assert fake.asked[7:] == ["alarms", "publish", "publish", "acknowledge 2", "notify"]
 
 
 async def test_reports_confirm_commands_after_the_alarms_of_a_batch_with_frames(
     ingest: Ingest, fake: Fake
 ):
     await ingest.handle([report(1, "SN1"), message(2, "SN2", "frame", b"{}")])
+    fake.asked.remove("rules")
     assert fake.asked == [
         *("decode", "store", "shapes", "values", "times", "facts"),
         *("alarms", "publish", "publish", "confirm by 1", "acknowledge 2", "notify"),
