@@ -141,8 +141,8 @@ class Lamps(Integration):
         """Return the number of lamps of a tenant."""
         if request.service_id != "count":
             raise NotFound(f"there is no service {request.service_id}", field="service_id")
-        own = [serial for tenant, serial in self.lamps if tenant == request.tenant]
-        return ServiceResult({"lamps": len(own)})
+        tenants = [device.tenant async for device in self.things.list_devices()]
+        return ServiceResult({"lamps": tenants.count(request.tenant)})
 
 
 async def main() -> None:

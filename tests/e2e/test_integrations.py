@@ -152,6 +152,9 @@ async def test_the_example_is_an_integration_like_any_other(lamps: Lamps):
     assert status == 200, answer
     device = await lamps.find(name)
     assert device is not None
+    status, answer = await lamps.call(f"{OWN}.count")
+    assert status == 200, answer
+    assert answer["data"]["lamps"] >= 1
     key = f"lamps.device.{name}"
     exchange = {f"{key}.level": 80, f"{key}.on": True}
     await lamps.console.data("POST", "/entity/property/update", {"exchange": exchange})
@@ -167,9 +170,6 @@ async def test_the_example_is_an_integration_like_any_other(lamps: Lamps):
         return await lamps.value(f"{key}.on") is False
 
     await until(dark)
-    status, answer = await lamps.call(f"{OWN}.count")
-    assert status == 200, answer
-    assert answer["data"]["lamps"] >= 1
     gone = {"device_id_list": [device["id"]]}
     await lamps.console.data("POST", "/device/batch-delete", gone)
     assert await lamps.find(name) is None
