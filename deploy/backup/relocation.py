@@ -76,7 +76,7 @@ class Relocation:
     """Seal context of each flow secret by its mark, which replaces the secret in designs."""
 
     def shifted(self, sequence: str, old: int) -> int:
-        """Return the id at the target."""
+        """Return the id at the target for an id at the source."""
         return old + self.shifts.get(sequence, 0)
 
     def is_id(self, sequence: str, value: int) -> bool:

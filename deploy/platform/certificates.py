@@ -207,7 +207,7 @@ def _name(text: str) -> x509.Name:
 
 
 def _hexadecimal(serial: int) -> str:
-    """Return the format of OpenSSL: whole bytes in capitals."""
+    """Return a serial number as OpenSSL prints it: whole bytes in capitals."""
     text = f"{serial:X}"
     return text.zfill(len(text) + len(text) % 2)
 

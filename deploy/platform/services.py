@@ -48,7 +48,7 @@ class Service:
 
     @property
     def store_user(self) -> str:
-        """Return its user in MongoDB and Redis."""
+        """Return the service's user in MongoDB and Redis."""
         return self.login or self.name
 
 

@@ -30,7 +30,7 @@ class Addresses(msgspec.Struct, frozen=True):
     """NATS for devices with a certificate; empty if closed."""
 
     def per_nats_server(self) -> list["Addresses"]:
-        """Return copies with one NATS server each."""
+        """Return copies of the addresses with one NATS server each."""
         return [msgspec.structs.replace(self, nats_url=url) for url in self.nats_url.split(",")]
 
 

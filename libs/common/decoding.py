@@ -48,7 +48,7 @@ def decode_text(body: bytes, content_type: str) -> str:
 
 
 def decode_json(body: bytes, content_type: str = "", *, type: type[T] | Any = Any) -> Any:  # noqa: A002 - the name in msgspec
-    """Return a JSON body in any charset as a `type`; raise one of `INVALID_JSON`."""
+    """Decode a JSON body in any charset to `type`; raise one of `INVALID_JSON`."""
     charset = _charset(body, content_type)
     return msgspec.json.decode(body if charset == _UTF8 else body.decode(charset), type=type)
 

@@ -221,7 +221,7 @@ def add_descriptions(schemas: dict[str, Any], kinds: Iterable[Any]) -> None:
 
 
 def find_description(name: str) -> str | None:
-    """Return what this list says about a field or parameter, by its name in JSON."""
+    """Return the description of a field or parameter in this list, by its name in JSON."""
     return _DESCRIPTIONS.get(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
 
 

@@ -84,7 +84,7 @@ class StreamReading(msgspec.Struct):
 
     @property
     def oldest(self) -> float:
-        """Return the age of its oldest message in seconds, by the server's clock."""
+        """Return the age of the stream's oldest message in seconds, by the server's clock."""
         first = self.state.first_ts
         if not self.state.messages or first is None:
             return 0.0

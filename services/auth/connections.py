@@ -46,7 +46,7 @@ class AdmissionRecord(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def connection(self) -> Connection:
-        """Return the admitted connection."""
+        """Return the connection, as the bus identifies it."""
         return Connection(self.server, self.cid)
 
 

@@ -96,7 +96,7 @@ class RefusedLoginRecorder:
         await self._changes.record(claimed, "refused", subject, after={"reason": reason})
 
     async def _is_within_limits(self, claimed: Caller) -> bool:
-        """Return whether to record; the account's limit is checked before the tenant's."""
+        """Return whether to record a rejection: first its account's limit counts."""
         principal = claimed.principal
         for key, maximum in (
             (f"refused:{principal.kind}:{principal.subject}", MAX_PER_ACCOUNT),

@@ -43,7 +43,7 @@ def _build_tsl(
 
 
 def _expand(parts: Iterable[str | Part]) -> Iterator[Part]:
-    """Yield parts; a text is the name of shared parts."""
+    """Yield the parts of a manifest; a text among them names parts that manifests share."""
     for part in parts:
         yield from _TABLE["shared"][part] if isinstance(part, str) else (part,)
 

@@ -75,7 +75,7 @@ class UploadRequest(msgspec.Struct):
 
 
 class UploadTarget(msgspec.Struct):
-    """Answer: the URL to upload the file once, and its future URL."""
+    """Response with the URL for uploading a file once, and the later URL of the file."""
 
     upload_url: str
     """URL for `PUT` of the file, valid once."""

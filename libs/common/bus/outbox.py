@@ -296,5 +296,5 @@ def _entries(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _all_headers(headers: dict[str, str]) -> dict[str, str]:
-    """Return the headers with placeholders as long as those that publishing adds."""
+    """Return the headers with placeholders for those that publishing adds, equally long."""
     return headers | dict.fromkeys(("Nats-Msg-Id", "Nats-Batch-Id"), "-" * 64)

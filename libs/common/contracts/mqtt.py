@@ -40,7 +40,7 @@ LOGIN_PREFIX = "flows."
 
 
 def mqtt_client_user(access_key: str) -> str:
-    """Return the NATS user of such a client; the dot distinguishes it from any SN."""
+    """Return the NATS user of an MQTT client; the dot distinguishes it from any SN."""
     return f"{LOGIN_PREFIX}{access_key}"
 
 

@@ -52,7 +52,7 @@ class ConstraintSchemas(OpenAPISchemaPlugin):
     """Documents types that are annotated with `msgspec.Meta`."""
 
     def is_plugin_supported_field(self, field_definition: FieldDefinition) -> bool:
-        """Return whether the type of a field has such an annotation."""
+        """Return whether the type of a field is annotated with `msgspec.Meta`."""
         return not field_definition.is_union and bool(_metas(field_definition))
 
     def to_openapi_schema(self, field_definition: FieldDefinition, schema_creator: Any) -> Any:

@@ -51,7 +51,7 @@ def parse_id(value: Any, field: str) -> int:
 
 
 class _IdType(type):
-    """Lets `isinstance` check a value, because msgspec checks the result of `read` so."""
+    """A metaclass for ids: msgspec checks ids by `isinstance`, which calls `holds`."""
 
     def __instancecheck__(cls, value: Any) -> bool:
         if (

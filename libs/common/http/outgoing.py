@@ -52,7 +52,7 @@ def parse_networks(text: str) -> tuple[str, ...]:
 
 
 def is_address_allowed(address: str, allowed: tuple[str, ...]) -> bool:
-    """Return whether an address is in an allowed network, or public without `ONLY`."""
+    """Return whether an address is in an allowed network, or public if `ONLY` is not listed."""
     networks = tuple(entry for entry in allowed if entry != ONLY)
     if is_inside(address, networks):
         return True

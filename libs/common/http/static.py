@@ -58,7 +58,7 @@ class StaticDocument:
 
     @cached_property
     def tag(self) -> str:
-        """Return its `ETag`, which is weak, because compressed bytes differ."""
+        """Return the `ETag` of the document, which is weak, because compressed bytes differ."""
         return f'W/"{hashlib.sha256(self.content).hexdigest()[:24]}"'
 
     @cached_property

@@ -99,7 +99,7 @@ class FairScheduler:
         return turn if isinstance(turn, float) else await self._turn(turn, lane, sub, size)
 
     def release(self, lane: str, began: float, *, sub: Hashable = None) -> None:
-        """Return a worker."""
+        """Release a worker of a lane."""
         self._free += 1
         self._lanes.end(lane, began)
         if self._caps:

@@ -179,7 +179,7 @@ class TenantStore:
         return int(document["access"]) if document else 0
 
     async def raise_version(self, tenant: str, session: Session) -> int:
-        """Raise the version in the caller's transaction; raise `NotFound`."""
+        """Increase the access version in the caller's transaction; raise `NotFound`."""
         document = await self._tenants.find_one_and_update(
             {"_id": tenant},
             {"$inc": {"access": 1}, "$set": {"accessChangedAt": datetime.now(UTC)}},

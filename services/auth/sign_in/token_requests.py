@@ -104,7 +104,7 @@ class ConsoleTokens(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConsoleTokenAnswer(msgspec.Struct, kw_only=True):
-    """The tokens at top level, as specified, and in `data`, where consoles read them."""
+    """Response: tokens at top level, as specified, and in `data`, for consoles."""
 
     access_token: str
     refresh_token: str
@@ -204,7 +204,7 @@ def build_grant_schema(name: str, title: str, needed: Mapping[str, str], **optio
 
 
 def build_request_body(*grants: Schema, **example: str) -> RequestBody:
-    """Return a form body with one of `grants`; `example` is for the first one.
+    """Return an OpenAPI form body with one of `grants`; `example` is for the first.
 
     JSON is accepted too but not documented, because client generators do not support the choice.
     """

@@ -74,7 +74,7 @@ def _context(device: DeviceRef) -> str:
 
 
 class DeviceCopies:
-    """Reads, restores and drops the copies."""
+    """Reads, restores and drops the copies of device credentials in Redis."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis

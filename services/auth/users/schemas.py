@@ -151,7 +151,7 @@ class Permission(msgspec.Struct):
 
 
 class PermissionAnswer(Answer[Permission], kw_only=True):
-    """The field at top level, as specified, and in `data`, where clients read it."""
+    """Response: the field at top level, as specified, and in `data`, for clients."""
 
     has_permission: bool
     """Whether the user may see the resource."""

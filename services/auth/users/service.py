@@ -172,7 +172,7 @@ def _refuse_self(caller: Caller, ids: Sequence[int], verb: str, field: str) -> N
 
 
 def _all_audit_fields(user: StoredUser) -> dict[str, Any]:
-    """Return the audit fields and roles; a first user is created with a role."""
+    """Return audit fields with the ids of roles, which only a first user has."""
     return {**_audit_fields(user), "roleIds": list(user.roles)}
 
 

@@ -33,7 +33,7 @@ ConditionCheck = Callable[[Any], Verdict | None]
 
 
 def compile_check(condition: ValueCondition | EventCondition) -> ConditionCheck:
-    """Return the check of values or event ids."""
+    """Return the function that checks values or event ids against a condition."""
     if isinstance(condition, EventCondition):
         events = {condition.ended_by: Verdict.BACK, condition.event: Verdict.BEYOND}
         return events.get

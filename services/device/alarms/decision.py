@@ -73,7 +73,7 @@ class FoldStart(NamedTuple):
 
 
 class ReadingWindow(NamedTuple):
-    """The readings that an evaluation folds, in order, from its start time on without late ones."""
+    """The readings that an evaluation folds, in order, without late ones."""
 
     start: FoldStart
     rows: Sequence[TimedValue]
@@ -239,7 +239,7 @@ def decide_silence(
 
 
 def is_unchanged(before: State, after: State) -> bool:
-    """Return whether two states differ only in progress of the fold."""
+    """Return whether two states differ only in the progress of the evaluation."""
     progress = {
         "newest": before.newest,
         "checkpoint": before.checkpoint,

@@ -95,11 +95,11 @@ class Rule(msgspec.Struct, rename="camel", kw_only=True):
 
     @property
     def is_active(self) -> bool:
-        """Return whether it is evaluated."""
+        """Return whether the rule is evaluated."""
         return self.enabled and not self.is_deleting
 
     def applies(self, tenant: str, device: int, product: str) -> bool:
-        """Return whether it applies to this device."""
+        """Return whether the rule applies to this device."""
         is_target = self.device == device if self.device is not None else self.product == product
         return self.is_active and is_target and self.tenant == tenant
 

@@ -51,7 +51,7 @@ class PropertyRules:
     """Whether all rules compare numbers."""
 
     def add(self, compiled: CompiledRule, condition: ValueCondition) -> None:
-        """Add a rule and narrow the range."""
+        """Add a rule, and narrow the range of numbers that meet no condition."""
         self.rules.append(compiled)
         threshold = condition.threshold
         if isinstance(threshold, (bool, str)):

@@ -119,17 +119,17 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
 
     @property
     def type(self) -> TaskType:
-        """Return the type of its task."""
+        """Return the type of the command's task."""
         return TaskType.SERVICE if self.kind == "CALL_SERVICE" else TaskType.CONFIG
 
     @property
     def is_queued(self) -> bool:
-        """Return whether it waits for its device to connect or to send an uplink."""
+        """Return whether the command waits for its device to connect or to send an uplink."""
         return self.status == "PENDING" and (self.coded or self.carrier is None)
 
     @property
     def service_id(self) -> str:
-        """Return the service that it calls, or an empty string."""
+        """Return the service that the command calls, or an empty string."""
         return str(self.payload.get("serviceId", ""))
 
     def to_wire(self) -> dict[str, Any]:
@@ -143,7 +143,7 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
 
     @property
     def is_deliverable(self) -> bool:
-        """Return whether it has its write-only values; a restored backup has none."""
+        """Return whether the command has its write-only values; a restored command has none."""
         return self.sealed is not None or not self.write_only
 
     def mask(self, text: str) -> str:
@@ -163,7 +163,7 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
         return {self.service_id: inputs["value"] if list(inputs) == ["value"] else inputs or True}
 
     def settings(self) -> list[tuple[str, Any]]:
-        """Return its readable settings as pairs of key and value."""
+        """Return the readable settings of the command as pairs of key and value."""
         return settings_in(self.kind, self.payload)
 
     def readable_by(self, tsl: Tsl) -> "Command":
@@ -176,7 +176,7 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
         return msgspec.structs.replace(self, payload=payload, write_only=write_only, sealed=sealed)
 
     def shown_settings(self) -> list[tuple[str, Any]]:
-        """Return its settings; the value of a write-only setting is None."""
+        """Return the settings of the command; the value of a write-only setting is None."""
         visible = self.settings()
         visible_keys = {key for key, _ in visible}
         return visible + [(key, None) for key in self.write_only if key not in visible_keys]

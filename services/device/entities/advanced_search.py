@@ -107,7 +107,7 @@ class AdvancedFilter:
         return parsed
 
     def select_members(self, members: MemberSet) -> list[Member]:
-        """Return the members of a model that pass and are not hidden."""
+        """Return the members of a model that pass the filter and are not hidden."""
         return [
             member
             for member in members.members
@@ -116,12 +116,12 @@ class AdvancedFilter:
 
     @property
     def conditions(self) -> list[dict[str, object]]:
-        """Return the conditions on devices."""
+        """Return the filter as conditions on devices."""
         return self.things.conditions
 
     @property
     def accepts(self) -> Callable[..., bool]:
-        """Return the test of a thing."""
+        """Return the filter as a test of a thing."""
         return self.things.accepts
 
     def _add_key(self, operator: str, text: str) -> None:
@@ -175,7 +175,7 @@ class AdvancedFilter:
 
 
 def single_device(body: AdvancedSearch) -> int | None:
-    """Return the only device of a search for all its properties, or None."""
+    """Return the id of the device whose properties are all that a search selects, or None."""
     columns = dict(body.entity_filter or {})
     device, types = columns.pop("DEVICE_ID", None), columns.pop("ENTITY_TYPE", None)
     if device is None or columns or (types is not None and "PROPERTY" not in types.values):

@@ -175,7 +175,7 @@ class FlowUpdate:
 
     @property
     def is_custom(self) -> bool:
-        """Return whether all its entities are custom."""
+        """Return whether all entities of the update are custom."""
         return all(entity.is_custom for entity in self.entities.values())
 
 

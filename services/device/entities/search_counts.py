@@ -247,5 +247,5 @@ class ListedEntities:
         ]
 
     def _is_visible(self, entity: Entity) -> bool:
-        """Return whether the user may see it; custom entities require a permission."""
+        """Return whether the user may see the entity; custom entities require a permission."""
         return self._customs if entity.is_custom else entity.is_visible_to(self._grants)

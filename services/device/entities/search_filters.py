@@ -158,7 +158,7 @@ class KeyPrefix(Keyword):
         return thing.key.lower().startswith(self._lower)
 
     def matches_member(self, member: Member) -> bool:
-        """Return False: a key starts with the key of its thing."""
+        """Return False: the key of a member starts with the key of its thing, not with the path."""
         return False
 
     def matches_across(self, thing: EntityThing, member: Member) -> bool:
@@ -194,7 +194,7 @@ class KeySuffix(Keyword):
         super().__init__(text, {}, names=False)
 
     def matches_thing(self, thing: EntityThing) -> bool:
-        """Return False: a key does not end with the key of its thing."""
+        """Return False: the key of a member ends with its path, not with the key of its thing."""
         return False
 
     def matches_member(self, member: Member) -> bool:

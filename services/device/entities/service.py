@@ -287,7 +287,7 @@ def _is_shared(entity: Entity) -> bool:
 
 
 def _latest_value(entity: Entity, entries: Mapping[str, Any]) -> LatestValue:
-    """Return the latest value among the entries of the thing.
+    """Return the latest value of an entity from the entries of its thing.
 
     The value of an event is the object of its outputs.
     """
@@ -302,7 +302,7 @@ def _latest_value(entity: Entity, entries: Mapping[str, Any]) -> LatestValue:
 
 
 def _value_in(entity: Entity, values: Mapping[str, Any]) -> Any:
-    """Return the value among values of the thing; of an event, all its outputs."""
+    """Return the value of an entity from the values of its thing; of an event, all its outputs."""
     if entity.member.type == "EVENT" and entity.member.parent is None:
         return values.get(entity.reported_path[0])
     return entity.value_in(values)

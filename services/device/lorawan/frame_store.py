@@ -53,7 +53,7 @@ class StoredFrame(NamedTuple):
 
     @property
     def name(self) -> bytes:
-        """Return its device, session and counter as bytes."""
+        """Return device, session and counter of the frame as bytes."""
         return self.identity[: _NAME_FORMAT.size]
 
 
@@ -200,7 +200,7 @@ class FrameStore(ThingDataStore):
     async def find_past_keys(
         self, thing_id: int, stamp: str, keys: Collection[bytes]
     ) -> set[bytes]:
-        """Return the keys that belong to past readings of frames with `stamp`."""
+        """Return those of `keys` that are past readings of frames that `stamp` decoded."""
         query = {"_id": keys_between(thing_id), "h": {"$in": list(keys)}, "c": stamp}
         return {bytes(key) async for row in self._direct.find(query, {"h": 1}) for key in row["h"]}
 

@@ -48,7 +48,7 @@ class Gap(msgspec.Struct):
         return (self.end - self.start) / (self.last - self.counter + 2)
 
     def request_range(self) -> tuple[int, int] | None:
-        """Return first and last second, half an interval inside the gap, or None."""
+        """Return first and last second to request for the gap; None if it is too short."""
         half = self.interval / 2
         first, last = -int(-(self.start + half) // 1000), int((self.end - half) // 1000)
         return (first, last) if first < last else None

@@ -158,7 +158,7 @@ class EntityThing:
         return self.members.children(path) or common
 
     def is_visible_to(self, grants: Grants) -> bool:
-        """Return whether the grants include all of its entities."""
+        """Return whether the grants include all entities of the thing."""
         return grants.allows_thing(self.id, self.integration, device=self.device, group=self.group)
 
 
@@ -181,13 +181,13 @@ class Entity:
 
     @property
     def parent_key(self) -> str | None:
-        """Return the key of the OBJECT that contains it, if any."""
+        """Return the key of the OBJECT that contains the entity, if any."""
         parent = self.member.parent
         return None if parent is None else member_key(self.thing.key, parent)
 
     @property
     def reported_path(self) -> list[str]:
-        """Return the path of its value in the reports of its thing.
+        """Return the path of the entity's value in the reports of its thing.
 
         A custom entity reports its value under its identifier.
         """
@@ -197,28 +197,28 @@ class Entity:
 
     @property
     def is_custom(self) -> bool:
-        """Return whether users created it, as an entity of the hidden integration."""
+        """Return whether users created the entity, so that it is of the hidden integration."""
         return not self.thing.device and self.thing.integration == SYSTEM
 
     @property
     def is_secret(self) -> bool:
-        """Return whether only its integration may read it."""
+        """Return whether only the integration of the entity may read it."""
         of_integration = not self.thing.device and self.thing.integration != SYSTEM
         return of_integration and self.member.writable and self.member.access_mod == "W"
 
     @property
     def write_only(self) -> bool:
-        """Return whether it, or the OBJECT that contains it, is write-only."""
+        """Return whether the entity, or the OBJECT that contains it, is write-only."""
         parent = self.member.parent
         container = None if parent is None else self.thing.find_member_at(parent)
         return self.member.write_only or (container is not None and container.write_only)
 
     def is_visible_to(self, grants: Grants) -> bool:
-        """Return whether the grants include its thing or itself."""
+        """Return whether the grants include the entity or its thing."""
         return self.thing.is_visible_to(grants) or grants.allows_entity_id(self.id)
 
     def value_in(self, values: Mapping[str, Any]) -> Any:
-        """Return its value among the values of its thing; None if missing or write-only."""
+        """Return the entity's value among values of its thing; None if missing or write-only."""
         if self.write_only:
             return None
         value: Any = values

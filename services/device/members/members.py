@@ -66,17 +66,17 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def number_key(self) -> str:
-        """Return the key that its number is stored under; independent of suffixes."""
+        """Return the key under which the member's number is stored; independent of suffixes."""
         return f"{self.type}:{self.path.replace(f'@{self.type.lower()}', '', 1)}"
 
     @property
     def write_only(self) -> bool:
-        """Return whether it is a property whose value cannot be read."""
+        """Return whether the member is a property whose value cannot be read."""
         return self.type == "PROPERTY" and self.access_mod == "W"
 
     @property
     def writable(self) -> bool:
-        """Return whether it is a property that can be written."""
+        """Return whether the member is a property that can be written."""
         return self.type == "PROPERTY" and self.access_mod in ("W", "RW")
 
 
@@ -90,7 +90,7 @@ class MemberSet:
         self.by_path = {member.path: member for member in self.members}
 
     def renamed(self, names: Mapping[str, str]) -> "MemberSet":
-        """Return a copy with names by path."""
+        """Return a copy whose members have the names in `names`, by path."""
         return MemberSet(
             msgspec.structs.replace(member, name=names[member.path], declared=member.name)
             if member.path in names

@@ -95,7 +95,7 @@ class KeptFrame(msgspec.Struct, frozen=True):
         return history_key(self.thing.id, self.ts, self.uplink.sequence)
 
     def past_readings(self) -> list[tuple[bytes, Reading]]:
-        """Return its readings of the past with their keys in history."""
+        """Return the frame's readings of the past with their keys in history."""
         return [(past_reading_key(self.thing.id, reading), reading) for reading in self.past]
 
 
@@ -125,7 +125,7 @@ class Batch:
     """The events of commands that replies have closed."""
 
     def uplinks(self) -> Iterator[Uplink]:
-        """Yield the uplinks that the store writes something for."""
+        """Yield the uplinks for which the store writes a document."""
         yield from (report.uplink for report in self.reports)
         yield from (event.uplink for event in self.events)
         yield from (refused.uplink for refused in self.refused)

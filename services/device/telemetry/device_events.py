@@ -90,7 +90,7 @@ class EventService:
     key_ranges: KeyRangeResolver
 
     async def find(self, principal: Principal, device_id: int, request: FindEvents) -> FoundEvents:
-        """Return a page; raise like `KeyRangeResolver`."""
+        """Return a page of events; raise like `KeyRangeResolver`."""
         bounds = (request.start_timestamp, request.end_timestamp, request.next_key)
         key_range = await self.key_ranges.resolve_for_user(principal, device_id, bounds)
         size = request.page_size

@@ -48,7 +48,7 @@ class Uplink(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """Return a unique key, from which the ids of its events derive."""
+        """Return the unique key of the uplink, from which the ids of its events derive."""
         return f"{self.received:x}-{self.sequence:x}"
 
     def is_addressed_to(self, thing: Thing) -> bool:

@@ -107,7 +107,7 @@ class ListedDevice(msgspec.Struct, rename="camel", kw_only=True):
 
     @property
     def model_key(self) -> ModelKey:
-        """Return the key of its model."""
+        """Return the key of the device's model."""
         return model_key(self.model, self.tsl_version, self.shape, self.entity_names)
 
 
@@ -154,17 +154,17 @@ class Device(ListedDevice, kw_only=True):
 
     @property
     def application_id(self) -> int | None:
-        """Return the id of the application that owns it, if any."""
+        """Return the id of the application that owns the device, if any."""
         return self.application.application_id if self.application else None
 
     @property
     def is_owned_by_users(self) -> bool:
-        """Return whether it belongs to the users while no application owns it."""
+        """Return whether the device belongs to the users while no application owns it."""
         return self.user_id is not None or self.integration != DIRECT
 
     @property
     def is_unassigned(self) -> bool:
-        """Return whether neither an application nor the users own it.
+        """Return whether neither an application nor the users own the device.
 
         Any application of the tenant may then add it again.
         """

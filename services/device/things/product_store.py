@@ -235,7 +235,7 @@ class ProductStore:
         )
 
     async def _explain(self, update: ProductUpdate, error: DuplicateKey) -> None:
-        """Raise the conflict of a prefix; return if another request created the product."""
+        """Raise the error of a prefix that another product has; return for other duplicates."""
         if "snPrefixes" not in (error.details or {}).get("keyPattern", {}):
             return
         for other in await self.find_by_prefixes(update.tenant, update.sn_prefixes):

@@ -42,7 +42,7 @@ TURN_SECONDS = 1.0
 
 
 def redis_error() -> ThingwayError:
-    """Return the error without Redis: credentials cannot be checked."""
+    """Return the error while Redis does not answer: credentials cannot be checked."""
     return Unavailable("the token database does not answer at the moment")
 
 

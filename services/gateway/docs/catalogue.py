@@ -42,7 +42,7 @@ class Catalogue:
         self._lock = asyncio.Lock()
 
     async def document(self, api: Api | None = None) -> StaticDocument:
-        """Return the document of all public operations, or of one API."""
+        """Return the OpenAPI document of all public operations, or of one API."""
         async with self._lock:
             if time.monotonic() >= self._until:
                 await self._refresh()

@@ -98,7 +98,7 @@ def encoder_for(fields: list[Field], request: Mapping[bytes, bytes], method: str
 
 
 def _mark_encoded(field: Field) -> Field:
-    """Return a field of an encoded answer, whose tag must be weak."""
+    """Return a header field of an encoded answer, whose `ETag` must be weak."""
     name, value = field
     return (name, b"W/" + value) if name == b"etag" and not value.startswith(b"W/") else field
 

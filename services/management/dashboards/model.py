@@ -151,7 +151,7 @@ class Canvas(Content, frozen=True, kw_only=True):
 
     @property
     def is_main(self) -> bool:
-        """Return whether it is the main canvas of a dashboard."""
+        """Return whether the canvas is the main canvas of a dashboard."""
         return self.attach_type == "DASHBOARD" and self.attach_id == self.id
 
 

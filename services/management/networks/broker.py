@@ -67,7 +67,7 @@ class Message(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Return the maximum bytes in memory; a character has up to four."""
+        """Return the bytes that the message occupies at most; a character has up to four."""
         return 4 * len(self.topic) + len(self.payload)
 
 
@@ -241,7 +241,7 @@ class Connection:
         self._arrived.set()
 
     async def _request(self, first: int, before: bytes, after: bytes) -> bytes:
-        """Send a packet with an id between two parts of its body; return its answer."""
+        """Send a packet with an id between the parts `before` and `after`; return the answer."""
         self._last_id = self._last_id % 0xFFFF + 1
         packet_id = self._last_id.to_bytes(2, "big")
         key = bytes([(first & _TYPE) + _NEXT_TYPE]) + packet_id

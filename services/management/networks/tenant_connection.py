@@ -116,7 +116,7 @@ class ConnectionState:
             self._urgent.set()
 
     def properties(self) -> dict[str, Any]:
-        """Return the properties."""
+        """Return the state as properties of the integration."""
         lines = [
             f"{identifier}: {reason}" for identifier, reason in reversed(self._rejected.items())
         ]

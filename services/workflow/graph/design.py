@@ -47,7 +47,7 @@ class Reason(NamedTuple):
     reason: str
 
     def to_detail(self) -> dict[str, str]:
-        """Return the form of responses."""
+        """Return the reason in the form of responses."""
         node = {} if self.node_id is None else {"node_id": self.node_id}
         return {**node, "field": self.field, "reason": self.reason}
 

@@ -188,14 +188,14 @@ class Step(Node[P]):
         return ()
 
     def is_quick(self, parameters: P) -> bool:
-        """Return whether it waits only for our stores, which batch their writes.
+        """Return whether the node waits only for our stores, which batch writes.
 
         Many more runs of flows with only such nodes may run concurrently (`engine.queue`).
         """
         return False
 
     def is_instant(self, parameters: P) -> bool:
-        """Return whether it never waits and computes little, so it needs no deadline."""
+        """Return whether the node never waits and computes little: it has no deadline."""
         return False
 
     @abstractmethod

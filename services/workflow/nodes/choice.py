@@ -204,7 +204,7 @@ class Choice(Step[ChoiceParameters]):
         return parameters.handles()
 
     async def check_constants(self, tenant: str, parameters: ChoiceParameters) -> Iterable[Fault]:
-        """Return empty comparisons; already running flows may have such comparisons."""
+        """Return faults of empty comparisons, which flows that already run may have."""
         return parameters.empty()
 
     def is_quick(self, parameters: ChoiceParameters) -> bool:
@@ -219,7 +219,7 @@ class Choice(Step[ChoiceParameters]):
         )
 
     def is_instant(self, parameters: ChoiceParameters) -> bool:
-        """Return whether it has at most one condition, a comparison."""
+        """Return whether the fork has at most one condition, a comparison."""
         branches = parameters.choice.when
         kinds = [branch.expression_type for branch in branches for _ in branch.conditions]
         return kinds in ([], ["condition"])

@@ -101,7 +101,7 @@ class EntityAssigner(EntityStep[EntityAssignerParameters]):
         return await self.collect_faults("exchangePayload", setting)
 
     def is_quick(self, parameters: EntityAssignerParameters) -> bool:
-        """Return whether all are custom entities, as devices take time to respond."""
+        """Return whether it sets only custom entities: devices take time to respond."""
         return all(map(is_custom, parameters.exchange_payload))
 
     async def run(

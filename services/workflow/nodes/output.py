@@ -39,7 +39,7 @@ class Output(Step[OutputParameters]):
     answers = True
 
     def is_quick(self, parameters: OutputParameters) -> bool:
-        """Return True, as it waits for nothing."""
+        """Return True, because the node waits for nothing."""
         return True
 
     is_instant = is_quick

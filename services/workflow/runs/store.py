@@ -205,7 +205,7 @@ class RunStore:
 
 
 def _duplicates(error: BulkFailed) -> set[int]:
-    """Return the places of documents that exist already; raise other errors."""
+    """Return the positions of the documents that exist already; raise other errors."""
     faults = (error.details or {})["writeErrors"]
     if any(fault["code"] != DUPLICATE_KEY for fault in faults):
         raise error

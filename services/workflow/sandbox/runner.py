@@ -98,7 +98,7 @@ class Sandbox:
 
 
 def _shift_line(line: re.Match[str]) -> str:
-    """Return the line number without the preceding `_STOP`."""
+    """Return the line number in the user's code, which follows the line `_STOP`."""
     return f"(line {int(line[1]) - 1})"
 
 

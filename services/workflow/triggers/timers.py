@@ -67,7 +67,7 @@ class Timer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def entered(self) -> dict[str, object]:
-        """Return the output of the entry."""
+        """Return the output of the entry node for the due time."""
         zone = self.settings.timezone or UTC
         return {"executionEpochSecond": self.due // 1000, "timezone": zone}
 

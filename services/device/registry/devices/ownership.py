@@ -158,7 +158,7 @@ class OrphanCleaner:
 
 
 class _MovedMeanwhile(Exception):
-    """The device left the application before it was removed from it."""
+    """The device left the application while it was being removed from it."""
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ class Import(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
 
     @property
     def principal(self) -> Principal:
-        """Return the user on whose behalf it runs, with the grants at its start."""
+        """Return the user on whose behalf the import runs, with the grants at its start."""
         return Principal(
             kind=Kind.USER,
             tenant=self.tenant,
@@ -171,7 +171,7 @@ class ImportStore:
         return msgspec.convert(document, Import)
 
     async def is_running(self, import_id: int) -> bool:
-        """Return whether it has neither ended nor been cancelled."""
+        """Return whether the import has neither ended nor been cancelled."""
         query = {"_id": import_id, "state": "RUNNING"}
         return await self._imports.find_one(query, {"_id": 1}) is not None
 
@@ -183,7 +183,7 @@ class ImportStore:
         )
 
     async def set_waiting(self, import_id: int, *, waiting: bool) -> None:
-        """Record whether its integration is not running."""
+        """Record whether the import waits because its integration is not running."""
         change = {"$set": {"waiting": True}} if waiting else {"$unset": {"waiting": True}}
         await self._imports.update_one({"_id": import_id}, change)
 

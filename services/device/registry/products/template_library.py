@@ -86,7 +86,7 @@ class Archive(Mapping[str, bytes]):
             raise ArchiveInvalid(f"{path} cannot be read: {error}") from error
 
     def __iter__(self) -> Iterator[str]:
-        """Yield every path."""
+        """Yield the path of each file."""
         return iter(self._infos)
 
     def __len__(self) -> int:

@@ -86,7 +86,7 @@ class _Field(msgspec.Struct):
 
     @property
     def path(self) -> str:
-        """Return its path in the TSL."""
+        """Return the path of the value in the TSL."""
         return _path(self.entity_mapping or self.key)
 
 
@@ -245,7 +245,7 @@ def _find_script_types(template: _TemplateFile) -> dict[str, Any]:
 
 
 def _list_number_paths(entity: _Entity, above: str = "") -> Iterator[str]:
-    """Yield the paths of booleans and choices."""
+    """Yield the paths of values that are booleans or choices."""
     path = above + _path(entity.identifier)
     chosen = entity.attributes is not None and bool(entity.attributes.enum)
     if entity.value_type == "boolean" or (entity.value_type == "long" and chosen):

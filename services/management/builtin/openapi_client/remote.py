@@ -57,7 +57,7 @@ class RemoteDevice(msgspec.Struct, rename="camel"):
 
     @property
     def id(self) -> str:
-        """Return its id on the other platform, as text."""
+        """Return the id of the device on the other platform, as text."""
         return str(self.device_id)
 
 
