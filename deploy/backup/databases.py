@@ -74,15 +74,15 @@ def _outbox_without_values(raw: bytes) -> bytes:
     return bson.encode(document)
 
 
-_WINDOW = "minSnapshotHistoryWindowInSeconds"
-_WINDOW_SECONDS = 24 * 3600
+_HISTORY_PARAMETER = "minSnapshotHistoryWindowInSeconds"
+_HISTORY_SECONDS = 24 * 3600
 """Longest duration of a backup."""
 _BATCH = 2000
 """Documents per reply; MongoDB limits a reply to 16 MiB."""
 _TOO_OLD = {239, 246}
 """MongoDB's codes for an expired snapshot and for a collection changed since the snapshot."""
 _UNAUTHORIZED = 13
-_SIZE = struct.Struct("<i")
+_BSON_SIZE = struct.Struct("<i")
 _SELECTION_MS = 10_000
 
 Collections = dict[tuple[str, str], dict[str, Any]]
@@ -117,7 +117,7 @@ def split_documents(data: bytes) -> Iterator[bytes]:
     """Yield the BSON documents that `data` contains one after another."""
     at = 0
     while at < len(data):
-        size: int = _SIZE.unpack_from(data, at)[0]
+        size: int = _BSON_SIZE.unpack_from(data, at)[0]
         yield data[at : at + size]
         at += size
 
@@ -130,21 +130,21 @@ async def extended_history(client: Client, log: Callable[[str], None]) -> AsyncI
     """
 
     async def change(seconds: int) -> None:
-        now = (await client.admin.command({"getParameter": 1, _WINDOW: 1}))[_WINDOW]
-        await client.admin.command({"setParameter": 1, _WINDOW: max(0, now + seconds)})
+        now = (await client.admin.command({"getParameter": 1, _HISTORY_PARAMETER: 1}))[_HISTORY_PARAMETER]
+        await client.admin.command({"setParameter": 1, _HISTORY_PARAMETER: max(0, now + seconds)})
 
     try:
-        await change(_WINDOW_SECONDS)
+        await change(_HISTORY_SECONDS)
     except OperationFailure as error:
         if error.code != _UNAUTHORIZED:
             raise
-        log(f"this MongoDB user may not set {_WINDOW}: the backup must finish within that time")
+        log(f"this MongoDB user may not set {_HISTORY_PARAMETER}: the backup must finish within that time")
         yield
         return
     try:
         yield
     finally:
-        await change(-_WINDOW_SECONDS)
+        await change(-_HISTORY_SECONDS)
 
 
 class Snapshot:
@@ -197,7 +197,7 @@ class Snapshot:
                 raise
             raise CommandError(
                 f"MongoDB no longer keeps {database}.{name} at the moment of the backup "
-                f"({_WINDOW} is too short, or the collection was changed): start the backup again"
+                f"({_HISTORY_PARAMETER} is too short, or the collection was changed): start the backup again"
             ) from error
 
     async def read(

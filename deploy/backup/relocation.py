@@ -27,12 +27,12 @@ from services.workflow.vault import list_contexts
 
 Document = dict[str, Any]
 
-_THINGS, _FLOWS = "device.things", "workflow.flows"
+_THING_SEQUENCE, _FLOW_SEQUENCE = "device.things", "workflow.flows"
 _THING_SIZE = 8
 """Bytes of the device id at the start of a history key."""
 _FLOW_SERVICE = re.compile(r"\bsystem\.integration\.(\d{7,15})(?![\w-])")
 """The key of a flow's service contains the flow's id."""
-_ID = r"[1-9][0-9]{6,15}"
+_ID_PATTERN = r"[1-9][0-9]{6,15}"
 _SEQUENCE_BY_NAME = (
     (re.compile(r"device_?id$", re.IGNORECASE), "device.things"),
     (re.compile(r"group_?id$", re.IGNORECASE), "device.device_groups"),
@@ -40,12 +40,12 @@ _SEQUENCE_BY_NAME = (
 """Sequences of ids in client-formatted JSON, by member name."""
 _DEVICES = "devices"
 """Member of a widget whose value is a list of `{id}` of devices."""
-_DIGITS = 16
+_MAX_ID_DIGITS = 16
 """Maximum number of digits of an id."""
 _GRANTED_SEQUENCES = {
     "DASHBOARD": "management.dashboards",
-    "WORKFLOW": _FLOWS,
-    "DEVICE": _THINGS,
+    "WORKFLOW": _FLOW_SEQUENCE,
+    "DEVICE": _THING_SEQUENCE,
     "DEVICE_GROUP": "device.device_groups",
 }
 _ACTOR_SEQUENCES = {"user": "auth.users", "application": "auth.applications"}
@@ -85,9 +85,9 @@ class Relocation:
 
     def shifted_entity(self, value: int) -> int:
         """Return the entity id at the target, or `value` if it is not an entity id."""
-        if not self.is_id(_THINGS, value // MEMBERS_PER_THING):
+        if not self.is_id(_THING_SEQUENCE, value // MEMBERS_PER_THING):
             return value
-        return value + self.shifts.get(_THINGS, 0) * MEMBERS_PER_THING
+        return value + self.shifts.get(_THING_SEQUENCE, 0) * MEMBERS_PER_THING
 
 
 def shift(document: Document, ids: Mapping[str, str], move: Relocation) -> None:
@@ -135,7 +135,7 @@ def rewrite_alarm(document: Document, move: Relocation) -> None:
 def rewrite_history_key(document: Document, move: Relocation) -> None:
     """Rewrite the device id at the start of a history key."""
     thing, at, sequence = KEY.unpack(document["_id"])
-    document["_id"] = KEY.pack(move.shifted(_THINGS, thing), at, sequence)
+    document["_id"] = KEY.pack(move.shifted(_THING_SEQUENCE, thing), at, sequence)
 
 
 def rewrite_frame(document: Document, move: Relocation) -> None:
@@ -165,7 +165,7 @@ def rewrite_canvas(document: Document, move: Relocation) -> None:
 def rewrite_attached_canvas(document: Document, move: Relocation) -> None:
     """Rewrite the canvas of a device, or an additional canvas of a dashboard."""
     rewrite_canvas(document, move)
-    sequence = _THINGS if document["attachType"] == "DEVICE" else _GRANTED_SEQUENCES["DASHBOARD"]
+    sequence = _THING_SEQUENCE if document["attachType"] == "DEVICE" else _GRANTED_SEQUENCES["DASHBOARD"]
     document["attachId"] = move.shifted(sequence, document["attachId"])
 
 
@@ -247,7 +247,7 @@ def rewrite_audit_entry(document: Document, move: Relocation) -> None:
     ):
         reference = document.get(part, {})
         sequence = sequences.get(reference.get(kind, ""))
-        if sequence and re.fullmatch(_ID, reference.get("id", "")):  # the operator has id 0
+        if sequence and re.fullmatch(_ID_PATTERN, reference.get("id", "")):  # the operator has id 0
             reference["id"] = str(move.shifted(sequence, int(reference["id"])))
 
 
@@ -266,7 +266,7 @@ def _rewrite_json(text: str | bytes, move: Relocation, *, flow: bool = False) ->
     except msgspec.DecodeError:
         return text.encode() if isinstance(text, str) else text
     if flow:
-        content["flowId"] = move.shifted(_FLOWS, content["flowId"])
+        content["flowId"] = move.shifted(_FLOW_SEQUENCE, content["flowId"])
     return msgspec.json.encode(_rewrite_value(content, move))
 
 
@@ -281,7 +281,7 @@ def _rewrite_value(value: Any, move: Relocation) -> Any:
 
 
 def _rewrite_text(value: str, move: Relocation) -> str:
-    if value.isascii() and value.isdigit() and len(value) <= _DIGITS:
+    if value.isascii() and value.isdigit() and len(value) <= _MAX_ID_DIGITS:
         return str(move.shifted_entity(int(value)))
     return _FLOW_SERVICE.sub(lambda found: _rewrite_flow_service(found, move), value)
 
@@ -290,7 +290,7 @@ def _rewrite_member(name: str, value: Any, move: Relocation) -> Any:
     if name == _DEVICES and isinstance(value, list):
         return [_rewrite_listed_device(device, move) for device in value]
     for pattern, sequence in _SEQUENCE_BY_NAME:
-        if pattern.search(name) and re.fullmatch(_ID, str(value)):
+        if pattern.search(name) and re.fullmatch(_ID_PATTERN, str(value)):
             is_id = move.is_id(sequence, int(value))
             return type(value)(move.shifted(sequence, int(value))) if is_id else value
     return _rewrite_value(value, move)
@@ -305,9 +305,9 @@ def _rewrite_listed_device(value: Any, move: Relocation) -> Any:
 
 def _rewrite_flow_service(match: re.Match[str], move: Relocation) -> str:
     flow = int(match[1])
-    if not move.is_id(_FLOWS, flow):
+    if not move.is_id(_FLOW_SEQUENCE, flow):
         return match[0]
-    return f"system.integration.{move.shifted(_FLOWS, flow)}"
+    return f"system.integration.{move.shifted(_FLOW_SEQUENCE, flow)}"
 
 
 def _registry() -> Registry:

@@ -45,8 +45,8 @@ from libs.common.bus.subjects import down_command, partitioned, up
 _QOS_2 = ("$MQTT_out", "$MQTT_qos2in")
 """Streams for QoS 2, which is off: empty, and in memory under `thingway up`."""
 COMPLETED_STREAMS = (EVENTS, *EVENT_PARTITIONS, DEAD)
-_MQTT = (*(name for name in STREAMS if name.startswith("$")), *_QOS_2)
-SNAPSHOT_STREAMS = (*COMPLETED_STREAMS, *_MQTT, *UPLINKS)
+_MQTT_STREAMS = (*(name for name in STREAMS if name.startswith("$")), *_QOS_2)
+SNAPSHOT_STREAMS = (*COMPLETED_STREAMS, *_MQTT_STREAMS, *UPLINKS)
 """Streams in the order of their snapshots."""
 COPIED_STREAMS = tuple(name for name in SNAPSHOT_STREAMS if name not in (RETAINED, *_QOS_2))
 """Streams that a backup copies: without retained messages, which no service reads, and QoS 2."""

@@ -43,8 +43,8 @@ from services.workflow.triggers.deployed_flows import CHANGES, FLOWS
 _WORKFLOW = "workflow"
 _MAX_LISTED = 5
 """Maximum SNs that an error message lists."""
-_THINGS = "device.things"
-_SERIALS = {"device.devices": "snKey", "device.rps": "_id"}
+_THING_SEQUENCE = "device.things"
+_SERIAL_FIELDS = {"device.devices": "snKey", "device.rps": "_id"}
 """Collections whose SNs `device.serials` reserves, with the field of the SN."""
 
 
@@ -133,8 +133,8 @@ class _TenantWriter:
                 return_document=ReturnDocument.BEFORE,
             )
             shifts[name] = (int(before["next"]) if before else FIRST) - FIRST
-        first = FIRST + shifts.get(_THINGS, 0)
-        end = ends.get(_THINGS, FIRST) + shifts.get(_THINGS, 0)
+        first = FIRST + shifts.get(_THING_SEQUENCE, 0)
+        end = ends.get(_THING_SEQUENCE, FIRST) + shifts.get(_THING_SEQUENCE, 0)
         await self._markers.insert_one({"_id": self._marker_id, "things": [first, end]})
         return shifts
 
@@ -165,9 +165,9 @@ class _TenantWriter:
 
     async def _insert(self, row: Row, documents: list[Document]) -> None:
         database, name = self._collection
-        if row.name in _SERIALS:
+        if row.name in _SERIAL_FIELDS:
             await self._require_free_serials(
-                [document[_SERIALS[row.name]] for document in documents]
+                [document[_SERIAL_FIELDS[row.name]] for document in documents]
             )
         try:
             await self._clients[database][database][name].insert_many(documents, ordered=False)
@@ -215,7 +215,7 @@ class _TenantWriter:
             return
         log(f"deleting the incomplete tenant {self._tenant}")
         tenant_query = {"tenant": self._tenant}
-        for name, field in _SERIALS.items():
+        for name, field in _SERIAL_FIELDS.items():
             serials = [row[field] async for row in self._at(name).find(tenant_query, {field: 1})]
             for batch in batches(serials):
                 others = {field: {"$in": batch}, "tenant": {"$ne": self._tenant}}

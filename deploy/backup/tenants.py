@@ -35,7 +35,7 @@ from libs.common.identity.seal import Seal
 from libs.common.version import VERSION
 from services.device.telemetry.partitions import KEY
 
-_PREFIX = "thingway_"
+_DATABASE_PREFIX = "thingway_"
 _BATCH = 1000
 """Ids per query."""
 T = TypeVar("T")
@@ -44,12 +44,12 @@ T = TypeVar("T")
 def split_name(name: str) -> tuple[str, str]:
     """Return database and collection of `{service}.{collection}`."""
     service, _, collection = name.partition(".")
-    return f"{_PREFIX}{service}", collection
+    return f"{_DATABASE_PREFIX}{service}", collection
 
 
 def join_name(database: str, collection: str) -> str:
     """Return `{service}.{collection}`."""
-    return f"{database.removeprefix(_PREFIX)}.{collection}"
+    return f"{database.removeprefix(_DATABASE_PREFIX)}.{collection}"
 
 
 def find_seals(state: State) -> tuple[Seal, Seal]:

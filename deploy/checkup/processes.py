@@ -28,7 +28,7 @@ MAX_OPEN_SHARE = 0.8
 """Share of the open-file limit above which a finding is reported."""
 MAX_STORAGE_SHARE = 0.8
 """Share of a store's storage above which a finding is reported."""
-_STORAGES: tuple[tuple[str, Section, str, str], ...] = (
+_STORAGE_METRICS: tuple[tuple[str, Section, str, str], ...] = (
     (
         "storage of NATS",
         "thingwaystreamstoragefilling",
@@ -163,7 +163,7 @@ def assess_process(process: Process) -> Iterator[Finding]:
         number = process.metrics.get("thingway_outbox_depth", 0.0)
         text = f"{number:.0f} entries, the oldest has waited for {waits:.0f} s"
         yield assess(f"{subject} outbox", text, "", "thingwayoutboxstuck")
-    for name, section, used, most in _STORAGES:
+    for name, section, used, most in _STORAGE_METRICS:
         share = process.metrics.get(used, 0) / (process.metrics.get(most) or math.inf)
         if share > MAX_STORAGE_SHARE:
             yield assess(name, f"{share:.0%} full", "", section)

@@ -24,7 +24,7 @@ from libs.common.tls import mqtt_addresses
 SECRETS = Path("/secrets")
 SECONDS = 60.0
 _PAUSE_SECONDS = 0.2
-_DEVICES = "/device/openapi/v1/devices"
+_DEVICES_PATH = "/device/openapi/v1/devices"
 
 
 async def check(api: OpenApi, mqtt_url: str, ca_file: str) -> None:
@@ -37,7 +37,7 @@ async def check(api: OpenApi, mqtt_url: str, ca_file: str) -> None:
             await _report(mqtt_addresses(mqtt_url, ca_file)[0], sn, key, {"temperature": 21.5})
             await _wait_stored(api, device, {"temperature": 21.5})
     finally:
-        await api.request("DELETE", f"{_DEVICES}/{device}")
+        await api.request("DELETE", f"{_DEVICES_PATH}/{device}")
 
 
 async def _report(
@@ -50,7 +50,7 @@ async def _report(
 
 
 async def _wait_stored(api: OpenApi, device: int, properties: dict[str, float]) -> None:
-    path = f"{_DEVICES}/{device}/properties/history?startTime=0&pageSize=1"
+    path = f"{_DEVICES_PATH}/{device}/properties/history?startTime=0&pageSize=1"
     while True:
         records = (await api.request("GET", path))["list"]
         if records and records[0]["properties"] == properties:

@@ -14,7 +14,7 @@ from deploy.local.options import add_option
 from deploy.platform.errors import Exit, LauncherError, Refused
 from libs.common.errors import ThingwayError
 
-_TABLE = tomllib.loads(Path(__file__).with_name("commands.toml").read_text())
+_COMMAND_TABLE = tomllib.loads(Path(__file__).with_name("commands.toml").read_text())
 
 
 class Command(NamedTuple):
@@ -32,8 +32,8 @@ class Command(NamedTuple):
     """Options, and names of shared options."""
 
 
-COMMANDS = tuple(Command(words, **row) for words, row in _TABLE["commands"].items())
-GROUPS: dict[str, str] = _TABLE["groups"]
+COMMANDS = tuple(Command(words, **row) for words, row in _COMMAND_TABLE["commands"].items())
+GROUPS: dict[str, str] = _COMMAND_TABLE["groups"]
 _UNGROUPED = {each.words for each in COMMANDS if each.words.partition(" ")[0] not in GROUPS}
 """Commands without a group."""
 
@@ -99,7 +99,7 @@ def create_parser() -> argparse.ArgumentParser:
 def _add_options(parser: argparse.ArgumentParser, options: list[str | dict[str, Any]]) -> None:
     for option in options:
         if isinstance(option, str):
-            _add_options(parser, _TABLE["shared"][option])
+            _add_options(parser, _COMMAND_TABLE["shared"][option])
         else:
             add_option(parser, **option)
 

@@ -30,7 +30,7 @@ from deploy.platform.state import Addresses
 from libs.common.bus.accounts import ACCOUNT
 from libs.common.bus.streams import RETAINED, STREAMS
 
-_META = "meta.inf"
+_CONFIGURATION_FILE = "meta.inf"
 _UNUSED_STREAMS: dict[str, dict[str, Any]] = {
     "$MQTT_qos2in": {"subjects": ["$MQTT.qos2.in.>"], "max_msgs_per_subject": 1},
     "$MQTT_out": {"subjects": ["$MQTT.out.>"], "retention": "interest"},
@@ -96,12 +96,12 @@ async def _adopt_stream(client: Client, stream: Path, server: str, replicas: int
 
 def _list_directories(directory: Path) -> list[Path]:
     """Return the directories of the streams or consumers below a directory."""
-    return sorted(found.parent for found in directory.glob(f"*/{_META}"))
+    return sorted(found.parent for found in directory.glob(f"*/{_CONFIGURATION_FILE}"))
 
 
 def _read_config(directory: Path) -> dict[str, Any]:
     """Return the stored configuration, without the fields that nats-server adds."""
-    stored_config = msgspec.json.decode((directory / _META).read_bytes(), type=dict[str, Any])
+    stored_config = msgspec.json.decode((directory / _CONFIGURATION_FILE).read_bytes(), type=dict[str, Any])
     return {key: value for key, value in stored_config.items() if key not in ("Created", "Name")}
 
 
@@ -121,7 +121,7 @@ REQUIRED_BYTES = 512 * 1024**2
 """Free bytes required for a restart; with less the server would fail again."""
 _HEALTH = "$SYS.REQ.SERVER.PING.HEALTHZ"
 _HEALTH_SECONDS = 5.0
-_STUCK = ("write error", "JetStream not enabled")
+_STUCK_ERRORS = ("write error", "JetStream not enabled")
 
 
 class _HealthFault(msgspec.Struct):
@@ -163,7 +163,7 @@ async def is_stuck(addresses: Addresses, password: str, name: str) -> bool:
         return False
     finally:
         await client.close()
-    return any(text in fault.error for fault in health.errors for text in _STUCK)
+    return any(text in fault.error for fault in health.errors for text in _STUCK_ERRORS)
 
 
 def free_bytes(directory: Path) -> int:

@@ -15,8 +15,8 @@ from deploy.platform.services import TUNING
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_INHERITED = ("PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR")
-_LOCALE, _TELEMETRY = "LC_", "OTEL_"
+_INHERITED_VARIABLES = ("PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR")
+_LOCALE_PREFIX, _TELEMETRY_PREFIX = "LC_", "OTEL_"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ def system_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in environ.items()
-        if name in _INHERITED or name.startswith(_LOCALE)
+        if name in _INHERITED_VARIABLES or name.startswith(_LOCALE_PREFIX)
     }
 
 
@@ -50,7 +50,7 @@ def base_environment(environ: Mapping[str, str]) -> dict[str, str]:
     settings = {
         name: value
         for name, value in environ.items()
-        if name in TUNING or name.startswith(_TELEMETRY)
+        if name in TUNING or name.startswith(_TELEMETRY_PREFIX)
     }
     return system_environment(environ) | settings
 

@@ -30,7 +30,7 @@ AUTHORITY_DAYS = 3650
 SERVER_DAYS = 90
 RENEW_DAYS = 30
 """A server certificate with fewer days left is renewed."""
-_SKEW = timedelta(hours=1)
+_MAX_CLOCK_SKEW = timedelta(hours=1)
 """Time before now from which certificates are valid, for clients with slow clocks."""
 _LONGEST_NAME = 64
 """Maximum length of a common name (X.520)."""
@@ -174,7 +174,7 @@ def _builder(
         .issuer_name(issuer)
         .public_key(public)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _SKEW)
+        .not_valid_before(now - _MAX_CLOCK_SKEW)
         .not_valid_after(now + timedelta(days=days))
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
     )

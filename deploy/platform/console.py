@@ -20,7 +20,7 @@ ADMIN_EMAIL = "THINGWAY_ADMIN_EMAIL"
 DEFAULT_EMAIL = "admin@thingway.local"
 CLIENT_ID, CLIENT_SECRET = "console_client_id", "console_client_secret"
 """Names of the client's secrets in the state."""
-_VARIABLES = {
+_CLIENT_VARIABLES = {
     CLIENT_ID: "THINGWAY_CONSOLE_CLIENT_ID",
     CLIENT_SECRET: "THINGWAY_CONSOLE_CLIENT_SECRET",
 }
@@ -28,11 +28,11 @@ _VARIABLES = {
 
 def adopt_client(state: State, environ: Mapping[str, str]) -> None:
     """Use the client in the environment; raise `LauncherError` if only half is set."""
-    values = {name: environ.get(variable, "") for name, variable in _VARIABLES.items()}
+    values = {name: environ.get(variable, "") for name, variable in _CLIENT_VARIABLES.items()}
     if all(values.values()):
         state.secrets |= values
     elif any(values.values()):
-        raise LauncherError(f"{' and '.join(_VARIABLES.values())} must be set together")
+        raise LauncherError(f"{' and '.join(_CLIENT_VARIABLES.values())} must be set together")
 
 
 def client(state: State) -> tuple[str, str]:

@@ -71,7 +71,7 @@ _NOT_YET_INITIALIZED = 94
 """Reply while the server searches for itself at its old address, up to 30 s."""
 _NOT_YET = (74, 103, 109, 308)
 """Errors while a new member does not respond, or while another reconfiguration is in progress."""
-_SERVING = (1, 2)
+_SERVING_STATES = (1, 2)
 """Member states of a primary and a secondary."""
 _PAUSE_SECONDS = 0.05
 
@@ -265,7 +265,7 @@ async def _add_members(client: Client, members: Sequence[str]) -> None:
             await asyncio.sleep(_PAUSE_SECONDS)
     while True:
         status = await client.admin.command("replSetGetStatus")
-        if all(each["state"] in _SERVING for each in status["members"]):
+        if all(each["state"] in _SERVING_STATES for each in status["members"]):
             return
         await asyncio.sleep(_PAUSE_SECONDS)
 

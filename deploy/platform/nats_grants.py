@@ -19,7 +19,7 @@ SYSTEM_USER = "sys"
 RELAY = "relay"
 """The user of `gateway-bus` in `OUTSIDE`, our only user there."""
 
-_UP = ("thing.*.up.>", partitioned("*", "*", "*"))
+_DEVICE_SUBJECTS = ("thing.*.up.>", partitioned("*", "*", "*"))
 """Subjects of device messages. The server checks the subject after its mapping."""
 
 
@@ -68,9 +68,9 @@ def _consumer(stream: str) -> tuple[str, ...]:
 
 _EVENT_STREAMS = (EVENTS, *EVENT_PARTITIONS)
 _EVENTS = tuple(subject for stream in _EVENT_STREAMS for subject in _consumer(stream))
-_CHANGES = tuple(f"event.*.device.*.{change}" for change in ("added", "updated", "deleted"))
+_DEVICE_CHANGES = tuple(f"event.*.device.*.{change}" for change in ("added", "updated", "deleted"))
 
-_SHARING = ("rpc.auth.get_grants", "rpc.auth.share_with_roles", "rpc.auth.forget_resources")
+_GRANT_OPERATIONS = ("rpc.auth.get_grants", "rpc.auth.share_with_roles", "rpc.auth.forget_resources")
 """Calls of resource owners: read grants, grant a new resource, forget a deleted one."""
 
 _SERVICES = {
@@ -122,7 +122,7 @@ _SERVICES = {
             "event.*.alarm.>",
             "event.*.look.*",
             "thing.*.down.>",
-            *_UP,
+            *_DEVICE_SUBJECTS,
             "$MQTT.msgs.thing.*.down.>",
             "dead.>",
             wakeup("device"),
@@ -145,7 +145,7 @@ _SERVICES = {
             "event.*.service.*.replied",
             "event.*.auth.application.deleted",
             wakeup("device"),
-            *_CHANGES,
+            *_DEVICE_CHANGES,
         ),
         calls=(
             "rpc.auth.get_limits",
@@ -183,13 +183,13 @@ _SERVICES = {
                 for name in PARTITIONS
             ),
         ),
-        subscribe=_CHANGES,
+        subscribe=_DEVICE_CHANGES,
         calls=("rpc.auth.get_limits", "rpc.auth.shut_out"),
         may_reply=False,
     ),
     "gateway": _service(
         "gateway",
-        publish=_UP,
+        publish=_DEVICE_SUBJECTS,
         subscribe=("event.>", "rpc.gateway.>"),
         calls=(
             "rpc.auth.check_device",
@@ -214,7 +214,7 @@ _SERVICES = {
         calls=(
             "rpc.auth.get_access",
             "rpc.auth.get_limits",
-            *_SHARING,
+            *_GRANT_OPERATIONS,
             "rpc.device.>",
             "rpc.management.announce_integration.*",
             "rpc.integration.>",
@@ -225,7 +225,7 @@ _SERVICES = {
         publish=("event.*.workflow.>", wakeup("workflow"), *_EVENTS),
         subscribe=("event.>", "rpc.workflow.>", wakeup("workflow"), OUTSIDE_TOPICS),
         calls=(
-            *_SHARING,
+            *_GRANT_OPERATIONS,
             "rpc.auth.close_mqtt_clients",
             "rpc.auth.describe_users",
             "rpc.auth.get_access",

@@ -10,9 +10,9 @@ from libs.common.jobs import retry
 from libs.common.tls import client_context
 
 _TIMEOUT = aiohttp.ClientTimeout(total=30)
-_DEVICES = "/device/openapi/v1/devices"
+_DEVICES_PATH = "/device/openapi/v1/devices"
 _UNAUTHORIZED = 401
-_BUSY = (429, 503)
+_BUSY_STATUSES = (429, 503)
 _TRIES_WHILE_BUSY = 20
 
 
@@ -67,7 +67,7 @@ class OpenApi:
         """Add a device and return its id; also if it already exists."""
         body = {"snDevEUI": sn, "name": name, "model": model}
         try:
-            added = await self.request("POST", _DEVICES, body)
+            added = await self.request("POST", _DEVICES_PATH, body)
         except ApiRefused:
             existing = await self._find_device(sn)
             if existing is None:
@@ -77,7 +77,7 @@ class OpenApi:
 
     async def issue_credentials(self, device_id: int) -> tuple[str, str]:
         """Issue new credentials for a device; return its SN and key."""
-        answer = await self.request("POST", f"{_DEVICES}/{device_id}/credentials")
+        answer = await self.request("POST", f"{_DEVICES_PATH}/{device_id}/credentials")
         return str(answer["sn"]), str(answer["key"])
 
     async def request(self, method: str, path: str, body: Any = None) -> Any:
@@ -98,14 +98,14 @@ class OpenApi:
         headers = {"Authorization": f"Bearer {token}"}
         for _ in range(_TRIES_WHILE_BUSY):
             status, answer, pause = await self._send(method, path, json=body, headers=headers)
-            if status not in _BUSY:
+            if status not in _BUSY_STATUSES:
                 break
             await asyncio.sleep(pause)
         return status, answer
 
     async def _find_device(self, sn: str) -> int | None:
         search = {"sn": sn, "pageNumber": 1, "pageSize": 1}
-        page = await self.request("POST", f"{_DEVICES}/search", search)
+        page = await self.request("POST", f"{_DEVICES_PATH}/search", search)
         matches = [item for item in page["content"] if item["sn"].upper() == sn.upper()]
         return int(matches[0]["deviceId"]) if matches else None
 

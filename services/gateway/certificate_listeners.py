@@ -168,8 +168,8 @@ class Client(End):
         self.transport.resume_reading()
 
 
-_CREDENTIALS = ("pass", "auth_token", "jwt", "nkey")
-_PART = 64 * 1024
+_CREDENTIAL_FIELDS = ("pass", "auth_token", "jwt", "nkey")
+_MAX_PART_BYTES = 64 * 1024
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -190,7 +190,7 @@ def with_pass(line: bytes, certificate: PeerCertificate | None, passes: PassSign
     Its user name must be the SN or empty; any other CONNECT is forwarded unchanged, and rejected.
     """
     options = _decode(line, b"CONNECT ")
-    if certificate is None or any(options.get(name) for name in _CREDENTIALS):
+    if certificate is None or any(options.get(name) for name in _CREDENTIAL_FIELDS):
         return line
     if options.get("user") not in {None, "", certificate.subject}:
         return line
@@ -288,7 +288,7 @@ class NatsListener:
 async def _pipe(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
     """Copy data from `source` to `sink` until one is closed, with back pressure."""
     try:
-        while data := await source.read(_PART):
+        while data := await source.read(_MAX_PART_BYTES):
             sink.write(data)
             await sink.drain()
     finally:

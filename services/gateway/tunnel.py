@@ -162,14 +162,14 @@ def to_upstream(
         (b"host", host.encode()),
         (b"connection", b"Upgrade"),
         (b"upgrade", b"websocket"),
-        *(field for field in kept_fields if field[0] not in _DROPPED),
+        *(field for field in kept_fields if field[0] not in _DROPPED_HEADERS),
         *((name.encode(), value.encode()) for name, value in identity.items()),
     ]
     lines = b"".join(b"%s: %s\r\n" % field for field in fields)
     return b"GET %s HTTP/1.1\r\n%s\r\n" % (path, lines)
 
 
-_DROPPED = frozenset({b"cookie", b"sec-websocket-extensions"})
+_DROPPED_HEADERS = frozenset({b"cookie", b"sec-websocket-extensions"})
 """Dropped header fields; compression extensions would cost each idle socket its buffers."""
 
 

@@ -227,7 +227,7 @@ class Registry:
 
 COLUMNS = {name: name for name in ("id", "name", "device_count", "entity_count")}
 """Properties by which a search can be sorted."""
-_NONE = DeviceCount(devices=0, entities=0)
+_NO_DEVICES = DeviceCount(devices=0, entities=0)
 
 
 class IntegrationService:
@@ -252,7 +252,7 @@ class IntegrationService:
         counts = await self._devices.count_devices(user.tenant) if integrations else {}
         responses = [
             IntegrationResponse.from_fields(
-                entry, **_count_fields(entry, counts.get(entry.id, _NONE))
+                entry, **_count_fields(entry, counts.get(entry.id, _NO_DEVICES))
             )
             for entry in integrations
         ]
@@ -273,7 +273,7 @@ class IntegrationService:
         entities = await self._devices.describe_integration(user.tenant, integration)
         return IntegrationDetail.from_fields(
             manifest,
-            **_count_fields(manifest, counts.get(integration, _NONE)),
+            **_count_fields(manifest, counts.get(integration, _NO_DEVICES)),
             integration_entities=[IntegrationEntity.from_fields(entity) for entity in entities],
         )
 
@@ -292,8 +292,8 @@ class IntegrationService:
                 DescribedIntegration(
                     id=manifest.id,
                     name=manifest.name,
-                    devices=counts.get(manifest.id, _NONE).devices,
-                    entities=_entity_count(manifest, counts.get(manifest.id, _NONE)),
+                    devices=counts.get(manifest.id, _NO_DEVICES).devices,
+                    entities=_entity_count(manifest, counts.get(manifest.id, _NO_DEVICES)),
                 )
                 for manifest in sorted(
                     integrations, key=lambda manifest: (manifest.name.casefold(), manifest.id)
@@ -338,10 +338,10 @@ def _service_key(manifest: Manifest, service: str | None) -> str | None:
 
 
 Integrations = NamedDependency[IntegrationService]
-_SEES = allow_holders(Function.DEVICE_ADD, Function.INTEGRATION_VIEW)
+_INTEGRATION_READERS = allow_holders(Function.DEVICE_ADD, Function.INTEGRATION_VIEW)
 
 
-@post("/search", guards=[_SEES])
+@post("/search", guards=[_INTEGRATION_READERS])
 async def search_integrations(
     principal: RequestPrincipal,
     integrations: Integrations,
@@ -352,7 +352,7 @@ async def search_integrations(
     return await integrations.search(principal, search)
 
 
-@get("/{integration_id:str}", guards=[_SEES])
+@get("/{integration_id:str}", guards=[_INTEGRATION_READERS])
 async def get_integration(
     principal: RequestPrincipal,
     integrations: Integrations,

@@ -116,7 +116,7 @@ class Resource(Stored, frozen=True, kw_only=True):
 
 UNUSED_AGE = timedelta(minutes=UPLOAD_MINUTES)
 """Time for which an unused file is kept, so that it can be moved to another place."""
-_NAMED = re.compile(re.escape(PREFIX) + "([A-Za-z0-9_-]{32})(?![A-Za-z0-9_-])")
+_RESOURCE_URL = re.compile(re.escape(PREFIX) + "([A-Za-z0-9_-]{32})(?![A-Za-z0-9_-])")
 
 
 class ResourceStore:
@@ -199,11 +199,11 @@ class ResourceStore:
 
 def keys_in(texts: Iterable[str]) -> list[str]:
     """Return the keys of the resources that texts refer to."""
-    return sorted({key for text in texts for key in _NAMED.findall(text)})
+    return sorted({key for text in texts for key in _RESOURCE_URL.findall(text)})
 
 
 UPLOADS = "/resource/uploads/"
-_CONTEXT = "upload of a resource"
+_TICKET_CONTEXT = "upload of a resource"
 _KEY_BYTES = 24
 _MINUTE_MS = 60_000
 FILES = 8
@@ -215,7 +215,7 @@ NO_LIBRARY = "blueprint_library_resources_fetch_failed"
 SVG = "image/svg+xml"
 ZIP = "application/zip"
 TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", SVG, ZIP)
-_BEGINS = (
+_SIGNATURES = (
     (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
     (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
     (re.compile(rb"GIF8[79]a"), "image/gif"),
@@ -229,7 +229,7 @@ _SVG_BYTES = 8192
 
 def detect_media_type(content: bytes) -> str | None:
     """Return the media type; None unless it is a supported picture or a ZIP."""
-    for begins, media_type in _BEGINS:
+    for begins, media_type in _SIGNATURES:
         if begins.match(content):
             return media_type
     return SVG if _is_svg(content[:_SVG_BYTES]) else None
@@ -262,7 +262,7 @@ class ResourceService:
             minutes=max(UPLOAD_MINUTES, request.temp_resource_live_minutes or 0),
             until=now_ms() + UPLOAD_MINUTES * _MINUTE_MS,
         )
-        sealed = self._seal.seal(msgspec.json.encode(ticket).decode(), _CONTEXT)
+        sealed = self._seal.seal(msgspec.json.encode(ticket).decode(), _TICKET_CONTEXT)
         return UploadTarget(UPLOADS + sealed.rstrip("="), PREFIX + key, key)
 
     async def upload(self, sealed: str, content: bytes) -> None:
@@ -319,7 +319,7 @@ class ResourceService:
     def _open_ticket(self, sealed: str) -> Ticket:
         padding = "=" * (-len(sealed) % 4)
         try:
-            text = self._seal.open(sealed + padding, _CONTEXT)
+            text = self._seal.open(sealed + padding, _TICKET_CONTEXT)
         except SealBroken as error:
             raise InvalidInput("is invalid", field="ticket") from error
         ticket = msgspec.json.decode(text, type=Ticket)
@@ -334,12 +334,12 @@ OPEN_PATHS = frozenset({"/resource/uploads/", "/resource/files/"})
 """Paths without a principal, because browsers load pictures without a token."""
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; sandbox"
 """The policy of files: an SVG that is opened directly runs no scripts and sends no requests."""
-_AGE = 86_400
+_CACHE_SECONDS = 86_400
 """Seconds for which browsers cache a file: its content never changes, but it may be deleted."""
-_SAFE = {
+_SAFE_HEADERS = {
     "Content-Security-Policy": _POLICY,
     "Cross-Origin-Resource-Policy": "cross-origin",
-    "Cache-Control": f"public, max-age={_AGE}, immutable",
+    "Cache-Control": f"public, max-age={_CACHE_SECONDS}, immutable",
 }
 
 
@@ -371,7 +371,7 @@ async def get_file(request: HttpRequest, resources: Resources, key: FromPath[str
     """Return an uploaded file; raise `NotFound`."""
     resource = await resources.get(key)
     way = "attachment" if resource.type == ZIP else "inline"
-    headers = _SAFE | {
+    headers = _SAFE_HEADERS | {
         "Content-Disposition": f"{way}; filename*=UTF-8''{quote(resource.name)}",
         "Content-Length": str(resource.size),
     }

@@ -34,11 +34,11 @@ Path = tuple[str, ...]
 PUBLIC_NAMES = frozenset({"accept", "accept-language", "content-type", "user-agent"})
 """Names in a map of secrets (request headers) whose values are not secret."""
 HIDDEN_REASON = "is hidden and not stored for this destination; enter it again"
-_PURPOSE = b"marks of secrets in flows"
-_DIGEST = 16
+_MARK_KEY_PURPOSE = b"marks of secrets in flows"
+_MARK_BYTES = 16
 """Bytes of the digest in a mark."""
-_PATTERN = re.compile(r"\*{6}[a-z2-7]{26}")
-_MARK = _PATTERN.fullmatch
+_MARK_PATTERN = re.compile(r"\*{6}[a-z2-7]{26}")
+_match_mark = _MARK_PATTERN.fullmatch
 Node = dict[str, Any]
 
 
@@ -61,7 +61,7 @@ class SecretField(msgspec.Struct, frozen=True):
     @property
     def has_mark(self) -> bool:
         """Return whether the field has a mark instead of the secret."""
-        return isinstance(self.text, str) and bool(_MARK(self.text))
+        return isinstance(self.text, str) and bool(_match_mark(self.text))
 
     def context(self, tenant: str) -> str:
         """Return the encryption context of the secret."""
@@ -182,7 +182,7 @@ class Vault:
         self._secrets = secrets
         self._registry = registry
         self._seal = Seal(key)
-        self._key = hmac.digest(base64.urlsafe_b64decode(key + "="), _PURPOSE, "sha256")
+        self._key = hmac.digest(base64.urlsafe_b64decode(key + "="), _MARK_KEY_PURPOSE, "sha256")
 
     def conceal(self, tenant: str, text: str) -> ConcealedDesign:
         """Return a storable design with marks instead of secrets.
@@ -240,7 +240,7 @@ class Vault:
 
     def _mark(self, secret: str, context: str) -> str:
         text = msgspec.json.encode([context, secret])
-        digest = hmac.digest(self._key, text, "sha256")[:_DIGEST]
+        digest = hmac.digest(self._key, text, "sha256")[:_MARK_BYTES]
         return "******" + base64.b32encode(digest).decode().rstrip("=").lower()
 
 
@@ -256,7 +256,7 @@ def list_contexts(tenant: str, text: str, registry: Registry) -> dict[str, str]:
 
 def find_marks(text: str) -> set[str]:
     """Return all texts in a design that look like marks."""
-    return set(_PATTERN.findall(text))
+    return set(_MARK_PATTERN.findall(text))
 
 
 def _find_secrets(nodes: Iterable[Node], registry: Registry) -> Iterator[SecretField]:

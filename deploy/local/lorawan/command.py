@@ -36,7 +36,7 @@ from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.things.product_model import ProductCodec, codec_scripts
 
 _AT_ONCE = 8
-_POLL_SECONDS, _POLLS = 0.5, 40
+_POLL_SECONDS, _MAX_POLLS = 0.5, 40
 """Seconds between checks of the integration's connection, and their number."""
 _CONFLICT, _NOT_FOUND = 409, 404
 
@@ -97,7 +97,7 @@ async def configure_broker(api: ManagementApi, server: str, broker: Broker, pass
 
 async def wait_connected(api: ManagementApi, server: str) -> None:
     """Wait until the integration is connected; raise `CommandError` otherwise."""
-    for _ in range(_POLLS):
+    for _ in range(_MAX_POLLS):
         properties = await _read_properties(api, server)
         if properties["connected"]:
             return
@@ -190,9 +190,9 @@ async def register(api: ManagementApi, server: str, sensors: list[Sensor]) -> in
 
 APPLICATION = "5eed0000-0000-4000-8000-000000000001"
 """ChirpStack application id, if the integration accepts all applications."""
-_DUPLICATES = 0.03
+_DUPLICATE_SHARE = 0.03
 """Share of uplinks that are published again, received by another gateway."""
-_JOINS, _STATUS = 0.002, 0.02
+_JOIN_SHARE, _STATUS_SHARE = 0.002, 0.02
 """Share of uplinks with a new join before, and with a battery status after them."""
 
 
@@ -325,7 +325,7 @@ class Network:
         """Return the server's messages for the next uplink of a sensor."""
         server, counts, rng = self._server, self.counts, sensor.rng
         messages: list[Published] = []
-        if not sensor.address or rng.random() < _JOINS:
+        if not sensor.address or rng.random() < _JOIN_SHARE:
             sensor.join()
             counts.joins += 1
             messages.append(server.build_join(sensor, at))
@@ -337,10 +337,10 @@ class Network:
         messages += self._acknowledgements(sensor, at)
         messages.append(server.build_uplink(sensor, uplink, radio, at))
         counts.uplinks += 1
-        if rng.random() < _DUPLICATES:
+        if rng.random() < _DUPLICATE_SHARE:
             counts.duplicates += 1
             messages.append(server.build_uplink(sensor, uplink, sensor.radio(), at))
-        status = server.build_status(sensor, at) if rng.random() < _STATUS else None
+        status = server.build_status(sensor, at) if rng.random() < _STATUS_SHARE else None
         if status is not None:
             counts.statuses += 1
             messages.append(status)

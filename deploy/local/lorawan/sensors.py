@@ -25,10 +25,10 @@ from services.device.things.codec_model import Codec
 
 _PORTS = (85, 2, 1)
 """Ports to try after those of the codec's examples; the first successful port is used."""
-_NUMBER = re.compile(r"\b0x([0-9a-fA-F]{1,2})\b|\b(\d{1,3})\b")
+_BYTE_LITERAL = re.compile(r"\b0x([0-9a-fA-F]{1,2})\b|\b(\d{1,3})\b")
 _BATCH = 500
 _MAX_PREFIXES = 4096
-_TAILS = (1, 2, 4, 8, 24)
+_TAIL_LENGTHS = (1, 2, 4, 8, 24)
 """Lengths of the bytes after the first bytes: few for strict decoders, and more than any value
 needs."""
 _MAX_PAYLOAD = 51
@@ -124,7 +124,7 @@ async def _find_parts(
 def _byte_literals(codec: Codec) -> list[int]:
     """Return the byte literals in a decoder's scripts."""
     texts = {step.script: codec.scripts[step.script] for step in codec.decoder}.values()
-    numbers = (int(a, 16) if a else int(b) for text in texts for a, b in _NUMBER.findall(text))
+    numbers = (int(a, 16) if a else int(b) for text in texts for a, b in _BYTE_LITERAL.findall(text))
     return sorted(set(numbers) & set(range(256)))
 
 
@@ -134,12 +134,12 @@ def _candidates(numbers: Sequence[int], rng: random.Random) -> Iterator[bytes]:
     if len(pairs) > _MAX_PREFIXES:
         pairs = rng.sample(pairs, _MAX_PREFIXES)
     for head in (*((number,) for number in numbers), *pairs):
-        yield bytes(head) + bytes(rng.randint(1, 60) for _ in range(_TAILS[-1]))
-        yield bytes(head) + bytes([1]) * _TAILS[-1]
-        for size in _TAILS:
+        yield bytes(head) + bytes(rng.randint(1, 60) for _ in range(_TAIL_LENGTHS[-1]))
+        yield bytes(head) + bytes([1]) * _TAIL_LENGTHS[-1]
+        for size in _TAIL_LENGTHS:
             yield bytes(head) + bytes(size)
     for _ in range(_MAX_PREFIXES):
-        yield bytes(rng.choices(numbers, k=rng.choice(_TAILS)))
+        yield bytes(rng.choices(numbers, k=rng.choice(_TAIL_LENGTHS)))
 
 
 async def _shorten(decoder: UplinkDecoder, uplink: Uplink) -> Uplink:

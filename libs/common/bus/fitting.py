@@ -18,9 +18,9 @@ LONGEST_NAME = 200
 """Maximum characters of a name in `omitted`."""
 LONGEST_TEXT = 4000
 """Maximum characters that are kept of a shortened text."""
-_NAMES = 128 * 1024
+_MAX_NAMES_BYTES = 128 * 1024
 """Bytes reserved for the names."""
-_WHOLE = frozenset(("device", "actor", "object"))
+_UNDIVIDED_FIELDS = frozenset(("device", "actor", "object"))
 """Members of events that are never omitted, because they identify the event."""
 
 _Part = tuple[str, str | int | None]
@@ -40,7 +40,7 @@ def fitted(event: msgspec.Struct) -> bytes:
     if len(raw) <= LARGEST_EVENT:
         return raw
     members: dict[str, Any] = msgspec.to_builtins(event)
-    excess = len(raw) - LARGEST_EVENT + _NAMES
+    excess = len(raw) - LARGEST_EVENT + _MAX_NAMES_BYTES
     omitted: list[_Part] = []
     for size, member, part in sorted(_parts(members), key=lambda part: part[0], reverse=True):
         if excess <= 0:
@@ -58,7 +58,7 @@ def fitted(event: msgspec.Struct) -> bytes:
 def _parts(members: dict[str, Any]) -> Iterator[tuple[int, str, str | int | None]]:
     """Yield each part that may be omitted, with its encoded size."""
     for name, value in members.items():
-        if name in _WHOLE:
+        if name in _UNDIVIDED_FIELDS:
             continue
         if isinstance(value, dict):
             for key, part in value.items():

@@ -52,8 +52,8 @@ TIMEOUT = 5.0
 """Timeout of requests to nats-server, in seconds."""
 OTHERS, OWN, NEW = range(3)
 """Previous owner of an id, as `admit.lua` returns it."""
-_PREFIX = "tw:mqtt-id:"
-_DIGITS = (string.digits + string.ascii_uppercase + string.ascii_lowercase).encode()
+_CLIENT_ID_PREFIX = "tw:mqtt-id:"
+_HASH_DIGITS = (string.digits + string.ascii_uppercase + string.ascii_lowercase).encode()
 
 
 class AdmissionResult(NamedTuple):
@@ -114,9 +114,9 @@ class AdmissionRegistry:
         args: list[Any] = [LOG_IN_RATE, LOG_IN_BURST, entry, MAX_ADMISSIONS, ADMISSIONS_LIFE]
         args += [admission.tenant, TENANT_LIFE]
         if client_id not in {None, user}:
-            keys += [f"{_PREFIX}{client_id}", f"tw:mqtt-ids:{key}"]
+            keys += [f"{_CLIENT_ID_PREFIX}{client_id}", f"tw:mqtt-ids:{key}"]
             maximum = MAX_SHARED_CLIENTS if admission.shared else MAX_CLIENT_IDS
-            args += [key, client_id, CLAIM_LIFE, maximum, _PREFIX]
+            args += [key, client_id, CLAIM_LIFE, maximum, _CLIENT_ID_PREFIX]
         owner, wait_ms, admissions, *evicted = await self._admit(keys=keys, args=args)
         if owner == OTHERS:
             return None
@@ -132,7 +132,7 @@ class AdmissionRegistry:
 
     async def release(self, client_id: str) -> None:
         """Delete the reservation of an id that is the SN of another device."""
-        await self._redis.delete(f"{_PREFIX}{client_id}")
+        await self._redis.delete(f"{_CLIENT_ID_PREFIX}{client_id}")
 
     async def stop(self) -> None:
         """Stop deleting sessions; nats-server expires the rest."""
@@ -173,4 +173,4 @@ class AdmissionRegistry:
 def _hash(client_id: str) -> str:
     """Return the session's key in nats-server 2.15: 8 digits of a SHA-256."""
     digest = hashlib.sha256(client_id.encode()).digest()[:8]
-    return bytes(_DIGITS[byte % len(_DIGITS)] for byte in digest).decode()
+    return bytes(_HASH_DIGITS[byte % len(_HASH_DIGITS)] for byte in digest).decode()

@@ -19,7 +19,7 @@ from services.auth.accounts.roles import SUPER_ADMIN, Role
 
 MAX_USER_GRANTS = 50_000
 """Maximum grants per response. As many of the longest ids fit into one NATS message."""
-_FUNCTIONS = frozenset(Function)
+_KNOWN_FUNCTIONS = frozenset(Function)
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class AccessService:
             return Access(
                 version=await stores.tenants.version(tenant, session),
                 functions=await stores.menus.list_function_codes(tenant, menu_ids, session)
-                & _FUNCTIONS,
+                & _KNOWN_FUNCTIONS,
                 super_admin=any(role.name == SUPER_ADMIN for role in roles),
                 viewers_may_command=settings is not None and settings.viewers_may_command,
             )

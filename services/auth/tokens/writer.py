@@ -36,7 +36,7 @@ MAX_LISTED = 100
 MARGIN = 60
 """Seconds that a generation is stored after the last token of its subject."""
 
-_LUA = Path(__file__).parent
+_SCRIPTS = Path(__file__).parent
 
 
 class TokenPair(msgspec.Struct, frozen=True):
@@ -192,7 +192,7 @@ class TokenWriter:
         return pair if outcome == b"OK" else Refusal(outcome.decode())
 
     def _script(self, name: str) -> AsyncScript:
-        text = (_LUA / "common.lua").read_text() + (_LUA / name).read_text()
+        text = (_SCRIPTS / "common.lua").read_text() + (_SCRIPTS / name).read_text()
         return self._redis.register_script(text)
 
 

@@ -9,8 +9,8 @@ from libs.common.http.console import parse_name
 
 SHORTEST_EMAIL, LONGEST_EMAIL = 5, 255
 
-_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-_EMAIL = re.compile(rf"[A-Za-z0-9.!#$%&'*+/=?^_`{{|}}~-]{{1,64}}@{_LABEL}(?:\.{_LABEL})+")
+_DOMAIN_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_EMAIL = re.compile(rf"[A-Za-z0-9.!#$%&'*+/=?^_`{{|}}~-]{{1,64}}@{_DOMAIN_LABEL}(?:\.{_DOMAIN_LABEL})+")
 """HTML's valid email address (https://html.spec.whatwg.org/#valid-e-mail-address), with a dot
 in its domain."""
 
@@ -35,7 +35,7 @@ def validate_nickname(text: str) -> str:
 
 
 SHORTEST_PASSWORD, LONGEST_PASSWORD = 8, 63
-_PRINTABLE = re.compile(r"[!-~]+")
+_PRINTABLE_ASCII = re.compile(r"[!-~]+")
 _NEEDED_CHARACTERS = {
     "an upper-case letter": r"[A-Z]",
     "a lower-case letter": r"[a-z]",
@@ -51,7 +51,7 @@ def validate_password(text: str, field: str = "password") -> str:
         raise InvalidInput(
             f"must have {SHORTEST_PASSWORD} to {LONGEST_PASSWORD} characters", field=field
         )
-    if not _PRINTABLE.fullmatch(text):
+    if not _PRINTABLE_ASCII.fullmatch(text):
         raise InvalidInput("must be printable ASCII without spaces", field=field)
     missing = [name for name, pattern in _NEEDED_CHARACTERS.items() if not re.search(pattern, text)]
     if missing:

@@ -15,7 +15,7 @@ _COMPARE: Mapping[Comparison, Callable[[Any, Any], bool]] = {
     "EQ": operator.eq,
     "NE": operator.ne,
 }
-_MISSING = object()
+_MISSING_VALUE = object()
 LONGEST_VALUE = 512
 """Maximum characters of text that an alarm shows."""
 
@@ -63,8 +63,8 @@ def value_at(properties: Mapping[str, Any], path: tuple[str, ...]) -> Any:
     """Return the value at a path of a report, or None."""
     value: Any = properties
     for name in path:
-        value = value.get(name, _MISSING) if isinstance(value, dict) else _MISSING
-        if value is _MISSING:
+        value = value.get(name, _MISSING_VALUE) if isinstance(value, dict) else _MISSING_VALUE
+        if value is _MISSING_VALUE:
             return None
     return value
 

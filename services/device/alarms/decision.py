@@ -37,7 +37,7 @@ process knows a change after `trigger.PERIOD`, or `trigger.OVERLAP` when its tra
 The rest is time to store a batch.
 """
 
-_AGES = (LATE_MS, *(1000 << power for power in range(6, -1, -1)), 0)
+_CHECKPOINT_AGES = (LATE_MS, *(1000 << power for power in range(6, -1, -1)), 0)
 """Ages of checkpoints relative to the newest reading, ms."""
 
 
@@ -174,7 +174,7 @@ def decide(
     if state.checkpoint is not None and state.checkpoint.until < fold.point.until:
         points.insert(0, state.checkpoint)
     points.append(window.start.point or msgspec.structs.replace(fold.point))
-    checkpoint_times = [newest - age for age in (_AGES if window.complete else _AGES[:1])]
+    checkpoint_times = [newest - age for age in (_CHECKPOINT_AGES if window.complete else _CHECKPOINT_AGES[:1])]
     checkpoint_times = [at for at in checkpoint_times if at > fold.point.until]
     for row in rows:
         while checkpoint_times and row.ts >= checkpoint_times[0]:

@@ -52,7 +52,7 @@ CommandsWithEvents = tuple[Sequence[Command], Sequence[OutboxEntry]]
 """New commands and their outbox entries."""
 
 
-_RESULT = ("finishedAt", "outputs", "error", "errorCode", "closedBy", "downlinks", "shown")
+_RESULT_FIELDS = ("finishedAt", "outputs", "error", "errorCode", "closedBy", "downlinks", "shown")
 _OPEN_FIELDS = {"nextSendAt": "", "awaited": "", "sealed": "", "unpublished": ""}
 """Fields that only open commands have."""
 
@@ -60,7 +60,7 @@ _OPEN_FIELDS = {"nextSendAt": "", "awaited": "", "sealed": "", "unpublished": ""
 def to_document(command: Command) -> Document:
     """Return the document of a new command, without the fields of its result."""
     fields: Document = msgspec.to_builtins(command, builtin_types=(datetime,))
-    for later in _RESULT:
+    for later in _RESULT_FIELDS:
         del fields[later]
     for seldom in ("sealed", "writeOnly"):
         if not fields[seldom]:

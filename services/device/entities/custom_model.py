@@ -17,11 +17,11 @@ from services.device.members.members import Member
 from services.device.members.values import UnreadableValue, convert_value
 
 FIELD = "value_attribute"
-_NUMBERS = ("LONG", "DOUBLE")
+_NUMERIC_TYPES = ("LONG", "DOUBLE")
 _LONGEST_TEXT = 255
 _MAX_DIGITS = 15
 _MAX_INTEGER = 2**63
-_INVALID = "entity_attribute_min_invalid"
+_INVALID_ATTRIBUTE_CODE = "entity_attribute_min_invalid"
 
 
 def read_attributes(attributes: Mapping[str, Any], value_type: ValueType) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def read_attributes(attributes: Mapping[str, Any], value_type: ValueType) -> dic
         for name in ("unit", "format")
         if name in attributes
     }
-    if value_type in _NUMBERS:
+    if value_type in _NUMERIC_TYPES:
         for name in ("min", "max"):
             if name in attributes:
                 checked[name] = _read_number(name, attributes[name], whole=value_type == "LONG")
@@ -68,7 +68,7 @@ def _read_number(name: str, value: Any, *, whole: bool) -> int | float:
     number = convert_value("LONG" if whole else "DOUBLE", value)
     if isinstance(number, UnreadableValue) or abs(number) > _MAX_INTEGER:
         kind = "an integer" if whole else "a number"
-        raise _attribute_error(name, f"must be {kind}", _INVALID if name == "min" else None)
+        raise _attribute_error(name, f"must be {kind}", _INVALID_ATTRIBUTE_CODE if name == "min" else None)
     return cast("int | float", number)
 
 
@@ -108,7 +108,7 @@ def _read_enum(entries: Any, value_type: ValueType) -> dict[str, str]:
     return dict(entries)
 
 
-_TYPES = {
+_TSL_TYPES = {
     "LONG": "LONG",
     "DOUBLE": "DOUBLE",
     "BOOLEAN": "BOOL",
@@ -211,7 +211,7 @@ def _spec(member: Member) -> dict[str, Any]:
     rules = member.attribute
     if member.value_type == "OBJECT":
         return {"dataType": "STRUCT"}
-    spec: dict[str, Any] = {"dataType": _TYPES[member.value_type]}
+    spec: dict[str, Any] = {"dataType": _TSL_TYPES[member.value_type]}
     if "enum" in rules:
         spec |= {"dataType": "ENUM", "mapping": rules["enum"]}
         return spec

@@ -218,7 +218,7 @@ def _operation(entity: int, tenant: str, tags: Sequence[int]) -> UpdateOne | Del
     return UpdateOne({"_id": entity}, {"$set": {"tenant": tenant, "tags": tags}}, upsert=True)
 
 
-_NEEDS = {
+_REQUIRED_FIELDS = {
     "ADD": ("added_tag_ids",),
     "OVERWRITE": ("added_tag_ids",),
     "REMOVE": ("removed_tag_ids",),
@@ -250,11 +250,11 @@ class EntityTags:
         Raises `InvalidInput` when an entity would have too many tags, `NotFound` for a deleted tag
         or when no entity remains. An error changes nothing.
         """
-        for field in _NEEDS[request.operation]:
+        for field in _REQUIRED_FIELDS[request.operation]:
             if not getattr(request, field):
                 raise InvalidInput(f"is required by {request.operation}", field=field)
         entities = await self._entities.find_all(principal, distinct_ids(request.entity_ids))
-        adds = "added_tag_ids" in _NEEDS[request.operation]
+        adds = "added_tag_ids" in _REQUIRED_FIELDS[request.operation]
         added = distinct_ids(request.added_tag_ids or ()) if adds else []
         removed = frozenset(distinct_ids(request.removed_tag_ids or ()))
 

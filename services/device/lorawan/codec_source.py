@@ -12,16 +12,16 @@ from functools import lru_cache
 
 import msgspec
 
-_CONSTRUCTORS = (
+_CONSTRUCTOR_NAMES = (
     "AggregateError|Array|ArrayBuffer|BigInt|BigInt64Array|BigUint64Array|Boolean|Buffer|DataView"
     "|Date|Error|EvalError|Float32Array|Float64Array|Function|Int16Array|Int32Array|Int8Array"
     "|Iterator|Map|Number|Object|Promise|Proxy|RangeError|ReferenceError|RegExp|Set|String|Symbol"
     "|SyntaxError|TypeError|URIError|Uint16Array|Uint32Array|Uint8Array|Uint8ClampedArray|WeakMap"
     "|WeakSet"
 )
-_OBJECTS = f"{_CONSTRUCTORS}|JSON|Math|Reflect|console"
-_GLOBAL = (
-    f"{_OBJECTS}|atob|btoa|decodeURI|decodeURIComponent|encodeURI|encodeURIComponent|escape|eval"
+_OBJECT_NAMES = f"{_CONSTRUCTOR_NAMES}|JSON|Math|Reflect|console"
+_GLOBAL_NAMES = (
+    f"{_OBJECT_NAMES}|atob|btoa|decodeURI|decodeURIComponent|encodeURI|encodeURIComponent|escape|eval"
     "|isFinite|isNaN|parseFloat|parseInt|unescape|exports|module"
 )
 EVERYTHING = ["*"]
@@ -37,7 +37,7 @@ MAX_DECLARED = 500
 CACHE_SIZE = 16
 """Number of analysed scripts in the cache."""
 
-_BLANKED = re.compile(
+_COMMENT_OR_LITERAL = re.compile(
     r"""
     /\*.*?\*/ | (?:(?<=[\s;{},)]) | ^) //[^\n]*                  # comments
     | "(?:[^"\\\n]|\\.)*" | '(?:[^'\\\n]|\\.)*' | `(?:[^`\\]|\\.)*`  # texts
@@ -46,48 +46,48 @@ _BLANKED = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_EMBEDDED = re.compile(r"\$\{([^{}]*)\}")
-_ASSIGNED = r"(?:(?:[-+*/%&|^]|\*\*|<<|>>>?|&&|\|\||\?\?)?=(?![=>])|\+\+|--)"
-_USE = re.compile(
+_TEMPLATE_PART = re.compile(r"\$\{([^{}]*)\}")
+_ASSIGNMENT = r"(?:(?:[-+*/%&|^]|\*\*|<<|>>>?|&&|\|\||\?\?)?=(?![=>])|\+\+|--)"
+_OBJECT_USE = re.compile(
     rf"""
-    (?<![\w$])(?P<name>{_OBJECTS})(?![\w$])
+    (?<![\w$])(?P<name>{_OBJECT_NAMES})(?![\w$])
     (?P<prototype>\s*\.\s*prototype\b)?
     (?P<member>\s*\??\.\s*[\w$]+)?
-    (?P<then>\s*(?:{_ASSIGNED}|[(\[{{])?)
+    (?P<then>\s*(?:{_ASSIGNMENT}|[(\[{{])?)
     """,
     re.VERBOSE,
 )
-_READ_BEFORE = re.compile(r"\b(?:new|instanceof|typeof|extends|function|class)\s+$")
-_DELETED = re.compile(r"\bdelete\s+$|(?:\+\+|--)\s*$")
-_REACHED = re.compile(
+_BEFORE_READ = re.compile(r"\b(?:new|instanceof|typeof|extends|function|class)\s+$")
+_BEFORE_DELETION = re.compile(r"\bdelete\s+$|(?:\+\+|--)\s*$")
+_PROTOTYPE_ACCESS = re.compile(
     r"__proto__|\bgetPrototypeOf\b|\.\s*constructor\b(?!\s*(?:=|!=|&&|\)|\.\s*name\b))"
 )
-_OVERRIDDEN = re.compile(
+_ARRAY_METHOD_ASSIGNMENT = re.compile(
     r"\.\s*(at|concat|copyWithin|entries|every|fill|filter|find|findIndex|findLast|findLastIndex|flat"
     r"|flatMap|forEach|includes|indexOf|join|keys|lastIndexOf|map|pop|push|reduce|reduceRight|reverse"
-    rf"|shift|slice|some|sort|splice|unshift|values|with)\s*{_ASSIGNED}"
+    rf"|shift|slice|some|sort|splice|unshift|values|with)\s*{_ASSIGNMENT}"
 )
 """Methods that a script may assign to one array: a frozen prototype prevents it."""
-_OVERRIDDEN_BY_ALL = re.compile(rf"\.\s*(apply|bind|call|toLocaleString|toString)\s*{_ASSIGNED}")
+_COMMON_METHOD_ASSIGNMENT = re.compile(rf"\.\s*(apply|bind|call|toLocaleString|toString)\s*{_ASSIGNMENT}")
 """Methods of functions, which arrays may have as well."""
-_DECLARED = re.compile(r"\b(?:function\s*\*?|var)\s+([A-Za-z_$][\w$]*)")
-_LIST = re.compile(r"\bvar\s+([\w$]+[^;,\n(){}\[\]]*(?:,\s*[\w$]+[^;,\n(){}\[\]]*)*)")
-_LEXICAL = re.compile(rf"\b(?:let|const|class)\s+(?:[^;=()]*,\s*)?({_GLOBAL})(?![\w$])")
-_BUILT_IN = re.compile(_GLOBAL)
-_REPLACED = re.compile(rf"(?<![\w$])({_GLOBAL})\s*{_ASSIGNED}")
+_DECLARATION = re.compile(r"\b(?:function\s*\*?|var)\s+([A-Za-z_$][\w$]*)")
+_DECLARATION_LIST = re.compile(r"\bvar\s+([\w$]+[^;,\n(){}\[\]]*(?:,\s*[\w$]+[^;,\n(){}\[\]]*)*)")
+_LEXICAL_DECLARATION = re.compile(rf"\b(?:let|const|class)\s+(?:[^;=()]*,\s*)?({_GLOBAL_NAMES})(?![\w$])")
+_BUILT_IN = re.compile(_GLOBAL_NAMES)
+_GLOBAL_ASSIGNMENT = re.compile(rf"(?<![\w$])({_GLOBAL_NAMES})\s*{_ASSIGNMENT}")
 _OWN_BUFFER = re.compile(r"\b(?:function|class|let|const)\s+Buffer\b")
-_EVALUATED = r"\bFunction\s*\(|\.\s*constructor\s*\(|\beval\b"
-_FROM_GLOBAL = re.compile(rf"\bglobalThis\b|\bthis\b|{_EVALUATED}")
-_ANY_NAME = re.compile(rf"\b(?:globalThis|this)\s*\[|{_EVALUATED}")
-_TEXT = re.compile(rf"[\"'`]({_OBJECTS})[\"'`]")
-_MEMBER = re.compile(r"""[."'`]\s*([\w$]+)""")
-_EXPORT = re.compile(
+_EVALUATION = r"\bFunction\s*\(|\.\s*constructor\s*\(|\beval\b"
+_GLOBAL_OBJECT_USE = re.compile(rf"\bglobalThis\b|\bthis\b|{_EVALUATION}")
+_COMPUTED_GLOBAL_USE = re.compile(rf"\b(?:globalThis|this)\s*\[|{_EVALUATION}")
+_OBJECT_NAME_TEXT = re.compile(rf"[\"'`]({_OBJECT_NAMES})[\"'`]")
+_MEMBER_NAME = re.compile(r"""[."'`]\s*([\w$]+)""")
+_EXPORT_DECLARATION = re.compile(
     r"(?:^|(?<=[;}]))[ \t]*export\b\s*(?:\{([^}]*)\};?"
     r"|(?:default\s+)?(?=(?:async\s+)?(?:function|class|const|let|var)\b)|default\b)",
     re.MULTILINE,
 )
-_RENAMED = re.compile(r"([\w$]+)\s+as\s+([\w$]+)")
-_STRICT = re.compile(r"""(?:\s|//[^\n]*\n|/\*.*?\*/)*(["'])use strict\1""", re.DOTALL)
+_RENAMED_EXPORT = re.compile(r"([\w$]+)\s+as\s+([\w$]+)")
+_STRICT_DIRECTIVE = re.compile(r"""(?:\s|//[^\n]*\n|/\*.*?\*/)*(["'])use strict\1""", re.DOTALL)
 
 
 class Script(msgspec.Struct, frozen=True):
@@ -112,22 +112,22 @@ class Script(msgspec.Struct, frozen=True):
 @lru_cache(CACHE_SIZE)
 def read_script(source: str) -> Script:
     """Analyse a script; a module becomes a strict script."""
-    source, exports = _EXPORT.subn(_exported, source)
+    source, exports = _EXPORT_DECLARATION.subn(_exported, source)
     if exports:
         source = f'"use strict";{source}'
-    code = _BLANKED.sub(_blank, source)
-    lexical, declared = set(_LEXICAL.findall(code)), _DECLARED.findall(code)
+    code = _COMMENT_OR_LITERAL.sub(_blank, source)
+    lexical, declared = set(_LEXICAL_DECLARATION.findall(code)), _DECLARATION.findall(code)
     buffer = "Buffer" in code and _OWN_BUFFER.search(code) is None
-    run = source if re.search(_EVALUATED, code) else code  # evaluated text is code, too
+    run = source if re.search(_EVALUATION, code) else code  # evaluated text is code, too
     changed = {*_find_changed_paths(run), *_find_named_objects(source, code)} - (
         set() if buffer else {"Buffer", "Buffer.prototype"}
     )
     return Script(
         source=source,
-        strict=_STRICT.match(source) is not None,
+        strict=_STRICT_DIRECTIVE.match(source) is not None,
         exports=re.search(r"\b(?:exports|module)\b", code) is not None,
         parameters=sorted({name for name in declared if _BUILT_IN.fullmatch(name)} - lexical),
-        replaced=sorted(set(_REPLACED.findall(code)) - lexical),
+        replaced=sorted(set(_GLOBAL_ASSIGNMENT.findall(code)) - lexical),
         globals=sorted(_find_global_reads(source, code)),
         changeable=sorted(changed),
         buffer=buffer,
@@ -138,28 +138,28 @@ def _exported(match: re.Match[str]) -> str:
     """Return the replacement for an export declaration of a script."""
     if match[0].endswith("default"):
         return "exports.default ="
-    return "".join(f";exports.{new} = {old};" for old, new in _RENAMED.findall(match[1] or ""))
+    return "".join(f";exports.{new} = {old};" for old, new in _RENAMED_EXPORT.findall(match[1] or ""))
 
 
 def _blank(match: re.Match[str]) -> str:
     text = match[0].lstrip()
     if text.startswith(("/*", "//")):
         return " "
-    return f'"" {" ".join(_EMBEDDED.findall(text))}' if text.startswith("`") else '""'
+    return f'"" {" ".join(_TEMPLATE_PART.findall(text))}' if text.startswith("`") else '""'
 
 
 def _find_changed_paths(code: str) -> Iterator[str]:
     """Yield paths of built-in objects that code may change."""
-    if _REACHED.search(code):
+    if _PROTOTYPE_ACCESS.search(code):
         yield from COMMON
-    if _OVERRIDDEN.search(code):
+    if _ARRAY_METHOD_ASSIGNMENT.search(code):
         yield "Array.prototype"
-    if _OVERRIDDEN_BY_ALL.search(code):
+    if _COMMON_METHOD_ASSIGNMENT.search(code):
         yield from ("Array.prototype", "Function.prototype")
-    for use in _USE.finditer(code):
+    for use in _OBJECT_USE.finditer(code):
         name, then = use["name"], use["then"].strip()
         before = code[max(use.start() - 16, 0) : use.start()]
-        assigned = then not in ("", "(", "[", "{") or _DELETED.search(before) is not None
+        assigned = then not in ("", "(", "[", "{") or _BEFORE_DELETION.search(before) is not None
         prototype = f"{name}.prototype"
         if use["prototype"]:
             if assigned or not use["member"]:
@@ -167,27 +167,27 @@ def _find_changed_paths(code: str) -> Iterator[str]:
         elif use["member"]:
             if assigned:
                 yield from (name, prototype)
-        elif then != "(" and not _READ_BEFORE.search(before):
+        elif then != "(" and not _BEFORE_READ.search(before):
             yield from (name, prototype)
 
 
 def _find_named_objects(source: str, code: str) -> Iterator[str]:
     """Yield built-in objects that code can reach by names in strings."""
-    if _ANY_NAME.search(code):
-        for name in _TEXT.findall(source):
+    if _COMPUTED_GLOBAL_USE.search(code):
+        for name in _OBJECT_NAME_TEXT.findall(source):
             yield from (name, f"{name}.prototype")
 
 
 def _find_global_reads(source: str, code: str) -> set[str]:
     """Return declared names that code may read as properties of the global object."""
-    if not _FROM_GLOBAL.search(code):
+    if not _GLOBAL_OBJECT_USE.search(code):
         return set()
     outside = _outside_braces(code)
-    declared = set(_DECLARED.findall(outside))
-    for names in _LIST.findall(outside):
+    declared = set(_DECLARATION.findall(outside))
+    for names in _DECLARATION_LIST.findall(outside):
         declared |= {re.split(r"[^\w$]", name.strip())[0] for name in names.split(",")}
-    if not _ANY_NAME.search(code):
-        declared &= set(_MEMBER.findall(source))
+    if not _COMPUTED_GLOBAL_USE.search(code):
+        declared &= set(_MEMBER_NAME.findall(source))
     return set(sorted(declared)[:MAX_DECLARED])
 
 

@@ -18,12 +18,12 @@ MAX_SERVICES = 4
 CHECK_SECONDS = 1.0
 """Maximum processor time of all checks of a codec, in seconds."""
 
-_PORT = 85
-_INPUTS = {"start_time", "end_time"}
-_HOUR, _BASE = 3600, 1_700_000_000
+_TEST_PORT = 85
+_RANGE_INPUTS = {"start_time", "end_time"}
+_HOUR_SECONDS, _BASE_SECONDS = 3600, 1_700_000_000
 RANGES = [
-    *((_BASE, _BASE + seconds) for seconds in (1, 59, 255, 256, _HOUR, 65_536, 86_400)),
-    *((_BASE + seconds, _BASE + 86_400) for seconds in (1, 60, 256, _HOUR, 65_536)),
+    *((_BASE_SECONDS, _BASE_SECONDS + seconds) for seconds in (1, 59, 255, 256, _HOUR_SECONDS, 65_536, 86_400)),
+    *((_BASE_SECONDS + seconds, _BASE_SECONDS + 86_400) for seconds in (1, 60, 256, _HOUR_SECONDS, 65_536)),
     (0x65000000, 0x66000000),
     (0x7FFFFF80, 0x7FFFFFFF),
 ]
@@ -36,13 +36,13 @@ def find_candidates(document: TslDocument) -> list[str]:
         service.id: {each.id.rpartition(".")[2] for each in service.inputs}
         for service in ids_from_keys(document).services
     }
-    return [service for service, names in inputs.items() if names == _INPUTS][:MAX_SERVICES]
+    return [service for service, names in inputs.items() if names == _RANGE_INPUTS][:MAX_SERVICES]
 
 
 def build_calls(services: Sequence[str]) -> list[Call]:
     """Return the calls that check services."""
     return [
-        Call("encode", {service: {"start_time": start, "end_time": end}}, _PORT, 0)
+        Call("encode", {service: {"start_time": start, "end_time": end}}, _TEST_PORT, 0)
         for service in services
         for start, end in RANGES
     ]
@@ -65,7 +65,7 @@ def _fault(codec: Codec, outcomes: Sequence[Outcome]) -> str | None:
     ranges_by_bytes: dict[bytes, tuple[int, int]] = {}
     for bounds, outcome in zip(RANGES, outcomes, strict=True):
         try:
-            answer = read_encoded(codec.encoder, outcome.result(), _PORT).content
+            answer = read_encoded(codec.encoder, outcome.result(), _TEST_PORT).content
         except CodecFailed as error:
             return f"{_range(bounds)}: the codec {error}"[:500]
         if not answer:

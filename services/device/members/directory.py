@@ -25,7 +25,7 @@ from services.device.things.visibility import Condition, identifier_condition
 CACHE_SIZE = 100_000
 """Cached members of all models together; one takes half a KiB."""
 
-_NONE = MemberSet(())
+_NO_MEMBERS = MemberSet(())
 
 
 class ModelMembers:
@@ -57,7 +57,7 @@ class ModelMembers:
         }
         return {
             key: _rename_members(
-                shapes.get(key.shape) or declared.get((tenant, key.model, key.version), _NONE),
+                shapes.get(key.shape) or declared.get((tenant, key.model, key.version), _NO_MEMBERS),
                 key.names,
             )
             for key in missing_keys

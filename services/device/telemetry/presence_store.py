@@ -37,7 +37,7 @@ CHUNK = 500
 """Connections or devices in one transaction."""
 MAX_CONNECTIONS = 2_000
 """Maximum connections of one user in one query."""
-_LAST = 2**63 - 1
+_LAST_CID = 2**63 - 1
 
 
 class PresenceStore:
@@ -57,7 +57,7 @@ class PresenceStore:
 
     async def list_known(self, server: str, after: int, until: int | None) -> list[User]:
         """Return up to `CHUNK` connections of a server with `after` < cid <= `until`."""
-        last = _LAST if until is None else until
+        last = _LAST_CID if until is None else until
         between = {"$gt": _id(Connection(server, after)), "$lte": _id(Connection(server, last))}
         cursor = self._connections.find({"_id": between}).sort("_id", 1).limit(CHUNK)
         return [User(_connection(row), row["user"]) async for row in cursor]
@@ -71,7 +71,7 @@ class PresenceStore:
             if row is None:
                 return servers
             servers.add(row["_id"]["server"])
-            above = Connection(row["_id"]["server"], _LAST)
+            above = Connection(row["_id"]["server"], _LAST_CID)
 
     async def change(self, opened: Iterable[User], ended: Iterable[User]) -> list[int]:
         """Apply up to `CHUNK` opened and ended connections; return ids of opened devices.

@@ -133,12 +133,12 @@ def _page(
         return RejectedMessagePage(content=content)
     ends = _read_key(request.next_key)
     key = "-".join(
-        str(reached[stream] or (end or _END)) for stream, end in zip(reached, ends, strict=True)
+        str(reached[stream] or (end or _END_SEQUENCE)) for stream, end in zip(reached, ends, strict=True)
     )
     return RejectedMessagePage(content=content, next_key=key)
 
 
-_END = 2**63 - 1
+_END_SEQUENCE = 2**63 - 1
 
 
 def _read_key(key: str | None) -> tuple[int | None, int | None]:

@@ -107,7 +107,7 @@ def is_second_copy(message: Msg) -> bool:
 
 FULL_BATCH = 50
 """Messages of a full batch; with more, the cost of each message stays the same."""
-_PATIENT = frozenset({"report", "event"})
+_BATCHED_CHANNELS = frozenset({"report", "event"})
 """Channels whose messages may wait for others."""
 
 
@@ -118,7 +118,7 @@ def may_linger(messages: Sequence[Msg]) -> bool:
     """
     return len(messages) < FULL_BATCH and all(
         not message.subject.startswith(MQTT_PREFIX)
-        and message.subject.rpartition(".")[2] in _PATIENT
+        and message.subject.rpartition(".")[2] in _BATCHED_CHANNELS
         and (message.headers is None or message.headers.keys() <= {TRACE})
         for message in messages
     )

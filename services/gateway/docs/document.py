@@ -147,7 +147,7 @@ _OF_KIND: dict[Kind, list[dict[str, list[str]]]] = {
     Kind.DEVICE: [{"deviceKey": []}],
     Kind.USER: [{_USER: []}],
 }
-_HELD = "Granted by a role, or to super-admins; not requested at login"
+_FUNCTION_SCOPE_TEXT = "Granted by a role, or to super-admins; not requested at login"
 
 SCHEMES: dict[str, Any] = {
     "bearer": {
@@ -170,7 +170,7 @@ SCHEMES: dict[str, Any] = {
                 "tokenUrl": "/oauth2/token",
                 "refreshUrl": "/oauth2/token",
                 "scopes": {
-                    **{function.value: _HELD for function in Function},
+                    **{function.value: _FUNCTION_SCOPE_TEXT for function in Function},
                     SUPER_ADMIN: "Only super-admins",
                 },
             }
@@ -194,7 +194,7 @@ def security_requirements(route: Route, operation: dict[str, Any]) -> list[dict[
     return [requirement for kind in sorted(route.kinds) for requirement in _OF_KIND[kind]]
 
 
-_SENTENCES = {
+_CALLER_SENTENCES = {
     "401": "The credential is missing, invalid or expired",
     "413": "The body is larger than the limit",
     "429": "Too many requests; retry after the seconds in `Retry-After`",
@@ -210,7 +210,7 @@ _OPEN_API, _CONSOLE = "Gateway", "GatewayConsole"
 def _response(envelope: str, status: str) -> dict[str, Any]:
     schema = {"$ref": f"#/components/schemas/{envelope}Error"}
     response: dict[str, Any] = {
-        "description": _SENTENCES[status],
+        "description": _CALLER_SENTENCES[status],
         "content": {"application/json": {"schema": schema}},
     }
     if status in _WITH_RETRY:
@@ -242,7 +242,7 @@ COMPONENTS: dict[str, Any] = {
     "responses": {
         f"{envelope}{status}": _response(envelope, status)
         for envelope in (_OPEN_API, _CONSOLE)
-        for status in _SENTENCES
+        for status in _CALLER_SENTENCES
     },
 }
 """The components that `gateway_responses` refers to."""
@@ -251,7 +251,7 @@ COMPONENTS: dict[str, Any] = {
 def gateway_responses(path: str, credential: Credential, *, has_body: bool) -> dict[str, Any]:
     """Return the responses of the gateway for an operation at `path`, by status."""
     envelope = _OPEN_API if find_api(path) is Api.DEVICE else _CONSOLE
-    statuses = set(_SENTENCES)
+    statuses = set(_CALLER_SENTENCES)
     if credential is Credential.NONE:
         statuses.discard("401")
     if not has_body:

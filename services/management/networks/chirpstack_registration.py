@@ -30,8 +30,8 @@ REGISTER_SECONDS = 8.0
 """Seconds for the complete registration of a device."""
 UNDO_SECONDS = 3.0
 LONGEST_REASON = 300
-_REFUSED = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
-_WRONG = {
+_REFUSED_STATUSES = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
+_INPUT_ERRORS = {
     grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.NOT_FOUND,
     grpc.StatusCode.FAILED_PRECONDITION,
@@ -135,9 +135,9 @@ async def _check_same(devices: _DeviceService, registration: Registration) -> No
 
 def _translate_error(error: grpc.aio.AioRpcError) -> ThingwayError:
     reason = (error.details() or error.code().name)[:LONGEST_REASON]
-    if error.code() in _REFUSED:
+    if error.code() in _REFUSED_STATUSES:
         return InvalidInput(f"is rejected by ChirpStack: {reason}", field=API_TOKEN)
-    if error.code() in _WRONG:
+    if error.code() in _INPUT_ERRORS:
         mentioned = [
             name for name in (PROFILE, APPLICATION, JOIN_EUI, APP_KEY) if _mentions(reason, name)
         ]

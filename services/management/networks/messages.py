@@ -28,8 +28,8 @@ RADIO = frozenset({"rxInfo", "txInfo", "rx_metadata", "settings"})
 """Names of the fields with radio metadata of an uplink, at different servers."""
 MAX_UNREADABLE = 32
 """Maximum number of invalid radio fields that are ignored in a body."""
-_STEP = re.compile(r"\.(\w+)|\[([0-9]+)\]")
-_KHZ = 1000
+_PATH_STEP = re.compile(r"\.(\w+)|\[([0-9]+)\]")
+_HERTZ_PER_KHZ = 1000
 _EUI = re.compile("[0-9A-F]{16}")
 _SEPARATORS = re.compile(r"[\s:.-]")
 _MIN_STRENGTH = -1000.0
@@ -134,7 +134,7 @@ def cut_name(text: str) -> str:
 
 def format_data_rate(spreading: int, bandwidth_hz: int) -> str:
     """Return a LoRa data rate, such as `SF7BW125`."""
-    return f"SF{spreading}BW{bandwidth_hz // _KHZ}"
+    return f"SF{spreading}BW{bandwidth_hz // _HERTZ_PER_KHZ}"
 
 
 def decode_message(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> Any:
@@ -159,7 +159,7 @@ def _without_radio(decoder: "msgspec.json.Decoder[Any]", body: Any) -> Any:
         try:
             return msgspec.convert(body, decoder.type, strict=decoder.strict)
         except msgspec.ValidationError as error:
-            steps = _STEP.findall(str(error).partition(" - at `$")[2])
+            steps = _PATH_STEP.findall(str(error).partition(" - at `$")[2])
             if not RADIO & {key for key, _ in steps} or not steps[-1][0]:
                 return None
             place = body

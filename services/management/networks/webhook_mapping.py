@@ -107,10 +107,10 @@ SIGFOX_ZEROS = 16
 _UNITS = ((1e4, 1e6), (1e7, 1e3))
 """Frequencies below the first bound are in MHz, frequencies below the second in kHz."""
 _DATA_RATE = re.compile(r"SF ?([0-9]{1,2}) ?BW ?([0-9]{1,4})")
-_FACTOR = re.compile("[5-9]|1[0-2]")
+_SPREADING_FACTOR = re.compile("[5-9]|1[0-2]")
 _DIGITS = re.compile(r"[0-9]{1,10}")
 _MISSING = object()
-_NOTHING = ("", "null")
+_EMPTY_TEXTS = ("", "null")
 """Values that servers send for a missing value."""
 _SEPARATORS = re.compile(r"[\s:-]")
 _URL_SAFE = str.maketrans("-_", "+/")
@@ -202,7 +202,7 @@ class _Picked:
             if (
                 value is not _MISSING
                 and value is not None
-                and (key == DATA or value not in _NOTHING)
+                and (key == DATA or value not in _EMPTY_TEXTS)
             ):
                 return pointer, value
         return next(iter(pointers), ""), None
@@ -299,7 +299,7 @@ class _Picked:
         text = self.text(DATA_RATE)
         if match := _DATA_RATE.match(text):
             return format_data_rate(int(match[1]), int(match[2]) * 1000)
-        return f"SF{text}" if _FACTOR.fullmatch(text) else text
+        return f"SF{text}" if _SPREADING_FACTOR.fullmatch(text) else text
 
     def identity(self) -> dict[str, Any]:
         """Return counter and session, which identify an uplink.

@@ -20,13 +20,13 @@ MASK = "******"
 
 FULL_TRACE = '{"truncated":"","reason":"the trace is full"}'
 
-_WORDS = (
+_SECRET_WORDS = (
     "pass(word|wd|phrase)|secret|token|authorization|cookie|api[_-]?key|private_?key|credential"
 )
-_HINT = re.compile(b"pass|secret|token|auth|cookie|key|credential")
-"""A faster test that runs first: each word of `_WORDS` contains one of these parts."""
-_SECRET = re.compile(_WORDS, re.IGNORECASE)
-_SECRET_KEY = re.compile(b'"[^"]*(%b)[^"]*"\\s*:' % _WORDS.encode(), re.IGNORECASE)
+_SECRET_HINT = re.compile(b"pass|secret|token|auth|cookie|key|credential")
+"""A faster test that runs first: each word of `_SECRET_WORDS` contains one of these parts."""
+_SECRET_NAME = re.compile(_SECRET_WORDS, re.IGNORECASE)
+_SECRET_KEY = re.compile(b'"[^"]*(%b)[^"]*"\\s*:' % _SECRET_WORDS.encode(), re.IGNORECASE)
 
 
 class Trace:
@@ -91,7 +91,7 @@ def render_value(value: Any) -> str | None:
     if value is None:
         return None
     encoded = msgspec.json.encode(value, enc_hook=str)
-    if _HINT.search(encoded.lower()) and _SECRET_KEY.search(encoded):
+    if _SECRET_HINT.search(encoded.lower()) and _SECRET_KEY.search(encoded):
         encoded = msgspec.json.encode(mask_secrets(msgspec.json.decode(encoded)))
     text = encoded.decode()
     if len(text) <= LONGEST_TEXT:
@@ -104,7 +104,7 @@ def mask_secrets(value: Any) -> Any:
     """Return `value` with masked values of keys that name secrets."""
     if isinstance(value, Mapping):
         return {
-            key: MASK if _SECRET.search(str(key)) and item not in (None, "") else mask_secrets(item)
+            key: MASK if _SECRET_NAME.search(str(key)) and item not in (None, "") else mask_secrets(item)
             for key, item in value.items()
         }
     if isinstance(value, list):

@@ -18,13 +18,13 @@ MAX_EXPRESSION = 2000
 """Maximum characters of an expression."""
 MAX_MACROS = 2
 """Maximum macros of an expression, because each one can multiply the cost of the others."""
-_MACRO = re.compile(r"\.\s*(all|exists|exists_one|map|filter)\s*\(")
+_MACRO_CALL = re.compile(r"\.\s*(all|exists|exists_one|map|filter)\s*\(")
 MAX_LIGHT_BYTES = 16 * 1024
 """Maximum bytes of the values of a light expression as JSON."""
 MAX_SUMS = 10
 """Maximum sums, because sums of texts or lists grow: `body + body + …`."""
-_CALL = re.compile(r"(\w+)\s*\(")
-_LIGHT = frozenset(
+_FUNCTION_CALL = re.compile(r"(\w+)\s*\(")
+_LIGHT_FUNCTIONS = frozenset(
     {"size", "contains", "startsWith", "endsWith", "has", "int", "uint", "double", "string", "in"}
 )
 """Functions that read each value at most once."""
@@ -42,7 +42,7 @@ def compile_cel(text: str) -> Any:
         raise CelFailed("must not be empty")
     if len(text) > MAX_EXPRESSION:
         raise CelFailed(f"must have at most {MAX_EXPRESSION} characters")
-    if len(_MACRO.findall(text)) > MAX_MACROS:
+    if len(_MACRO_CALL.findall(text)) > MAX_MACROS:
         raise CelFailed(f"must have at most {MAX_MACROS} macros such as map; use a code node")
     try:
         return load_extension().compile(text)
@@ -52,7 +52,7 @@ def compile_cel(text: str) -> Any:
 
 def is_light(text: str) -> bool:
     """Return whether an expression reads each of its values only a few times."""
-    return text.count("+") <= MAX_SUMS and all(name in _LIGHT for name in _CALL.findall(text))
+    return text.count("+") <= MAX_SUMS and all(name in _LIGHT_FUNCTIONS for name in _FUNCTION_CALL.findall(text))
 
 
 def is_small(variables: Mapping[str, Any]) -> bool:

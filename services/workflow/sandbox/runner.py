@@ -18,9 +18,9 @@ CEL = "cel"
 """The language of conditions, which code nodes do not support."""
 UNSUPPORTED = ("groovy", "mvel")
 """Unsupported languages that existing editors offer."""
-_COMPILE = "new Function(...names, code)"
+_COMPILE_EXPRESSION = "new Function(...names, code)"
 """Compiles code to a function without calling it."""
-_STOP = "raise KeyError()"
+_STOP_STATEMENT = "raise KeyError()"
 """First line that stops Python, which compiles all code before running it."""
 _SYNTAX = ("SyntaxError", "NotImplementedError")
 """Start of compile errors; the second one is for unsupported syntax."""
@@ -88,9 +88,9 @@ class Sandbox:
         try:
             if LANGUAGES[language] == "js":
                 inputs = {"names": list(names), "code": code}
-                await self.run(owner, "js", _COMPILE, inputs, self._limits.seconds)
+                await self.run(owner, "js", _COMPILE_EXPRESSION, inputs, self._limits.seconds)
             else:
-                await self.run(owner, "python", f"{_STOP}\n{code}", {}, self._limits.seconds)
+                await self.run(owner, "python", f"{_STOP_STATEMENT}\n{code}", {}, self._limits.seconds)
         except NodeFailed as error:
             text = str(error).removeprefix("code: ")
             return _LINE.sub(_shift_line, text) if text.startswith(_SYNTAX) else None
@@ -98,7 +98,7 @@ class Sandbox:
 
 
 def _shift_line(line: re.Match[str]) -> str:
-    """Return the line number in the user's code, which follows the line `_STOP`."""
+    """Return the line number in the user's code, which follows the line `_STOP_STATEMENT`."""
     return f"(line {int(line[1]) - 1})"
 
 

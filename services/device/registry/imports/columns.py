@@ -16,10 +16,10 @@ from services.device.registry.imports.sheet_reader import Sheet, plain_title
 
 NAME, GROUP = "name", "device-group"
 LATITUDE, LONGITUDE, ADDRESS = "location-latitude", "location-longitude", "location-address"
-_GROUPING = r"[.'\u2019\s]"
-_DECIMAL_COMMA = re.compile(rf"[+-]?(\d+|\d{{1,3}}({_GROUPING}\d{{3}})+),\d+").fullmatch
+_DIGIT_SEPARATORS = r"[.'\u2019\s]"
+_DECIMAL_COMMA = re.compile(rf"[+-]?(\d+|\d{{1,3}}({_DIGIT_SEPARATORS}\d{{3}})+),\d+").fullmatch
 """A number in the format of spreadsheets with a decimal comma: `1.234,5`."""
-_SHORTENED = re.compile(r"[+-]?\d+([.,]\d+)?[eE]\+\d+").fullmatch
+_match_shortened = re.compile(r"[+-]?\d+([.,]\d+)?[eE]\+\d+").fullmatch
 """A long number in the CSV format of spreadsheet programs: `1,23457E+15`."""
 EXACT = 10**15
 """Number of digits that spreadsheet programs keep. They replace further digits by zeros."""
@@ -177,7 +177,7 @@ def _use_decimal_point(cell: Any) -> Any:
     if not isinstance(cell, str) or not _DECIMAL_COMMA(cell):
         return cell
     whole, _, fraction = cell.partition(",")
-    return f"{re.sub(_GROUPING, '', whole)}.{fraction}"
+    return f"{re.sub(_DIGIT_SEPARATORS, '', whole)}.{fraction}"
 
 
 def _read_bounds(attribute: dict[str, Any]) -> tuple[float, float] | None:
@@ -201,7 +201,7 @@ def _read_value(column: Column, cell: Any) -> Any:
 def _is_shortened(cell: Any) -> bool:
     """Return whether a spreadsheet program converted text to a number and cut digits."""
     if isinstance(cell, str):
-        return _SHORTENED(cell) is not None
+        return _match_shortened(cell) is not None
     return type(cell) in (int, float) and abs(cell) >= EXACT
 
 

@@ -29,7 +29,7 @@ USUAL_PAUSE, LONGEST_PAUSE = 0.5, 10.0
 """Seconds between two attempts while the other platform is busy."""
 OK, BAD_REQUEST, UNAUTHORIZED, NOT_FOUND, SERVER_ERROR = 200, 400, 401, 404, 500
 BUSY = (429, 503)
-_TASK = re.compile(r"/tasks/([0-9]{1,19})\Z")
+_TASK_PATH = re.compile(r"/tasks/([0-9]{1,19})\Z")
 
 
 class Envelope(msgspec.Struct, rename="camel"):
@@ -208,7 +208,7 @@ class Remote:
     async def _started(self, method: str, path: str, body: Any) -> str | None:
         answer = await self._call(method, path, body)
         _envelope(answer)
-        task = _TASK.search(answer.headers.get("Location", ""))
+        task = _TASK_PATH.search(answer.headers.get("Location", ""))
         return task[1] if task else None
 
     async def _data(
