@@ -130,7 +130,9 @@ async def extended_history(client: Client, log: Callable[[str], None]) -> AsyncI
     """
 
     async def change(seconds: int) -> None:
-        now = (await client.admin.command({"getParameter": 1, _HISTORY_PARAMETER: 1}))[_HISTORY_PARAMETER]
+        now = (await client.admin.command({"getParameter": 1, _HISTORY_PARAMETER: 1}))[
+            _HISTORY_PARAMETER
+        ]
         await client.admin.command({"setParameter": 1, _HISTORY_PARAMETER: max(0, now + seconds)})
 
     try:
@@ -138,7 +140,10 @@ async def extended_history(client: Client, log: Callable[[str], None]) -> AsyncI
     except OperationFailure as error:
         if error.code != _UNAUTHORIZED:
             raise
-        log(f"this MongoDB user may not set {_HISTORY_PARAMETER}: the backup must finish within that time")
+        log(
+            f"this MongoDB user may not set {_HISTORY_PARAMETER}: "
+            "the backup must finish within that time"
+        )
         yield
         return
     try:
@@ -197,7 +202,8 @@ class Snapshot:
                 raise
             raise CommandError(
                 f"MongoDB no longer keeps {database}.{name} at the moment of the backup "
-                f"({_HISTORY_PARAMETER} is too short, or the collection was changed): start the backup again"
+                f"({_HISTORY_PARAMETER} is too short, or the collection was changed): "
+                "start the backup again"
             ) from error
 
     async def read(

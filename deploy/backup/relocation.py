@@ -165,7 +165,9 @@ def rewrite_canvas(document: Document, move: Relocation) -> None:
 def rewrite_attached_canvas(document: Document, move: Relocation) -> None:
     """Rewrite the canvas of a device, or an additional canvas of a dashboard."""
     rewrite_canvas(document, move)
-    sequence = _THING_SEQUENCE if document["attachType"] == "DEVICE" else _GRANTED_SEQUENCES["DASHBOARD"]
+    sequence = (
+        _THING_SEQUENCE if document["attachType"] == "DEVICE" else _GRANTED_SEQUENCES["DASHBOARD"]
+    )
     document["attachId"] = move.shifted(sequence, document["attachId"])
 
 

@@ -101,7 +101,9 @@ def _list_directories(directory: Path) -> list[Path]:
 
 def _read_config(directory: Path) -> dict[str, Any]:
     """Return the stored configuration, without the fields that nats-server adds."""
-    stored_config = msgspec.json.decode((directory / _CONFIGURATION_FILE).read_bytes(), type=dict[str, Any])
+    stored_config = msgspec.json.decode(
+        (directory / _CONFIGURATION_FILE).read_bytes(), type=dict[str, Any]
+    )
     return {key: value for key, value in stored_config.items() if key not in ("Created", "Name")}
 
 

@@ -24,7 +24,7 @@ from deploy.platform.files import create_private_directory, write_private
 from deploy.platform.nats import ServerFiles
 from deploy.platform.state import State
 
-DEVICES = "devices_authority"
+DEVICE_AUTHORITY = "devices_authority"
 """Name of the secret with the key and certificate of `device_authority`."""
 AUTHORITY_DAYS = 3650
 SERVER_DAYS = 90
@@ -134,7 +134,7 @@ class Authority:
 
 def device_authority(state: State) -> Authority:
     """Return the authority of device certificates, created on first use."""
-    return Authority(state.secret(DEVICES, lambda: new_authority("Thingway devices")))
+    return Authority(state.secret(DEVICE_AUTHORITY, lambda: new_authority("Thingway devices")))
 
 
 def is_valid_for(certificate: str, names: Sequence[str], authority: Authority) -> bool:
@@ -228,7 +228,7 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> str:
     ).decode()
 
 
-SERVERS = "servers_authority"
+SERVER_AUTHORITY = "servers_authority"
 CHECK_SECONDS = 1.0
 """Seconds between two checks of the certificate."""
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
@@ -252,7 +252,9 @@ class Certificates:
         The certificate covers `host` (the machine's name if `host` means every address), `more` and
         loopback.
         """
-        authority = Authority(state.secret(SERVERS, lambda: new_authority("Thingway servers")))
+        authority = Authority(
+            state.secret(SERVER_AUTHORITY, lambda: new_authority("Thingway servers"))
+        )
         public_name = socket.gethostname() if host in {"0.0.0.0", "::"} else host  # noqa: S104 - compared
         names = list(dict.fromkeys((*_LOCAL_NAMES, public_name, *more)))
         certificates = cls(create_private_directory(data / "tls"), names, authority)

@@ -70,7 +70,11 @@ _EVENT_STREAMS = (EVENTS, *EVENT_PARTITIONS)
 _EVENTS = tuple(subject for stream in _EVENT_STREAMS for subject in _consumer(stream))
 _DEVICE_CHANGES = tuple(f"event.*.device.*.{change}" for change in ("added", "updated", "deleted"))
 
-_GRANT_OPERATIONS = ("rpc.auth.get_grants", "rpc.auth.share_with_roles", "rpc.auth.forget_resources")
+_GRANT_OPERATIONS = (
+    "rpc.auth.get_grants",
+    "rpc.auth.share_with_roles",
+    "rpc.auth.forget_resources",
+)
 """Calls of resource owners: read grants, grant a new resource, forget a deleted one."""
 
 _SERVICES = {

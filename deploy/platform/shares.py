@@ -9,7 +9,7 @@ from pathlib import PurePath
 from urllib.parse import urlsplit
 
 from deploy.platform import console, keys, services
-from deploy.platform.certificates import DEVICES, device_authority
+from deploy.platform.certificates import DEVICE_AUTHORITY, device_authority
 from deploy.platform.mongo_server import ADMIN_SECRET
 from deploy.platform.nats import (
     NatsCluster,
@@ -96,7 +96,7 @@ def bootstrap_state(state: State, whole_state: State, parts: PartAddresses) -> S
         f"nats.{ADMIN}": state.secret(f"nats.{ADMIN}", keys.new_password),
         console.CLIENT_ID: identity,
         console.CLIENT_SECRET: secret,
-        DEVICES: state.secrets[DEVICES],
+        DEVICE_AUTHORITY: state.secrets[DEVICE_AUTHORITY],
     }
     whole_state.adopt_first_data(state)  # present after a restore
     whole_state.addresses = parts.addresses

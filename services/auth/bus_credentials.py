@@ -25,7 +25,7 @@ class MqttClients:
         return await self.rpc.call(MQTT_LOGIN, MqttLogin(access_key, secret), MqttLoggedIn)
 
 
-LENGTH = 16
+HASH_LENGTH = 16
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class BusCredentials:
 
 def derive_credential(secret_hash: str) -> str:
     """Return the short hash that identifies a secret hash or certificate serial."""
-    return hashlib.sha256(secret_hash.encode()).hexdigest()[:LENGTH]
+    return hashlib.sha256(secret_hash.encode()).hexdigest()[:HASH_LENGTH]
 
 
 def derive_application_credential(application: StoredApplication) -> str:

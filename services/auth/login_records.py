@@ -24,7 +24,7 @@ MAX_PER_ACCOUNT = 6
 """Maximum rejected logins per account and hour that are recorded."""
 MAX_PER_TENANT = 120
 """Maximum per tenant and hour: less than half a gigabyte in a year of attacks."""
-WAITING = 256
+MAX_WAITING = 256
 """Maximum queued rejections per tenant; further ones are not recorded."""
 REJECTION_BYTES = 256
 """Approximate bytes of one queued rejection."""
@@ -68,7 +68,7 @@ class RefusedLoginRecorder:
         self._changes = changes
         self._buckets = buckets
         self._waiting: FairQueue[tuple[Caller, str]] = FairQueue(
-            "refused log-ins", items=WAITING, size=WAITING * REJECTION_BYTES
+            "refused log-ins", items=MAX_WAITING, size=MAX_WAITING * REJECTION_BYTES
         )
 
     def record(self, claimed: Caller, reason: str) -> None:

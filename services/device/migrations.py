@@ -48,13 +48,13 @@ BATCH = 2_000
 """Devices that a migration changes at a time."""
 
 OF_APPLICATION = ("tenant", "application.applicationId")
-MODEL = ("tenant", "model", "tslVersion", "shape")
+MODEL_FIELDS = ("tenant", "model", "tslVersion", "shape")
 
-NAMED = {"name": {"$type": "string"}}
+HAS_NAME = {"name": {"$type": "string"}}
 """The filter of groups that are not being deleted."""
-PLACED = {"location.latitude": {"$exists": True}}
+HAS_LOCATION = {"location.latitude": {"$exists": True}}
 OPEN_AND_KEYED = {"open": True, "key": {"$exists": True}}
-UNINDEXED = (
+UNINDEXED_COLLECTIONS = (
     *("product_usage", "template_libraries", "serials", "members", "ledger", "latest", "profiles"),
     *(PARTS, "presence_turn", "alarm_steps"),
 )
@@ -95,13 +95,15 @@ COLLECTIONS = {
         index("tenant", "tag", "_id", name="fleet_tag"),
         index("tenant", "updatedAt", "_id", name="fleet_updated"),
         index("tenant", "identifier", "_id", name="fleet_identifier"),
-        index("tenant", "location.latitude", "location.longitude", name="place", where=PLACED),
+        index(
+            "tenant", "location.latitude", "location.longitude", name="place", where=HAS_LOCATION
+        ),
         # answers who may see the devices of a group, and how many it has
         index("tenant", "group", "_id", "integration", name="group"),
         # counts by model and keyword searches read only this index
-        index(*MODEL, "entityNames", "integration", "snKey", "name", name="members"),
+        index(*MODEL_FIELDS, "entityNames", "integration", "snKey", "name", name="members"),
     ],
-    "device_groups": [index("tenant", "name", name="name", unique=True, where=NAMED)],
+    "device_groups": [index("tenant", "name", name="name", unique=True, where=HAS_NAME)],
     "shapes": [index("parent", name="parent", sparse=True)],
     "things": [index("tenant", "integration", "identifier", name="thing", unique=True)],
     "entity_tags": [index("tenant", "name", name="name", unique=True)],
@@ -157,7 +159,7 @@ COLLECTIONS = {
         index("import", "row", name="row", unique=True),
         index("import", "outcome", "row", name="outcome"),
     ],
-    **dict.fromkeys(UNINDEXED, ()),
+    **dict.fromkeys(UNINDEXED_COLLECTIONS, ()),
 }
 """The indexes of each collection. Migrations create collections, because transactions cannot."""
 

@@ -26,7 +26,7 @@ SMALL_SHARE = 16
 """Maximum entries with which a tenant joins the write of another tenant."""
 PACE = 50
 """Results that are set before the event loop runs other tasks."""
-WRITERS, WRITERS_PER_TENANT = 8, 2
+MAX_WRITERS, WRITERS_PER_TENANT = 8, 2
 """Maximum concurrent writes, in total and per tenant."""
 
 
@@ -56,7 +56,7 @@ class Batches(Generic[T, R]):
         self._linger = linger
         self._waiting: dict[str, deque[tuple[T, asyncio.Future[R]]]] = {}
         self._scheduler = FairScheduler(
-            name, WRITERS, caps=lambda _: Caps(WRITERS_PER_TENANT, sub=WRITERS_PER_TENANT)
+            name, MAX_WRITERS, caps=lambda _: Caps(WRITERS_PER_TENANT, sub=WRITERS_PER_TENANT)
         )
         self._writers: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()

@@ -124,7 +124,9 @@ async def _find_parts(
 def _byte_literals(codec: Codec) -> list[int]:
     """Return the byte literals in a decoder's scripts."""
     texts = {step.script: codec.scripts[step.script] for step in codec.decoder}.values()
-    numbers = (int(a, 16) if a else int(b) for text in texts for a, b in _BYTE_LITERAL.findall(text))
+    numbers = (
+        int(a, 16) if a else int(b) for text in texts for a, b in _BYTE_LITERAL.findall(text)
+    )
     return sorted(set(numbers) & set(range(256)))
 
 

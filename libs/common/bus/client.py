@@ -21,15 +21,20 @@ log = logging.getLogger(__name__)
 
 RETRY_PAUSE = 0.2
 """Seconds between two attempts to connect."""
-SILENCE = 3.0
+MAX_SILENCE = 3.0
 """Seconds without a heartbeat after which a request counts as lost."""
 BACKOFF = 0.5
 """Seconds between attempts while the bus does not answer."""
-ALIVE = "100"
+HEARTBEAT_STATUS = "100"
 """The status of a heartbeat."""
-ENDS = {"404", "408"}
+END_STATUSES = {"404", "408"}
 """Statuses that end a request normally: no messages, request expired."""
-REFUSALS = ("authorization", "authentication", "user authentication", "account authentication")
+LOGIN_REFUSALS = (
+    "authorization",
+    "authentication",
+    "user authentication",
+    "account authentication",
+)
 """Prefixes of the errors with which NATS rejects a login or ends a session."""
 LOG_INTERVAL = 1.0
 """Seconds between two log lines for errors of one type: a slow subscription causes an error for
@@ -68,7 +73,7 @@ class PersistentClient(SecureClient):
             self.on_closed()
 
     async def _process_err(self, err_msg: str) -> None:
-        if not err_msg.strip("'").lower().startswith(REFUSALS):
+        if not err_msg.strip("'").lower().startswith(LOGIN_REFUSALS):
             await super()._process_err(err_msg)
             return
         await self._error_cb(AuthorizationError())
@@ -175,15 +180,15 @@ class MessageInbox:
             pass
         if not self._messages and not self._done:
             raise RequestLostError("a request for messages was not answered")
-        if not self._messages and self._status not in ENDS:
+        if not self._messages and self._status not in END_STATUSES:
             raise RequestLostError(f"a request for messages ended with {self._status or 'nothing'}")
         messages, self._messages = self._messages, []
         return messages
 
     async def _is_alive(self) -> bool:
-        """Wait for the server; return False when it is silent for `SILENCE` seconds."""
+        """Wait for the server; return False when it is silent for `MAX_SILENCE` seconds."""
         self._heard.clear()
-        await wait_for_event(self._heard, SILENCE)
+        await wait_for_event(self._heard, MAX_SILENCE)
         if not self._heard.is_set():  # a process that was stopped has yet to read
             await wait_for_event(self._heard, BACKOFF)
         return self._heard.is_set()
@@ -200,5 +205,5 @@ class MessageInbox:
                 self._heard.set()
         elif message.subject == self._reply:
             self._status = (message.headers or {}).get("Status", "")
-            self._done |= self._status != ALIVE
+            self._done |= self._status != HEARTBEAT_STATUS
             self._heard.set()

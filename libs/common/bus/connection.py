@@ -48,7 +48,7 @@ logging.getLogger("asyncio").addFilter(lambda record: record.msg != _TLS_WARNING
 START_SECONDS = 150.0
 """Seconds that a starting process waits for its stores. On a new cluster, images are pulled and
 volumes are created meanwhile. Longer than the chart's startup probe (180 s) would be useless."""
-PING = 3
+PING_SECONDS = 3
 """Seconds between two pings. At the third ping without an answer to the previous two, the client
 connects to another server."""
 
@@ -103,7 +103,7 @@ class Bus:
                         tls=client_context_for(url, ca_file),
                         max_reconnect_attempts=-1,
                         connect_timeout=3,
-                        ping_interval=PING,
+                        ping_interval=PING_SECONDS,
                         max_outstanding_pings=2,
                         pending_size=PENDING,
                         allow_reconnect=True,
@@ -232,7 +232,7 @@ class Bus:
 
 MAX_BATCH = 1000
 """Maximum number of messages in a batch (the server's limit)."""
-ALONE = 2
+MIN_BATCH_MESSAGES = 2
 """Minimum number of messages that need a batch to be stored atomically."""
 WORTH_A_BATCH = 500
 """Number of messages from which a batch is as cheap as single messages in one write: 500 take 5.5
@@ -246,7 +246,7 @@ async def publish_all(bus: Bus, messages: Sequence[OutgoingMessage]) -> None:
     too many messages of a subject; then a part may be stored. Raises `TooLarge`, and publishes
     nothing, when a message exceeds the limit of the bus.
     """
-    if len(messages) < ALONE:
+    if len(messages) < MIN_BATCH_MESSAGES:
         await bus.publish(messages)
         return
     maximum = bus.client.max_payload
@@ -289,7 +289,7 @@ class _Batch:
 
     async def publish(self, bus: Bus) -> None:
         """Publish the batch, or single messages if the stream already has one."""
-        if len(self._messages) < ALONE or not await self._commit(bus):
+        if len(self._messages) < MIN_BATCH_MESSAGES or not await self._commit(bus):
             await bus.publish(self._messages)
 
     async def _commit(self, bus: Bus) -> bool:

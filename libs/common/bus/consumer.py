@@ -42,7 +42,7 @@ HEARTBEAT = 1.5
 """Seconds between the server's heartbeats during an open request."""
 LINGER = 0.005
 """Seconds for which a batch waits for more messages, if `may_linger` permits it."""
-FLEETING = 300.0
+FLEETING_SECONDS = 300.0
 """Seconds for which an ephemeral consumer outlives its process."""
 WATCH_INTERVAL = 10.0
 """Seconds between two measurements of the backlog."""
@@ -304,7 +304,7 @@ class BatchConsumer:
             filter_subject=self.subject or None,
             filter_subjects=list(subjects) or None,
             deliver_policy=DeliverPolicy.NEW if new else DeliverPolicy.ALL,
-            inactive_threshold=FLEETING if self.fleeting else None,
+            inactive_threshold=FLEETING_SECONDS if self.fleeting else None,
         )
         if stream in EVENT_PARTITIONS:
             config = await self._with_start(stream, config)

@@ -50,7 +50,7 @@ MAX_DELETIONS = 1000
 """Maximum sessions waiting to be deleted. Further sessions expire in nats-server."""
 TIMEOUT = 5.0
 """Timeout of requests to nats-server, in seconds."""
-OTHERS, OWN, NEW = range(3)
+OTHER_OWNER, SAME_OWNER, NO_OWNER = range(3)
 """Previous owner of an id, as `admit.lua` returns it."""
 _CLIENT_ID_PREFIX = "tw:mqtt-id:"
 _HASH_DIGITS = (string.digits + string.ascii_uppercase + string.ascii_lowercase).encode()
@@ -118,9 +118,9 @@ class AdmissionRegistry:
             maximum = MAX_SHARED_CLIENTS if admission.shared else MAX_CLIENT_IDS
             args += [key, client_id, CLAIM_LIFE, maximum, _CLIENT_ID_PREFIX]
         owner, wait_ms, admissions, *evicted = await self._admit(keys=keys, args=args)
-        if owner == OTHERS:
+        if owner == OTHER_OWNER:
             return None
-        new = client_id if client_id and owner == NEW and client_id.upper() != key else None
+        new = client_id if client_id and owner == NO_OWNER and client_id.upper() != key else None
         if new and await self._devices.get(new):
             await self.release(new)
             await self._redis.lrem(admissions_key(user), 1, entry)

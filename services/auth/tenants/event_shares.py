@@ -32,12 +32,12 @@ PURGE_START, PURGE_END = 0.8, 0.75
 """Shares of the size of the stream at which purging starts and ends."""
 MAX_MESSAGE = LARGEST_EVENT + 4096
 """Maximum bytes of a message with headers."""
-WINDOWS, WINDOW, MAX_READ = 16, 16, 64
+SAMPLE_WINDOWS, MEAN_WINDOW_MESSAGES, MAX_READ = 16, 16, 64
 """The sample of a tenant: windows, its mean number of messages in a window, and the maximum
 read."""
-OVERHEAD = 34
+MESSAGE_OVERHEAD = 34
 """Bytes that nats-server adds to each stored message."""
-SLICE, SLICE_BYTES = 50_000, 64 * 1024**2
+PURGE_MESSAGES, PURGE_BYTES = 50_000, 64 * 1024**2
 """Maximum messages and bytes per purge, which blocks publishing (0.05 to 0.4 s)."""
 
 _purged_counter = metrics.get_meter("thingway").create_counter(
@@ -117,9 +117,9 @@ class EventShares:
         """Return the mean size of a tenant's messages, from windows at random sequences."""
         span = content.last_seq - content.first_seq + 1
         count = size = 0
-        for _ in range(WINDOWS):
+        for _ in range(SAMPLE_WINDOWS):
             sequence = random.randint(content.first_seq, content.last_seq)  # noqa: S311 - a sample
-            end = sequence + max(1, span * WINDOW // number)
+            end = sequence + max(1, span * MEAN_WINDOW_MESSAGES // number)
             for _ in range(MAX_READ):
                 try:
                     message = await self.bus.js.get_msg(
@@ -132,7 +132,7 @@ class EventShares:
                     break
                 count += 1
                 texts = (message.subject or "", message.data or b"")
-                size += OVERHEAD + sum(map(len, texts)) + len(message.hdrs or "") * 3 // 4
+                size += MESSAGE_OVERHEAD + sum(map(len, texts)) + len(message.hdrs or "") * 3 // 4
         return size / count if count else content.bytes / content.messages
 
     async def _purge(
@@ -142,7 +142,7 @@ class EventShares:
 
         Stops when the tenant has `maximum` bytes left or the stream at most `enough`.
         """
-        part = max(1, min(SLICE, int(SLICE_BYTES * number / volume)))
+        part = max(1, min(PURGE_MESSAGES, int(PURGE_BYTES * number / volume)))
         remaining, goal = number, max(1, int(number * maximum / volume))
         while remaining > goal and (await read_stream(self.bus, name)).state.bytes > enough:
             remaining, started = max(goal, remaining - part), time.monotonic()

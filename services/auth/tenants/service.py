@@ -32,7 +32,7 @@ from services.auth.audit import Subject
 from services.auth.changes import Change, Changes, operator
 from services.auth.client_secrets import generate_secret, hash_secret
 
-NAMES = Limits.__struct_encode_fields__
+LIMIT_NAMES = Limits.__struct_encode_fields__
 """Names of the limits on the wire, in camelCase."""
 
 
@@ -125,14 +125,16 @@ class TenantLimitsService:
         )
 
     def _merge_defaults(self, stored: dict[str, int]) -> TenantLimits:
-        own_limits: dict[str, Any] = {name: stored[name] for name in NAMES if name in stored}
+        own_limits: dict[str, Any] = {name: stored[name] for name in LIMIT_NAMES if name in stored}
         both = msgspec.to_builtins(self.defaults) | own_limits
         return TenantLimits(msgspec.convert(both, Limits), own_limits)
 
 
 def _check(name: str, value: int | None) -> None:
-    if name not in NAMES:
-        raise InvalidInput(f"unknown limit `{name}`; must be one of {', '.join(NAMES)}", field=name)
+    if name not in LIMIT_NAMES:
+        raise InvalidInput(
+            f"unknown limit `{name}`; must be one of {', '.join(LIMIT_NAMES)}", field=name
+        )
     try:
         msgspec.convert({} if value is None else {name: value}, Limits)
     except msgspec.ValidationError as error:

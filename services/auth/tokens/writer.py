@@ -33,7 +33,7 @@ MAX_PAGES = 100
 """Maximum pages of a session with live updates. Beyond it, the oldest page loses them."""
 MAX_LISTED = 100
 """Maximum listed sessions of a user."""
-MARGIN = 60
+GENERATION_MARGIN = 60
 """Seconds that a generation is stored after the last token of its subject."""
 
 _SCRIPTS = Path(__file__).parent
@@ -91,7 +91,7 @@ class TokenWriter:
     ) -> None:
         self._redis = redis
         self._grace_ms = reuse_grace * 1000
-        self._keep_ms = (max(access_life, refresh_life) + MARGIN) * 1000
+        self._keep_ms = (max(access_life, refresh_life) + GENERATION_MARGIN) * 1000
         self._lives_ms = (access_life * 1000, refresh_life * 1000)
         self._issue = self._script("issue.lua")
         self._rotate = self._script("rotate.lua")

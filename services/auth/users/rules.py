@@ -10,7 +10,9 @@ from libs.common.http.console import parse_name
 SHORTEST_EMAIL, LONGEST_EMAIL = 5, 255
 
 _DOMAIN_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-_EMAIL = re.compile(rf"[A-Za-z0-9.!#$%&'*+/=?^_`{{|}}~-]{{1,64}}@{_DOMAIN_LABEL}(?:\.{_DOMAIN_LABEL})+")
+_EMAIL = re.compile(
+    rf"[A-Za-z0-9.!#$%&'*+/=?^_`{{|}}~-]{{1,64}}@{_DOMAIN_LABEL}(?:\.{_DOMAIN_LABEL})+"
+)
 """HTML's valid email address (https://html.spec.whatwg.org/#valid-e-mail-address), with a dot
 in its domain."""
 

@@ -174,7 +174,9 @@ def decide(
     if state.checkpoint is not None and state.checkpoint.until < fold.point.until:
         points.insert(0, state.checkpoint)
     points.append(window.start.point or msgspec.structs.replace(fold.point))
-    checkpoint_times = [newest - age for age in (_CHECKPOINT_AGES if window.complete else _CHECKPOINT_AGES[:1])]
+    checkpoint_times = [
+        newest - age for age in (_CHECKPOINT_AGES if window.complete else _CHECKPOINT_AGES[:1])
+    ]
     checkpoint_times = [at for at in checkpoint_times if at > fold.point.until]
     for row in rows:
         while checkpoint_times and row.ts >= checkpoint_times[0]:

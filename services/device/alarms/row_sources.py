@@ -39,7 +39,7 @@ CHUNK = 5000
 """Rows of one read."""
 HistoryCondition = ValueCondition | EventCondition
 """A condition whose check needs stored values or events."""
-EVENT = "e"
+EVENT_FIELD = "e"
 """Field of the event id in its document."""
 
 
@@ -81,7 +81,11 @@ class History:
         fields = [
             source for source in sources if not any(up in sources for up in _parent_paths(source))
         ]
-        names = [EVENTS] if EVENT in sources else map(collection_name, _partition_range(start, now))
+        names = (
+            [EVENTS]
+            if EVENT_FIELD in sources
+            else map(collection_name, _partition_range(start, now))
+        )
         paths, rows = {source: tuple(source.split(".")) for source in sources}, list[StoredReport]()
         for name in names:
             cursor = self._database[name].find(
@@ -95,7 +99,7 @@ class History:
 
 def history_field(condition: HistoryCondition) -> str:
     """Return the field of history that a condition needs."""
-    return EVENT if isinstance(condition, EventCondition) else f"p.{condition.property}"
+    return EVENT_FIELD if isinstance(condition, EventCondition) else f"p.{condition.property}"
 
 
 def select_values(condition: HistoryCondition, stored: Iterable[StoredReport]) -> list[TimedValue]:

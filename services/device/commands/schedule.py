@@ -11,7 +11,7 @@ from libs.common.bus import Wakeups
 from libs.common.store.mongo import Collection, Document, distinct_values
 from services.device.commands.coded_commands import OLDEST_FIRST
 from services.device.commands.model import OPEN_STATES, Command, utc_now
-from services.device.commands.write_only import WIPING
+from services.device.commands.write_only import WIPING_TOPIC
 from services.device.telemetry.ports import ReconnectListener
 
 RESEND = (1, 2, 5, 10, 20, 40, 60)
@@ -86,7 +86,7 @@ class CommandSchedule(ReconnectListener):
         await self._reschedule(plain, lambda command: command.expires_at, {})
         await self._reschedule(secret, lambda command: command.expires_at, {"wipeAt": utc_now()})
         if secret:
-            self._wakeups.notify(WIPING)
+            self._wakeups.notify(WIPING_TOPIC)
 
     async def _reschedule(
         self, commands: Sequence[Command], when: Any, changes: Mapping[str, Any]

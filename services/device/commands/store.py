@@ -39,7 +39,7 @@ from services.device.commands.model import (
     utc_now,
 )
 from services.device.commands.schedule import DELIVERY, FIRST_ATTEMPT, RESEND, CommandSchedule
-from services.device.commands.write_only import WIPING, WriteOnlyCommands
+from services.device.commands.write_only import WIPING_TOPIC, WriteOnlyCommands
 from services.device.things.deleted_things import ThingDataStore
 from services.device.things.model import Device
 
@@ -294,7 +294,7 @@ class CommandStore(ThingDataStore):
         """Delete the write-only values of a closed command, because only delivery reads them."""
         if not command.write_only:
             return
-        self.wakeups.notify(WIPING)
+        self.wakeups.notify(WIPING_TOPIC)
         commands = self._mongo.database_of(session)["commands"]
         identity: Document = {"_id": command.id}
         await commands.update_one(identity, {"$set": {"wipeAt": utc_now()}}, session=session)

@@ -28,7 +28,7 @@ MAX_PUBLISH_DELAY = timedelta(seconds=30)
 RETRY_DELAY = timedelta(seconds=10)
 """Time until the next attempt when NATS is unavailable."""
 
-WIPING = "wiping"
+WIPING_TOPIC = "wiping"
 """Topic of `Wakeups`: messages of commands must be deleted."""
 WIPE_INDEX = "wipe"
 """Name of an index whose first field is the tenant."""
@@ -77,7 +77,7 @@ class WriteOnlyCommands:
                 changes["sealed"] = command.sealed or command.payload
             else:
                 changes["wipeAt"] = utc_now()
-                self.wakeups.notify(WIPING)
+                self.wakeups.notify(WIPING_TOPIC)
                 changes |= {"downlinks.$[].data": b""} if command.downlinks else {}
                 if command.error:
                     secrets = hidden_texts(command.payload, shown.payload)
@@ -105,7 +105,7 @@ class CommandWiper:
 
     async def run(self) -> None:
         """Run until cancelled."""
-        tenants, wake = self._commands.tenants_to_wipe, self._commands.wakeups.event(WIPING)
+        tenants, wake = self._commands.tenants_to_wipe, self._commands.wakeups.event(WIPING_TOPIC)
         await take_turns("wiping", WORKERS, tenants, self.steps, PERIOD, wake, tenants)
 
     async def steps(self, tenant: str) -> Steps:

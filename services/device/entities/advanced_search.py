@@ -18,8 +18,8 @@ from libs.common.integrations.client import IntegrationSummary
 from libs.common.things import EntityType, ValueType
 from services.device.entities.schemas import AdvancedSearch, ColumnFilter
 from services.device.entities.search_filters import (
-    FIELD,
-    NEGATED,
+    FILTER_FIELD,
+    NEGATED_OPERATORS,
     KeyPrefix,
     KeySuffix,
     Keyword,
@@ -136,16 +136,16 @@ class AdvancedFilter:
                 self.key_test = KeySuffix(text)
             case _:
                 self.key_test = Keyword(text, {}, names=False)
-                self.negated = operator in NEGATED
+                self.negated = operator in NEGATED_OPERATORS
 
     def _add_device_name(self, operator: str, text: str) -> None:
         self.things.conditions.append(text_condition("name", operator, text))
         self.things.tests.append(lambda thing: text_matches(operator, text, thing.name))
 
     def _add_integration_name(self, operator: str, text: str, names: NameResolver) -> None:
-        negated = operator in NEGATED
+        negated = operator in NEGATED_OPERATORS
         matching_integrations = find_integrations(
-            NEGATED.get(operator, operator), text, names.integrations
+            NEGATED_OPERATORS.get(operator, operator), text, names.integrations
         )
         self.things.conditions.append(
             {"integration": {"$nin" if negated else "$in": matching_integrations}}
@@ -169,7 +169,7 @@ class AdvancedFilter:
             self.excluded_ids = frozenset(tagged)
 
     def _add_device(self, text: str) -> None:
-        device_id = parse_id(text, f"{FIELD}.DEVICE_ID.values")
+        device_id = parse_id(text, f"{FILTER_FIELD}.DEVICE_ID.values")
         self.things.conditions.append({"_id": device_id})
         self.things.tests.append(lambda thing: thing.device and thing.id == device_id)
 
@@ -180,14 +180,16 @@ def single_device(body: AdvancedSearch) -> int | None:
     device, types = columns.pop("DEVICE_ID", None), columns.pop("ENTITY_TYPE", None)
     if device is None or columns or (types is not None and "PROPERTY" not in types.values):
         return None
-    return parse_id(device.values[0], f"{FIELD}.DEVICE_ID.values")
+    return parse_id(device.values[0], f"{FILTER_FIELD}.DEVICE_ID.values")
 
 
 def _check(column: str, column_filter: ColumnFilter) -> None:
     operators = OPERATORS.get(column)
     if operators is None:
-        raise InvalidInput(f"must be one of {', '.join(OPERATORS)}", field=f"{FIELD}.{column:.64}")
-    place = f"{FIELD}.{column}"
+        raise InvalidInput(
+            f"must be one of {', '.join(OPERATORS)}", field=f"{FILTER_FIELD}.{column:.64}"
+        )
+    place = f"{FILTER_FIELD}.{column}"
     if column_filter.operator not in operators:
         raise InvalidInput(f"must be one of {', '.join(operators)}", field=f"{place}.operator")
     if column_filter.operator not in _EMPTY_OPERATORS and not column_filter.values:

@@ -16,7 +16,7 @@ from services.device.entities.schemas import MAX_OPTIONS, CreateEntity
 from services.device.members.members import Member
 from services.device.members.values import UnreadableValue, convert_value
 
-FIELD = "value_attribute"
+ATTRIBUTE_FIELD = "value_attribute"
 _NUMERIC_TYPES = ("LONG", "DOUBLE")
 _LONGEST_TEXT = 255
 _MAX_DIGITS = 15
@@ -55,7 +55,7 @@ def read_attributes(attributes: Mapping[str, Any], value_type: ValueType) -> dic
 
 
 def _attribute_error(name: str, reason: str, code: str | None = None) -> InvalidInput:
-    return InvalidInput(reason, field=f"{FIELD}.{name}", code=code)
+    return InvalidInput(reason, field=f"{ATTRIBUTE_FIELD}.{name}", code=code)
 
 
 def _read_text(name: str, value: Any) -> str:
@@ -68,7 +68,9 @@ def _read_number(name: str, value: Any, *, whole: bool) -> int | float:
     number = convert_value("LONG" if whole else "DOUBLE", value)
     if isinstance(number, UnreadableValue) or abs(number) > _MAX_INTEGER:
         kind = "an integer" if whole else "a number"
-        raise _attribute_error(name, f"must be {kind}", _INVALID_ATTRIBUTE_CODE if name == "min" else None)
+        raise _attribute_error(
+            name, f"must be {kind}", _INVALID_ATTRIBUTE_CODE if name == "min" else None
+        )
     return cast("int | float", number)
 
 

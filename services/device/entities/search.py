@@ -59,7 +59,7 @@ from services.device.things.device_queries import DeviceQueries
 from services.device.things.groups import GroupStore
 from services.device.things.model import Device, ModelKey
 from services.device.things.visibility import (
-    NOTHING,
+    MATCHES_NOTHING,
     Condition,
     disjoint_conditions,
     granted_condition,
@@ -347,4 +347,4 @@ def _any_match_condition(
     if len(matching_models) > MAX_NAMED_MODELS or matching_models == counts.keys():
         return []
     either = [*conditions, *([models_condition(matching_models)] if matching_models else [])]
-    return [{"$or": either}] if either else [NOTHING]
+    return [{"$or": either}] if either else [MATCHES_NOTHING]

@@ -16,7 +16,7 @@ from libs.common.things import device_key, member_key
 from services.device.entities.schemas import SearchEntities
 from services.device.members.entity import EntityThing
 from services.device.members.members import Member, MemberSet
-from services.device.things.visibility import NOTHING, Condition
+from services.device.things.visibility import MATCHES_NOTHING, Condition
 
 _DEVICE_PARTS = 3
 """Number of dots-separated parts in the key of a device."""
@@ -225,7 +225,7 @@ def matches_entity(test: Keyword, thing: EntityThing, member: Member) -> bool:
 
 def _match_any(conditions: Iterable[dict[str, Any]]) -> dict[str, Any]:
     condition_list = list(conditions)
-    return {"$or": condition_list} if condition_list else NOTHING
+    return {"$or": condition_list} if condition_list else MATCHES_NOTHING
 
 
 def _serial_prefixes(text: str, before: str) -> Iterator[str]:
@@ -236,9 +236,9 @@ def _serial_prefixes(text: str, before: str) -> Iterator[str]:
             yield rest
 
 
-FIELD = "entity_filter"
+FILTER_FIELD = "entity_filter"
 """Field of the filters in an advanced search."""
-NEGATED = {"NE": "EQ", "NOT_CONTAINS": "CONTAINS", "IS_NOT_EMPTY": "IS_EMPTY"}
+NEGATED_OPERATORS = {"NE": "EQ", "NOT_CONTAINS": "CONTAINS", "IS_NOT_EMPTY": "IS_EMPTY"}
 """Each negated operator and the operator that it negates."""
 _TESTS: Mapping[str, Callable[[str, str], bool]] = {
     "CONTAINS": lambda name, text: text.lower() in name.lower(),
@@ -251,20 +251,20 @@ _TESTS: Mapping[str, Callable[[str, str], bool]] = {
 
 def text_matches(operator: str, text: str, name: str | None) -> bool:
     """Return whether a name matches an operator; a missing name is an empty one."""
-    negated = operator in NEGATED
-    return _TESTS[NEGATED.get(operator, operator)](name or "", text) != negated
+    negated = operator in NEGATED_OPERATORS
+    return _TESTS[NEGATED_OPERATORS.get(operator, operator)](name or "", text) != negated
 
 
 def text_condition(field_name: str, operator: str, text: str) -> Condition:
     """Return the condition that a stored field matches an operator."""
     conditions: dict[str, Any] = {
-        "CONTAINS": contains_text(text, FIELD),
+        "CONTAINS": contains_text(text, FILTER_FIELD),
         "EQ": {"$eq": text},
-        "START_WITH": {"$regex": f"^{literal_pattern(text, FIELD)}", "$options": "i"},
-        "END_WITH": {"$regex": f"{literal_pattern(text, FIELD)}$", "$options": "i"},
+        "START_WITH": {"$regex": f"^{literal_pattern(text, FILTER_FIELD)}", "$options": "i"},
+        "END_WITH": {"$regex": f"{literal_pattern(text, FILTER_FIELD)}$", "$options": "i"},
     }
-    positive = conditions[NEGATED.get(operator, operator)]
-    return {field_name: {"$not": positive} if operator in NEGATED else positive}
+    positive = conditions[NEGATED_OPERATORS.get(operator, operator)]
+    return {field_name: {"$not": positive} if operator in NEGATED_OPERATORS else positive}
 
 
 @dataclass

@@ -57,7 +57,7 @@ COLUMNS = {
     "updated_at": "updatedAt",
 }
 """Sort keys of tags."""
-MAX_FOUND = 100_000
+MAX_MATCHES = 100_000
 """Maximum entities that a search by tags finds."""
 AT_ONCE = 8
 """Tags whose uses are counted at the same time."""
@@ -148,7 +148,7 @@ class TagStore(ThingDataStore):
         return {row["_id"]: row["tags"] async for row in self._tagged.find(query)}
 
     async def find_tagged(self, tenant: str, operator: str, ids: Sequence[int]) -> list[int]:
-        """Return ids of entities with the tags that `operator` requires, at most `MAX_FOUND`.
+        """Return ids of entities with the tags that `operator` requires, at most `MAX_MATCHES`.
 
         Operators are any of the tags, all of them, no others, or any tag at all.
         """
@@ -159,7 +159,7 @@ class TagStore(ThingDataStore):
             "IS_NOT_EMPTY": {"$exists": True},
         }
         query = {"tenant": tenant, "tags": current[operator]}
-        cursor = self._tagged.find(query, {"_id": 1}, sort=[("_id", 1)], limit=MAX_FOUND)
+        cursor = self._tagged.find(query, {"_id": 1}, sort=[("_id", 1)], limit=MAX_MATCHES)
         return [row["_id"] async for row in cursor]
 
     async def map(
@@ -281,7 +281,7 @@ class EntityTags:
         }
 
     async def find_tagged(self, tenant: str, operator: str, names: Collection[str]) -> list[int]:
-        """Return entities with the named tags that `operator` requires, at most `MAX_FOUND`."""
+        """Return entities with the named tags that `operator` requires, at most `MAX_MATCHES`."""
         tags = {tag.name: tag.id for tag in (await self.store.tags_by_id(tenant)).values()}
         ids = [tags[name] for name in dict.fromkeys(names) if name in tags]
         if operator == "CONTAINS" and len(ids) < len(set(names)):

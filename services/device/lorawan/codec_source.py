@@ -68,11 +68,15 @@ _ARRAY_METHOD_ASSIGNMENT = re.compile(
     rf"|shift|slice|some|sort|splice|unshift|values|with)\s*{_ASSIGNMENT}"
 )
 """Methods that a script may assign to one array: a frozen prototype prevents it."""
-_COMMON_METHOD_ASSIGNMENT = re.compile(rf"\.\s*(apply|bind|call|toLocaleString|toString)\s*{_ASSIGNMENT}")
+_COMMON_METHOD_ASSIGNMENT = re.compile(
+    rf"\.\s*(apply|bind|call|toLocaleString|toString)\s*{_ASSIGNMENT}"
+)
 """Methods of functions, which arrays may have as well."""
 _DECLARATION = re.compile(r"\b(?:function\s*\*?|var)\s+([A-Za-z_$][\w$]*)")
 _DECLARATION_LIST = re.compile(r"\bvar\s+([\w$]+[^;,\n(){}\[\]]*(?:,\s*[\w$]+[^;,\n(){}\[\]]*)*)")
-_LEXICAL_DECLARATION = re.compile(rf"\b(?:let|const|class)\s+(?:[^;=()]*,\s*)?({_GLOBAL_NAMES})(?![\w$])")
+_LEXICAL_DECLARATION = re.compile(
+    rf"\b(?:let|const|class)\s+(?:[^;=()]*,\s*)?({_GLOBAL_NAMES})(?![\w$])"
+)
 _BUILT_IN = re.compile(_GLOBAL_NAMES)
 _GLOBAL_ASSIGNMENT = re.compile(rf"(?<![\w$])({_GLOBAL_NAMES})\s*{_ASSIGNMENT}")
 _OWN_BUFFER = re.compile(r"\b(?:function|class|let|const)\s+Buffer\b")
@@ -138,7 +142,9 @@ def _exported(match: re.Match[str]) -> str:
     """Return the replacement for an export declaration of a script."""
     if match[0].endswith("default"):
         return "exports.default ="
-    return "".join(f";exports.{new} = {old};" for old, new in _RENAMED_EXPORT.findall(match[1] or ""))
+    return "".join(
+        f";exports.{new} = {old};" for old, new in _RENAMED_EXPORT.findall(match[1] or "")
+    )
 
 
 def _blank(match: re.Match[str]) -> str:

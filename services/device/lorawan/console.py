@@ -16,7 +16,7 @@ from services.device.lorawan.redecode_service import RedecodeService
 from services.device.lorawan.schemas import (
     EXAMPLE,
     HEALING,
-    TRIAL,
+    TEST_EXAMPLE,
     CodecTestResult,
     FindFrames,
     FindGaps,
@@ -107,7 +107,7 @@ async def remove_codec_of_product(
 @post(
     "/{model:str}/codec/test",
     guards=_MANAGERS,
-    example=TRIAL,
+    example=TEST_EXAMPLE,
     waits=True,
     summary="Test codec of product",
 )

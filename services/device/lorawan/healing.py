@@ -107,7 +107,7 @@ QUIET_MS = 3_600_000
 LOST_MS = 600_000
 """Time after which a request without a command is over: its process ended."""
 HOUR_MS = 3_600_000
-EVER = 2**53
+LAST_TIME = 2**53
 MAX_REQUESTS = 3
 """Maximum requests for one gap."""
 
@@ -269,7 +269,7 @@ class Healer:
                     if draft is not None:
                         await self._send_request(state, gap, draft)
                         return
-        if device is None or not await self.gaps.largest(state.id, EVER, 1):
+        if device is None or not await self.gaps.largest(state.id, LAST_TIME, 1):
             state.open = False
             await self.store.put(state)
 

@@ -21,9 +21,15 @@ CHECK_SECONDS = 1.0
 _TEST_PORT = 85
 _RANGE_INPUTS = {"start_time", "end_time"}
 _HOUR_SECONDS, _BASE_SECONDS = 3600, 1_700_000_000
-RANGES = [
-    *((_BASE_SECONDS, _BASE_SECONDS + seconds) for seconds in (1, 59, 255, 256, _HOUR_SECONDS, 65_536, 86_400)),
-    *((_BASE_SECONDS + seconds, _BASE_SECONDS + 86_400) for seconds in (1, 60, 256, _HOUR_SECONDS, 65_536)),
+TEST_RANGES = [
+    *(
+        (_BASE_SECONDS, _BASE_SECONDS + seconds)
+        for seconds in (1, 59, 255, 256, _HOUR_SECONDS, 65_536, 86_400)
+    ),
+    *(
+        (_BASE_SECONDS + seconds, _BASE_SECONDS + 86_400)
+        for seconds in (1, 60, 256, _HOUR_SECONDS, 65_536)
+    ),
     (0x65000000, 0x66000000),
     (0x7FFFFF80, 0x7FFFFFFF),
 ]
@@ -44,7 +50,7 @@ def build_calls(services: Sequence[str]) -> list[Call]:
     return [
         Call("encode", {service: {"start_time": start, "end_time": end}}, _TEST_PORT, 0)
         for service in services
-        for start, end in RANGES
+        for start, end in TEST_RANGES
     ]
 
 
@@ -53,8 +59,8 @@ def check_requests(
 ) -> HistoryRequest | None:
     """Return the first valid service, or the first one with its fault, or None."""
     requests = [
-        HistoryRequest(service=service, fault=_fault(codec, outcomes[at : at + len(RANGES)]))
-        for at, service in zip(range(0, len(outcomes), len(RANGES)), services, strict=True)
+        HistoryRequest(service=service, fault=_fault(codec, outcomes[at : at + len(TEST_RANGES)]))
+        for at, service in zip(range(0, len(outcomes), len(TEST_RANGES)), services, strict=True)
     ]
     return next(
         (entry for entry in requests if entry.fault is None), requests[0] if requests else None
@@ -63,7 +69,7 @@ def check_requests(
 
 def _fault(codec: Codec, outcomes: Sequence[Outcome]) -> str | None:
     ranges_by_bytes: dict[bytes, tuple[int, int]] = {}
-    for bounds, outcome in zip(RANGES, outcomes, strict=True):
+    for bounds, outcome in zip(TEST_RANGES, outcomes, strict=True):
         try:
             answer = read_encoded(codec.encoder, outcome.result(), _TEST_PORT).content
         except CodecFailed as error:

@@ -17,7 +17,7 @@ from services.device.lorawan.schemas import (
     EXAMPLE,
     HEALING,
     MAX_PAGE,
-    TRIAL,
+    TEST_EXAMPLE,
     CodecTestResult,
     FramePage,
     GapHealingSettings,
@@ -63,7 +63,7 @@ async def delete_product_codec(
     return await codec_service.delete(principal, model)
 
 
-@post("/{model:str}/codec/test", example=TRIAL, waits=True, summary="Test codec of product")
+@post("/{model:str}/codec/test", example=TEST_EXAMPLE, waits=True, summary="Test codec of product")
 async def try_product_codec(
     principal: RequestPrincipal,
     codec_service: Codecs,

@@ -57,7 +57,7 @@ EXAMPLE = {
     "examples": [{"port": 2, "hex": "00d7", "expected": {"temperature": 21.5}}],
 }
 """A codec of TS013."""
-TRIAL = {"port": 2, "hex": "00d7"}
+TEST_EXAMPLE = {"port": 2, "hex": "00d7"}
 HEALING = {"on": False, "hour": 2, "day": 10}
 
 

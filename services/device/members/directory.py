@@ -57,7 +57,8 @@ class ModelMembers:
         }
         return {
             key: _rename_members(
-                shapes.get(key.shape) or declared.get((tenant, key.model, key.version), _NO_MEMBERS),
+                shapes.get(key.shape)
+                or declared.get((tenant, key.model, key.version), _NO_MEMBERS),
                 key.names,
             )
             for key in missing_keys

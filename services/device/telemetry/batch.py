@@ -19,7 +19,7 @@ from services.device.things.model import Thing
 
 LONGEST_REASON = 500
 """Maximum characters of the reason that is stored with a refused frame."""
-NOTHING: Mapping[int, Excess] = {}
+NO_EXCESSES: Mapping[int, Excess] = {}
 """No message exceeds a limit."""
 
 
@@ -203,7 +203,7 @@ def sort_batch(
     uplinks: list[Uplink],
     things: Mapping[str, Thing],
     retention_ms: int,
-    excesses: Mapping[int, Excess] = NOTHING,
+    excesses: Mapping[int, Excess] = NO_EXCESSES,
 ) -> Batch:
     """Decode and validate the uplinks of a batch; refuse those over a limit.
 

@@ -83,9 +83,9 @@ class ConnectionScan:
         return ConnectionPage(after, None if self.ended else self._seen, users)
 
 
-ROUND = 5.0
+ROUND_SECONDS = 5.0
 """Seconds between two scans of all servers."""
-LOAD = 0.05
+MAX_LOAD = 0.05
 """Share of a server's time that scans may use, unless events were lost."""
 RETRY_DELAY = 1.0
 """Seconds until a failed step is tried again, and between two checks of HTTP lifetimes."""
@@ -203,7 +203,7 @@ class PresenceWatch:
         for server in answering:
             await self._scan(server, hurried=hurried)
         await self._end_servers(await self._store.servers() - answering)
-        await wait_for_event(self._lost, seconds_to_tick(ROUND))
+        await wait_for_event(self._lost, seconds_to_tick(ROUND_SECONDS))
 
     async def _scan(self, server: str, *, hurried: bool) -> None:
         scan = ConnectionScan(self._account, server)
@@ -214,7 +214,7 @@ class PresenceWatch:
             await self._compare(server, page)
             await self._close_greedy(page.users)
             if not (hurried or scan.ended):
-                await wait_for_event(self._lost, took / LOAD)
+                await wait_for_event(self._lost, took / MAX_LOAD)
 
     async def _compare(self, server: str, page: ConnectionPage) -> None:
         """Add connections that a page has; end those that it lacks if they are closed."""

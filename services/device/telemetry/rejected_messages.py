@@ -133,7 +133,8 @@ def _page(
         return RejectedMessagePage(content=content)
     ends = _read_key(request.next_key)
     key = "-".join(
-        str(reached[stream] or (end or _END_SEQUENCE)) for stream, end in zip(reached, ends, strict=True)
+        str(reached[stream] or (end or _END_SEQUENCE))
+        for stream, end in zip(reached, ends, strict=True)
     )
     return RejectedMessagePage(content=content, next_key=key)
 

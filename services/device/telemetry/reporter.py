@@ -28,7 +28,9 @@ from services.device.things.model import Thing
 
 HEADER = "Thingway-Notify"
 PREFIX = "ingest.stored."
-_match_own_subject = re.compile(rf"({re.escape(PREFIX)}[0-9a-f]{{32}})(?:\.([0-9]{{1,6}}))?").fullmatch
+_match_own_subject = re.compile(
+    rf"({re.escape(PREFIX)}[0-9a-f]{{32}})(?:\.([0-9]{{1,6}}))?"
+).fullmatch
 CHUNK = 100
 """Outcomes in one answer."""
 STORED_WAIT = 10.0
@@ -53,7 +55,8 @@ async def notify(bus: Bus, uplinks: Iterable[Uplink], batch: Batch) -> None:
     waiting = [
         (uplink, waiter)
         for uplink in uplinks
-        if uplink.message.headers and (waiter := _match_own_subject(uplink.message.headers.get(HEADER, "")))
+        if uplink.message.headers
+        and (waiter := _match_own_subject(uplink.message.headers.get(HEADER, "")))
     ]
     if not waiting:
         return

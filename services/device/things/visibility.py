@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from libs.common.identity.grants import Grants
 
-NOTHING: dict[str, Any] = {"_id": {"$in": []}}
+MATCHES_NOTHING: dict[str, Any] = {"_id": {"$in": []}}
 """A condition that no device meets."""
 MANY = 1000
 """Number of granted devices from which an index in sort order is faster than reading and sorting
@@ -27,7 +27,7 @@ def granted_condition(grants: Grants) -> dict[str, Any]:
         )
         if ids
     ]
-    return {"$or": either} if len(either) > 1 else either[0] if either else NOTHING
+    return {"$or": either} if len(either) > 1 else either[0] if either else MATCHES_NOTHING
 
 
 def without_groups(grants: Grants) -> dict[str, Any]:
@@ -56,10 +56,10 @@ def disjoint_conditions(grants: Grants) -> list[dict[str, Any]]:
         if ids:
             parts.append({field: {"$in": ids}, **others})
             others[field] = {"$nin": ids}
-    return parts or [NOTHING]
+    return parts or [MATCHES_NOTHING]
 
 
-WALKS = {
+INDEX_BY_ORDER = {
     "_id": "console_id",
     "name": "console_name",
     "integration": "console_key",
@@ -76,7 +76,7 @@ def index_hint(grants: Grants, order: list[tuple[str, int]]) -> str | None:
     """Return the index to walk for an order, when MongoDB would not choose it."""
     if grants.everything or len(grants.resources.devices) < MANY:
         return None
-    return WALKS.get(order[0][0])
+    return INDEX_BY_ORDER.get(order[0][0])
 
 
 Condition = dict[str, Any]

@@ -135,7 +135,7 @@ log = logging.getLogger(__name__)
 
 QUEUE = "relay"
 """The queue group of all replicas."""
-TRACED = frozenset((REPORTS, *INTEGRATION_MESSAGES))
+TRACED_SUBJECTS = frozenset((REPORTS, *INTEGRATION_MESSAGES))
 """Subjects whose messages begin a trace."""
 READ_MESSAGES, READ_BYTES = 10_000, 8 * 1024**2
 """Limits of messages that a subscription has read, but not queued; more are not acknowledged."""
@@ -143,7 +143,7 @@ LANE_MESSAGES, LANE_BYTES = 50_000, 32 * 1024**2
 """Limits of a tenant's queue; newer messages are not acknowledged."""
 MAX_BYTES, GUARANTEED_MESSAGES = 128 * 1024**2, 100
 """While this many bytes are queued for all tenants, a tenant may queue only this many messages."""
-COST = 512
+MESSAGE_COST = 512
 """Bytes of memory per message in addition to its payload."""
 BATCH_MESSAGES, BATCH_BYTES = 200, 1024**2
 """Limits of messages that are relayed in one write."""
@@ -207,7 +207,7 @@ class Relay:
         if self._queue.waiting(sender.user):  # queued before its tenant was known: keep the order
             lane = sender.user
         if self._queue.size < MAX_BYTES or self._queue.waiting(lane) < GUARANTEED_MESSAGES:
-            size = len(message.data) + COST
+            size = len(message.data) + MESSAGE_COST
             self._idle.clear()
             self._queue.put(lane, (pattern, sender, message), size=size)
         else:
@@ -219,7 +219,7 @@ class Relay:
         try:
             reply = checked_reply(sender, message.reply)
             self._quota.count(pattern, sender, message.data)
-            if pattern not in TRACED:
+            if pattern not in TRACED_SUBJECTS:
                 return _relay_frame(pattern, sender, message)
             with begin_trace(f"relay {pattern}", SpanKind.SERVER, read_trace(message.headers)):
                 return _relay_frame(pattern, sender, message)

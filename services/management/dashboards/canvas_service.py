@@ -37,11 +37,11 @@ from services.management.dashboards.schemas import (
 from services.management.dashboards.service import DashboardService, dashboard_not_found
 from services.management.dashboards.store import CanvasStore, DashboardStore
 
-LOOKS = {
+READ_FUNCTIONS = {
     "DASHBOARD": (Function.DASHBOARD_VIEW,),
     "DEVICE": (Function.DEVICE_VIEW, Function.DASHBOARD_VIEW),
 }
-SAVES = {"DASHBOARD": (Function.DASHBOARD_EDIT,), "DEVICE": (Function.DEVICE_EDIT,)}
+WRITE_FUNCTIONS = {"DASHBOARD": (Function.DASHBOARD_EDIT,), "DEVICE": (Function.DEVICE_EDIT,)}
 """Functions that permit to view and save canvases, by type of owner; any one suffices."""
 
 
@@ -58,7 +58,7 @@ class CanvasService:
 
     async def get(self, user: Principal, canvas_id: int) -> CanvasResponse:
         """Return a canvas with the entities that the user sees."""
-        canvas, grants = await self._find_visible(user, canvas_id, LOOKS)
+        canvas, grants = await self._find_visible(user, canvas_id, READ_FUNCTIONS)
         entities = await self.devices.resolve_all(user.tenant, canvas.entity_ids)
         return CanvasResponse.from_fields(
             canvas,
@@ -76,7 +76,7 @@ class CanvasService:
         The name of a dashboard's main canvas is the name of the dashboard.
         """
         name = parse_name(request.name)
-        canvas, _ = await self._find_visible(user, canvas_id, SAVES)
+        canvas, _ = await self._find_visible(user, canvas_id, WRITE_FUNCTIONS)
         name = checked_name(name, canvas.name)
         content = await self._content(canvas, request)
         if canvas.is_main:

@@ -24,12 +24,12 @@ LONGEST_REASON = 120
 """Characters of a close reason, which has at most 123 bytes (RFC 6455, 5.5.1)."""
 WRITABLE = "writable"
 """Key in the state of a connection: the event that is set while its client reads."""
-STEPS = 16
+STEPS_PER_ITERATION = 16
 """Maximum steps of all sockets per iteration of the event loop once the time slice is used up. A
 step is a frame that is received or sent. A single tenant gets half of the steps."""
 MAX_STEPS = 100_000
 """Waiting steps of a tenant; each socket has at most two."""
-SLICE = 0.005
+SLICE_SECONDS = 0.005
 """Seconds for which a long job may occupy the event loop."""
 
 Pause = Callable[[], Awaitable[None]]
@@ -39,7 +39,7 @@ class Turns:
     """Tenants' turns at the event loop of a process, for the work that their sockets cause."""
 
     def __init__(self) -> None:
-        self._scheduler = FairScheduler("live", STEPS, items=MAX_STEPS)
+        self._scheduler = FairScheduler("live", STEPS_PER_ITERATION, items=MAX_STEPS)
         self._until = 0.0
         """The end of the time slice in which steps need no turn; 0 at its beginning."""
 
@@ -48,7 +48,7 @@ class Turns:
         """Run a step in the tenant's turn if there is much to do, then let other tasks run."""
         now = time.monotonic()
         if not self._until:
-            self._until = now + SLICE
+            self._until = now + SLICE_SECONDS
             asyncio.get_running_loop().call_soon(self._start_again)
         if now < self._until:
             yield
@@ -63,13 +63,13 @@ class Turns:
 
 def create_pause() -> Pause:
     """Return a function that lets other tasks run whenever its time slice is used up."""
-    until = time.monotonic() + SLICE
+    until = time.monotonic() + SLICE_SECONDS
 
     async def pause() -> None:
         nonlocal until
         if time.monotonic() >= until:
             await asyncio.sleep(0)
-            until = time.monotonic() + SLICE
+            until = time.monotonic() + SLICE_SECONDS
 
     return pause
 

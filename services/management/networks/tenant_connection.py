@@ -34,7 +34,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 """Seconds between two attempts while the platform is unavailable."""
 FIRST_CONNECT_PAUSE, LONGEST_CONNECT_PAUSE = 1.0, 60.0
 """Seconds between two attempts to connect."""
-STEADY = 60.0
+STEADY_SECONDS = 60.0
 """Seconds after which a connection counts as stable, so that the next attempt follows soon."""
 SHOW_EVERY = 30.0
 """Seconds between two updates of the counters; important changes are shown immediately."""
@@ -310,7 +310,7 @@ class TenantConnection:
                 self.state.set_disconnected(describe_failure(error))
             finally:
                 self._connection = None
-            if time.monotonic() - began > STEADY:
+            if time.monotonic() - began > STEADY_SECONDS:
                 pause = FIRST_CONNECT_PAUSE
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_CONNECT_PAUSE)

@@ -28,8 +28,8 @@ PRESET: Final = "preset"
 DEVICE, DATA, ENCODING, PORT = "device", "data", "encoding", "port"
 TIME, COUNTER, SESSION = "time", "counter", "session"
 RSSI, SNR, GATEWAY, DATA_RATE, FREQUENCY = "rssi", "snr", "gateway", "data_rate", "frequency"
-NEEDED = (DEVICE, DATA, PORT)
-POINTERS = (*NEEDED, TIME, COUNTER, SESSION, RSSI, SNR, GATEWAY, DATA_RATE, FREQUENCY)
+REQUIRED_FIELDS = (DEVICE, DATA, PORT)
+POINTERS = (*REQUIRED_FIELDS, TIME, COUNTER, SESSION, RSSI, SNR, GATEWAY, DATA_RATE, FREQUENCY)
 HEX: Final = "hex"
 
 CUSTOM: Final = "custom"
@@ -167,7 +167,7 @@ def read_body(tenant: str, body: bytes, settings: dict[str, str]) -> InboundMess
 
 def _own_fields(settings: dict[str, str]) -> Fields:
     """Return the pointers that a user has set; raise `InvalidInput` for a missing one."""
-    for key in NEEDED:
+    for key in REQUIRED_FIELDS:
         if not settings.get(key):
             raise InvalidInput("is not set", field=key, code=NOT_SET)
     return {key: (text,) for key in (*POINTERS, ENCODING) if (text := settings.get(key))}

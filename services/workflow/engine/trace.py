@@ -20,13 +20,13 @@ MASK = "******"
 
 FULL_TRACE = '{"truncated":"","reason":"the trace is full"}'
 
-_SECRET_WORDS = (
+_MASKED_WORDS = (
     "pass(word|wd|phrase)|secret|token|authorization|cookie|api[_-]?key|private_?key|credential"
 )
 _SECRET_HINT = re.compile(b"pass|secret|token|auth|cookie|key|credential")
-"""A faster test that runs first: each word of `_SECRET_WORDS` contains one of these parts."""
-_SECRET_NAME = re.compile(_SECRET_WORDS, re.IGNORECASE)
-_SECRET_KEY = re.compile(b'"[^"]*(%b)[^"]*"\\s*:' % _SECRET_WORDS.encode(), re.IGNORECASE)
+"""A faster test that runs first: each word of `_MASKED_WORDS` contains one of these parts."""
+_SECRET_NAME = re.compile(_MASKED_WORDS, re.IGNORECASE)
+_SECRET_KEY = re.compile(b'"[^"]*(%b)[^"]*"\\s*:' % _MASKED_WORDS.encode(), re.IGNORECASE)
 
 
 class Trace:
@@ -104,7 +104,9 @@ def mask_secrets(value: Any) -> Any:
     """Return `value` with masked values of keys that name secrets."""
     if isinstance(value, Mapping):
         return {
-            key: MASK if _SECRET_NAME.search(str(key)) and item not in (None, "") else mask_secrets(item)
+            key: MASK
+            if _SECRET_NAME.search(str(key)) and item not in (None, "")
+            else mask_secrets(item)
             for key, item in value.items()
         }
     if isinstance(value, list):

@@ -52,7 +52,9 @@ def compile_cel(text: str) -> Any:
 
 def is_light(text: str) -> bool:
     """Return whether an expression reads each of its values only a few times."""
-    return text.count("+") <= MAX_SUMS and all(name in _LIGHT_FUNCTIONS for name in _FUNCTION_CALL.findall(text))
+    return text.count("+") <= MAX_SUMS and all(
+        name in _LIGHT_FUNCTIONS for name in _FUNCTION_CALL.findall(text)
+    )
 
 
 def is_small(variables: Mapping[str, Any]) -> bool:

@@ -16,7 +16,13 @@ from libs.common.store.mongo import Session
 from services.workflow.entities import Entities, EntityAccess
 from services.workflow.flows.model import AfterWrite, DeploymentObserver, Flow
 from services.workflow.flows.store import FlowStore, Unsettled, UnsettledStore
-from services.workflow.graph.design import FIELD, DesignInvalid, DesignNode, Reason, read_design
+from services.workflow.graph.design import (
+    DESIGN_FIELD,
+    DesignInvalid,
+    DesignNode,
+    Reason,
+    read_design,
+)
 from services.workflow.graph.plan import Plan, compile_design, find_start_nodes
 from services.workflow.nodes.base import Entry, Registry, Step
 from services.workflow.nodes.triggers import Trigger
@@ -208,7 +214,7 @@ def _find_starts(text: str) -> list[DesignNode]:
         return []
 
 
-def build_refusal(error: DesignInvalid, field: str = FIELD) -> InvalidInput:
+def build_refusal(error: DesignInvalid, field: str = DESIGN_FIELD) -> InvalidInput:
     """Return a 400 error with all reasons as `data`: `[{node_id?, field, reason}]`."""
     detail = [reason.to_detail() for reason in error.reasons]
     return InvalidInput(str(error), field=field, detail=detail)

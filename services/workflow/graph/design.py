@@ -32,7 +32,7 @@ EDITOR_TYPES = {
 }
 """Node types whose `type` in editors differs from their `componentName`."""
 _COMPONENTS = {kind: component for component, kind in EDITOR_TYPES.items()}
-FIELD = "design_data"
+DESIGN_FIELD = "design_data"
 STEP_X, STEP_Y = 320, 160
 """Pixels between nodes without a position."""
 
@@ -160,17 +160,17 @@ def check_storable(text: str | None) -> str:
     if not text:
         return "{}"
     if len(text) > MAX_DESIGN:
-        raise TooLarge(f"must have at most {MAX_DESIGN} characters", field=FIELD)
+        raise TooLarge(f"must have at most {MAX_DESIGN} characters", field=DESIGN_FIELD)
     try:
         design = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise InvalidInput("must be JSON", field=FIELD) from error
+        raise InvalidInput("must be JSON", field=DESIGN_FIELD) from error
     if not isinstance(design, dict):
-        raise InvalidInput("must be a JSON object", field=FIELD)
+        raise InvalidInput("must be a JSON object", field=DESIGN_FIELD)
     for name in ("nodes", "edges"):
         rows = design.get(name) or []
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-            raise InvalidInput(f"{name} must be an array of objects", field=FIELD)
+            raise InvalidInput(f"{name} must be an array of objects", field=DESIGN_FIELD)
     return text
 
 

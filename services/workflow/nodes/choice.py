@@ -22,7 +22,7 @@ from services.workflow.expressions.references import (
     find_references,
 )
 from services.workflow.nodes.base import BranchChoice, Group, NodeContext, Step
-from services.workflow.nodes.code import SURROUNDINGS
+from services.workflow.nodes.code import CONTEXT_VARIABLES
 from services.workflow.nodes.parameters import Code, Fault, Parameters, parameter
 from services.workflow.sandbox.runner import LANGUAGES, UNSUPPORTED, Sandbox
 
@@ -145,7 +145,7 @@ class ChoiceParameters(Parameters):
         for field, branch, condition in self._conditions():
             text = condition.expression_value
             if branch.expression_type in LANGUAGES and isinstance(text, str):
-                yield Code(field, branch.expression_type, text, SURROUNDINGS)
+                yield Code(field, branch.expression_type, text, CONTEXT_VARIABLES)
 
     def empty(self) -> Iterator[Fault]:
         """Yield comparisons without a required operand."""

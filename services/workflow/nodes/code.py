@@ -21,7 +21,7 @@ from services.workflow.sandbox.runner import LANGUAGES, Sandbox, unknown_languag
 
 LONGEST_CODE = 64_000
 MAX_ARGUMENTS = 100
-SURROUNDINGS = ("body", "properties")
+CONTEXT_VARIABLES = ("body", "properties")
 """Variables of all code: the input, and the outputs so far by node."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,49}").fullmatch
 
@@ -72,7 +72,7 @@ class CodeParameters(Parameters):
 
     def code(self) -> Iterable[Code]:
         """Yield the code with its variables."""
-        names = [*self.input_arguments, *SURROUNDINGS]
+        names = [*self.input_arguments, *CONTEXT_VARIABLES]
         code = self.expression
         yield Code(
             "expression.expression", code.language, code.expression, list(dict.fromkeys(names))

@@ -90,7 +90,9 @@ class Sandbox:
                 inputs = {"names": list(names), "code": code}
                 await self.run(owner, "js", _COMPILE_EXPRESSION, inputs, self._limits.seconds)
             else:
-                await self.run(owner, "python", f"{_STOP_STATEMENT}\n{code}", {}, self._limits.seconds)
+                await self.run(
+                    owner, "python", f"{_STOP_STATEMENT}\n{code}", {}, self._limits.seconds
+                )
         except NodeFailed as error:
             text = str(error).removeprefix("code: ")
             return _LINE.sub(_shift_line, text) if text.startswith(_SYNTAX) else None

@@ -30,7 +30,7 @@ WAITING, WAITING_BYTES = 10_000, 32 * 1024**2
 """Maximum waiting messages of a tenant, and their bytes; further ones are dropped."""
 MAX_BYTES, GUARANTEED_MESSAGES = 128 * 1024**2, 100
 """Total waiting bytes beyond which a tenant may have only few waiting messages."""
-COST = 512
+MESSAGE_COST = 512
 """Bytes of memory per message in addition to its payload."""
 MAX_MESSAGE = 256 * 1024
 """Maximum bytes of a message; larger ones are dropped."""
@@ -135,7 +135,7 @@ class TopicListener:
         if full or len(message.data) > MAX_MESSAGE:
             self._scheduler.note_overflow(tenant)
             return
-        size = len(message.data) + COST
+        size = len(message.data) + MESSAGE_COST
         with suppress(LaneFull):
             self._scheduler.start(tenant, partial(self._begin, tenant, message), size=size)
 

@@ -7,7 +7,7 @@ import pytest
 
 from libs.common.identity import Caller, Kind, Principal
 from services.auth.audit import AuditEntry, Subject
-from services.auth.login_records import WAITING, RefusedLoginRecorder
+from services.auth.login_records import MAX_WAITING, RefusedLoginRecorder
 from tests.unit.auth.fakes import FakeChanges
 
 
@@ -83,7 +83,7 @@ async def test_a_refusal_never_waits():
     """Rejections beyond a full queue are not recorded."""
     refused = RefusedLoginRecorder(FakeChanges(), FakeBuckets())
 
-    for user in range(WAITING + 10):
+    for user in range(MAX_WAITING + 10):
         refused.record(claimed(user), "wrong_password")
 
 
@@ -91,7 +91,7 @@ async def test_a_storm_of_one_tenant_hides_no_refusal_of_another():
     """Each has its own short queue, and they take turns."""
     changes = FakeChanges()
     refused = RefusedLoginRecorder(changes, FakeBuckets())
-    for user in range(WAITING + 10):
+    for user in range(MAX_WAITING + 10):
         refused.record(claimed(user), "wrong_password")
     refused.record(claimed(9999, "t2"), "wrong_password")
     task = asyncio.ensure_future(refused.run())

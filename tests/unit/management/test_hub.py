@@ -283,7 +283,7 @@ async def test_steps_of_one_tenant_delay_no_other(monkeypatch: pytest.MonkeyPatc
     """Once a slice is used up, others take their turn beside whoever has much to do."""
     clock = iter(range(1_000_000))
     monkeypatch.setattr(
-        sockets, "time", SimpleNamespace(monotonic=lambda: next(clock) * sockets.SLICE / 4)
+        sockets, "time", SimpleNamespace(monotonic=lambda: next(clock) * sockets.SLICE_SECONDS / 4)
     )
     turns, done = Turns(), []
 
@@ -295,7 +295,7 @@ async def test_steps_of_one_tenant_delay_no_other(monkeypatch: pytest.MonkeyPatc
     await asyncio.sleep(0)
     quiet = asyncio.ensure_future(step("quiet"))
     await quiet
-    assert len(done) < 10 * sockets.STEPS
+    assert len(done) < 10 * sockets.STEPS_PER_ITERATION
     await asyncio.gather(*loud)
     assert len(done) == 1_001
 

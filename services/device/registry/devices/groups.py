@@ -26,7 +26,7 @@ from services.device.things.groups import (
     GroupStore,
     SaveGroup,
 )
-from services.device.things.visibility import NOTHING, without_groups
+from services.device.things.visibility import MATCHES_NOTHING, without_groups
 
 WORKERS = 2
 """Tenants whose turn it is concurrently."""
@@ -60,7 +60,7 @@ class Groups:
         grants = await self.grants.read(principal)
         whole = groups if grants.everything else grants.resources.groups & set(groups)
         others, rest = set(groups) - set(whole), without_groups(grants)
-        parts = [(whole, {}), (others, rest)] if rest != NOTHING else [(whole, {})]
+        parts = [(whole, {}), (others, rest)] if rest != MATCHES_NOTHING else [(whole, {})]
         counts = await asyncio.gather(
             *(
                 self.devices.queries.count_groups(principal.tenant, some, condition)

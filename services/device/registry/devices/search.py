@@ -14,9 +14,9 @@ from services.device.things.model import Location
 from services.device.things.schemas import build_order
 from services.device.things.serial_numbers import serial_key
 from services.device.things.visibility import (
+    INDEX_BY_ORDER,
     MANY,
-    NOTHING,
-    WALKS,
+    MATCHES_NOTHING,
     Condition,
     disjoint_conditions,
     granted_condition,
@@ -167,7 +167,7 @@ def granted_query(
         [text for text in (search.name, search.identifier) if text],
         {"tenant": tenant},
         [*_index_filters(search), *(_granted_filters(grants) if filters else ())],
-        WALKS.get(order[0][0]),
+        INDEX_BY_ORDER.get(order[0][0]),
     )
     return query, [whole(part) for part in disjoint_conditions(grants)]
 
@@ -223,7 +223,7 @@ def _index_filters(search: FindDevices) -> Iterator[IndexFilter]:
 
 def _granted_filters(grants: Grants) -> Iterator[IndexFilter]:
     """Yield the filter by groups, for a user whose only grants are groups."""
-    only = not grants.everything and without_groups(grants) == NOTHING
+    only = not grants.everything and without_groups(grants) == MATCHES_NOTHING
     if only and 0 < len(grants.resources.groups) <= MANY:
         yield IndexFilter("group", [{"group": {"$in": sorted(grants.resources.groups)}}])
 

@@ -21,8 +21,8 @@ _DECIMAL_COMMA = re.compile(rf"[+-]?(\d+|\d{{1,3}}({_DIGIT_SEPARATORS}\d{{3}})+)
 """A number in the format of spreadsheets with a decimal comma: `1.234,5`."""
 _match_shortened = re.compile(r"[+-]?\d+([.,]\d+)?[eE]\+\d+").fullmatch
 """A long number in the CSV format of spreadsheet programs: `1,23457E+15`."""
-EXACT = 10**15
-"""Number of digits that spreadsheet programs keep. They replace further digits by zeros."""
+SHORTENED_FROM = 10**15
+"""The first number with 16 digits: spreadsheet programs replace digits after the 15th by zeros."""
 MODEL = "model"
 """The input whose choices are the tenant's products."""
 
@@ -202,7 +202,7 @@ def _is_shortened(cell: Any) -> bool:
     """Return whether a spreadsheet program converted text to a number and cut digits."""
     if isinstance(cell, str):
         return _match_shortened(cell) is not None
-    return type(cell) in (int, float) and abs(cell) >= EXACT
+    return type(cell) in (int, float) and abs(cell) >= SHORTENED_FROM
 
 
 def _expected_values(column: Column) -> str:

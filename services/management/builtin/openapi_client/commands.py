@@ -22,11 +22,11 @@ from services.management.builtin.openapi_client.store import CarriedCommand, Ope
 
 log = logging.getLogger(__name__)
 
-FIRST_PAUSE, LONGEST_PAUSE, GROWTH = 0.2, 10.0, 1.5
+FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH = 0.2, 10.0, 1.5
 """Seconds between two checks of a task, or two attempts."""
 AT_ONCE = 64
 """Concurrent calls of other platforms for commands, of all tenants."""
-ENDS = {"SUCCESS": "SUCCESS", "FAILED": "FAILED", "TIMEOUT": "FAILED"}
+RESULT_OF_STATUS = {"SUCCESS": "SUCCESS", "FAILED": "FAILED", "TIMEOUT": "FAILED"}
 """The result of a command, by the final state of its task at the other platform."""
 
 
@@ -78,7 +78,7 @@ class CommandCarrier:
                 await self._store.close_command(remote_command)
                 return
             await asyncio.sleep(pause)
-            pause = min(pause * GROWTH, LONGEST_PAUSE)
+            pause = min(pause * PAUSE_GROWTH, LONGEST_PAUSE)
 
     async def _step(self, remote_command: CarriedCommand) -> bool:
         """Advance a command; return whether its result is reported. Failures are retried."""
@@ -105,9 +105,9 @@ class CommandCarrier:
             task = await remote.task(remote_command.task)
         except (InvalidInput, NotFound, Conflict, UpstreamFailed) as error:
             return {"status": "FAILED", "error": error.text}
-        if task.status not in ENDS:
+        if task.status not in RESULT_OF_STATUS:
             return None
-        reply: dict[str, Any] = {"status": ENDS[task.status]}
+        reply: dict[str, Any] = {"status": RESULT_OF_STATUS[task.status]}
         if task.outputs is not None:
             reply["outputs"] = task.outputs
         if reply["status"] == "FAILED":

@@ -28,7 +28,7 @@ TRIES_WHILE_BUSY = 5
 USUAL_PAUSE, LONGEST_PAUSE = 0.5, 10.0
 """Seconds between two attempts while the other platform is busy."""
 OK, BAD_REQUEST, UNAUTHORIZED, NOT_FOUND, SERVER_ERROR = 200, 400, 401, 404, 500
-BUSY = (429, 503)
+BUSY_STATUSES = (429, 503)
 _TASK_PATH = re.compile(r"/tasks/([0-9]{1,19})\Z")
 
 
@@ -237,7 +237,7 @@ class Remote:
                 answer = await self._send(
                     method, API + path, headers=headers, params=query or {}, json=body
                 )
-                if answer.status not in BUSY:
+                if answer.status not in BUSY_STATUSES:
                     break
                 pause = answer.headers.get("Retry-After", "")
                 seconds = float(pause) if pause.isdigit() else USUAL_PAUSE
@@ -290,7 +290,7 @@ def _envelope(answer: _Answer) -> Envelope:
     if answer.status == OK and envelope.status == "Success":
         return envelope
     text = (envelope.err_msg or envelope.err_code or f"HTTP {answer.status}")[:LONGEST_TEXT]
-    if answer.status in BUSY or answer.status >= SERVER_ERROR:
+    if answer.status in BUSY_STATUSES or answer.status >= SERVER_ERROR:
         raise Unavailable(f"the other platform failed: {text}")
     if answer.status == NOT_FOUND:
         raise NotFound(f"the other platform answered: {text}")

@@ -550,7 +550,7 @@ async def test_more_events_than_can_wait_are_made_good(
 ):
     """They are not kept, and all servers are looked through."""
     monkeypatch.setattr(watches, "QUEUE", 2)
-    monkeypatch.setattr(watches, "ROUND", 60.0)
+    monkeypatch.setattr(watches, "ROUND_SECONDS", 60.0)
     watch, account = watching
     for number in range(1, 6):
         await world.add(number)

@@ -9,7 +9,7 @@ from deploy.docker.entry import read_variables
 from deploy.docker.jobs import PLAIN_ADDRESSES, database_users, give_volume, run_job
 from deploy.platform import console
 from deploy.platform import state as states
-from deploy.platform.certificates import DEVICES
+from deploy.platform.certificates import DEVICE_AUTHORITY
 from deploy.platform.errors import CommandError
 from deploy.platform.shares import bootstrap_state, create_shares
 from deploy.platform.state import State, User
@@ -55,7 +55,7 @@ def test_a_second_start_keeps_the_bootstrap_state(tmp_path: Path) -> None:
         "nats.admin",
         console.CLIENT_ID,
         console.CLIENT_SECRET,
-        DEVICES,
+        DEVICE_AUTHORITY,
     }
 
 
