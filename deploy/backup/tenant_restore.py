@@ -108,16 +108,16 @@ class _TenantWriter:
         self.move: Relocation | None = None
         self._row: Row | None = None
         self._collection = ("", "")
-        self._markers = self._at("auth.migrations")
+        self._markers = self._collection_of("auth.migrations")
         self._marker_id = f"tenant {tenant} on its way in"
 
-    def _at(self, name: str) -> Any:
+    def _collection_of(self, name: str) -> Any:
         database, collection = split_name(name)
         return self._clients[database][database][collection]
 
     async def require_absent(self) -> None:
         """Raise `CommandError` if the tenant exists."""
-        if await self._at("auth.tenants").find_one({"_id": self._tenant}) is not None:
+        if await self._collection_of("auth.tenants").find_one({"_id": self._tenant}) is not None:
             raise CommandError(f"the tenant {self._tenant} already exists")
 
     async def reserve_ids(self, ends: Mapping[str, int]) -> dict[str, int]:
@@ -181,7 +181,7 @@ class _TenantWriter:
 
     async def _require_free_serials(self, serials: list[str]) -> None:
         """Raise `CommandError` if an SN is in use: SNs are unique on a platform."""
-        cursor = self._at("device.serials").find({"_id": {"$in": serials}})
+        cursor = self._collection_of("device.serials").find({"_id": {"$in": serials}})
         if used_serials := await cursor.to_list(_MAX_LISTED):
             listed = ", ".join(serial["_id"] for serial in used_serials)
             raise CommandError(f"these SNs are already in use here: {listed}")
@@ -216,12 +216,16 @@ class _TenantWriter:
         log(f"deleting the incomplete tenant {self._tenant}")
         tenant_query = {"tenant": self._tenant}
         for name, field in _SERIAL_FIELDS.items():
-            serials = [row[field] async for row in self._at(name).find(tenant_query, {field: 1})]
+            serials = [
+                row[field] async for row in self._collection_of(name).find(tenant_query, {field: 1})
+            ]
             for batch in batches(serials):
                 others = {field: {"$in": batch}, "tenant": {"$ne": self._tenant}}
-                used_keys = {row[field] async for row in self._at(name).find(others, {field: 1})}
+                used_keys = {
+                    row[field] async for row in self._collection_of(name).find(others, {field: 1})
+                }
                 unused = {"_id": {"$in": sorted(set(batch) - used_keys)}}
-                await self._at("device.serials").delete_many(unused)
+                await self._collection_of("device.serials").delete_many(unused)
         for row in reversed(TENANT_COLLECTIONS):
             if row.lookup in {Lookup.SERIAL, Lookup.SHAPE}:
                 continue
@@ -235,10 +239,10 @@ class _TenantWriter:
     async def notify_flow_replicas(self) -> None:
         """Store the new flows as changes, so that the replicas of `workflow` load them."""
         query, now = {"tenant": self._tenant}, datetime.now(UTC)
-        cursor = self._at("workflow.deployments").find(query, {"_id": 1})
+        cursor = self._collection_of("workflow.deployments").find(query, {"_id": 1})
         changes = [{"flow": entry["_id"], "at": now} async for entry in cursor]
         if changes:
-            await self._at(f"workflow.{CHANGES}").insert_many(changes)
+            await self._collection_of(f"workflow.{CHANGES}").insert_many(changes)
 
     async def delete_marker(self) -> None:
         """Delete the marker of an incomplete attempt."""

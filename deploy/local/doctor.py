@@ -77,22 +77,29 @@ async def _check_machine(options: Namespace) -> list[Finding]:
     directory, listeners = options.data, port_options(given_ports(options))
     running = lock.is_held(directory)
     machine_findings, platform_findings = await asyncio.gather(
-        asyncio.gather(*(asyncio.to_thread(_program, each) for each in _PROGRAMS)),
+        asyncio.gather(*(asyncio.to_thread(_check_program, each) for each in _PROGRAMS)),
         _check_platform(directory) if running else _not_running(directory),
     )
     ports_found = [
-        _port(options.host, option, port, running=running) for option, port in listeners.items()
+        _check_port(options.host, option, port, running=running)
+        for option, port in listeners.items()
     ]
-    machine = [_python(), *machine_findings, _writable(directory), _space(directory), *ports_found]
+    machine = [
+        _check_python(),
+        *machine_findings,
+        _writable(directory),
+        _check_space(directory),
+        *ports_found,
+    ]
     return [*machine, *platform_findings]
 
 
-def _python() -> Finding:
+def _check_python() -> Finding:
     good = sys.version_info >= _MIN_PYTHON
     return Finding("Python", good, f"{platform.python_version()} ({sys.executable})")
 
 
-def _program(required: programs.RequiredProgram) -> Finding:
+def _check_program(required: programs.RequiredProgram) -> Finding:
     try:
         program = programs.find(required)
     except LauncherError as error:
@@ -114,12 +121,12 @@ def _writable(directory: Path) -> Finding:
     return Finding("data directory", good, f"{directory} is {'' if good else 'not '}writable")
 
 
-def _space(directory: Path) -> Finding:
+def _check_space(directory: Path) -> Finding:
     free = shutil.disk_usage(_existing_parent(directory)).free / _GB
     return Finding("disk", free >= _MIN_FREE_GB, f"{free:.1f} GB free")
 
 
-def _port(host: str, option: str, port: int, *, running: bool) -> Finding:
+def _check_port(host: str, option: str, port: int, *, running: bool) -> Finding:
     subject = f"port {port}"
     if ports.is_free(port, host):
         return Finding(subject, good=True, text="free")

@@ -312,11 +312,12 @@ class Launcher:
             url = addresses.base_url if public else f"http://{ports.LOOPBACK}:{port}"
             environment = services.environment(service, self._state, endpoints)
             specs += [
-                (self._service_spec(service, n, environment), url) for n in self._numbers(service)
+                (self._service_spec(service, n, environment), url)
+                for n in self._process_numbers(service)
             ]
         return specs
 
-    def _numbers(self, service: Service) -> range:
+    def _process_numbers(self, service: Service) -> range:
         return range(1, 1 + (self._options.workers if service.scaled else 1))
 
     def _service_spec(self, service: Service, number: int, environment: dict[str, str]) -> Spec:

@@ -158,7 +158,7 @@ async def _set_up(members: Sequence[str], admin_password: str, users: list[Datab
     async with _connect(prepared[0], admin_password) as client:
         await _update_addresses(client, members)
     login = f"{ADMIN}:{admin_password}@"
-    async with _client(f"{login}{','.join(members)}/?replicaSet={REPLICA_SET}") as client:
+    async with _connect_to(f"{login}{','.join(members)}/?replicaSet={REPLICA_SET}") as client:
         await _add_members(client, members)
         await _put_users(client, users)
 
@@ -221,10 +221,10 @@ async def _initiate_with(client: Client, member: str) -> None:
 
 def _connect(member: str, admin_password: str | None = None) -> Client:
     login = f"{ADMIN}:{admin_password}@" if admin_password else ""
-    return _client(f"{login}{member}/?directConnection=true")
+    return _connect_to(f"{login}{member}/?directConnection=true")
 
 
-def _client(address: str) -> Client:
+def _connect_to(address: str) -> Client:
     return AsyncMongoClient(f"mongodb://{address}", serverSelectionTimeoutMS=2000)
 
 

@@ -123,7 +123,7 @@ class NamedTasks:
         if before is not None and not before.done():
             return None
         task = self._running[name] = asyncio.ensure_future(job())
-        task.add_done_callback(partial(self._ended, name))
+        task.add_done_callback(partial(self._forget_task, name))
         return task
 
     async def stop(self) -> None:
@@ -131,7 +131,7 @@ class NamedTasks:
         if self._running:
             await cancel_and_wait(*self._running.values())
 
-    def _ended(self, name: Hashable, task: "asyncio.Task[None]") -> None:
+    def _forget_task(self, name: Hashable, task: "asyncio.Task[None]") -> None:
         if self._running.get(name) is task:
             del self._running[name]
         if not task.cancelled() and task.exception() is not None:

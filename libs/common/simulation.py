@@ -52,7 +52,7 @@ class SimulatedDevice:
         self._document = document
         properties = ids_from_keys(document).properties
         self._top = {entry.id: entry.access_mode for entry in properties if "." not in entry.id}
-        self._settings = {k: v for k, v in self._settings.items() if self._writes(k)}
+        self._settings = {k: v for k, v in self._settings.items() if self._is_writable(k)}
 
     def measure(self) -> Values:
         """Return new plausible values near the last ones, and the unchanged settings."""
@@ -92,9 +92,11 @@ class SimulatedDevice:
             case "SET_PROFILE":
                 pairs = command.get("values") or []
                 values_by_key = {pair["key"]: pair["value"] for pair in pairs}
-                return self._change({k: v for k, v in values_by_key.items() if self._writes(k)})
+                return self._change(
+                    {k: v for k, v in values_by_key.items() if self._is_writable(k)}
+                )
             case "CALL_SERVICE":
-                service = self._service(command.get("serviceId"))
+                service = self._find_service(command.get("serviceId"))
                 if service is None:
                     return {}, f"no service {command.get('serviceId')}"
                 return self._change(self.serve(service))
@@ -102,25 +104,25 @@ class SimulatedDevice:
                 return {}, f"unknown kind {other}"
 
     def _change(self, values: Values) -> tuple[Values, str | None]:
-        strangers = sorted(name for name in values if not self._writes(name))
+        strangers = sorted(name for name in values if not self._is_writable(name))
         if strangers:
             return {}, f"not writable: {', '.join(strangers)}"
         for name, value in values.items():
             self._settings[name] = _merge(self._settings.get(name), value)
         return {name: self._settings[name] for name in values}, None
 
-    def _writes(self, name: str) -> bool:
+    def _is_writable(self, name: str) -> bool:
         return "W" in self._top.get(name, "")
 
     def _readable(self, values: Values) -> Values:
         """Return a copy of the readable values."""
         return copy.deepcopy(readable_values(self._document, values))
 
-    def _service(self, service: object) -> ServiceSpec | None:
+    def _find_service(self, service: object) -> ServiceSpec | None:
         return next((entry for entry in self._document.services if entry.id == service), None)
 
     def _outputs(self, service: str) -> Values:
-        service_spec = self._service(service)
+        service_spec = self._find_service(service)
         return {} if service_spec is None else plausible_params(service_spec.outputs, self._rng)
 
 

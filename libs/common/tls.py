@@ -143,7 +143,7 @@ class ServerTls:
         self._client_ca = client_ca
         try:
             self.context = self._build_context()
-            self._seen = self._stamps()
+            self._seen = self._read_stamps()
         except OSError as error:  # ssl.SSLError is one
             raise SettingsInvalid(self._find_fault(error)) from error
 
@@ -168,7 +168,7 @@ class ServerTls:
     def reload_if_changed(self) -> None:
         """Reload the files if they have changed."""
         try:
-            stamps = self._stamps()
+            stamps = self._read_stamps()
             if stamps == self._seen:
                 return
             self._build_context()  # raises before a wrong key could replace the certificate
@@ -206,6 +206,6 @@ class ServerTls:
         reason = getattr(error, "reason", None) or error
         return f"{KEY}: {key} is not the key, without a password, of {certificate}: {reason}"
 
-    def _stamps(self) -> list[tuple[int, int, int]]:
+    def _read_stamps(self) -> list[tuple[int, int, int]]:
         statuses = [Path(file).stat() for file in self._files]
         return [(entry.st_ino, entry.st_mtime_ns, entry.st_size) for entry in statuses]

@@ -170,7 +170,7 @@ async def _create_collections(database: Database) -> None:
     await create_collections(database, COLLECTIONS)
 
 
-def _dropping(collection: str, *indexes: str) -> Callable[[Database], Awaitable[None]]:
+def _build_drop(collection: str, *indexes: str) -> Callable[[Database], Awaitable[None]]:
     async def drop_indexes(database: Database) -> None:
         for name in indexes:
             await drop_present(database[collection], name)
@@ -178,7 +178,7 @@ def _dropping(collection: str, *indexes: str) -> Callable[[Database], Awaitable[
     return drop_indexes
 
 
-async def _connections(database: Database) -> None:
+async def _add_connections(database: Database) -> None:
     """Add connections for ONLINE devices, to a server that never answers.
 
     The presence watch then ends them like those of other silent servers.
@@ -313,7 +313,7 @@ contracting = partial(Migration, contract=True)
 
 MIGRATIONS = [
     Migration(4000, "collections and indexes", _create_collections),
-    Migration(5, "connections of ONLINE devices", _connections),
+    Migration(5, "connections of ONLINE devices", _add_connections),
     Migration(202, "grams of names and SNs", _store_ngrams),
     Migration(203, "SNs of devices that are nobody's", _release_serials),
     Migration(412, "decimal places of custom entities", _keep_decimal_places),
@@ -323,15 +323,15 @@ MIGRATIONS = [
     contracting(
         601,
         "the index of version 0.1 for presence",
-        _dropping("devices", "connectStatus_1_httpUntil_1"),
+        _build_drop("devices", "connectStatus_1_httpUntil_1"),
     ),
-    contracting(712, "the index that counted devices by model", _dropping("devices", "model")),
+    contracting(712, "the index that counted devices by model", _build_drop("devices", "model")),
     contracting(3102, "write-only values of the version before are erased", _erase_again),
     contracting(3202, "large latest values in documents of their own", divide_values),
     contracting(
         3209,
         "indexes of due commands of all tenants",
-        _dropping("commands", "status_1_nextSendAt_1", "wipeAt_1"),
+        _build_drop("commands", "status_1_nextSendAt_1", "wipeAt_1"),
     ),
 ]
 """Migrations by number. Increase the first number when `COLLECTIONS` changes, to run it again."""

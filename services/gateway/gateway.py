@@ -39,7 +39,7 @@ from services.gateway.concurrency import ConcurrencyLimiter, principal_key
 from services.gateway.connections import Connections
 from services.gateway.metrics import Metrics
 from services.gateway.proxy.body import ClientGone, RequestBody
-from services.gateway.proxy.forward import Exchange, Forwarder, Watch, refuse
+from services.gateway.proxy.forward import Exchange, Forwarder, RequestWatch, refuse
 from services.gateway.rates import Tarpit
 from services.gateway.routes import Route, RouteTable
 from services.gateway.tunnel import Tunnels
@@ -93,11 +93,13 @@ class Gateway:
         elif route is None:
             await self._page(scope, receive, send)
         elif self.traced:
-            await self._traced(route, scope, receive, send)
+            await self._forward_traced(route, scope, receive, send)
         else:
             await self._service(route, scope, receive, send)
 
-    async def _traced(self, route: Route, scope: HTTPScope, receive: Receive, send: Send) -> None:
+    async def _forward_traced(
+        self, route: Route, scope: HTTPScope, receive: Receive, send: Send
+    ) -> None:
         remote = dict(scope["headers"]).get(TRACE.encode(), b"").decode("latin-1")
         with begin_trace(f"{scope['method']} {route.name}", SpanKind.SERVER, remote) as span:
             status = await self._service(route, scope, receive, send)
@@ -117,7 +119,7 @@ class Gateway:
             headers=headers,
             origin=self.proxies.origin(scope, headers),
             body=body,
-            watch=Watch(receive, body),
+            watch=RequestWatch(receive, body),
             request_id=request_id,
         )
         try:

@@ -29,7 +29,7 @@ _Part = tuple[str, str | int | None]
 _encode_json = msgspec.json.Encoder().encode
 
 
-def fitted(event: msgspec.Struct) -> bytes:
+def fit_event(event: msgspec.Struct) -> bytes:
     """Encode an event in at most `LARGEST_EVENT` bytes.
 
     The largest parts are omitted first: members of its objects (`properties.log`), items of its

@@ -36,7 +36,7 @@ def publish_frame(
     maximum: float = inf,
 ) -> bytes:
     """Return the frame that publishes a message; raise `TooLarge` above `maximum` bytes."""
-    head = _head(headers)
+    head = _encode_headers(headers)
     size = len(head) + len(payload)
     check_size(subject, size, maximum)
     start = b"%s %s" % (subject.encode(), reply.encode())
@@ -47,7 +47,7 @@ def publish_frame(
 
 def message_size(payload: bytes, headers: Mapping[str, str] | None) -> int:
     """Return the bytes of a message as nats-server counts them: payload and headers."""
-    return len(_head(headers)) + len(payload)
+    return len(_encode_headers(headers)) + len(payload)
 
 
 def check_size(subject: str, size: int, maximum: float) -> None:
@@ -56,7 +56,7 @@ def check_size(subject: str, size: int, maximum: float) -> None:
         raise TooLarge(f"a message for {subject} has {size} bytes, the bus takes {maximum}")
 
 
-def _head(headers: Mapping[str, str] | None) -> bytes:
+def _encode_headers(headers: Mapping[str, str] | None) -> bytes:
     if not headers:
         return b""
     lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
@@ -200,7 +200,7 @@ class Publisher:
             await self._listen()
         flight = _Flight(len(messages))
         names = [str(next(self._numbers)) for _ in messages]
-        frames = [self._frame(*item) for item in zip(messages, names, strict=True)]
+        frames = [self._build_frame(*item) for item in zip(messages, names, strict=True)]
         self._flights.update(dict.fromkeys(names, flight))
         try:
             await write_frames(self._client, frames)
@@ -216,7 +216,7 @@ class Publisher:
             f"{self._inbox}.*", cb=self._receive_ack, pending_msgs_limit=-1, pending_bytes_limit=-1
         )
 
-    def _frame(self, message: OutgoingMessage, name: str) -> bytes:
+    def _build_frame(self, message: OutgoingMessage, name: str) -> bytes:
         reply = f"{self._inbox}.{name}"
         headers, maximum = message.all_headers(), self._client.max_payload
         return publish_frame(message.subject, message.payload, headers, reply, maximum)

@@ -28,7 +28,7 @@ def normalize_network(text: str) -> str:
     """
     if "%" in text:
         raise ValueError(f"{text!r} has a zone, which is valid only on one host")
-    network = _unmapped(ip_network(text.strip()))
+    network = _unwrap_mapped(ip_network(text.strip()))
     if network.prefixlen == network.max_prefixlen:
         return str(network.network_address)
     return str(network)
@@ -54,7 +54,7 @@ def _networks(texts: tuple[str, ...]) -> tuple[_Network, ...]:
     return tuple(ip_network(text) for text in texts)
 
 
-def _unmapped(network: _Network) -> _Network:
+def _unwrap_mapped(network: _Network) -> _Network:
     if isinstance(network, IPv6Network) and network.prefixlen >= MAPPED:
         mapped = network.network_address.ipv4_mapped
         if mapped is not None:

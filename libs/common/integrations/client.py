@@ -133,7 +133,7 @@ class Integrations:
         summaries = {
             key: IntegrationSummary(
                 integration.manifest.name,
-                _deletable(integration),
+                _may_delete_devices(integration),
                 integration.manifest.carries_frames,
             )
             for key, integration in integrations_by_id.items()
@@ -146,7 +146,7 @@ def describe_stopped(integration: str) -> str:
     return f"integration {integration} is not running"
 
 
-def _deletable(integration: Integration) -> bool:
+def _may_delete_devices(integration: Integration) -> bool:
     return not integration.alive or integration.manifest.delete_device_service is not None
 
 

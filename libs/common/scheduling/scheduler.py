@@ -157,11 +157,11 @@ class FairScheduler:
 
     def _enter(self, lane: str, sub: Hashable, size: int) -> "float | Turn":
         """Return the start time of a worker, or its future after queueing in the lane."""
-        if not self._lanes.waiting(lane) and self._may(lane, [sub]):
+        if not self._lanes.waiting(lane) and self._may_hold(lane, [sub]):
             return self._hold(lane, sub)
         turn: Turn = asyncio.get_running_loop().create_future()
         self._lanes.put(lane, turn, size=size, sub=sub)
-        if self._may(lane, [sub]):  # other sub-lanes may wait because of their own cap
+        if self._may_hold(lane, [sub]):  # other sub-lanes may wait because of their own cap
             self._hand_out()
         return turn
 
@@ -192,9 +192,9 @@ class FairScheduler:
                 turn.set_result(self._hold(lane, sub))
 
     def _may_next(self, lane: str) -> bool:
-        return self._may(lane, self._lanes.sub_lanes(lane))
+        return self._may_hold(lane, self._lanes.sub_lanes(lane))
 
-    def _may(self, lane: str, subs: Iterable[Hashable]) -> bool:
+    def _may_hold(self, lane: str, subs: Iterable[Hashable]) -> bool:
         """Return whether a lane may hold one more worker for one of its sub-lanes."""
         running = self._lanes.running(lane)
         if running >= self._free or not self._caps:

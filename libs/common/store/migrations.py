@@ -76,7 +76,7 @@ async def migrate(
     Contracting steps are skipped unless they are requested, or the database is new. Raises
     `DatabaseTooNew` if a newer version has run such a step.
     """
-    await _restored(database)
+    await _wait_for_restore(database)
     await _require_known_contracts(database, migrations)
     lease = Lease(database, MIGRATIONS, life=LOCK_SECONDS)
     while await due(database, migrations, contract=contract):
@@ -107,7 +107,7 @@ async def migrate(
         await lease.release()
 
 
-async def _restored(database: Database) -> None:
+async def _wait_for_restore(database: Database) -> None:
     """Wait while a backup is restored: no service must process incomplete data."""
     while await database[MIGRATIONS].find_one({"_id": RESTORING}) is not None:
         log.warning(

@@ -7,7 +7,7 @@ from uuid import uuid4
 import msgspec
 
 from libs.common.bus import OutboxEntry, OutgoingMessage
-from libs.common.bus.fitting import fitted
+from libs.common.bus.fitting import fit_event
 from libs.common.bus.hops import hops_header
 from libs.common.bus.subjects import device_event, down_command, service_event, task_event
 from libs.common.clock import to_ms
@@ -72,7 +72,7 @@ def created_entry(command: Command) -> OutboxEntry:
     else:
         subject = task_event(command.tenant, command.id, "created")
         body = TaskCreated(**header, type=command.type)
-    return OutboxEntry(subject, fitted(body), id=event_id)
+    return OutboxEntry(subject, fit_event(body), id=event_id)
 
 
 def stored_subject(sn: str) -> str:
@@ -124,7 +124,7 @@ def finished_entry(command: Command) -> OutboxEntry:
             err_msg=command.error or "",
             subcommand=subcommands(command),
         )
-    return OutboxEntry(subject, fitted(body), id=event_id)
+    return OutboxEntry(subject, fit_event(body), id=event_id)
 
 
 def confirmed_message(
@@ -141,4 +141,4 @@ def confirmed_message(
     )
     subject = device_event(command.tenant, command.thing_id, "reported")
     headers = trace_header() | hops_header(command.hops)
-    return OutgoingMessage(subject, fitted(body), event_id, headers)
+    return OutgoingMessage(subject, fit_event(body), event_id, headers)

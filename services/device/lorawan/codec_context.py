@@ -113,7 +113,7 @@ class LoadedCodec(_Engine):
 
         An integer beyond 2^53 fails, too.
         """
-        if (integer := _inexact(values)) is not None:
+        if (integer := _find_inexact(values)) is not None:
             raise CodecFailed(f"cannot be given {integer}: JavaScript keeps only 2^53 exactly")
         content = msgspec.json.encode(values).decode()
         return self._value(self._encode, port, content, float(at), logging)
@@ -175,12 +175,12 @@ def _context() -> Any:
     return context
 
 
-def _inexact(value: Any) -> int | None:
+def _find_inexact(value: Any) -> int | None:
     """Return an integer of `value` that JavaScript cannot represent, or None."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):
-        return next((found for item in value if (found := _inexact(item)) is not None), None)
+        return next((found for item in value if (found := _find_inexact(item)) is not None), None)
     return value if isinstance(value, int) and int(float(value)) != value else None
 
 

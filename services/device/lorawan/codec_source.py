@@ -116,10 +116,10 @@ class Script(msgspec.Struct, frozen=True):
 @lru_cache(CACHE_SIZE)
 def read_script(source: str) -> Script:
     """Analyse a script; a module becomes a strict script."""
-    source, exports = _EXPORT_DECLARATION.subn(_exported, source)
+    source, exports = _EXPORT_DECLARATION.subn(_replace_export, source)
     if exports:
         source = f'"use strict";{source}'
-    code = _COMMENT_OR_LITERAL.sub(_blank, source)
+    code = _COMMENT_OR_LITERAL.sub(_blank_match, source)
     lexical, declared = set(_LEXICAL_DECLARATION.findall(code)), _DECLARATION.findall(code)
     buffer = "Buffer" in code and _OWN_BUFFER.search(code) is None
     run = source if re.search(_EVALUATION, code) else code  # evaluated text is code, too
@@ -138,7 +138,7 @@ def read_script(source: str) -> Script:
     )
 
 
-def _exported(match: re.Match[str]) -> str:
+def _replace_export(match: re.Match[str]) -> str:
     """Return the replacement for an export declaration of a script."""
     if match[0].endswith("default"):
         return "exports.default ="
@@ -147,7 +147,7 @@ def _exported(match: re.Match[str]) -> str:
     )
 
 
-def _blank(match: re.Match[str]) -> str:
+def _blank_match(match: re.Match[str]) -> str:
     text = match[0].lstrip()
     if text.startswith(("/*", "//")):
         return " "

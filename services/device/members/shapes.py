@@ -312,7 +312,7 @@ class ShapeUpdater:
         names = {device: shape_id(shape) for device, shape in larger.items()}
         if await self._store.touch(parents) == len(parents):
             added = {
-                name: (before[device], self._added(device, larger[device]))
+                name: (before[device], self._added_members(device, larger[device]))
                 for device, name in names.items()
             }
             await self._store.add(added)
@@ -324,7 +324,7 @@ class ShapeUpdater:
         for device in larger:  # another process changed its shape meanwhile
             self._of.pop(device, None)
 
-    def _added(self, device: int, shape: Shape) -> Shape:
+    def _added_members(self, device: int, shape: Shape) -> Shape:
         before = self._known[self._of[device]]
         return {path: kind for path, kind in shape.items() if before.get(path) != kind}
 

@@ -127,7 +127,7 @@ def _page(
             break
         reached[stream] = message.sequence
         refusal = _from_dead(message) if stream == DEAD else _from_event(message)
-        if refusal is not None and _fits(refusal, device, request.reason):
+        if refusal is not None and _is_listed(refusal, device, request.reason):
             content.append(refusal)
     if not any(has_more.values()):
         return RejectedMessagePage(content=content)
@@ -172,7 +172,7 @@ def _from_event(retained: RetainedMessage) -> RejectedMessage | None:
     )
 
 
-def _fits(refusal: RejectedMessage, device: Device, reason: str | None) -> bool:
+def _is_listed(refusal: RejectedMessage, device: Device, reason: str | None) -> bool:
     if refusal.received_at < device.owned_since:
         return False
     return not reason or reason.lower() in refusal.reason.lower()

@@ -224,17 +224,19 @@ class RetentionSweeper:
         models = None if days < self.days else list(products)
         after = 0
         while chunk := await self.devices.list_models(tenant, models, after, CHUNK):
-            await self._cut({thing: min(days, products.get(model, days)) for thing, model in chunk})
+            await self._delete_older(
+                {thing: min(days, products.get(model, days)) for thing, model in chunk}
+            )
             after = chunk[-1][0]
             yield
         if days < self.days:
             after = 0
             while ids := await self.thing_store.list_ids(tenant, after, CHUNK):
-                await self._cut(dict.fromkeys(ids, days))
+                await self._delete_older(dict.fromkeys(ids, days))
                 after = ids[-1]
                 yield
 
-    async def _cut(self, days: dict[int, float]) -> None:
+    async def _delete_older(self, days: dict[int, float]) -> None:
         """Delete data that is older than the given days, by thing."""
         now = now_ms()
         oldest = collection_name(partition_at(now - self.days * DAY_MS))

@@ -171,14 +171,14 @@ class DeviceQueries:
     async def _count_models(self, condition: Condition, **options: Any) -> Counter[ModelKey]:
         counts: Counter[ModelKey] = Counter()
         async for group in await self._devices.aggregate(
-            [{"$match": condition}, _grouped(*_MODEL)], **options
+            [{"$match": condition}, _group_stage(*_MODEL)], **options
         ):
             counts[_group_model(group)] += group["devices"]
         return counts
 
     async def count_models_by_integration(self, tenant: str) -> list[CountedModel]:
         """Count the devices of a tenant by integration and model."""
-        grouped = _grouped("integration", *_MODEL)
+        grouped = _group_stage("integration", *_MODEL)
         groups = await self._devices.aggregate([{"$match": {"tenant": tenant}}, grouped])
         return [
             CountedModel(
@@ -264,7 +264,7 @@ class DeviceQueries:
         return [device["_id"] async for device in self._devices.find(query, {"_id": 1})]
 
 
-def _grouped(*fields: str) -> Condition:
+def _group_stage(*fields: str) -> Condition:
     return {"$group": {"_id": {name: f"${name}" for name in fields}, "devices": {"$sum": 1}}}
 
 

@@ -46,7 +46,7 @@ def fold_case(text: str) -> str:
 
 def extract_ngrams(*texts: str) -> list[str]:
     """Return the ngrams of a device with these texts, in order."""
-    return sorted({ngram for text in texts for ngram in _runs(fold_case(text), MIN_LENGTH)})
+    return sorted({ngram for text in texts for ngram in _substrings(fold_case(text), MIN_LENGTH)})
 
 
 def select_ngrams(texts: Iterable[str]) -> list[str]:
@@ -56,13 +56,13 @@ def select_ngrams(texts: Iterable[str]) -> list[str]:
     ngram; if all texts are too short, return nothing.
     """
     forms = [fold_case(text) for text in texts]
-    ngrams = list(dict.fromkeys(ngram for form in forms for ngram in _runs(form, LENGTH)))
+    ngrams = list(dict.fromkeys(ngram for form in forms for ngram in _substrings(form, LENGTH)))
     if len(ngrams) > MAX_NGRAMS:
         return [ngrams[at * len(ngrams) // MAX_NGRAMS] for at in range(MAX_NGRAMS)]
     return ngrams or [form for form in forms if len(form) == MIN_LENGTH][:1]
 
 
-def _runs(form: str, shortest: int) -> Iterable[str]:
+def _substrings(form: str, shortest: int) -> Iterable[str]:
     return (form[at : at + LENGTH] for at in range(len(form) - shortest + 1))
 
 

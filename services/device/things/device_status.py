@@ -96,13 +96,13 @@ class DevicePresence:
 
     async def has_silent(self, since: datetime) -> bool:
         """Return whether the HTTP lifetime of a device ended at `since` or before."""
-        return await self._devices.find_one(_silent(since), {"_id": 1}) is not None
+        return await self._devices.find_one(_silent_condition(since), {"_id": 1}) is not None
 
     async def pop_silent(
         self, since: datetime, limit: int, session: Session
     ) -> list[PresentDevice]:
         """Return silent devices, the longest silent first, and reset their lifetime."""
-        cursor = self._devices.find(_silent(since), _PRESENT, session=session)
+        cursor = self._devices.find(_silent_condition(since), _PRESENT, session=session)
         rows = await cursor.sort("httpUntil", 1).limit(limit).to_list(None)
         await self._devices.update_many(
             {"_id": {"$in": [row["_id"] for row in rows]}},
@@ -133,7 +133,7 @@ def _contact_update(at: datetime, life: timedelta) -> list[Document]:
     return [{"$set": {"httpUntil": until, "httpAt": {"$max": ["$httpAt", at]}}}]
 
 
-def _silent(since: datetime) -> Condition:
+def _silent_condition(since: datetime) -> Condition:
     return {"httpUntil": {"$lte": since}}
 
 

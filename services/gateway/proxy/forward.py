@@ -173,11 +173,11 @@ async def refuse(
     if not body.finished:
         await send({"type": "http.response.body", "body": content, "more_body": True})
         content = b""
-        await _linger(body)
+        await _discard_rest(body)
     await send({"type": "http.response.body", "body": content, "more_body": False})
 
 
-async def _linger(body: RequestBody) -> None:
+async def _discard_rest(body: RequestBody) -> None:
     """Read and discard the rest of the body, within limits."""
     pause, remaining_bytes = (
         UNEXPECTED_BODY_SECONDS if body.on_demand else SILENCE_SECONDS,
@@ -200,7 +200,7 @@ Reason = Callable[[], ThingwayError]
 """Returns the error of an exceeded time limit."""
 
 
-class Watch:
+class RequestWatch:
     """Watches the request of the current task, and cancels the task."""
 
     def __init__(self, receive: Receive, body: RequestBody) -> None:
@@ -281,7 +281,7 @@ class Exchange:
     """The last field of each name."""
     origin: Origin
     body: RequestBody
-    watch: Watch
+    watch: RequestWatch
     request_id: str
     query: bytes = b""
     """The query without the access token."""

@@ -197,7 +197,7 @@ class Connection(asyncio.Protocol):
         except (
             httptools.HttpParserCallbackError
         ) as error:  # a fault of the gateway, not of the service
-            self._fail(_raised(error))
+            self._fail(_unwrap_error(error))
             return
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             if not self._answer.complete:
@@ -265,6 +265,6 @@ class Connection(asyncio.Protocol):
             self._answer.end(keep_alive=self._parser.should_keep_alive())
 
 
-def _raised(error: httptools.HttpParserCallbackError) -> Exception:
+def _unwrap_error(error: httptools.HttpParserCallbackError) -> Exception:
     """Return the error of a callback: the context of the parser's error."""
     return error.__context__ if isinstance(error.__context__, Exception) else error

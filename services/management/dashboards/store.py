@@ -50,13 +50,13 @@ class CanvasStore:
 
     async def list_of_dashboard(self, tenant: str, dashboard_id: int) -> list[Canvas]:
         """Return the canvases of a dashboard, the oldest first, without their content."""
-        query = _attached(tenant, "DASHBOARD", [dashboard_id])
+        query = _attachment_query(tenant, "DASHBOARD", [dashboard_id])
         cursor = self._canvases.find(query, {"widgets": 0}, sort=[("_id", 1)])
         return [msgspec.convert(document, Canvas) async for document in cursor]
 
     async def find_of_device(self, tenant: str, device_id: int) -> Canvas | None:
         """Return the canvas of a device, without its content."""
-        query = _attached(tenant, "DEVICE", [device_id])
+        query = _attachment_query(tenant, "DEVICE", [device_id])
         document = await self._canvases.find_one(query, {"widgets": 0})
         return read_document(document, Canvas)
 
@@ -83,16 +83,16 @@ class CanvasStore:
 
     async def remove(self, tenant: str, dashboard_id: int, ids: Sequence[int]) -> None:
         """Delete canvases of a dashboard."""
-        query = _attached(tenant, "DASHBOARD", [dashboard_id]) | {"_id": {"$in": list(ids)}}
+        query = _attachment_query(tenant, "DASHBOARD", [dashboard_id]) | {"_id": {"$in": list(ids)}}
         await self._mongo.transaction(lambda session: self._remove(tenant, query, session))
 
     async def remove_of_dashboards(self, tenant: str, ids: Sequence[int], session: Session) -> None:
         """Delete the canvases of dashboards, in the transaction that deletes the dashboards."""
-        await self._remove(tenant, _attached(tenant, "DASHBOARD", ids), session)
+        await self._remove(tenant, _attachment_query(tenant, "DASHBOARD", ids), session)
 
     async def remove_of_devices(self, tenant: str, ids: Sequence[int]) -> None:
         """Delete the canvases of devices."""
-        query = _attached(tenant, "DEVICE", ids)
+        query = _attachment_query(tenant, "DEVICE", ids)
         await self._mongo.transaction(lambda session: self._remove(tenant, query, session))
 
     async def _remove(self, tenant: str, query: Document, session: Session) -> None:
@@ -227,7 +227,7 @@ def _duplicate_name_error(name: str) -> Conflict:
     )
 
 
-def _attached(tenant: str, kind: AttachType, ids: Sequence[int]) -> Document:
+def _attachment_query(tenant: str, kind: AttachType, ids: Sequence[int]) -> Document:
     return {"tenant": tenant, "attachType": kind, "attachId": {"$in": list(ids)}}
 
 

@@ -110,7 +110,7 @@ class AdmissionControl:
         if current is None:
             raise Unauthenticated("the user does not exist or is disabled")
         slots = acquire_slots(
-            self._open, self._claims(holder, "websockets"), holder.tenant, RETRY_SECONDS
+            self._open, self._slot_limits(holder, "websockets"), holder.tenant, RETRY_SECONDS
         )
         return MqttListener(current[0], credential, current[1], live_socket), slots
 
@@ -120,14 +120,14 @@ class AdmissionControl:
         Raises `TooManyRequests` if the user or the tenant has too many; then the socket has none.
         """
         user = subscriber.principal
-        claims = self._claims(user, "websocketKeys")
+        claims = self._slot_limits(user, "websocketKeys")
         self._keys.release(claims, subscriber.counted)
         subscriber.counted = 0
         if number:
             acquire_slots(self._keys, claims, user.tenant, RETRY_SECONDS, number)
             subscriber.counted = number
 
-    def _claims(self, user: Principal, name: str) -> list[SlotLimit]:
+    def _slot_limits(self, user: Principal, name: str) -> list[SlotLimit]:
         """Return the slot limits of a user and its tenant."""
         each = f"each{name[0].upper()}{name[1:]}"  # the limit of a single user
         limits = msgspec.to_builtins(self._limits.get(user.tenant))

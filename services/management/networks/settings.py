@@ -55,7 +55,7 @@ class Broker:
         """Return the TLS context; raise `InvalidInput` for an invalid property."""
         if not self.tls:
             return None
-        context = _trusting(self.ca)
+        context = _build_trusting_context(self.ca)
         if self.certificate:
             try:
                 _load(context, self.certificate, self.private_key)
@@ -65,7 +65,7 @@ class Broker:
         return context
 
 
-def _trusting(ca: str) -> ssl.SSLContext:
+def _build_trusting_context(ca: str) -> ssl.SSLContext:
     try:
         return trusting_context(ca_pem=ca)
     except (ssl.SSLError, ValueError) as error:
@@ -108,7 +108,7 @@ def check_settings(properties: dict[str, Any], allowed: tuple[str, ...]) -> None
         if not random:
             raise InvalidInput("must be 32 to 128 random letters, digits, - and _", field=HOOK)
     if text := properties.get(CA):
-        _trusting(text)
+        _build_trusting_context(text)
     if text := properties.get(CERTIFICATE):
         with _reject_invalid(CERTIFICATE, "must be a certificate in PEM"):
             load_pem_x509_certificates(text.encode())

@@ -137,7 +137,7 @@ def read_body(tenant: str, body: bytes, settings: dict[str, str]) -> InboundMess
     except INVALID_JSON as error:
         raise MalformedRequest(f"is not JSON: {error}", field="body") from error
     where, uplinks = UPLINKS.get(preset, ("", ()))
-    if where and pointed(content, where) not in (*uplinks, _MISSING):
+    if where and follow_pointer(content, where) not in (*uplinks, _MISSING):
         return None
     picked = _Picked(content, fields)
     port = picked.port()
@@ -173,7 +173,7 @@ def _own_fields(settings: dict[str, str]) -> Fields:
     return {key: (text,) for key in (*POINTERS, ENCODING) if (text := settings.get(key))}
 
 
-def pointed(value: Any, pointer: str) -> Any:
+def follow_pointer(value: Any, pointer: str) -> Any:
     """Return the value of a pointer, or `_MISSING`."""
     for step in pointer.split("/")[1:]:
         key = step.replace("~1", "/").replace("~0", "~")
@@ -198,7 +198,7 @@ class _Picked:
         """Return the first pointer that leads to a value, and the value or None."""
         pointers = self._fields.get(key, ())
         for pointer in pointers:
-            value = pointed(self._given, pointer)
+            value = follow_pointer(self._given, pointer)
             if (
                 value is not _MISSING
                 and value is not None

@@ -168,7 +168,7 @@ class Execution:
         await self._follow(following)
         run.error = self._trace.error
         run.status = "SUCCESS" if run.error is None else "ERROR"
-        run.time_cost = _since(begun)
+        run.time_cost = _elapsed_ms(begun)
 
     async def _follow(self, following: list[Ready]) -> None:
         """Run a chain of nodes one by one, and parallel branches in separate tasks."""
@@ -204,7 +204,7 @@ class Execution:
         self._trace.add(
             node,
             started,
-            _since(begun),
+            _elapsed_ms(begun),
             input_text=ready.text,
             parent=ready.parent,
             output=done.text if done else None,
@@ -273,6 +273,6 @@ class Execution:
         self._answered = self._answered or answers
 
 
-def _since(begun: float) -> int:
+def _elapsed_ms(begun: float) -> int:
     """Return the elapsed milliseconds."""
     return round((time.monotonic() - begun) * 1000)

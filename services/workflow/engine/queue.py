@@ -82,13 +82,13 @@ class RunQueue:
         (tenant, _), number = share
         if self._waiting[share.owner] + number > self._limits_of(tenant).each_waiting_runs:
             return "eachWaitingRuns"
-        return "" if number <= self._room(tenant) else "waitingRuns"
+        return "" if number <= self._places_left(tenant) else "waitingRuns"
 
     def fits(self, tenant: str, number: int) -> bool:
         """Return whether a tenant has enough places left, or has no waiting runs."""
-        return number <= self._room(tenant) or not self._waiting[tenant]
+        return number <= self._places_left(tenant) or not self._waiting[tenant]
 
-    def _room(self, tenant: str) -> int:
+    def _places_left(self, tenant: str) -> int:
         """Return the places left for a tenant, which may use as many as remain free."""
         return min(self._limits_of(tenant).waiting_runs, self._free) - self._waiting[tenant]
 

@@ -121,7 +121,7 @@ class Engine:
         Raises `Conflict` if its cause has started the flow before, `TooManyRequests` if too many
         runs wait.
         """
-        share = _share(start.flow, start.entered)
+        share = _compute_share(start.flow, start.entered)
         try:
             self.queue.enter(share)
         except NoRoom as error:
@@ -145,7 +145,7 @@ class Engine:
         flows = {start.flow.flow_id: start.flow for start in starts if start.is_held}
         quick = {flow_id for flow_id, flow in flows.items() if await self._is_quick(flow)}
         for start in starts:
-            share = _share(start.flow, start.entered)
+            share = _compute_share(start.flow, start.entered)
             if start.identity in self._deferred or self.queue.find_reached_limit(share):
                 refused.append(start)
                 continue
@@ -169,7 +169,7 @@ class Engine:
 
     def has_room(self, run: Run) -> bool:
         """Return whether a recorded run may wait here."""
-        return not self.queue.find_reached_limit(_share(run, run.entered))
+        return not self.queue.find_reached_limit(_compute_share(run, run.entered))
 
     async def _record(self, queued: Sequence[tuple[Start, QueueShare]]) -> list[Run]:
         """Record runs that have places; runs that exist already release their places."""
@@ -209,7 +209,7 @@ class Engine:
     def execute(self, run: Run) -> "asyncio.Task[None]":
         """Execute a recorded run in the background."""
         if run.id not in self._active:
-            share = self._active[run.id] = _share(run, run.entered)
+            share = self._active[run.id] = _compute_share(run, run.entered)
             self.queue.put(share)
         # A run of an event continues the trace of the event, and not that of its batch.
         return self.run_in_background(self._run(run), None if run.recorded else Context())
@@ -320,7 +320,7 @@ async def record_and_execute(engine: Engine, starts: Iterable[Start]) -> Executi
     return ExecutionResult(refused, deferred)
 
 
-def _share(flow: Deployed | Run, entered: Any) -> QueueShare:
+def _compute_share(flow: Deployed | Run, entered: Any) -> QueueShare:
     size = len(msgspec.json.encode(entered, enc_hook=str))
     return build_share(Owner(flow.tenant, flow.flow_id), size)
 

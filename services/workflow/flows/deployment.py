@@ -15,7 +15,7 @@ from libs.common.identity import Principal
 from libs.common.store.mongo import Session
 from services.workflow.entities import Entities, EntityAccess
 from services.workflow.flows.model import AfterWrite, DeploymentObserver, Flow
-from services.workflow.flows.store import FlowStore, Unsettled, UnsettledStore
+from services.workflow.flows.store import FlowStore, UnsettledFlow, UnsettledStore
 from services.workflow.graph.design import (
     DESIGN_FIELD,
     DesignInvalid,
@@ -238,7 +238,7 @@ class FlowSettler:
                 log.warning("flow %d has no service: %s", flow.flow_id, error)
             await self.store.unmark(flow)
 
-    async def _repair(self, unsettled: Unsettled) -> None:
+    async def _repair(self, unsettled: UnsettledFlow) -> None:
         flow = await self.flows.get(unsettled.tenant, unsettled.flow_id)
         if flow is None or not await self.deployer.restore(flow):
             await self.entities.remove_service(unsettled.tenant, unsettled.flow_id)

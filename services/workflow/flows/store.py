@@ -160,7 +160,7 @@ class FlowStore:
         return [row["_id"] async for row in self._flows.find(query, {"_id": 1})]
 
 
-class Unsettled(NamedTuple):
+class UnsettledFlow(NamedTuple):
     """A flow whose service entity may be out of step since `at`."""
 
     tenant: str
@@ -180,15 +180,15 @@ class UnsettledStore:
             change = [{"$set": {"tenant": {"$literal": tenant}, "at": "$$NOW"}}]
             await self._flows.update_one({"_id": flow_id}, change, upsert=True, session=session)
 
-    async def older(self, seconds: int, maximum: int) -> list[Unsettled]:
+    async def older(self, seconds: int, maximum: int) -> list[UnsettledFlow]:
         """Return flows marked more than `seconds` ago, fairly by tenant."""
         until = {"$dateSubtract": {"startDate": "$$NOW", "unit": "second", "amount": seconds}}
         old = {"$expr": {"$lt": ["$at", until]}}
         ids = await ids_in_turns(self._flows, old, "at", maximum)
         cursor = self._flows.find({"_id": {"$in": ids}, **old})
-        return [Unsettled(row["tenant"], row["_id"], row["at"]) async for row in cursor]
+        return [UnsettledFlow(row["tenant"], row["_id"], row["at"]) async for row in cursor]
 
-    async def unmark(self, flow: Unsettled) -> None:
+    async def unmark(self, flow: UnsettledFlow) -> None:
         """Remove the mark unless the flow was changed again."""
         await self._flows.delete_one({"_id": flow.flow_id, "at": flow.at})
 

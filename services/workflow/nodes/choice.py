@@ -231,12 +231,12 @@ class Choice(Step[ChoiceParameters]):
         for place, branch in enumerate(parameters.choice.when):
             if place:
                 await asyncio.sleep(0)  # lets other tasks run, as each may search a long list
-            if await self._holds(context, branch, body):
+            if await self._is_branch_true(context, branch, body):
                 return BranchChoice(branch.id, body)
         otherwise = parameters.choice.otherwise
         return BranchChoice(None if otherwise is None else otherwise.id, body)
 
-    async def _holds(self, context: NodeContext, branch: Branch, body: Any) -> bool:
+    async def _is_branch_true(self, context: NodeContext, branch: Branch, body: Any) -> bool:
         every = branch.logic_operator == "AND"
         for place, condition in enumerate(branch.conditions):
             if place:

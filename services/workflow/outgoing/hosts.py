@@ -22,10 +22,10 @@ async def check_host(host: str, port: int, allowed: tuple[str, ...], seconds: fl
 
 
 @asynccontextmanager
-async def delivery(
+async def limit_delivery(
     host: str, seconds: float, what: str, *errors: type[Exception]
 ) -> AsyncIterator[None]:
-    """Wrap a delivery to a host, of at most `seconds`.
+    """Wrap a limit_delivery to a host, of at most `seconds`.
 
     Raises `NodeFailed` on a timeout, for a host that is not allowed, and when the block raises one
     of the `errors` of a library, `OSError` or `ValueError`.

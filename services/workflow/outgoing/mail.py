@@ -15,7 +15,7 @@ from aiosmtplib import SMTP, SMTPException, SMTPHeloError
 
 from libs.common.http.outgoing import outgoing_socket
 from services.workflow.errors import NodeFailed
-from services.workflow.outgoing.hosts import check_host, delivery
+from services.workflow.outgoing.hosts import check_host, limit_delivery
 
 MAX_SECONDS = 30.0
 _CONTROLS = re.compile(r"[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029]")
@@ -71,7 +71,9 @@ class OutgoingMail:
     async def send(self, server: MailServer, email: EmailMessage, seconds: float) -> None:
         """Send an email; an encrypted connection needs a valid certificate."""
         message = build_mime_message(email)
-        async with delivery(server.host, min(seconds, MAX_SECONDS), "the email", SMTPException):
+        async with limit_delivery(
+            server.host, min(seconds, MAX_SECONDS), "the email", SMTPException
+        ):
             await self._send(server, message)
 
     async def _send(self, server: MailServer, message: MimeMessage) -> None:

@@ -8,7 +8,7 @@ import msgspec
 from aiomqtt import Client, MqttError
 
 from libs.common.http.outgoing import outgoing_addresses
-from services.workflow.outgoing.hosts import check_host, delivery
+from services.workflow.outgoing.hosts import check_host, limit_delivery
 
 MAX_SECONDS = 30.0
 LONGEST_FIELD, LONGEST_PASSWORD = 254, 1000
@@ -69,7 +69,7 @@ class OutgoingMqtt:
     async def publish(self, broker: MqttBroker, publication: Publication, seconds: float) -> None:
         """Connect, publish, and wait for the acknowledgement of the QoS."""
         remaining = min(seconds, MAX_SECONDS)
-        async with delivery(broker.host, remaining, "the message", MqttError):
+        async with limit_delivery(broker.host, remaining, "the message", MqttError):
             address, *_ = await outgoing_addresses(broker.host, broker.port, self._allowed)
             async with self._client(broker, address["host"], remaining) as client:
                 await client.publish(

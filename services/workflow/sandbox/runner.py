@@ -100,7 +100,7 @@ class Sandbox:
 
 
 def _shift_line(line: re.Match[str]) -> str:
-    """Return the line number in the user's code, which follows the line `_STOP_STATEMENT`."""
+    """Return the line number in the code of the user, without our first line."""
     return f"(line {int(line[1]) - 1})"
 
 

@@ -136,7 +136,7 @@ class EventConsumer:
             events: list[Event] = []
             number = 0
             for message in messages:
-                events.append((message, self._starts(message)))
+                events.append((message, self._build_starts(message)))
                 number += len(events[-1][1])
                 if number >= AT_ONCE:  # an event with many listeners must not block the process
                     await self._begin(events)
@@ -152,7 +152,7 @@ class EventConsumer:
             (wanted if fits else refused).extend(starts)
         executed = await record_and_execute(self._engine, wanted)
         refused += executed.refused
-        delays = self._delay(events, refused) if refused else {}
+        delays = self._compute_delays(events, refused) if refused else {}
         running = {run.cause.key for run in executed.deferred.values()}
         now, later = list[Msg](), list[Msg]()
         for message, starts in events:
@@ -198,7 +198,7 @@ class EventConsumer:
         if late:
             await hand_back(self._bus.client, late)
 
-    def _starts(self, message: Msg) -> list[Start]:
+    def _build_starts(self, message: Msg) -> list[Start]:
         try:
             about_alarm = message.subject.split(".")[2] == "alarm"
             change = (read_alarm if about_alarm else read_change)(message.data)
@@ -209,7 +209,7 @@ class EventConsumer:
         is_new = self._new_events.is_new(message.reply, change.event_id)
         return list(build_starts(self._followed.index, change, hops, trace, is_held=is_new))
 
-    def _delay(self, events: Sequence[Event], refused: list[Start]) -> dict[str, float]:
+    def _compute_delays(self, events: Sequence[Event], refused: list[Start]) -> dict[str, float]:
         """Return the messages to delay, with their delays in seconds."""
         without_room = set(map(id, refused))
         delays: dict[str, float] = {}

@@ -142,13 +142,13 @@ class TopicListener:
     async def _begin(self, tenant: str, message: Msg) -> None:
         await self._ready.wait()
         try:
-            executed = await record_and_execute(self._engine, self._starts(tenant, message))
+            executed = await record_and_execute(self._engine, self._build_starts(tenant, message))
             for start in executed.refused:
                 self._engine.refuse(start)
         except (ThingwayError, StoreError) as error:
             log.warning("an MQTT message of tenant %s started no flow: %s", tenant, error)
 
-    def _starts(self, tenant: str, message: Msg) -> Iterator[Start]:
+    def _build_starts(self, tenant: str, message: Msg) -> Iterator[Start]:
         _, topic = outside_topic(message.subject)
         for flow, parameters in self._index.match(tenant, topic):
             if parameters.encoding == "Base64":

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from libs.common.bus.fitting import LARGEST_EVENT, LONGEST_TEXT, MAX_NAMES, fitted
+from libs.common.bus.fitting import LARGEST_EVENT, LONGEST_TEXT, MAX_NAMES, fit_event
 from libs.common.contracts.events import (
     DeviceProfile,
     PropertiesReported,
@@ -27,7 +27,7 @@ def reported(properties: dict[str, Any]) -> PropertiesReported:
 
 
 def cut(event: msgspec.Struct) -> Any:
-    raw = fitted(event)
+    raw = fit_event(event)
     assert len(raw) <= LARGEST_EVENT
     return msgspec.json.decode(raw, type=type(event))
 
@@ -35,7 +35,7 @@ def cut(event: msgspec.Struct) -> Any:
 def test_an_event_that_fits_is_whole():
     """Nothing is left out, and nothing is said of it."""
     event = reported({"a": "x" * 250_000, "b": 1})
-    assert fitted(event) == msgspec.json.encode(event)
+    assert fit_event(event) == msgspec.json.encode(event)
 
 
 def test_the_largest_properties_are_left_out_and_named():
@@ -85,4 +85,4 @@ def test_an_event_that_cannot_be_shortened_is_rejected():
     event = reported({})
     event.device = DeviceProfile(1, "S" * LARGEST_EVENT)
     with pytest.raises(TooLarge):
-        fitted(event)
+        fit_event(event)

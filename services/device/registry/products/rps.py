@@ -182,7 +182,7 @@ class RpsService:
         """
         sn = check_serial(body.sn, "sn")
         url = _validate_url(body.profile_url)
-        owner = _owner(principal)
+        owner = _owner_of(principal)
         for _ in range(_ATTEMPTS):
             if await self._store.change(owner, serial_key(sn), url):
                 return DONE
@@ -201,7 +201,7 @@ class RpsService:
     async def search(self, principal: Principal, search: SearchProfiles) -> RpsPage:
         """Return a page of the application's records."""
         records, total = await self._store.page(
-            _owner(principal),
+            _owner_of(principal),
             build_order(search.sorts or [], COLUMNS),
             (search.page_number - 1) * search.page_size,
             search.page_size,
@@ -221,7 +221,7 @@ class RpsService:
 
         A user deletes the record of any application of the tenant.
         """
-        owner = (principal.tenant, None) if principal.kind is Kind.USER else _owner(principal)
+        owner = (principal.tenant, None) if principal.kind is Kind.USER else _owner_of(principal)
         if not await self._store.delete(owner, serial_key(sn)):
             raise NotFound(
                 "there is no RPS record of this SN", field="sn", code="rps_record_not_found"
@@ -229,7 +229,7 @@ class RpsService:
         return DONE
 
 
-def _owner(principal: Principal) -> tuple[str, int]:
+def _owner_of(principal: Principal) -> tuple[str, int]:
     return principal.tenant, principal.application_id
 
 

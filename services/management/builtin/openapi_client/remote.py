@@ -184,14 +184,14 @@ class Remote:
     async def set_properties(self, device_id: str, properties: dict[str, Any]) -> str | None:
         """Update properties; return the id of the task, if any."""
         body = {"properties": properties}
-        return await self._started("PATCH", f"/devices/{device_id}/properties", body)
+        return await self._start_task("PATCH", f"/devices/{device_id}/properties", body)
 
     async def call_service(
         self, device_id: str, service: str, inputs: dict[str, Any]
     ) -> str | None:
         """Call a service; return the id of the task, if any."""
         body = {"serviceId": service, "inputs": inputs}
-        return await self._started("POST", f"/devices/{device_id}/services/call", body)
+        return await self._start_task("POST", f"/devices/{device_id}/services/call", body)
 
     async def set_profile(self, device_id: str, values: list[dict[str, Any]]) -> str | None:
         """Set values of a device profile by key; return the id of the task, if any."""
@@ -205,7 +205,7 @@ class Remote:
         """Return a task."""
         return await self._data("GET", f"/tasks/{task_id}", Task)
 
-    async def _started(self, method: str, path: str, body: Any) -> str | None:
+    async def _start_task(self, method: str, path: str, body: Any) -> str | None:
         answer = await self._call(method, path, body)
         _envelope(answer)
         task = _TASK_PATH.search(answer.headers.get("Location", ""))

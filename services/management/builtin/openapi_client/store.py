@@ -136,7 +136,7 @@ class OpenApiStore:
             await self._commands.insert_one(document)
         except DuplicateKey:
             return (
-                _carried(await self._commands.find_one({"_id": remote_command.id}))
+                _read_command(await self._commands.find_one({"_id": remote_command.id}))
                 or remote_command
             )
         return remote_command
@@ -150,7 +150,7 @@ class OpenApiStore:
     async def list_open_commands(self) -> list[CarriedCommand]:
         """Return unfinished commands."""
         cursor = self._commands.find({"told": {"$ne": True}})
-        return [command async for document in cursor if (command := _carried(document))]
+        return [command async for document in cursor if (command := _read_command(document))]
 
     async def close_command(self, remote_command: CarriedCommand) -> None:
         """Mark a command as finished, and remove its values, which may be secrets."""
@@ -170,7 +170,7 @@ def _fields(remote_command: CarriedCommand) -> dict[str, Any]:
     return {"carried": msgspec.json.encode(remote_command).decode()}
 
 
-def _carried(document: dict[str, Any] | None) -> CarriedCommand | None:
+def _read_command(document: dict[str, Any] | None) -> CarriedCommand | None:
     return (
         None if document is None else msgspec.json.decode(document["carried"], type=CarriedCommand)
     )
