@@ -340,6 +340,17 @@ def test_every_service_is_observable_scalable_and_evictable(name: str) -> None:
         assert spec["topologySpreadConstraints"]
 
 
+@pytest.mark.parametrize("tls", ["", ",tls.enabled=true,tls.secret=a"])
+def test_the_service_monitor_keeps_the_labels_of_metrics(tls: str) -> None:
+    """The label `service` of Prometheus Operator does not replace that of the metrics."""
+    manifests = render(parse_set(VALUES["all"] + ",gatewayApi.enabled=false" + tls))
+    [monitor] = [one for one in manifests if one["kind"] == "ServiceMonitor"]
+    endpoints = monitor["spec"]["endpoints"]
+    ports = [endpoint["port"] for endpoint in endpoints]
+    assert ports == (["metrics", "metrics-tls"] if tls else ["metrics"])
+    assert all(endpoint["honorLabels"] for endpoint in endpoints)
+
+
 @every_set
 def test_public_addresses_lead_to_the_public_port_of_the_gateway(name: str) -> None:
     """Metrics, and reasons of an unready gateway, are only at its port for operators."""
