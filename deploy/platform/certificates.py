@@ -54,7 +54,7 @@ class IssuedCertificate:
     """A device certificate."""
 
     serial: str
-    """Hexadecimal, in the format of OpenSSL."""
+    """Serial number in hexadecimal, as OpenSSL prints it."""
     expires: int
     """Expiry in epoch ms."""
     certificate: str

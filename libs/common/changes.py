@@ -24,7 +24,7 @@ SUBJECTS = ("event.*.*.*.reported", "event.*.device.*.event")
 """Reports of devices and other things, and events of devices."""
 ALARMS = "event.*.alarm.*.*"
 _ALARM = (ALARM_STATUS, ALARM_TIME, ALARM_CONTENT)
-_KNOWN = {
+_PATHS_BY_CHANGE = {
     "online": (STATUS,),
     "offline": (STATUS,),
     "updated": (LATITUDE, LONGITUDE, ADDRESS),
@@ -139,7 +139,7 @@ def read_alarm(payload: bytes) -> EntityChange:
 def read_state_change(subject: str, payload: bytes) -> EntityChange:
     """Return the entities that an event of `KNOWN_SUBJECTS` changed, without their values."""
     event = _decoder.decode(payload)
-    paths = _KNOWN[subject.rpartition(".")[2]]
+    paths = _PATHS_BY_CHANGE[subject.rpartition(".")[2]]
     values = dict.fromkeys(member_key(event.device.thing_key, path) for path in paths)
     return EntityChange(
         event.event_id, event.tenant, _thing(event.device), event.created_at, values

@@ -24,7 +24,7 @@ class LiveCredentials(msgspec.Struct):
     """Response of `GET /mqtt/web/credentials`, shown only once."""
 
     client_id: str
-    """Unique to this page."""
+    """MQTT client id of this page, which no other page has."""
     username: str
     """User name for MQTT."""
     password: str

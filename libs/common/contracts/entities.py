@@ -42,7 +42,7 @@ class ResolvedEntity(msgspec.Struct, rename="camel", omit_defaults=True, kw_only
     type: EntityType
     value_type: ValueType
     access_mod: AccessMod | None = None
-    """`W` for services and events."""
+    """Access to the entity; `W` for services and events."""
     writable: bool = False
     """Whether it is a property that can be written."""
     write_only: bool = False

@@ -85,7 +85,7 @@ SMALL_PAGE = 128 * 1024
 """Expected bytes of a page that `read_page` reads and decodes as a whole."""
 FIRST_BATCH, LARGEST_BATCH = 32, 1000
 """Documents of the first batch of `read_rows`, and the maximum of any batch."""
-_DURABLE = WriteConcern(w="majority", j=True)
+_DURABLE_WRITES = WriteConcern(w="majority", j=True)
 DUPLICATE_KEY = 11000
 """MongoDB's error code for a duplicate key."""
 
@@ -294,7 +294,7 @@ class Mongo:
             "codec_options": codec,
             "read_preference": ReadPreference.PRIMARY,
             "read_concern": ReadConcern("majority"),
-            "write_concern": _DURABLE,
+            "write_concern": _DURABLE_WRITES,
         }
         self.database = cast("Database", _MotorDatabase(self.client, database, **settings))
         self.direct: Database = self._direct.get_database(database, **settings)
@@ -329,7 +329,7 @@ class Mongo:
         begun = self._direct.start_session() if direct else await self.client.start_session()
         async with begun as session:
             done = await session.with_transaction(
-                with_pauses, read_concern=ReadConcern("snapshot"), write_concern=_DURABLE
+                with_pauses, read_concern=ReadConcern("snapshot"), write_concern=_DURABLE_WRITES
             )
             return cast("R", done)
 

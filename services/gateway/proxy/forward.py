@@ -43,7 +43,7 @@ HOP_BY_HOP = frozenset(
 )
 INTERNAL = b"x-thingway-"
 """Prefix of header fields that only our services send."""
-_FROM_CLIENT = HOP_BY_HOP | {
+_DROPPED_REQUEST_FIELDS = HOP_BY_HOP | {
     b"authorization",  # replaced by the principal header
     b"content-encoding",  # decoded by the gateway
     b"content-length",  # set again with the body
@@ -83,7 +83,7 @@ def _filter_fields(fields: Fields, dropped: frozenset[bytes]) -> list[Field]:
 
 def to_service_fields(fields: Fields, *, origin: Origin, request_id: str) -> list[Field]:
     """Return the header of the request to the service, with names in lower case."""
-    kept_fields = _filter_fields(fields, _FROM_CLIENT)
+    kept_fields = _filter_fields(fields, _DROPPED_REQUEST_FIELDS)
     kept_fields += (
         (b"x-request-id", request_id.encode()),
         (b"x-real-ip", origin.address.encode("latin-1")),

@@ -120,14 +120,14 @@ class _Steps(msgspec.Struct):
     chain: Annotated[list[_Step], msgspec.Meta(max_length=MAX_STEPS)]
 
 
-class _Chains(msgspec.Struct):
+class _CodecSteps(msgspec.Struct):
     id: str
     decoder: _Steps
     encoder: _Steps | None = None
 
 
 class _Codecs(msgspec.Struct):
-    codecs: list[_Chains]
+    codecs: list[_CodecSteps]
 
 
 def read_template(files: Mapping[str, bytes], path: str) -> Template:
