@@ -37,8 +37,8 @@ class GatewaySettings(ServiceSettings):
     upstream_requests: Count = 4096
     """Maximum concurrent requests to a service, without long polls; more are rejected with 503."""
     upstream_polls: Count = 100_000
-    """Maximum concurrent long polls (`?wait=`) of a service, but at most a third of the files that
-    the process may open."""
+    """Maximum concurrent long polls (devices that wait for commands), but at most a third of the
+    files that the process may open."""
     address_connections: Count = 10_000
     """Maximum open connections of one address to a process, but at most a quarter of the files that
     the process may open. Connections of trusted proxies are not counted."""

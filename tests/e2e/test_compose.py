@@ -225,7 +225,7 @@ def test_doctor_finds_all_well_from_a_container(composed: Composed, service: str
     if service == "gateway":
         assert {name: names.count(f"service {name}") for name in REPLICAS} == REPLICAS
     else:
-        assert {"mongo thingway_device", "redis", "nats-server thingway"} <= set(names)
+        assert {"mongo thingway_device", "nats-server thingway"} <= set(names)
 
 
 def _until_healthy(composed: Composed, container: str) -> None:
