@@ -19,7 +19,7 @@ from libs.common.bus import Bus, OutgoingMessage
 from libs.common.clock import to_ms
 from libs.common.contracts.frames import Downlink
 from libs.common.contracts.integrations import Acknowledged, DeviceCommand, DeviceRef
-from libs.common.errors import InvalidInput, ThingwayError
+from libs.common.errors import InvalidInput, ThingwayError, TooManyRequests
 from libs.common.integrations.client import (
     CARRY_SECONDS,
     IntegrationClient,
@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 LONGEST_ERROR = 1000
 CARRYING_WORKERS, WAITING = 512, 10_000
 """Commands that are being handed to integrations at a time, and waiting ones per tenant."""
-REFUSALS = range(400, 500)
+REFUSALS = frozenset(range(400, 500)) - {TooManyRequests.status}
 """HTTP statuses by which an integration rejects a command."""
 
 

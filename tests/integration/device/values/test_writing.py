@@ -19,7 +19,7 @@ from libs.common.contracts.integrations import (
     DeviceCommand,
     PropertiesUpdated,
 )
-from libs.common.errors import InvalidInput
+from libs.common.errors import InvalidInput, TooManyRequests
 from libs.common.identity.functions import COMMANDERS, Function
 from libs.common.integrations import IntegrationThings
 from services.device.things.device_queries import DeviceQueries
@@ -293,6 +293,21 @@ async def test_an_integration_may_reject_a_command(world: World, lamps: Lamps):
     body = {"exchange": {"lamps.device.W-10.dim.to": 1}}
     content = await world.admin().refused(502, "POST", CALL, body)
     assert content["error_message"] == "integration lamps refused: the lamp is broken"
+
+
+async def test_a_command_is_repeated_for_a_busy_integration(world: World, lamps: Lamps):
+    """`things.report` in `command` raises 429 if the tenant reports too much."""
+    await world.admin().done("POST", "/device", lamp_body("W-11"))
+    lamps.fails = TooManyRequests("too many reports", retry_after=1)
+    lamps.reached.clear()
+    body = {"exchange": {"lamps.device.W-11.dim.to": 1}}
+    calling = asyncio.ensure_future(world.admin().ask("POST", CALL, body))
+    await lamps.reached.wait()
+    lamps.fails = None
+    lamps.reached.clear()
+    await asyncio.wait_for(lamps.reached.wait(), 30)
+    assert isinstance(lamps.asked[-1], DeviceCommand)
+    calling.cancel()
 
 
 async def own(world: World) -> dict[str, str]:
