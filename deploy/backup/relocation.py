@@ -123,7 +123,7 @@ def rewrite_alarm_state(document: Document, move: Relocation) -> None:
 
 
 def rewrite_alarm(document: Document, move: Relocation) -> None:
-    """Rewrite the reference to the state and the users who claimed or cleared it."""
+    """Rewrite the ids of the state and of the users in `claimedBy` and `clearedBy`."""
     if "state" in document:
         _, generation, _ = document["state"].split(".")
         document["state"] = f"{document['rule']}.{generation}.{document['device']}"

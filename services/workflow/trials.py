@@ -30,7 +30,7 @@ from services.workflow.flows.deployment import FlowDeployer, build_refusal
 from services.workflow.flows.logs import final_status
 from services.workflow.flows.service import FlowService
 from services.workflow.graph.design import DesignInvalid, DesignNode, Reason, read_design, read_node
-from services.workflow.graph.plan import Follower, Plan, PlanNode, display_name, read_parameters
+from services.workflow.graph.plan import OutgoingEdge, Plan, PlanNode, display_name, read_parameters
 from services.workflow.nodes.base import Entry, Registry, Step
 from services.workflow.nodes.parameters import Parameters
 from services.workflow.runs.model import Cause, Run, TraceItem
@@ -241,7 +241,7 @@ class TrialService:
         if reasons or parameters is None or not isinstance(kind, Step):
             raise DesignInvalid(reasons)
         first = PlanNode(
-            INPUT_NODE, INPUT_NODE, _TestInput(), Parameters(), (Follower(node.id, None, 0),), 0
+            INPUT_NODE, INPUT_NODE, _TestInput(), Parameters(), (OutgoingEdge(node.id, None, 0),), 0
         )
         tried = PlanNode(node.id, display_name(node), kind, parameters, (), 1)
         return Plan({first.id: first, tried.id: tried}, first, {}), referred

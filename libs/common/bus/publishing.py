@@ -85,7 +85,7 @@ async def extend(client: Client, messages: Iterable[Msg]) -> None:
 
 
 async def hand_back(client: Client, replies: Mapping[str, float]) -> None:
-    """Return JetStream messages by their reply subjects, each with a delay in seconds."""
+    """Send a NAK for each reply subject; JetStream redelivers after its delay in seconds."""
     await write_frames(client, (_hand_back_frame(*item) for item in replies.items()))
 
 

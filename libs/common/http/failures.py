@@ -27,7 +27,7 @@ from libs.common.store.redis import RedisConnectionError, RedisTimeoutError
 
 log = logging.getLogger(__name__)
 
-_LACKS = re.compile("Missing required [a-z]+ parameter '([^']+)'").match
+_match_missing_parameter = re.compile("Missing required [a-z]+ parameter '([^']+)'").match
 """Matches Litestar's message for a missing parameter."""
 MISSING = "parameter_missing"
 """The open API's code for a missing value; the management API has no such code."""
@@ -36,8 +36,8 @@ MISSING = "parameter_missing"
 def _validation_error(error: ValidationException, path: str) -> ThingwayError:
     entries: list[dict[str, Any]] = error.extra if isinstance(error.extra, list) else []
     faults = [_fault(entry, path) for entry in entries]
-    if not faults and (lacks := _LACKS(error.detail)):
-        faults = [InputFault(lacks[1], "is required", missing=True)]
+    if not faults and (match := _match_missing_parameter(error.detail)):
+        faults = [InputFault(match[1], "is required", missing=True)]
     if not faults:
         return InvalidInput(error.detail)
     first, text = faults[0], "; ".join(fault.text for fault in faults)

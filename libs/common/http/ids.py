@@ -105,7 +105,10 @@ class _NamedId(_Id):
 
     @classmethod
     def read(cls, value: Any) -> Any:
-        """Raise `ValueError`, because `holds` accepts all valid values."""
+        """Raise `ValueError`: only invalid values are passed to this method.
+
+        msgspec accepts a valid number or name by `isinstance` and does not convert it.
+        """
         raise ValueError(f"must be an id: a whole number, or at most {LONGEST_TEXT} characters")
 
 

@@ -41,7 +41,7 @@ class TokenBuckets:
         return granted, wait_ms / 1000
 
     async def fill(self, key: str) -> None:
-        """Fill a bucket."""
+        """Reset a token bucket to its full number of permits."""
         await self._redis.delete(bucket_key(self._owner, key))
 
 

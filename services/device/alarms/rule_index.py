@@ -194,7 +194,7 @@ class RuleIndex:
         )
         return earliest
 
-    def expire_uncertain(self, now: float) -> None:
+    def expire_uncertain_states(self, now: float) -> None:
         """Remove states whose uncertainty ended by `now` (monotonic)."""
         for device, rules in list(self._uncertain.items()):
             uncertain = {rule: entry for rule, entry in rules.items() if entry.until > now}

@@ -54,7 +54,7 @@ class RuleIndexCache:
                     self._load() if self._updated_ms is None else self._refresh(self._updated_ms)
                 )
                 self._updated_ms, self._valid_until = now, time.monotonic() + PERIOD
-                self._index.expire_uncertain(time.monotonic())
+                self._index.expire_uncertain_states(time.monotonic())
         return self._index
 
     async def _refresh(self, since: int) -> None:

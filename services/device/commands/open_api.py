@@ -27,7 +27,7 @@ TASKS = "/device/openapi/v1/tasks"
 Commands = NamedDependency[CommandService]
 
 
-_LOCATION = [
+_LOCATION_HEADER = [
     ResponseHeader(
         name="Location",
         value=f"{TASKS}/1000017",
@@ -44,7 +44,7 @@ def task_headers(task_id: int) -> dict[str, str]:
 
 @patch(
     "/devices/{device_id:str}/properties",
-    response_headers=_LOCATION,
+    response_headers=_LOCATION_HEADER,
     example={"properties": {"reporting_interval": {"time": 10}}},
     tags=["Devices"],
 )
@@ -72,7 +72,7 @@ async def get_device_config(
 
 @post(
     "/devices/{device_id:str}/services/call",
-    response_headers=_LOCATION,
+    response_headers=_LOCATION_HEADER,
     example={"serviceId": "reboot", "inputs": {}},
     tags=["Devices"],
 )

@@ -279,10 +279,11 @@ def _bytes(text: Any) -> bytes:
 
 
 def _pipeline(source: ValueSource, span: Span, kind: AggregateKind) -> tuple[str, Stages] | None:
-    """Return collection and stages of an aggregate, or None for no values.
+    """Return the collection and the stages of an aggregate; None if there are no values.
 
-    MIN and MAX return `v`, TOTAL `v` and `n`, COUNT documents with the value as `_id` and `n`,
-    DISTINCT the same of all values.
+    The stages of MIN and MAX yield one document with the value `v`, those of TOTAL one with the sum
+    `v` and the number `n` of values. COUNT and DISTINCT yield one document per distinct value:
+    `_id` is the value, `n` its number of occurrences. COUNT yields only the most frequent values.
     """
     scans = source.scans(span)
     if not scans:

@@ -49,10 +49,11 @@ class MemberFilter:
 
 
 class Keyword:
-    """Text in keys or names of entities, for the integrations of a tenant.
+    """A search text that matches entities by part of their keys or names.
 
-    It matches all entities of a thing (`matches_thing`), a member of any thing (`matches_member`),
-    or extends across the dot between both; `splits` are the ways to split it there.
+    The key of an entity is the key of its thing, a dot, and the path of its member. The text may
+    occur in the first part (`matches_thing`), in the second (`matches_member`), or extend across
+    the dot (`matches_across`). `splits` has a pair of texts, before and after, for each such dot.
     """
 
     def __init__(

@@ -30,7 +30,8 @@ class CodecInterrupted(CodecFailed):
     """A call was interrupted, so the codec must be loaded again."""
 
 
-_COMPLETE_MARK = "this script is whole"
+_VALID_SYNTAX = "the syntax of this script is valid"
+"""Thrown before the first statement of a script, and only if QuickJS can parse the script."""
 _NO_REQUIRE = "require is not defined"
 _ERRORS_WITHOUT_TEXT = ("null", "InternalError")
 """Errors of QuickJS when it has no memory for an error message."""
@@ -159,10 +160,10 @@ def _check_whole(source: str) -> None:
     context.set_time_limit(LOADING_SECONDS)
     try:
         evaluate = context.eval("(source) => (0, eval)(JSON.parse(source))")
-        evaluate(msgspec.json.encode(f"throw '{_COMPLETE_MARK}';\n{source}").decode())
+        evaluate(msgspec.json.encode(f"throw '{_VALID_SYNTAX}';\n{source}").decode())
     except quickjs.JSException as error:
         reason = str(error).partition("\n")[0]
-        if reason != _COMPLETE_MARK:
+        if reason != _VALID_SYNTAX:
             raise CodecFailed(_reason(reason)) from error
     except MemoryError as error:
         raise CodecFailed(NO_MEMORY) from error

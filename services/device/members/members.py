@@ -116,7 +116,10 @@ def number_keys(document: TslDocument) -> list[str]:
 
 
 def build_members(document: TslDocument, numbers: Mapping[str, int]) -> MemberSet:
-    """Return the members of a document with their numbers; omit those without one."""
+    """Return the members of a TSL document, numbered by `numbers`.
+
+    `numbers` maps the `number_key` of a member to its number. Members without one are omitted.
+    """
     return MemberSet(
         msgspec.structs.replace(member, number=numbers[member.number_key])
         for member in _list_declared(document)

@@ -46,7 +46,7 @@ class ModelKey(NamedTuple):
     model: str
     version: str
     shape: str = ""
-    """The shape of devices of the open product, which have no version here."""
+    """Id of the reported paths and types if the TSL declares none; then `version` is empty."""
     names: str = ""
     """See `ListedDevice.entity_names`."""
 

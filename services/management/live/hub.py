@@ -313,7 +313,7 @@ class Watch:
             await self.refreshing.stop()
 
     async def check_sockets(self) -> None:
-        """Check all sockets."""
+        """Close sockets with invalid credentials; reload changed permissions of the others."""
         listeners = list(self.hub.listeners)
         for start in range(0, len(listeners), CHUNK):
             chunk = listeners[start : start + CHUNK]

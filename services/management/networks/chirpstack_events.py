@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from chirpstack_api.integration import integration_pb2 as pb
 
 _TOPIC_PARTS = 6
-_ITEM = "queue_item_id"
+_QUEUE_ITEM_ID = "queue_item_id"
 """Key in the context of a log entry: the downlink of the entry."""
 
 
@@ -252,10 +252,10 @@ def _txack(tenant: str, identifier: str, event: _Ack) -> SendDownlinkState:
 
 def _log(tenant: str, identifier: str, event: _Log) -> SendDownlinkState | None:
     """Return an error of a downlink; other log entries are ignored."""
-    if event.level != "ERROR" or _ITEM not in event.context:
+    if event.level != "ERROR" or _QUEUE_ITEM_ID not in event.context:
         return None
     error = f"{event.code}: {event.description}"[:1000]
-    return _downlink(tenant, identifier, event, event.context[_ITEM], "REFUSED", error)
+    return _downlink(tenant, identifier, event, event.context[_QUEUE_ITEM_ID], "REFUSED", error)
 
 
 def _downlink(

@@ -28,7 +28,7 @@ from services.management.networks.messages import (
     parse_dev_eui,
 )
 from services.management.networks.settings import Broker
-from services.management.networks.store import HOOK, NetworkStore
+from services.management.networks.store import WEBHOOK_SETTING, NetworkStore
 from services.management.networks.tenant_connection import Dialect, TenantConnection
 
 log = logging.getLogger(__name__)
@@ -107,8 +107,8 @@ class NetworkServer(Dialect):
                 await self.store.save_secret(
                     tenant, name, properties[name], settings.describe_owner(values)
                 )
-        if properties.get(HOOK):
-            await self.store.save_hook(tenant, properties[HOOK])
+        if properties.get(WEBHOOK_SETTING):
+            await self.store.save_hook(tenant, properties[WEBHOOK_SETTING])
         await self._use(tenant, values)
 
     async def downlink(self, request: QueueDownlinks) -> None:

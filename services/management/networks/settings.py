@@ -26,7 +26,7 @@ from libs.common.http.console import post
 from libs.common.http.outgoing import describe_blocked_host, is_host_allowed
 from libs.common.store.mongo import Database
 from libs.common.tls import ENCRYPTED, MQTT_PORTS, trusting_context
-from services.management.networks.store import HOOK, NetworkStore, find_hook
+from services.management.networks.store import WEBHOOK_SETTING, NetworkStore, find_hook
 
 BROKER, USERNAME, CA, CERTIFICATE = "broker", "username", "ca", "certificate"
 PASSWORD, PRIVATE_KEY = "password", "private_key"
@@ -103,10 +103,12 @@ def check_settings(properties: dict[str, Any], allowed: tuple[str, ...]) -> None
     """Check the given settings; raise `InvalidInput` for an invalid property."""
     if text := properties.get(BROKER):
         parse_broker(text, allowed)
-    if text := properties.get(HOOK):
+    if text := properties.get(WEBHOOK_SETTING):
         random = _TOKEN.fullmatch(text) and len(set(text)) >= _FEWEST_CHARACTERS
         if not random:
-            raise InvalidInput("must be 32 to 128 random letters, digits, - and _", field=HOOK)
+            raise InvalidInput(
+                "must be 32 to 128 random letters, digits, - and _", field=WEBHOOK_SETTING
+            )
     if text := properties.get(CA):
         _build_trusting_context(text)
     if text := properties.get(CERTIFICATE):

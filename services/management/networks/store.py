@@ -28,7 +28,7 @@ from services.management.networks.messages import Route
 
 log = logging.getLogger(__name__)
 
-HOOK = "webhook_token"
+WEBHOOK_SETTING = "webhook_token"
 """The setting with the token of a webhook."""
 MAX_TOPICS = 64
 """Maximum topics that are remembered per network server, which has up to six at a time."""
@@ -111,7 +111,7 @@ class NetworkStore:
     async def save_hook(self, tenant: str, token: str) -> None:
         """Set the token of a webhook; raise `Conflict` if another webhook has it."""
         change = {"$set": {"hook": digest_token(token)}}
-        conflict = Conflict("is used by another webhook: generate a new one", field=HOOK)
+        conflict = Conflict("is used by another webhook: generate a new one", field=WEBHOOK_SETTING)
         with duplicate_raises(conflict):
             await self._servers.update_one(self._key(tenant), change)
 

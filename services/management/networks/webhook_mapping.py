@@ -158,7 +158,7 @@ def read_body(tenant: str, body: bytes, settings: dict[str, str]) -> InboundMess
     )
     if uplink is None:
         return None
-    device = picked.needed(DEVICE)
+    device = picked.require(DEVICE)
     if preset == SIGFOX:
         device = str(device).zfill(SIGFOX_ZEROS)
     uplink.identifier = parse_dev_eui(str(device), fields[DEVICE][0])
@@ -210,7 +210,7 @@ class _Picked:
     def _leave_out(self, pointer: str, reason: str) -> None:
         self.unreadable.append(f"{pointer} {reason}")
 
-    def needed(self, key: str) -> Any:
+    def require(self, key: str) -> Any:
         """Return a value; raise `InvalidInput` without one."""
         pointer, value = self._find_value(key)
         if value is None:
@@ -266,7 +266,7 @@ class _Picked:
         pointer, text = self._find_value(DATA)
         if text is None and optional:
             return b""
-        text = self.needed(DATA)
+        text = self.require(DATA)
         if not isinstance(text, str):
             raise InvalidInput("must be text", field=pointer)
         try:

@@ -21,7 +21,7 @@ from libs.common.telemetry.tracing import current_trace, trace_step
 from services.workflow.engine.queue import Limits
 from services.workflow.engine.trace import Trace
 from services.workflow.errors import NodeFailed, NotKnown
-from services.workflow.graph.plan import Follower, Plan, PlanNode
+from services.workflow.graph.plan import OutgoingEdge, Plan, PlanNode
 from services.workflow.nodes.base import BranchChoice, Group, NodeContext, Sample, Step
 from services.workflow.runs.model import Run
 
@@ -65,25 +65,25 @@ class Edges:
         self._arrived: dict[str, list[_Arrival]] = {}
 
     def follow(
-        self, source: PlanNode, followers: Sequence[Follower], output: Any, text: str | None
+        self, source: PlanNode, edges: Sequence[OutgoingEdge], output: Any, text: str | None
     ) -> list[Ready]:
         """Follow edges with an output; return the nodes that become ready."""
         ready: list[Ready] = []
-        for edge in followers:
+        for edge in edges:
             arrival = _Arrival(edge.place, output, text, source.id)
             self._arrived.setdefault(edge.target, []).append(arrival)
             ready += self._close(edge.target)
         return ready
 
-    def close(self, followers: Sequence[Follower]) -> list[Ready]:
+    def close(self, edges: Sequence[OutgoingEdge]) -> list[Ready]:
         """Close edges that are not followed, and all edges that depend on them."""
         ready: list[Ready] = []
-        waiting = list(followers)
+        waiting = list(edges)
         while waiting:
             target = waiting.pop().target
             ready += self._close(target)
             if self._open[target] == 0 and target not in self._arrived:
-                waiting += self._nodes[target].followers
+                waiting += self._nodes[target].outgoing_edges
         return ready
 
     def _close(self, target: str) -> list[Ready]:
@@ -114,11 +114,11 @@ def merge_outputs(outputs: Sequence[Any]) -> Any:
 
 
 def split_edges(
-    followers: tuple[Follower, ...], handle: str | None
-) -> tuple[tuple[Follower, ...], tuple[Follower, ...]]:
+    edges: tuple[OutgoingEdge, ...], handle: str | None
+) -> tuple[tuple[OutgoingEdge, ...], tuple[OutgoingEdge, ...]]:
     """Return the edges of the chosen branch, and the others."""
-    chosen = tuple(edge for edge in followers if edge.handle == handle and handle is not None)
-    return chosen, tuple(edge for edge in followers if edge not in chosen)
+    chosen = tuple(edge for edge in edges if edge.handle == handle and handle is not None)
+    return chosen, tuple(edge for edge in edges if edge not in chosen)
 
 
 class _Result(msgspec.Struct, frozen=True):
@@ -127,9 +127,9 @@ class _Result(msgspec.Struct, frozen=True):
     output: Any
     text: str | None
     """`output` as text for the trace."""
-    followers: tuple[Follower, ...]
+    edges: tuple[OutgoingEdge, ...]
     """Edges to follow."""
-    skipped: tuple[Follower, ...]
+    skipped: tuple[OutgoingEdge, ...]
     """Edges of branches that were not chosen."""
 
 
@@ -164,7 +164,7 @@ class Execution:
         self._outputs = {**(outputs or {}), entry.id: run.entered}
         run.output, text = run.entered, self._trace.render(run.entered)
         self._trace.add(entry, run.started_at, 0, output=text)
-        following = self._edges.follow(entry, entry.followers, run.entered, text)
+        following = self._edges.follow(entry, entry.outgoing_edges, run.entered, text)
         await self._follow(following)
         run.error = self._trace.error
         run.status = "SUCCESS" if run.error is None else "ERROR"
@@ -191,7 +191,7 @@ class Execution:
             else:
                 done = await self._run_step(ready)
         except NotKnown:  # the node and its followers cannot be validated
-            return self._edges.close(node.followers)
+            return self._edges.close(node.outgoing_edges)
         except (NodeFailed, ThingwayError) as failure:
             error = str(failure) or type(failure).__name__
         except RecursionError:
@@ -212,24 +212,24 @@ class Execution:
             note="; ".join(self._notes.pop(node.id, ())) or None,
         )
         if done is None:
-            return self._edges.close(node.followers)
+            return self._edges.close(node.outgoing_edges)
         self._outputs[node.id] = done.output
         self._set_output(node, done.output)
-        following = self._edges.follow(node, done.followers, done.output, done.text)
+        following = self._edges.follow(node, done.edges, done.output, done.text)
         return [*following, *self._edges.close(done.skipped)]
 
     async def _run_step(self, ready: Ready) -> _Result:
         """Run a node, and render its output for the trace."""
-        outcome, followers = await self._step(ready.node, ready.body), ready.node.followers
-        skipped: tuple[Follower, ...] = ()
+        outcome, edges = await self._step(ready.node, ready.body), ready.node.outgoing_edges
+        skipped: tuple[OutgoingEdge, ...] = ()
         if isinstance(outcome, Sample):
             self._sampled.add(ready.node.id)
             outcome = outcome.output
         if isinstance(outcome, BranchChoice):
-            followers, skipped = split_edges(followers, outcome.handle)
+            edges, skipped = split_edges(edges, outcome.handle)
             outcome = outcome.output
         text = ready.text if outcome is ready.body else self._trace.render(outcome)
-        return _Result(outcome, text, followers, skipped)
+        return _Result(outcome, text, edges, skipped)
 
     async def _step(self, node: PlanNode, body: Any) -> Any:
         run, now = self.run, self._clock()

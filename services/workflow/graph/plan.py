@@ -26,7 +26,7 @@ _ID = re.compile(r"(?!_)[A-Za-z0-9_]{1,64}").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
-class Follower:
+class OutgoingEdge:
     """An edge in the plan of its source node."""
 
     target: str
@@ -43,7 +43,7 @@ class PlanNode:
     name: str
     type: Step[Any] | Entry[Any]
     parameters: Parameters
-    followers: tuple[Follower, ...]
+    outgoing_edges: tuple[OutgoingEdge, ...]
     incoming: int
     """Number of incoming edges; a node with several is a join."""
     instant: bool = False
@@ -79,10 +79,10 @@ def compile_design(text: str, registry: Registry) -> Plan:
 
 
 def _plan(design: Design, registry: Registry, parameters: dict[str, Parameters]) -> Plan:
-    followers: dict[str, list[Follower]] = defaultdict(list)
+    outgoing_edges: dict[str, list[OutgoingEdge]] = defaultdict(list)
     incoming: dict[str, int] = defaultdict(int)
     for place, edge in enumerate(design.edges):
-        followers[edge.source].append(Follower(edge.target, edge.source_handle, place))
+        outgoing_edges[edge.source].append(OutgoingEdge(edge.target, edge.source_handle, place))
         incoming[edge.target] += 1
     nodes = {}
     for node in design.nodes:
@@ -93,7 +93,7 @@ def _plan(design: Design, registry: Registry, parameters: dict[str, Parameters])
             name=display_name(node),
             type=kind,
             parameters=node_parameters,
-            followers=tuple(followers[node.id]),
+            outgoing_edges=tuple(outgoing_edges[node.id]),
             incoming=incoming[node.id],
             instant=isinstance(kind, Step) and kind.is_instant(node_parameters),
         )

@@ -147,9 +147,10 @@ def _choices(search: SearchDevices) -> Iterator[Condition]:
 def granted_query(
     tenant: str, grants: Grants, search: FindDevices
 ) -> tuple[Query, list[Condition]]:
-    """Translate a search of a user with `grants`; raise `InvalidInput`.
+    """Return a device search as a query, and the conditions to count its matches.
 
-    The returned conditions are disjoint and together match the whole list.
+    Both select only devices in `grants`. Each device meets exactly one condition, so the total is
+    the sum of their counts. Raise `InvalidInput` for an invalid search.
     """
     filters = list(_search_conditions(search))
     order = _order(search)

@@ -185,7 +185,7 @@ class Device:
         """Evaluate until no request is repeated, then update the index of ingest."""
         while await self.platform.evaluator.evaluate_events("default", events):
             pass
-        self.index.expire_uncertain(2.0)
+        self.index.expire_uncertain_states(2.0)
         await self.read_state()
 
     async def sweep(self, until: int) -> None:

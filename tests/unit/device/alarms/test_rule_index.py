@@ -51,9 +51,9 @@ def test_any_value_matters_while_a_state_is_uncertain():
     assert known.mark_uncertain(found, 5, until=9.0, ts=1_000) == 1_000
     assert known.mark_uncertain(found, 5, until=10.0, ts=2_000) == 1_000
     assert [matter(known, value) for value in (20, 31)] == [[1], [1]]
-    known.expire_uncertain(9.0)
+    known.expire_uncertain_states(9.0)
     assert matter(known, 20) == [1]
-    known.expire_uncertain(10.0)
+    known.expire_uncertain_states(10.0)
     assert matter(known, 20) == []
 
 
@@ -64,7 +64,7 @@ def test_uncertainty_ends_while_the_device_keeps_reporting():
     known.mark_uncertain(sure, 5, until=10.0, ts=1_000)
     (unsure,) = known.match_report(ABOUT, {"t": 20}, 2_000)
     assert known.mark_uncertain(unsure, 5, until=12.0, ts=2_000) == 1_000
-    known.expire_uncertain(10.0)
+    known.expire_uncertain_states(10.0)
     assert matter(known, 20) == []
 
 

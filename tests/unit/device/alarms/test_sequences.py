@@ -78,7 +78,7 @@ class Replica:
         rows = drop_late([row for row in self.history if row.ts >= start.at])
         rule, check = self.compiled.rule, self.compiled.check
         self._store(*decide(rule, check, self.state, ReadingWindow(start, rows, now), now), now)
-        self.index.expire_uncertain(2.0)
+        self.index.expire_uncertain_states(2.0)
 
     def look_at_silence(self, condition: SilenceCondition, now: int) -> None:
         """Evaluate a silence."""

@@ -200,8 +200,8 @@ def test_a_plan_contains_parameters_and_edges():
     plan = compiled(text)
 
     assert plan.entry.id == "start"
-    followers = [(follower.target, follower.handle) for follower in plan.nodes["fork"].followers]
-    assert followers == [("a", "yes"), ("b", "else")]
+    outgoing_edges = [(edge.target, edge.handle) for edge in plan.nodes["fork"].outgoing_edges]
+    assert outgoing_edges == [("a", "yes"), ("b", "else")]
     assert plan.nodes["b"].incoming == 2
     assert plan.nodes["a"].parameters.entities == [HOT]
     assert plan.nodes["a"].name == "A"
@@ -216,7 +216,7 @@ def test_additional_fields_of_editors_are_ignored():
 
 def test_a_flow_of_an_entry_alone_can_run():
     """It does nothing, which is allowed."""
-    assert compiled(design([trigger()])).entry.followers == ()
+    assert compiled(design([trigger()])).entry.outgoing_edges == ()
 
 
 @pytest.mark.parametrize("text", ["null", "5", "[]", '{"nodes": [{}]}', '{"nodes": null}', "{"])
