@@ -107,7 +107,7 @@ class _NamedId(_Id):
     def read(cls, value: Any) -> Any:
         """Raise `ValueError`: only invalid values are passed to this method.
 
-        msgspec accepts a valid number or name by `isinstance` and does not convert it.
+        Litestar keeps a valid number or name, for which `isinstance` is true, without a conversion.
         """
         raise ValueError(f"must be an id: a whole number, or at most {LONGEST_TEXT} characters")
 
