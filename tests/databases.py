@@ -17,6 +17,8 @@ _MIGRATIONS = "migrations"
 KEPT = frozenset({"counters", "leases"})
 """Collections of a service that still runs."""
 HISTORY = "history_"
+PROFILE = "system.profile"
+"""What MongoDB's profiler wrote for a test; it cannot be emptied, only dropped."""
 
 
 class WrittenCollections(monitoring.CommandListener):
@@ -31,6 +33,8 @@ class WrittenCollections(monitoring.CommandListener):
             self._names[event.database_name].add(event.command[event.command_name])
         elif event.command_name == "aggregate":
             self._record_target(event.database_name, event.command["pipeline"])
+        elif event.command_name == "profile":
+            self._names[event.database_name].add(PROFILE)
 
     def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
         """Do nothing: the command was recorded when it was sent."""
@@ -57,7 +61,7 @@ monitoring.register(WRITTEN)
 
 async def empty_documents(database: Database) -> None:
     """Delete the documents of a database that a service still uses, without migrations and ids."""
-    for name in WRITTEN.names(database.name) - KEPT:
+    for name in WRITTEN.names(database.name) - KEPT - {PROFILE}:
         await database[name].delete_many({})
 
 
@@ -74,7 +78,7 @@ def empty(client: MongoClient[dict[str, Any]], database: str) -> None:
     names = WRITTEN.names(database)
     WRITTEN.forget(database)
     for name in names:
-        if name.startswith(HISTORY):
+        if name.startswith(HISTORY) or name == PROFILE:
             client[database].drop_collection(name)
         else:
             client[database][name].delete_many({})
