@@ -85,6 +85,12 @@ async def test_a_trace_goes_from_an_mqtt_report_to_the_hook_of_a_flow(
         device.mqtt() as connection,
         console.live(f"direct.device.{device.sn}.temperature"),
     ):
+
+        async def listens() -> bool:
+            await connection.report({"temperature": 30.0})
+            return bool(heard)
+
+        await until(listens)  # a saved flow listens some milliseconds later
         for number in range(MOST):
             heard.clear()
             await connection.report({"temperature": 31.0 + number})
