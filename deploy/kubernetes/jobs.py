@@ -108,8 +108,8 @@ class Secrets:
         return content
 
 
-ALL = "setup"
-BOOTSTRAP = "bootstrap"
+SETUP_PART = "setup"
+BOOTSTRAP_PART = "bootstrap"
 NATS_TLS_FILES = ServerFiles(PurePath("/tls/tls.crt"), PurePath("/tls/tls.key"))
 CA_FILE = "/tls/ca.crt"
 """Path where the chart mounts the authority."""
@@ -135,12 +135,12 @@ def write_state(secrets: Secrets, part: str, state: State) -> None:
 
 def write_secrets(secrets: Secrets, parts: PartAddresses) -> None:
     """Create missing secrets, save them all, and then write the parts' Secrets."""
-    state = read_state(secrets, ALL)
+    state = read_state(secrets, SETUP_PART)
     console.adopt_client(state, os.environ)
     shares = create_shares(state, parts)
-    bootstrap = bootstrap_state(state, read_state(secrets, BOOTSTRAP), parts)
-    write_state(secrets, ALL, state)
-    write_state(secrets, BOOTSTRAP, bootstrap)
+    bootstrap = bootstrap_state(state, read_state(secrets, BOOTSTRAP_PART), parts)
+    write_state(secrets, SETUP_PART, state)
+    write_state(secrets, BOOTSTRAP_PART, bootstrap)
     for part in dict.fromkeys(share.part for share in shares):
         files = {share.name: share.content.encode() for share in shares if share.part == part}
         secrets.write(part, files)
@@ -187,8 +187,8 @@ def mongo_setup(members: Sequence[str]) -> int:
 
 def _bootstrap(name: str) -> None:
     secrets = Secrets(name, "bootstrap")
-    state = read_state(secrets, BOOTSTRAP)
-    asyncio.run(create_first_data(state, lambda: write_state(secrets, BOOTSTRAP, state)))
+    state = read_state(secrets, BOOTSTRAP_PART)
+    asyncio.run(create_first_data(state, lambda: write_state(secrets, BOOTSTRAP_PART, state)))
     public = public_addresses(os.environ)
     secrets.write("credentials", {ready.FILE_NAME: ready_file(state, public)})
     secrets.write("simulator", {"env": simulator_file(state)})

@@ -41,11 +41,11 @@ ALARM_STATUS, ALARM_TIME, ALARM_CONTENT = (
     f"{ALARM}.@alarm_{name}" for name in ("status", "time", "content")
 )
 
-DIRECT = "direct"
+DIRECT_INTEGRATION = "direct"
 """The integration of devices that connect directly to the platform."""
 GENERIC = "generic"
 """The open product: its TSL declares nothing, and its devices may report anything."""
-SYSTEM = "system"
+SYSTEM_INTEGRATION = "system"
 """The hidden integration of custom entities."""
 
 _INTERNAL_PREFIX = "~"
@@ -131,7 +131,7 @@ def split_key(key: str) -> KeyParts | None:
 
 def is_custom(key: str) -> bool:
     """Return whether an entity key belongs to a custom entity or to a part of one."""
-    return key.startswith(f"{SYSTEM}.{_INTEGRATION}.")
+    return key.startswith(f"{SYSTEM_INTEGRATION}.{_INTEGRATION}.")
 
 
 def flattened(properties: Mapping[str, Any]) -> dict[str, Any]:

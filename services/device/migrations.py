@@ -17,7 +17,7 @@ from libs.common.store.migrations import (
     index,
 )
 from libs.common.store.mongo import Database, Document
-from libs.common.things import DIRECT, SYSTEM
+from libs.common.things import DIRECT_INTEGRATION, SYSTEM_INTEGRATION
 from libs.common.tsl import ParamSpec, TslDocument, iterate_entries, keys_from_ids
 from services.device.commands.model import OPEN_STATES
 from services.device.commands.schedule import DUE_INDEX
@@ -228,7 +228,7 @@ async def _store_ngrams(database: Database) -> None:
 
 async def _release_serials(database: Database) -> None:
     """Mark the SNs of devices that were removed from their applications before."""
-    nobodys = {"application": None, "userId": None, "integration": DIRECT}
+    nobodys = {"application": None, "userId": None, "integration": DIRECT_INTEGRATION}
     cursor = database["devices"].find(nobodys, {"snKey": 1, "tenant": 1}, batch_size=BATCH)
     async for device in cursor:
         change = {"$set": {"holder": "nobody", "behind": device["tenant"]}}
@@ -243,7 +243,10 @@ async def _complete(database: Database) -> None:
 
 async def _keep_decimal_places(database: Database) -> None:
     """Add `fractionDigits` to the TSLs of custom entities whose entities had it."""
-    query = {"integration": SYSTEM, "members.attribute.fraction_digits": {"$exists": True}}
+    query = {
+        "integration": SYSTEM_INTEGRATION,
+        "members.attribute.fraction_digits": {"$exists": True},
+    }
     async for thing in database["things"].find(query):
         document = msgspec.json.decode(thing["tsl"], type=TslDocument)
         digits = {

@@ -278,7 +278,10 @@ class IntegrationService:
         )
 
     async def describe(self, request: DescribeIntegrations) -> DescribedIntegrations:
-        """Answer `auth` with integrations for roles, sorted by name."""
+        """Return the integrations that match `ids` and `keyword`, sorted by name.
+
+        `auth` shows them as resources that a role can be granted.
+        """
         keyword = request.keyword.casefold()
         ids = None if request.ids is None else frozenset(request.ids)
         integrations = [

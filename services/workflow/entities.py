@@ -34,7 +34,7 @@ from libs.common.device_client import DeviceClient
 from libs.common.errors import TooLarge
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader, Grants
-from libs.common.things import SYSTEM, is_custom
+from libs.common.things import SYSTEM_INTEGRATION, is_custom
 from services.workflow.batches import Batches
 
 ANY = "*"
@@ -142,4 +142,6 @@ def _covers(grants: Grants, pattern: str) -> bool:
     integration, dot, _ = pattern.partition(ANY)[0].partition(".")
     if grants.everything:
         return True
-    return bool(dot) and (integration == SYSTEM or grants.allows_integration(integration))
+    return bool(dot) and (
+        integration == SYSTEM_INTEGRATION or grants.allows_integration(integration)
+    )

@@ -9,7 +9,7 @@ import httpx
 
 from libs.common.http.guards import WEBSOCKET, Guarded
 from libs.common.identity.functions import Function
-from libs.common.things import DIRECT
+from libs.common.things import DIRECT_INTEGRATION
 from tests import apps
 from tests.contract.client import MODEL, Api, new_sn
 from tests.contract.console import PASSWORD, Console, new_email, new_name
@@ -122,7 +122,11 @@ class Cast:
         self, operation: Guarded, *, token: str = "", known: bool, **more: Any
     ) -> httpx.Response:
         """Call an operation on what there is (`known`), or not; the answer has a request id."""
-        granted = {"sn": self.device[0], "integration_id": DIRECT, "credentials_type": "SMTP"}
+        granted = {
+            "sn": self.device[0],
+            "integration_id": DIRECT_INTEGRATION,
+            "credentials_type": "SMTP",
+        }
         unknown = dict.fromkeys(self.targets, UNKNOWN) | granted
         path = operation.path.format_map(self.targets if known else unknown)
         body = None if operation.method == "GET" else BODIES.get(name_of(operation), {})
@@ -139,7 +143,7 @@ async def make_cast(api: Api, admin: Console, foreign: Console) -> Cast:
     powerless, holder = await admin.person(), await admin.person()
     role = await admin.add_role(users=(holder.id,))
     grants = [
-        {"id": DIRECT, "type": "INTEGRATION"},
+        {"id": DIRECT_INTEGRATION, "type": "INTEGRATION"},
         {"id": await add_dashboard(admin), "type": "DASHBOARD"},
     ]
     await admin.does("POST", f"/user/roles/{role}/associate-resource", {"resources": grants})

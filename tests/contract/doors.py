@@ -22,7 +22,7 @@ from schemathesis.specs.openapi.checks import (
 
 from deploy.platform.bootstrap import TENANT
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal
-from libs.common.things import DIRECT
+from libs.common.things import DIRECT_INTEGRATION
 from services.device.commands.polling import LONGEST_POLL
 from services.gateway.routes import RouteTable
 from tests.contract.client import Api, new_sn
@@ -137,8 +137,8 @@ class Target:
         if isinstance(exchange := body.get("exchange"), dict) and exchange:
             exchange[self.user.keys[len(exchange) % len(self.user.keys)]] = _some(exchange)
         if isinstance(params := body.get("param_entities"), dict) and params:
-            body["integration"] = DIRECT
-            params[f"{DIRECT}.integration.add_device.sn"] = _some(params)
+            body["integration"] = DIRECT_INTEGRATION
+            params[f"{DIRECT_INTEGRATION}.integration.add_device.sn"] = _some(params)
 
     def credentials(self, kind: Kind) -> dict[str, Any]:
         """What the gateway wants to see."""
@@ -285,11 +285,11 @@ async def _super_admin(platform: Platform) -> Person:
     for what in ("application", "dashboard"):
         made = await console.done("POST", f"/{what}", {"name": "fuzzed"})
         owned[f"{what}_id"] = made[f"{what}_id"]
-    device, sn = {"name": "fuzzed", "integration": DIRECT}, new_sn("FZ")
-    params = {f"{DIRECT}.integration.add_device.sn": sn}
+    device, sn = {"name": "fuzzed", "integration": DIRECT_INTEGRATION}, new_sn("FZ")
+    params = {f"{DIRECT_INTEGRATION}.integration.add_device.sn": sn}
     assert (await console.ask("POST", "/device", device | {"param_entities": params})).is_success
     found = await console.done("POST", "/device/search", {})
-    owned |= {"device_id": found["content"][0]["id"], "integration_id": DIRECT}
+    owned |= {"device_id": found["content"][0]["id"], "integration_id": DIRECT_INTEGRATION}
     group, tag = {"name": "fuzzed"}, {"name": "fuzzed", "color": "#ffffff"}
     silent = {"type": "SILENCE", "seconds": 3600}
     rule = {"name": "fuzzed", "severity": "INFO", "condition": silent}

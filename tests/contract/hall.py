@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from libs.common.things import DIRECT
+from libs.common.things import DIRECT_INTEGRATION
 from tests.contract.client import MODEL, Api, new_sn
 from tests.contract.console import Console, console_accepted, new_name
 
-ADD_DEVICE = f"{DIRECT}.integration.add_device"
+ADD_DEVICE = f"{DIRECT_INTEGRATION}.integration.add_device"
 ALL = {"page_size": 99999, "page_number": 1}
 UNKNOWN = "9007199254740990"
 """An id of nothing."""
@@ -21,7 +21,7 @@ async def add_device(admin: Console, name: str = "", sn: str = "") -> tuple[str,
     """Add a device of the tests' product as the console's form does; its id and SN."""
     sn, name = sn or new_sn(), name or new_name("device")
     params = {f"{ADD_DEVICE}.sn": sn, f"{ADD_DEVICE}.model": MODEL}
-    body = {"name": name, "integration": DIRECT, "param_entities": params}
+    body = {"name": name, "integration": DIRECT_INTEGRATION, "param_entities": params}
     console_accepted(await admin.ask("POST", "/device", body), data=False)
     found = await admin.done("POST", "/device/search", {"identifier": sn})
     (device,) = found["content"]
@@ -62,7 +62,7 @@ class Hall:
 
     def key(self, path: str) -> str:
         """The key of an entity of the device."""
-        return f"{DIRECT}.device.{self.sn}.{path}"
+        return f"{DIRECT_INTEGRATION}.device.{self.sn}.{path}"
 
     async def report(self, ts: int | None = None, **properties: Any) -> None:
         """Report as the device; stored when this returns."""
@@ -89,7 +89,7 @@ async def make_hall(admin: Console, api: Api, *, reports: bool = True) -> Hall:
     device, sn = await add_device(admin)
     secret = (await admin.done("POST", f"/device/{device}/credentials", {}))["key"]
     detail = await admin.done("GET", f"/device/{device}")
-    prefix = f"{DIRECT}.device.{sn}."
+    prefix = f"{DIRECT_INTEGRATION}.device.{sn}."
     entities = {entity["key"].removeprefix(prefix): entity["id"] for entity in detail["entities"]}
     hall = Hall(admin, api, device, sn, secret, entities)
     if reports:

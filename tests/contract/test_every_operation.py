@@ -18,7 +18,7 @@ import pytest
 from libs.common.http.guards import Guarded
 from libs.common.http.request import MAX_LINES
 from libs.common.identity import Kind
-from libs.common.things import DIRECT
+from libs.common.things import DIRECT_INTEGRATION
 from tests.contract.cast import BODIES, UNKNOWN, Cast, list_requests, name_of, one_request_id
 from tests.contract.client import Api, new_sn
 from tests.contract.console import new_admin, new_name
@@ -286,7 +286,10 @@ SKIPPED = {"POST /alarms/claim body device_id"}
 
 def _bases(victim: Victim) -> dict[str, dict[str, Any]]:
     """Bodies of operations for which neither the document nor `BODIES` has one that fits."""
-    key, flow = f"{DIRECT}.device.{victim.ids('sn')}", f"system.integration.{victim.ids('flow_id')}"
+    key, flow = (
+        f"{DIRECT_INTEGRATION}.device.{victim.ids('sn')}",
+        f"system.integration.{victim.ids('flow_id')}",
+    )
     return {
         "POST /alarm-rules": BODIES["PUT /alarm-rules/{rule_id}"],
         "POST /device-batch/configure": {"properties": {"led": False}},

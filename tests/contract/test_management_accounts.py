@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from libs.common.things import DIRECT
+from libs.common.things import DIRECT_INTEGRATION
 from tests.contract.console import (
     PASSWORD,
     Console,
@@ -420,7 +420,11 @@ async def _has_what_it_reads(
     """An entity by itself, by its device and by its integration: true where reading is a 200."""
     entity = hall.entities["led"]
     path, asked = f"/user/members/{person.id}/permission", {"resource_id": entity}
-    for kind, one in (("ENTITY", entity), ("DEVICE", hall.device), ("INTEGRATION", DIRECT)):
+    for kind, one in (
+        ("ENTITY", entity),
+        ("DEVICE", hall.device),
+        ("INTEGRATION", DIRECT_INTEGRATION),
+    ):
         wanted = {"resources": [{"id": one, "type": kind}]}
         assert not await has(path, asked | {"resource_type": "ENTITY"})
         await person.fails(404, "data_no_found", "GET", f"/entity/{entity}/children")

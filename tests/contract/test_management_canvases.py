@@ -6,7 +6,7 @@ import httpx
 import msgspec
 import pytest
 
-from libs.common.things import SYSTEM
+from libs.common.things import SYSTEM_INTEGRATION
 from tests.contract.client import Api
 from tests.contract.console import Console, console_accepted, new_name
 from tests.contract.hall import ALL, UNKNOWN, Hall
@@ -201,7 +201,7 @@ async def test_the_canvas_of_a_device(hall: Hall) -> None:
     grants = (("DEVICE", hall.device),)
     reader = await hall.person("device.view", grants=grants)
     writer = await hall.person("device.view", "device.edit", grants=grants)
-    stranger = await hall.person("device.view", grants=(("INTEGRATION", SYSTEM),))
+    stranger = await hall.person("device.view", grants=(("INTEGRATION", SYSTEM_INTEGRATION),))
     path = f"/device/{hall.device}/canvas"
     ref = await reader.done("GET", path)
     assert ref.keys() == {"canvas_id", "name"}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from libs.common.things import DIRECT
+from libs.common.things import DIRECT_INTEGRATION
 from tests.contract.client import MODEL, Api, new_sn
 from tests.contract.console import Console, console_accepted, console_refused, new_name
 from tests.contract.hall import ADD_DEVICE, UNKNOWN, Hall, add_custom, add_device
@@ -20,7 +20,7 @@ def adding(**changes: Any) -> Any:
     params = {"sn": new_sn(), "model": MODEL} | changes
     return {
         "name": new_name(),
-        "integration": DIRECT,
+        "integration": DIRECT_INTEGRATION,
         "param_entities": {f"{ADD_DEVICE}.{name}": value for name, value in params.items()},
     }
 
@@ -38,7 +38,7 @@ async def test_add_and_show(admin: Console) -> None:
     assert (page.page_size, page.page_number, page.total) == (10, 1, 1)
     shown = page.content[0]
     assert (shown.id, shown.name, shown.identifier) == (device, name, sn)
-    assert (shown.key, shown.integration) == (f"direct.device.{sn}", DIRECT)
+    assert (shown.key, shown.integration) == (f"direct.device.{sn}", DIRECT_INTEGRATION)
     assert (shown.integration_name, shown.deletable) == ("Direct connection", True)
     detail = shaped(await admin.done("GET", f"/device/{device}"), DeviceDetail)
     assert (detail.id, detail.identifier, detail.created_at) == (device, sn, shown.created_at)
@@ -96,7 +96,11 @@ async def test_devices_of_both_apis_are_the_same(
     sn = new_sn()
     device = str(await api.add(sn))
     detail = shaped(await admin.done("GET", f"/device/{device}"), DeviceDetail)
-    assert (detail.identifier, detail.integration, detail.deletable) == (sn, DIRECT, True)
+    assert (detail.identifier, detail.integration, detail.deletable) == (
+        sn,
+        DIRECT_INTEGRATION,
+        True,
+    )
     for application in (api, foreign):
         await application.fails(404, "GET", f"/devices/{hall.device}")
     await admin.ask("POST", "/device/batch-delete", {"device_id_list": [device]})
@@ -132,7 +136,7 @@ KEY = f"param_entities.{ADD_DEVICE}"
         (adding() | {"name": ""}, 400, BAD, "name"),
         (adding() | {"name": None}, 400, BAD, "name"),
         (adding() | {"param_entities": None}, 400, BAD, "param_entities"),
-        ({"integration": DIRECT, "param_entities": {}}, 400, BAD, "name"),
+        ({"integration": DIRECT_INTEGRATION, "param_entities": {}}, 400, BAD, "name"),
         (adding() | {"param_entities": {}}, 400, "multiple_error", f"{KEY}.sn"),
         (adding(sn=None), 400, "multiple_error", f"{KEY}.sn"),
         (adding(sn=["S"]), 400, "multiple_error", f"{KEY}.sn"),
@@ -264,7 +268,7 @@ EVERYTHING = ("device.view", "device.add", "device.edit", "device.delete")
 async def test_with_one_grant(hall: Hall, kind: str) -> None:
     """A device is visible with a grant of its own, or of its integration."""
     own, sn = await add_device(hall.admin)
-    grant = (kind, own if kind == "DEVICE" else DIRECT)
+    grant = (kind, own if kind == "DEVICE" else DIRECT_INTEGRATION)
     person = await hall.person(*EVERYTHING, grants=(grant,))
     seen = await found_by(person, identifier=sn)
     assert [entry.id for entry in seen.content] == [own]

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from libs.common.things import DIRECT
+from libs.common.things import DIRECT_INTEGRATION
 from tests.contract.console import Console, console_accepted, new_name
 from tests.contract.hall import ALL, UNKNOWN, Hall, add_custom, add_dashboard, add_device
 from tests.contract.shapes import Entity, EntityMeta, EntityStatus, Page, shaped
@@ -333,7 +333,7 @@ async def test_with_one_grant(hall: Hall, kind: str) -> None:
     """A grant shows an entity by itself, with its device, or with its integration."""
     led, label = hall.entities["led"], hall.entities["label"]
     other, sn = await add_device(hall.admin)
-    ids = {"ENTITY": led, "DEVICE": hall.device, "INTEGRATION": DIRECT}
+    ids = {"ENTITY": led, "DEVICE": hall.device, "INTEGRATION": DIRECT_INTEGRATION}
     person = await hall.person(*FUNCTIONS, grants=((kind, ids[kind]),))
     found = await found_by(person)
     assert paths(hall, found) == (GRANTS[kind] or set(hall.entities))

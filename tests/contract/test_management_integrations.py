@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from libs.common.things import DIRECT
+from libs.common.things import DIRECT_INTEGRATION
 from tests.contract.console import Console, console_accepted, new_email, new_tenant
 from tests.contract.hall import UNKNOWN, Hall
 from tests.contract.ping import Ping
@@ -26,7 +26,7 @@ def ids(found: Any) -> list[str]:
 async def test_search(admin: Console, hall: Hall) -> None:
     """A bare list; both spellings of the counts; what is hidden is not in it."""
     found = shaped(await admin.done("POST", SEARCH, {}), list[Integration])
-    direct = next(entry for entry in found if entry.id == DIRECT)
+    direct = next(entry for entry in found if entry.id == DIRECT_INTEGRATION)
     assert "system" not in {entry.id for entry in found}
     assert direct.device_count == direct.deviceCount > 0
     assert direct.entity_count == direct.entityCount >= len(hall.entities)
@@ -69,7 +69,7 @@ async def test_bad_search(admin: Console, body: Any, field: str) -> None:
 
 async def test_detail(admin: Console, hall: Hall) -> None:
     """Its entities: each parent, then its children; every one with `value_attribute`."""
-    found = shaped(await admin.done("GET", f"/integration/{DIRECT}"), IntegrationDetail)
+    found = shaped(await admin.done("GET", f"/integration/{DIRECT_INTEGRATION}"), IntegrationDetail)
     assert found.delete_device_service_key == "direct.integration.delete_device"
     keys = [entity.key for entity in found.integration_entities]
     assert keys[:3] == [
@@ -102,9 +102,9 @@ async def test_unknown_and_hidden_integrations(admin: Console, integration: str)
 
 async def test_with_one_grant(hall: Hall) -> None:
     """A grant of an integration shows that one and no other."""
-    person = await hall.person("integration.view", grants=(("INTEGRATION", DIRECT),))
-    assert ids(await person.done("POST", SEARCH, {})) == [DIRECT]
-    shaped(await person.done("GET", f"/integration/{DIRECT}"), IntegrationDetail)
+    person = await hall.person("integration.view", grants=(("INTEGRATION", DIRECT_INTEGRATION),))
+    assert ids(await person.done("POST", SEARCH, {})) == [DIRECT_INTEGRATION]
+    shaped(await person.done("GET", f"/integration/{DIRECT_INTEGRATION}"), IntegrationDetail)
     await person.fails(403, "forbidden_permission", "GET", "/integration/simulator")
 
 
@@ -122,7 +122,7 @@ async def test_settings_and_services_with_one_grant(hall: Hall, ping: Ping) -> N
     found = await person.done("POST", "/entity/service/call", call)
     assert found == {"called": "trace", "hops": 2}
     console_accepted(await person.ask("POST", "/device", device), data=False)
-    granted = (("INTEGRATION", DIRECT),)
+    granted = (("INTEGRATION", DIRECT_INTEGRATION),)
     other = await hall.person("integration.view", "device.add", "device.edit", grants=granted)
     for path, body in (("property/update", update), ("service/call", call)):
         await other.fails(400, BAD, "POST", f"/entity/{path}", body, "exchange")
@@ -170,15 +170,15 @@ async def test_with_other_grants(hall: Hall) -> None:
     for grants in ((("DEVICE", hall.device),), ()):
         person = await hall.person("integration.view", "device.add", grants=grants)
         assert await person.done("POST", SEARCH, {"device_addable": True}) == []
-        await person.fails(403, "forbidden_permission", "GET", f"/integration/{DIRECT}")
+        await person.fails(403, "forbidden_permission", "GET", f"/integration/{DIRECT_INTEGRATION}")
 
 
 async def test_in_another_tenant(other_admin: Console, hall: Hall) -> None:
     """Integrations are of every tenant; what they have is of each alone."""
     found = shaped(await other_admin.done("POST", SEARCH, {}), list[Integration])
-    direct = next(entry for entry in found if entry.id == DIRECT)
-    ours = await hall.admin.done("GET", f"/integration/{DIRECT}")
-    theirs = await other_admin.done("GET", f"/integration/{DIRECT}")
+    direct = next(entry for entry in found if entry.id == DIRECT_INTEGRATION)
+    ours = await hall.admin.done("GET", f"/integration/{DIRECT_INTEGRATION}")
+    theirs = await other_admin.done("GET", f"/integration/{DIRECT_INTEGRATION}")
     assert direct.device_count == theirs["device_count"] < ours["device_count"]
     assert {entity["id"] for entity in ours["integration_entities"]}.isdisjoint(
         entity["id"] for entity in theirs["integration_entities"]

@@ -5,7 +5,7 @@ import asyncio
 import aiohttp
 import pytest
 
-from libs.common.things import DIRECT
+from libs.common.things import DIRECT_INTEGRATION
 from tests.contract.console import Console
 from tests.contract.hall import UNKNOWN, Hall, add_custom
 from tests.contract.live import Socket, opened
@@ -165,7 +165,7 @@ async def test_an_oversized_frame_closes(admin: Console) -> None:
 @pytest.mark.parametrize("kind", ["ENTITY", "DEVICE", "INTEGRATION"])
 async def test_with_one_grant(hall: Hall, kind: str) -> None:
     """The socket receives only updates of the granted resource."""
-    ids = {"ENTITY": hall.entities["led"], "DEVICE": hall.device, "INTEGRATION": DIRECT}
+    ids = {"ENTITY": hall.entities["led"], "DEVICE": hall.device, "INTEGRATION": DIRECT_INTEGRATION}
     person = await hall.person(*VIEW, grants=((kind, ids[kind]),))
     async with opened(person) as socket:
         await socket.subscribe(hall.key("led"), hall.key("counter"))

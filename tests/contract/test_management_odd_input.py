@@ -2,7 +2,7 @@
 
 import pytest
 
-from libs.common.things import DIRECT
+from libs.common.things import DIRECT_INTEGRATION
 from tests.contract.console import Console
 from tests.contract.hall import ADD_DEVICE, Hall, add_custom
 
@@ -14,7 +14,8 @@ TEXTS = [
 ]  # fmt: skip
 KEYS = [
     "", ".", "..", "...", "a", "a.b", "a.b.c.d.e", "system.integration.", "system.integration..",
-    ".integration.x", f"{DIRECT}.device..led", f"{DIRECT}.device.S.", f"{DIRECT}.integration.",
+    ".integration.x", f"{DIRECT_INTEGRATION}.device..led", f"{DIRECT_INTEGRATION}.device.S.",
+    f"{DIRECT_INTEGRATION}.integration.",
     "$.$.$.$", "a.device.\0.x", "k" * 5000, "system.integration." + "x" * 5000,
 ]  # fmt: skip
 VALUES = [

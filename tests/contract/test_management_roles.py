@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from libs.common.things import DIRECT
+from libs.common.things import DIRECT_INTEGRATION
 from tests.contract.client import Api, new_sn
 from tests.contract.console import PASSWORD, Console, console_accepted, new_email, new_name
 from tests.contract.hall import UNKNOWN, add_custom, add_dashboard
@@ -305,7 +305,7 @@ async def test_integrations_of_a_role(admin: Console, api: Api) -> None:
     path = f"/user/roles/{role}"
     free = await admin.done("POST", f"{path}/undistributed-integrations", {})
     assert all(set(one) == {"integration_id", "integration_name"} for one in free)
-    direct = {"id": DIRECT, "type": "INTEGRATION"}
+    direct = {"id": DIRECT_INTEGRATION, "type": "INTEGRATION"}
     await admin.does("POST", f"{path}/associate-resource", {"resources": [direct]})
     assert (await role_of(admin, role))["role_integration_count"] == "1"
     found = await admin.done("POST", f"{path}/devices", {"keyword": name})
@@ -316,7 +316,7 @@ async def test_integrations_of_a_role(admin: Console, api: Api) -> None:
     integrations = await admin.done("POST", f"{path}/integrations", {})
     fields = {"integration_id", "integration_name", "device_num", "entity_num"}
     assert [(set(integration), integration["integration_id"]) for integration in integrations] == [
-        (fields, DIRECT)
+        (fields, DIRECT_INTEGRATION)
     ]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from libs.common.things import DIRECT
+from libs.common.things import DIRECT_INTEGRATION
 from tests.contract.client import Api
 from tests.contract.console import Console, console_accepted, new_name
 from tests.contract.hall import UNKNOWN, Hall, add_custom, add_dashboard, make_hall
@@ -388,7 +388,7 @@ async def test_bad_inputs(hall: Hall, exchange: Any, code: str) -> None:
 
 async def test_devices_are_not_added_by_a_call(admin: Console) -> None:
     """The services that add and delete devices are used at `/device` alone."""
-    body = {"exchange": {f"{DIRECT}.integration.add_device.sn": "S1"}}
+    body = {"exchange": {f"{DIRECT_INTEGRATION}.integration.add_device.sn": "S1"}}
     await admin.fails(400, "method_not_allowed", "POST", CALL, body, "exchange")
 
 
@@ -396,7 +396,7 @@ async def test_devices_are_not_added_by_a_call(admin: Console) -> None:
 async def test_values_with_one_grant(room: Hall, kind: str) -> None:
     """The granted entity is read and written. Others are unknown."""
     label, led = room.entities["label"], room.entities["led"]
-    ids = {"ENTITY": label, "DEVICE": room.device, "INTEGRATION": DIRECT}
+    ids = {"ENTITY": label, "DEVICE": room.device, "INTEGRATION": DIRECT_INTEGRATION}
     person = await room.person(*FUNCTIONS, grants=((kind, ids[kind]),))
     assert [one.value for one in await history(person, entity_id=label)] == ["a", "c", "b"]
     body = {"entity_id": label, "aggregate_type": "MAX"}

@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from libs.common.contracts.limits import LARGEST_LIBRARY
-from libs.common.things import DIRECT
+from libs.common.things import DIRECT_INTEGRATION
 from tests.contract.client import Api, new_sn
 from tests.contract.console import Console, console_accepted, console_refused, new_name
 from tests.templates import SHARED, library, packed, small
@@ -114,14 +114,14 @@ async def test_a_device_of_a_template_is_added(empty: Console, api: Api) -> None
     model, torn, sn = new_sn("T"), new_sn("T"), new_sn()
     content = library(**{model.lower(): small(model.lower()), torn.lower(): broken(torn.lower())})
     await take(empty, content)
-    form = await empty.done("GET", f"/integration/{DIRECT}")
+    form = await empty.done("GET", f"/integration/{DIRECT_INTEGRATION}")
     service = form["add_device_service_key"]
     entities = {entity["key"]: entity for entity in form["integration_entities"]}
     choices = entities[f"{service}.model"]["value_attribute"]["enum"]
     assert choices[model] == f"The {model.lower()} ({model})"
 
     params = {f"{service}.sn": sn, f"{service}.model": torn}
-    body = {"name": new_name(), "integration": DIRECT, "param_entities": params}
+    body = {"name": new_name(), "integration": DIRECT_INTEGRATION, "param_entities": params}
     refused = await empty.ask("POST", "/device", body)
     console_refused(refused, 400, "multiple_error", f"param_entities.{service}.model")
     assert "SyntaxError" in refused.json()["error_message"]

@@ -90,7 +90,9 @@ class Outbox:
         headers, tenant = trace_header(), ""
         groups: dict[str, list[OutboxEntry]] = defaultdict(list)
         for entry in entries:
-            self._bus.measure(entry.subject, entry.payload, _all_headers(headers | entry.headers))
+            self._bus.measure(
+                entry.subject, entry.payload, _add_header_placeholders(headers | entry.headers)
+            )
             tenant = _tenant(entry.subject) or tenant
             groups[tenant].append(entry)
         now = datetime.now(UTC)
@@ -233,7 +235,9 @@ class Outbox:
     def _fits(self, entry: dict[str, Any]) -> bool:
         """Return whether the bus accepts the entry: its limit may have been lowered since."""
         try:
-            self._bus.measure(entry["subject"], entry["payload"], _all_headers(entry["headers"]))
+            self._bus.measure(
+                entry["subject"], entry["payload"], _add_header_placeholders(entry["headers"])
+            )
         except TooLarge as error:
             log.error("outbox: %s; it is dropped", error)  # noqa: TRY400 - no trace is needed
             return False
@@ -295,6 +299,6 @@ def _entries(document: dict[str, Any]) -> list[dict[str, Any]]:
     return entries
 
 
-def _all_headers(headers: dict[str, str]) -> dict[str, str]:
+def _add_header_placeholders(headers: dict[str, str]) -> dict[str, str]:
     """Return the headers with placeholders for those that publishing adds, equally long."""
     return headers | dict.fromkeys(("Nats-Msg-Id", "Nats-Batch-Id"), "-" * 64)

@@ -8,10 +8,10 @@ from enum import StrEnum
 
 import msgspec
 
-ACCESS = "rpc.auth.get_access"
-GRANTS = "rpc.auth.get_grants"
-SHARE = "rpc.auth.share_with_roles"
-FORGET = "rpc.auth.forget_resources"
+GET_ACCESS = "rpc.auth.get_access"
+GET_GRANTS = "rpc.auth.get_grants"
+SHARE_WITH_ROLES = "rpc.auth.share_with_roles"
+FORGET_RESOURCES = "rpc.auth.forget_resources"
 
 
 class ResourceType(StrEnum):

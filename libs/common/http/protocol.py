@@ -177,12 +177,12 @@ class BoundedProtocol(HttpToolsProtocol):
         self.transport.abort()
 
     def on_message_begin(self) -> None:
-        """Note the first byte of a request."""
+        """Record that the head of a request has begun."""
         self._in_head = True
         super().on_message_begin()
 
     def on_body(self, body: bytes) -> None:
-        """Note a part of a body."""
+        """Record that body data has arrived."""
         self._moved = True
         super().on_body(body)
 

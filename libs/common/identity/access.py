@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from libs.common.bus import RpcClient
-from libs.common.contracts.access import ACCESS, Access, UserRef
+from libs.common.contracts.access import GET_ACCESS, Access, UserRef
 from libs.common.identity.principal import Kind, Principal
 from libs.common.lru_cache import LruCache
 from libs.common.store.redis import Redis
@@ -86,7 +86,7 @@ class AccessReader:
     """Adds permissions to principals of users; used by the gateway."""
 
     def __init__(self, rpc: RpcClient) -> None:
-        self._cache = VersionedCache(rpc, ACCESS, Access, CACHE_SIZE)
+        self._cache = VersionedCache(rpc, GET_ACCESS, Access, CACHE_SIZE)
 
     async def add_access(self, principal: Principal) -> Principal:
         """Return a user with the permissions of version `principal.access`; others unchanged.

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from libs.common.bus import RpcClient
 from libs.common.contracts.access import (
-    FORGET,
-    GRANTS,
-    SHARE,
+    FORGET_RESOURCES,
+    GET_GRANTS,
+    SHARE_WITH_ROLES,
     ForgetResources,
     GrantedResources,
     ResourceRef,
@@ -20,7 +20,7 @@ from libs.common.contracts.entities import ResolvedEntity
 from libs.common.errors import Forbidden, ThingwayError
 from libs.common.identity.access import VersionedCache
 from libs.common.identity.principal import Kind, Principal
-from libs.common.things import SYSTEM
+from libs.common.things import SYSTEM_INTEGRATION
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class Grants:
         """Return whether all entities of a thing are visible; custom entities always are."""
         if device:
             return self.allows_device(thing_id, integration, group)
-        return integration == SYSTEM or self.allows_integration(integration)
+        return integration == SYSTEM_INTEGRATION or self.allows_integration(integration)
 
     def allows_entity_id(self, entity_id: int) -> bool:
         """Return whether an entity itself is granted; its thing may grant it too."""
@@ -99,7 +99,7 @@ class GrantReader:
     """Reads the grants of users; one instance per process."""
 
     def __init__(self, rpc: RpcClient) -> None:
-        self._cache = VersionedCache(rpc, GRANTS, GrantedResources, CACHE_SIZE)
+        self._cache = VersionedCache(rpc, GET_GRANTS, GrantedResources, CACHE_SIZE)
 
     async def read(self, principal: Principal) -> Grants:
         """Return the grants of a user, not older than `principal.access`.
@@ -130,7 +130,7 @@ class Sharing:
         """Grant a resource to the roles of its creator; raise the errors of `auth`."""
         resource = ResourceRef(str(resource_id), self._kind)
         request = ShareWithRoles(principal.tenant, principal.user_id, [resource])
-        await self._rpc.call(SHARE, request, Done)
+        await self._rpc.call(SHARE_WITH_ROLES, request, Done)
 
     async def forget(self, tenant: str, ids: Sequence[int]) -> None:
         """Delete the grants of deleted resources; see `forget_grants`."""
@@ -148,7 +148,7 @@ async def forget_grants(
         return
     resources = [ResourceRef(str(id_), kind) for id_ in ids]
     try:
-        await rpc.call(FORGET, ForgetResources(tenant, resources), Done)
+        await rpc.call(FORGET_RESOURCES, ForgetResources(tenant, resources), Done)
     except ThingwayError as error:
         log.warning("grants of %d deleted resources (%s) remain: %s", len(ids), kind, error)
 

@@ -27,7 +27,7 @@ from libs.common.contracts.integrations import (
     operation_subject,
 )
 from libs.common.errors import ThingwayError, Unavailable, UpstreamFailed, UpstreamTimeout
-from libs.common.things import DIRECT, SYSTEM
+from libs.common.things import DIRECT_INTEGRATION, SYSTEM_INTEGRATION
 from libs.common.tsl import TslDocument, TslInvalid
 
 log = logging.getLogger(__name__)
@@ -59,8 +59,8 @@ class IntegrationSummary(msgspec.Struct, frozen=True):
 
 
 BUILT_IN = {
-    DIRECT: IntegrationSummary("Direct connection"),
-    SYSTEM: IntegrationSummary("System"),
+    DIRECT_INTEGRATION: IntegrationSummary("Direct connection"),
+    SYSTEM_INTEGRATION: IntegrationSummary("System"),
 }
 """The integrations that always exist, and are known even without `management`."""
 
@@ -105,7 +105,7 @@ class Integrations:
     async def get_transport(self, integration: str) -> Transport:
         """Return which form of commands to its devices the integration carries."""
         known_integration = (
-            None if integration == DIRECT else (await self.list_all()).get(integration)
+            None if integration == DIRECT_INTEGRATION else (await self.list_all()).get(integration)
         )
         if known_integration is None:
             return ""

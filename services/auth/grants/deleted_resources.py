@@ -15,7 +15,7 @@ from libs.common.scheduling.turns import repeat
 from services.auth.accounts.grants import Resource
 from services.auth.grants.service import GrantService
 
-TENANTS = 4
+MAX_CONCURRENT_TENANTS = 4
 """Maximum tenants whose events are handled concurrently."""
 
 
@@ -36,7 +36,7 @@ def create_deletion_consumer(bus: Bus, grants: GrantService) -> BatchConsumer:
         handle=handle,
         lane=event_tenant,
         batch=200,
-        concurrency=TENANTS,
+        concurrency=MAX_CONCURRENT_TENANTS,
     )
 
 

@@ -11,7 +11,7 @@ from libs.common.device_client import DeviceClient
 from libs.common.errors import Unauthenticated
 from libs.common.http.ids import parse_id
 from libs.common.identity import Principal
-from libs.common.things import SYSTEM
+from libs.common.things import SYSTEM_INTEGRATION
 from services.auth.accounts import Accounts
 from services.auth.accounts.grants import Resource
 from services.auth.accounts.roles import SUPER_ADMIN, Menu, Role
@@ -20,7 +20,7 @@ from services.auth.menus import build_tree, filter_visible, select_with_ancestor
 from services.auth.users.schemas import CheckPermission, Profile, RoleName, UserResponse, UserSearch
 from services.auth.users.service import user_not_found
 
-CUSTOM_ENTITIES = Resource(ResourceType.INTEGRATION, SYSTEM)
+CUSTOM_ENTITIES = Resource(ResourceType.INTEGRATION, SYSTEM_INTEGRATION)
 """Integration of custom entities, which all users may see."""
 
 Roles = Mapping[int, Role]

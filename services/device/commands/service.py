@@ -16,7 +16,7 @@ from libs.common.identity import Principal
 from libs.common.integrations.client import Transport
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Session
-from libs.common.things import DIRECT
+from libs.common.things import DIRECT_INTEGRATION
 from libs.common.tsl import InvalidValues, UnknownService
 from services.device.commands.delivery import CommandCarrier
 from services.device.commands.drafts import (
@@ -321,7 +321,7 @@ class CommandService:
 def _check_deliverable(transports: Mapping[str, Transport]) -> None:
     """Raise `Conflict` for an integration that does not accept commands."""
     for integration, transport in transports.items():
-        if integration != DIRECT and not transport:
+        if integration != DIRECT_INTEGRATION and not transport:
             text = f"the integration {integration} does not accept commands"
             raise Conflict(text, field="deviceId", code="device_of_integration")
 

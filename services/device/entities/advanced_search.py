@@ -74,7 +74,7 @@ class AdvancedFilter:
     keys: list[str] | None = None
     """The only key that matches, in a list; None if any key may match."""
     excluded_key: str | None = None
-    """A key that is excluded."""
+    """The only entity key that does not match; None if no key is excluded."""
     ids: list[int] | None = None
     """If present, only these entities match."""
     excluded_ids: frozenset[int] = frozenset()

@@ -23,7 +23,7 @@ from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import LimitsCache
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Document, Mongo, Session, duplicate_raises
-from libs.common.things import LAST_MEMBER, SYSTEM, entity_number, entity_thing
+from libs.common.things import LAST_MEMBER, SYSTEM_INTEGRATION, entity_number, entity_thing
 from services.device.entities.custom_model import (
     build_member,
     build_tsl,
@@ -62,7 +62,7 @@ class CustomEntityStore:
         self._latest = latest
         self._ids = ids
         self._removed = DeletedThings(mongo.database)
-        self._quota = Quota(things.collection, limits, "records", integration=SYSTEM)
+        self._quota = Quota(things.collection, limits, "records", integration=SYSTEM_INTEGRATION)
 
     async def add(self, tenant: str, identifier: str, root: Member) -> Document:
         """Insert an entity; raise `Conflict` when the identifier exists.
@@ -103,7 +103,7 @@ class CustomEntityStore:
         """Change the members of an entity; return None when it does not exist."""
 
         async def change_members(session: Session) -> Document | None:
-            query = {"_id": thing_id, "tenant": tenant, "integration": SYSTEM}
+            query = {"_id": thing_id, "tenant": tenant, "integration": SYSTEM_INTEGRATION}
             document = await self._own.find_one(query, session)
             if document is None or not document["identifier"]:
                 return None
@@ -115,7 +115,7 @@ class CustomEntityStore:
     async def delete(self, tenant: str, thing_ids: Sequence[int]) -> None:
         """Delete entities."""
         deleted_query = {"identifier": {"$ne": ""}, "_id": {"$in": list(thing_ids)}}
-        await self._delete({"tenant": tenant, "integration": SYSTEM, **deleted_query})
+        await self._delete({"tenant": tenant, "integration": SYSTEM_INTEGRATION, **deleted_query})
 
     async def put_flow_service(self, request: PutFlowService) -> None:
         """Create or update the entity of a flow.
@@ -162,7 +162,7 @@ class CustomEntityStore:
 
 
 def _identity_query(tenant: str, identifier: str) -> dict[str, Any]:
-    return {"tenant": tenant, "integration": SYSTEM, "identifier": identifier}
+    return {"tenant": tenant, "integration": SYSTEM_INTEGRATION, "identifier": identifier}
 
 
 def _new_document(thing_id: int, tenant: str, identifier: str, fields: Document) -> Document:

@@ -9,7 +9,7 @@ import msgspec
 from libs.common.errors import InvalidInput, ThingwayError
 from libs.common.identity import Principal
 from libs.common.integrations.client import IntegrationClient
-from libs.common.things import SYSTEM, member_key
+from libs.common.things import SYSTEM_INTEGRATION, member_key
 from libs.common.tsl import Fault
 from services.device.commands.model import Draft
 from services.device.commands.service import CommandService
@@ -241,7 +241,7 @@ class EntityWriter:
         """Report values of a thing without a device, after its integration accepted them."""
         readable = thing.record.tsl.readable(values)
         try:
-            if thing.integration != SYSTEM:
+            if thing.integration != SYSTEM_INTEGRATION:
                 tell = (
                     self.integrations.send_update
                     if readable == values

@@ -12,7 +12,7 @@ from typing import Any
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
 from libs.common.identity.grants import Grants
-from libs.common.things import SYSTEM, entity_thing
+from libs.common.things import SYSTEM_INTEGRATION, entity_thing
 from services.device.entities.advanced_search import Group, Order
 from services.device.entities.search_filters import Keyword, matches_entity
 from services.device.members.directory import EntityDirectory
@@ -219,19 +219,21 @@ class ListedEntities:
     def _condition(self) -> dict[str, Any] | None:
         """Return the condition of things to list; None if nothing is to be listed."""
         grants = self._grants.resources
-        custom = {"integration": SYSTEM}
+        custom = {"integration": SYSTEM_INTEGRATION}
         visible_conditions: list[dict[str, Any]] = []
         if self._customized is not False and self._customs:
             visible_conditions.append(custom)
         if not self._customized and self._grants.everything:
-            visible_conditions.append({"integration": {"$ne": SYSTEM}})
+            visible_conditions.append({"integration": {"$ne": SYSTEM_INTEGRATION}})
         elif not self._customized and (grants.integrations or grants.entities):
             single = [entity_thing(entity_id) for entity_id in grants.entities]
             granted_conditions = [
                 {"integration": {"$in": list(grants.integrations)}},
                 {"_id": {"$in": single}},
             ]
-            visible_conditions.append({"integration": {"$ne": SYSTEM}, "$or": granted_conditions})
+            visible_conditions.append(
+                {"integration": {"$ne": SYSTEM_INTEGRATION}, "$or": granted_conditions}
+            )
         return {"$or": visible_conditions} if visible_conditions else None
 
     def _matching(self, things: Iterable[EntityThing]) -> list[Entity]:

@@ -17,7 +17,7 @@ from libs.common.identity.grants import GrantReader, Grants
 from libs.common.integrations.client import Integrations, IntegrationSummary
 from libs.common.jobs import gather_limited
 from libs.common.store.mongo import Document
-from libs.common.things import ALARM, LAST_DECLARED, LOCATION, STATUS, SYSTEM
+from libs.common.things import ALARM, LAST_DECLARED, LOCATION, STATUS, SYSTEM_INTEGRATION
 from services.device.alarms.model import Alarm
 from services.device.alarms.store import AlarmStore
 from services.device.entities.schemas import (
@@ -283,7 +283,7 @@ def entity_not_found(entity_id: int) -> NotFound:
 
 def _is_shared(entity: Entity) -> bool:
     """Return whether every user of the tenant may see the entity."""
-    return entity.thing.integration == SYSTEM
+    return entity.thing.integration == SYSTEM_INTEGRATION
 
 
 def _latest_value(entity: Entity, entries: Mapping[str, Any]) -> LatestValue:

@@ -17,7 +17,7 @@ from libs.common.contracts.flows import CALL, CallFlow, FlowOutputs
 from libs.common.errors import InvalidInput, UpstreamFailed, UpstreamTimeout
 from libs.common.identity import Principal
 from libs.common.integrations.client import IntegrationClient, Integrations
-from libs.common.things import SYSTEM
+from libs.common.things import SYSTEM_INTEGRATION
 from libs.common.tsl import InvalidValues, UnknownService
 from services.device.commands.model import Command, Draft
 from services.device.commands.service import CommandService
@@ -122,7 +122,9 @@ class EntityCaller:
 
     async def _check_callable(self, call: ServiceCall) -> None:
         integration = call.thing.integration
-        found = None if integration == SYSTEM else await self.integrations.find(integration)
+        found = (
+            None if integration == SYSTEM_INTEGRATION else await self.integrations.find(integration)
+        )
         if found is None:
             raise _not_callable_error(call, "no integration or flow provides it")
         manifest = found.manifest

@@ -15,7 +15,7 @@ from libs.common.contracts.auth import (
 from libs.common.errors import Forbidden, NotFound, ThingwayError, Unavailable
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
-from libs.common.things import DIRECT
+from libs.common.things import DIRECT_INTEGRATION
 from services.device.things.directory import GrantedDevices
 from services.device.things.model import Device
 
@@ -85,7 +85,9 @@ class FirstKeyReader:
     async def find_key(self, user: Principal, device: Device) -> str | None:
         """Return the key, issued now if needed; None when the user may not see it."""
         has_added = device.user_id is not None and device.user_id == user.user_id
-        if not (has_added and device.integration == DIRECT and user.may(Function.DEVICE_ADD)):
+        if not (
+            has_added and device.integration == DIRECT_INTEGRATION and user.may(Function.DEVICE_ADD)
+        ):
             return None
         check_exists = partial(self._granted.find, user, device.id)
         return await self._keys.issue_first(device, check_exists, repeatable=True)

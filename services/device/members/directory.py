@@ -5,7 +5,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from libs.common.store.mongo import Database, Document
-from libs.common.things import GENERIC, SYSTEM, KeyParts, entity_number, entity_thing, split_key
+from libs.common.things import (
+    GENERIC,
+    SYSTEM_INTEGRATION,
+    KeyParts,
+    entity_number,
+    entity_thing,
+    split_key,
+)
 from libs.common.tsl import Tsl
 from services.device.members.entity import (
     Entity,
@@ -227,14 +234,16 @@ def split_keys(keys: Iterable[str]) -> dict[str, KeyParts]:
 
 def integrations_in(keys: Mapping[str, KeyParts]) -> set[str]:
     """Return the integrations whose own entities are among the keys."""
-    return {parts.integration for parts in keys.values() if parts.device is None} - {SYSTEM}
+    return {parts.integration for parts in keys.values() if parts.device is None} - {
+        SYSTEM_INTEGRATION
+    }
 
 
 def _place(split: KeyParts) -> tuple[str, str]:
     """Return the identifier of the thing, and the path of the entity in it."""
     if split.device is not None:
         return split.device, split.path
-    if split.integration != SYSTEM:
+    if split.integration != SYSTEM_INTEGRATION:
         return "", split.path
     identifier, _, path = split.path.partition(".")
     return identifier, path

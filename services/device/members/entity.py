@@ -28,7 +28,7 @@ from libs.common.things import (
     LOCATION,
     LONGITUDE,
     STATUS,
-    SYSTEM,
+    SYSTEM_INTEGRATION,
     ValueType,
     device_key,
     entity_id,
@@ -198,12 +198,12 @@ class Entity:
     @property
     def is_custom(self) -> bool:
         """Return whether users created the entity, so that it is of the hidden integration."""
-        return not self.thing.device and self.thing.integration == SYSTEM
+        return not self.thing.device and self.thing.integration == SYSTEM_INTEGRATION
 
     @property
     def is_secret(self) -> bool:
         """Return whether only the integration of the entity may read it."""
-        of_integration = not self.thing.device and self.thing.integration != SYSTEM
+        of_integration = not self.thing.device and self.thing.integration != SYSTEM_INTEGRATION
         return of_integration and self.member.writable and self.member.access_mod == "W"
 
     @property

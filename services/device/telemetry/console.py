@@ -188,7 +188,7 @@ class LedgerReader:
         self._ledger = ledger
 
     async def read(self, principal: Principal) -> LedgerReading | None:
-        """Return the counts since installation; None for other tenants."""
+        """Return the message counts; None if `principal` is not of the operator's tenant."""
         if principal.tenant != OPERATOR:
             return None
         reading = await read_uplink(self._bus, self._streams, self._ledger)

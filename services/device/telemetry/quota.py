@@ -22,7 +22,7 @@ from libs.common.bus.laned import LanedMessages
 from libs.common.limits.meter import BURST, Excess, FloodGuard, MessageMeter
 from libs.common.limits.tenants import LimitsCache, count_limited
 from libs.common.lru_cache import LruCache
-from libs.common.things import DIRECT
+from libs.common.things import DIRECT_INTEGRATION
 from services.device.telemetry.uplink import Uplink, read_uplink
 from services.device.things.model import Thing
 
@@ -69,7 +69,7 @@ class Quota:
 
 BATCH = 8000
 """Messages of a tenant that wait, and that are processed together."""
-TENANTS = 6
+MAX_CONCURRENT_TENANTS = 6
 """Slow tenants that are processed concurrently: fewer than there are codec processes."""
 EXTENSION_INTERVAL = 10.0
 """Seconds between two extensions of the acknowledgement deadline of waiting messages."""
@@ -85,7 +85,7 @@ class SlowCodecs:
     def __init__(self, bus: Bus, handle: Callable[[list[Msg]], Awaitable[bool]]) -> None:
         """`handle` processes a batch of one tenant; if it returns False, the batch is retried."""
         self._messages = LanedMessages(
-            bus, "slow codecs", self._find_tenant, handle, BATCH, TENANTS, BATCH
+            bus, "slow codecs", self._find_tenant, handle, BATCH, MAX_CONCURRENT_TENANTS, BATCH
         )
         self._tenants: LruCache[str, str] = LruCache(CACHE_SIZE)
 
@@ -115,7 +115,7 @@ class SlowCodecs:
             if (
                 thing is None
                 or uplink.sequence in refused
-                or (uplink.channel != "frame" and thing.integration == DIRECT)
+                or (uplink.channel != "frame" and thing.integration == DIRECT_INTEGRATION)
                 or not (thing.tenant in late or self._messages.holds(thing.tenant))
             ):
                 immediate.append(uplink)

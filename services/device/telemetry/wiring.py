@@ -64,7 +64,7 @@ from services.device.things.wiring import ThingsPackage
 
 DURABLE = "ingest"
 OVERLAP_FROM = 1000
-"""Messages of a batch from which on another batch is written concurrently."""
+"""Minimum messages of a batch for the next one to be written concurrently."""
 
 
 @dataclass(frozen=True, kw_only=True)

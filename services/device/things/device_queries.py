@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from libs.common.store.mongo import Collection, Document, Session
-from libs.common.things import DIRECT
+from libs.common.things import DIRECT_INTEGRATION
 from services.device.things.device_search import (
     DEVICE_FIELDS,
     CachedCounter,
@@ -182,7 +182,9 @@ class DeviceQueries:
         groups = await self._devices.aggregate([{"$match": {"tenant": tenant}}, grouped])
         return [
             CountedModel(
-                group["_id"].get("integration", DIRECT), _group_model(group), group["devices"]
+                group["_id"].get("integration", DIRECT_INTEGRATION),
+                _group_model(group),
+                group["devices"],
             )
             async for group in groups
         ]

@@ -27,7 +27,7 @@ from libs.common.http.streaming import iterate_rows
 from libs.common.jobs import NamedTasks
 from libs.common.lru_cache import LruCache
 from libs.common.store.mongo import Collection, literal_pattern
-from libs.common.things import DIRECT
+from libs.common.things import DIRECT_INTEGRATION
 from services.device.things.model import Device
 from services.device.things.visibility import Condition
 
@@ -190,7 +190,12 @@ async def ids_by_integration(devices: Collection, query: Query) -> list[int]:
 
     MongoDB reads every match: no index has such an order.
     """
-    place = {"$indexOfArray": [list(query.integrations), {"$ifNull": ["$integration", DIRECT]}]}
+    place = {
+        "$indexOfArray": [
+            list(query.integrations),
+            {"$ifNull": ["$integration", DIRECT_INTEGRATION]},
+        ]
+    }
     stages: list[Condition] = [
         {"$match": query.filter},
         {"$addFields": {INTEGRATION_NAME: place}},

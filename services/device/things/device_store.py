@@ -19,7 +19,7 @@ from libs.common.clock import now_ms
 from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import LimitsCache
 from libs.common.store.mongo import Aggregation, BulkFailed, Database, Document, Mongo, Session
-from libs.common.things import DIRECT
+from libs.common.things import DIRECT_INTEGRATION
 from services.device.things.deleted_things import DeletedThings, ThingDataStore
 from services.device.things.device_queries import ADD_TSL_HASH, DeviceQueries
 from services.device.things.device_search import DEVICE_FIELDS, DeviceSearch, extract_ngrams
@@ -175,7 +175,7 @@ class DeviceStore:
             "_id": device.id,
             "application": None,
             "userId": None,
-            "integration": DIRECT,
+            "integration": DIRECT_INTEGRATION,
             "removedFrom": device.removed_from,
         }
         unset = {"removedFrom": ""}

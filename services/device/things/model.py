@@ -17,7 +17,7 @@ from libs.common.bus.subjects import device_event
 from libs.common.clock import now_ms
 from libs.common.contracts.events import Connect, DeviceChanged, DeviceProfile
 from libs.common.store.mongo import Document
-from libs.common.things import DIRECT, GENERIC, device_key
+from libs.common.things import DIRECT_INTEGRATION, GENERIC, device_key
 from libs.common.tsl import Tsl
 
 DeviceType = Literal["GATEWAY", "SUB_DEVICE", "COMMON"]
@@ -85,7 +85,7 @@ class ListedDevice(msgspec.Struct, rename="camel", kw_only=True):
     id: int = msgspec.field(name="_id")
     tenant: str
     sn: str
-    integration: str = DIRECT
+    integration: str = DIRECT_INTEGRATION
     identifier: str = ""
     """Identifies the device within its integration."""
     name: str = ""
@@ -160,7 +160,7 @@ class Device(ListedDevice, kw_only=True):
     @property
     def is_owned_by_users(self) -> bool:
         """Return whether the device belongs to the users while no application owns it."""
-        return self.user_id is not None or self.integration != DIRECT
+        return self.user_id is not None or self.integration != DIRECT_INTEGRATION
 
     @property
     def is_unassigned(self) -> bool:
@@ -205,7 +205,7 @@ class PresentDevice(msgspec.Struct, rename="camel", kw_only=True):
     tenant: str
     sn: str
     sn_key: str
-    integration: str = DIRECT
+    integration: str = DIRECT_INTEGRATION
     name: str = ""
     model: str
     dev_eui: str | None = msgspec.field(name="devEUI", default=None)
@@ -259,7 +259,7 @@ class Thing:
     reported_fields: dict[str, Any]
     """Fields of the device record that reports may change (`firmwareVersion`, ...)."""
     loaded: float
-    integration: str = DIRECT
+    integration: str = DIRECT_INTEGRATION
     """The integration of the device, or the one that the thing represents."""
     device: bool = True
     """False for the thing of an integration and for a custom entity."""

@@ -238,7 +238,7 @@ def _limit_ack(body: bytes) -> bytes:
 
 
 def checked_body(pattern: str, subject: str, body: bytes) -> bytes:
-    """Return the relayed body of a message."""
+    """Return the body to relay, with limits applied; raise `RefusedError`."""
     if pattern == PULL:
         return checked_pull(body)
     if pattern == CREATE:

@@ -5,7 +5,7 @@ import re
 from libs.common.contracts.integrations import AddDevice, NewDevice
 from libs.common.errors import InvalidInput
 from libs.common.integrations import Integration
-from libs.common.things import DIRECT, SYSTEM
+from libs.common.things import DIRECT_INTEGRATION, SYSTEM_INTEGRATION
 from services.management.manifests import load_manifest
 
 SERIAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -15,13 +15,13 @@ SERIAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 class System(Integration):
     """The owner of custom entities and flows, without devices; other services answer its calls."""
 
-    manifest = load_manifest(SYSTEM)
+    manifest = load_manifest(SYSTEM_INTEGRATION)
 
 
 class Direct(Integration):
     """Devices with a given SN; `device` checks that the product exists and the SN is free."""
 
-    manifest = load_manifest(DIRECT)
+    manifest = load_manifest(DIRECT_INTEGRATION)
 
     async def add_device(self, request: AddDevice) -> NewDevice:
         """Return the SN as identifier; raise `InvalidInput` if it is invalid."""

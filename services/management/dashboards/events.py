@@ -12,7 +12,7 @@ from services.management.dashboards.store import CanvasStore, DashboardStore
 DURABLE = "management"
 SUBJECTS = ("event.*.device.*.deleted", "event.*.auth.user.deleted")
 BATCH = 200
-TENANTS = 4
+MAX_CONCURRENT_TENANTS = 4
 """Tenants whose events are processed concurrently."""
 
 
@@ -41,5 +41,5 @@ def create_consumer(bus: Bus, dashboards: DashboardStore, canvases: CanvasStore)
         handle=handle,
         lane=event_tenant,
         batch=BATCH,
-        concurrency=TENANTS,
+        concurrency=MAX_CONCURRENT_TENANTS,
     )

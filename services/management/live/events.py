@@ -24,7 +24,7 @@ from services.management.live.subscriber import MAX_WAITING
 
 log = logging.getLogger(__name__)
 
-TENANTS = 16
+MAX_CONCURRENT_TENANTS = 16
 """Tenants whose changes are distributed concurrently, in slices of the event loop's time."""
 
 
@@ -47,7 +47,7 @@ class LiveEvents:
             durable=f"live-{uuid4().hex}",
             handle=self.push,
             batch=500,
-            concurrency=TENANTS,
+            concurrency=MAX_CONCURRENT_TENANTS,
             lane=event_tenant,
             subjects=self._subjects,
             fleeting=True,

@@ -19,7 +19,7 @@ from libs.common.contracts.mqtt import live_topic, live_user
 from libs.common.identity import Principal
 from libs.common.identity.grants import Grants
 from libs.common.jobs import NamedTasks
-from libs.common.things import SYSTEM
+from libs.common.things import SYSTEM_INTEGRATION
 from services.management.live.entity_ids import EntityIds
 from services.management.live.packets import publish
 from services.management.live.sockets import TRY_AGAIN, LiveSocket, Turns
@@ -188,7 +188,7 @@ class _ChangedIds:
             self._devices[thing.id].update(ids)
             if thing.group is not None:
                 self._groups[thing.group].update(ids)
-        elif thing.integration == SYSTEM:
+        elif thing.integration == SYSTEM_INTEGRATION:
             self._custom.update(ids)
         self._integrations[thing.integration].update(ids)
 

@@ -38,7 +38,7 @@ STEADY_SECONDS = 60.0
 """Seconds after which a connection counts as stable, so that the next attempt follows soon."""
 SHOW_EVERY = 30.0
 """Seconds between two updates of the counters; important changes are shown immediately."""
-SHOW_PAUSE = 1.0
+REPORT_PAUSE = 1.0
 MAX_REJECTED = 50
 """Maximum devices that are shown with the reason of a rejection, the latest ones."""
 LONGEST_ERROR, LONGEST_REASON = 500, 200
@@ -239,7 +239,7 @@ class TenantConnection:
         self._changing = asyncio.Lock()
         self._hooks = 0
         self._unread = set[type[Exception]]()
-        self._showing = asyncio.ensure_future(self._show())
+        self._state_reports = asyncio.ensure_future(self._report_state())
 
     async def use(self, broker: Broker | None, values: dict[str, Any], fault: str = "") -> None:
         """Connect to a broker, unless the settings are unchanged."""
@@ -280,7 +280,7 @@ class TenantConnection:
         """Disconnect, and stop reporting the state."""
         async with self._changing:
             await self._disconnect()
-        await cancel_and_wait(self._showing)
+        await cancel_and_wait(self._state_reports)
 
     async def _disconnect(self) -> None:
         if self._connecting is not None:
@@ -341,7 +341,7 @@ class TenantConnection:
             self.state.note_failure(f"{message.topic}: {type(error).__name__}")
         return None
 
-    async def _show(self) -> None:
+    async def _report_state(self) -> None:
         properties: dict[str, Any] = {}
         while True:
             await self.state.wait_for_change()
@@ -353,7 +353,7 @@ class TenantConnection:
                 properties = now
             except ThingwayError as error:
                 log.warning("the state of %s cannot be reported: %s", self._tenant, error)
-            await asyncio.sleep(SHOW_PAUSE)
+            await asyncio.sleep(REPORT_PAUSE)
 
 
 def describe_failure(error: Exception) -> str:

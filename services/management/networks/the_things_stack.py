@@ -52,7 +52,10 @@ class TheThingsStack(NetworkServer):
     routed_by = DEVICE
 
     async def updated(self, change: PropertiesUpdated) -> None:
-        """Store the user name, which is part of topics, and the rest; raise `InvalidInput`."""
+        """Store changed settings; raise `InvalidInput` for wildcards or `/` in the user name.
+
+        Topics contain the user name.
+        """
         if {*"+#/"} & {*read_text(change.properties, USERNAME)}:
             raise InvalidInput("must be application@tenant", field=USERNAME)
         await super().updated(change)

@@ -24,7 +24,7 @@ from services.workflow.notifications.store import (
 
 BATCH = 200
 """Events per batch of a replica."""
-TENANTS = 4
+MAX_CONCURRENT_TENANTS = 4
 """Maximum tenants whose events are handled concurrently."""
 NOTICES_PER_WRITE = 1000
 """Notices after which a write starts."""
@@ -119,7 +119,7 @@ def consume_alarms(bus: Bus, store: NotificationStore) -> BatchConsumer:
         handle=handle,
         lane=event_tenant,
         batch=BATCH,
-        concurrency=TENANTS,
+        concurrency=MAX_CONCURRENT_TENANTS,
         subject=ALARMS,
         from_now=True,
     )

@@ -13,7 +13,7 @@ from functools import partial
 
 from libs.common.bus import RpcClient
 from libs.common.clock import now_ms, to_ms
-from libs.common.contracts.access import ACCESS, Access, UserRef
+from libs.common.contracts.access import GET_ACCESS, Access, UserRef
 from libs.common.contracts.names import MAX_DEVICES
 from libs.common.device_client import DeviceClient
 from libs.common.errors import InvalidInput, ThingwayError, TooManyRequests, Unauthenticated
@@ -183,7 +183,7 @@ class NotificationSender:
         """Return the devices visible to a user; empty if deleted or not permitted."""
         tenant, user = subscriber.tenant, subscriber.id
         try:
-            access = await self.rpc.call(ACCESS, UserRef(tenant, user), Access)
+            access = await self.rpc.call(GET_ACCESS, UserRef(tenant, user), Access)
         except Unauthenticated:
             return set()
         principal = Principal(

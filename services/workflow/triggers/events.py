@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 BATCH = 200
 """Events per batch of a tenant."""
-TENANTS = 16
+MAX_CONCURRENT_TENANTS = 16
 """Maximum tenants whose events are handled concurrently."""
 ACK_WAIT = 20.0
 """Seconds after which the bus redelivers an unacknowledged event."""
@@ -239,7 +239,7 @@ def consume_events(bus: Bus, followed: DeployedFlowIndex, engine: Engine) -> Bat
         handle=EventConsumer(bus, followed, engine).handle,
         lane=event_tenant,
         batch=BATCH,
-        concurrency=TENANTS,
+        concurrency=MAX_CONCURRENT_TENANTS,
         ack_wait=ACK_WAIT,
         subjects=(*SUBJECTS, ALARMS),
         from_now=True,

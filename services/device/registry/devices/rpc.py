@@ -43,7 +43,7 @@ from libs.common.decoding import copy_fields
 from libs.common.errors import InvalidInput, NotFound, TooLarge
 from libs.common.integrations.client import Integrations
 from libs.common.store.mongo import Document, contains_text
-from libs.common.things import DIRECT, internal_sn
+from libs.common.things import DIRECT_INTEGRATION, internal_sn
 from libs.common.tsl import to_wire
 from services.device.members.directory import ModelMembers
 from services.device.members.entity import Entity, thing_from_document
@@ -154,7 +154,7 @@ def _describe_device(document: Document) -> DescribedDevice:
     return DescribedDevice(
         id=int(document["_id"]),
         name=document["name"],
-        integration=document.get("integration", DIRECT),
+        integration=document.get("integration", DIRECT_INTEGRATION),
         created_at=to_ms(document["createdAt"]),
         user_id=None if user is None else int(user),
         group=document.get("group"),

@@ -14,7 +14,7 @@ from libs.common.decoding import copy_fields
 from libs.common.errors import Conflict, InvalidInput, ThingwayError
 from libs.common.identity import Principal
 from libs.common.store.ids import IdAllocator
-from libs.common.things import DIRECT
+from libs.common.things import DIRECT_INTEGRATION
 from libs.common.tsl import TslDocument
 from services.device.commands.model import DEVICE_DELETED, DEVICE_REMOVED
 from services.device.commands.service import CommandService
@@ -321,7 +321,7 @@ def _require_device(device: Device | None, device_id: int) -> Device:
 
 
 def _check_direct(device: Device) -> None:
-    if device.integration != DIRECT:
+    if device.integration != DIRECT_INTEGRATION:
         raise integration_device_error(device.integration)
 
 

@@ -21,7 +21,7 @@ from libs.common.http.console import Page
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader
 from libs.common.jobs import gather_limited
-from libs.common.things import DIRECT
+from libs.common.things import DIRECT_INTEGRATION
 from services.device.members.device_keys import DeviceCredentialsClient
 from services.device.members.values import ValueFault
 from services.device.registry.devices.integration_devices import AddDeviceForm
@@ -251,7 +251,7 @@ class ImportService:
         Raises `Forbidden` for other users, and for an import of another integration.
         """
         job = await self._find(principal, import_id)
-        if job.user_id != principal.user_id or job.integration != DIRECT:
+        if job.user_id != principal.user_id or job.integration != DIRECT_INTEGRATION:
             raise Forbidden("only the user who imported directly connected devices gets their keys")
         found, total = await self.store.find_created(import_id, request.skip, request.size)
         devices = await self.devices.find_by_serials([serial_key(sn) for sn in found])

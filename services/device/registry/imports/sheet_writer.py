@@ -12,7 +12,7 @@ from services.device.registry.imports.sheet_reader import COLUMNS, DEVICES, OPTI
 Format = Literal["xlsx", "csv"]
 MEDIA = "application/octet-stream"
 """The media type of sheets: client generators know no other type for files."""
-LAST_ROW = 10_000
+LAST_VALIDATED_ROW = 10_000
 """The last row with drop-downs and bounds."""
 WIDTH = 24
 _REQUIRED = {"num_format": '@" *"', "bold": True}
@@ -69,7 +69,7 @@ def _workbook(
         for at, column in enumerate(columns):
             keys.write_row(at, 0, [at, column.key, column.title])
             if (rule := _rule(column, at)) is not None:
-                sheet.data_validation(1, at, LAST_ROW, at, rule)
+                sheet.data_validation(1, at, LAST_VALIDATED_ROW, at, rule)
         for number, labels in enumerate(zip_longest(*(column.choices for column in columns))):
             lists.write_row(
                 number, 0, [None if label is None else safe_cell(label) for label in labels]

@@ -146,7 +146,7 @@ class OpenApiClient(Integration):
         self._syncing.start(f"sync of {tenant}", partial(self._sync_tenant, tenant))
 
     async def _sync_tenant(self, tenant: str) -> None:
-        await self._show(tenant, {"sync_status": RUNNING})
+        await self._report_properties(tenant, {"sync_status": RUNNING})
         try:
             async with asyncio.timeout(SYNC_SECONDS):
                 tally = await self._sync.run(tenant, await self._accounts.remote(tenant))
@@ -164,9 +164,9 @@ class OpenApiClient(Integration):
             }
         await self._store.mark_synced(tenant)
         ended = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
-        await self._show(tenant, outcome | {"last_sync": ended})
+        await self._report_properties(tenant, outcome | {"last_sync": ended})
 
-    async def _show(self, tenant: str, properties: dict[str, Any]) -> None:
+    async def _report_properties(self, tenant: str, properties: dict[str, Any]) -> None:
         try:
             await self._things.report_own(tenant, properties)
         except ThingwayError as error:

@@ -5,7 +5,7 @@ import pytest
 from libs.common.contracts.access import GrantedResources
 from libs.common.contracts.entities import ResolvedEntity
 from libs.common.identity.grants import ALL, Grants
-from libs.common.things import SYSTEM
+from libs.common.things import SYSTEM_INTEGRATION
 
 
 def entity(integration: str = "direct", *, device: bool = True) -> ResolvedEntity:
@@ -48,5 +48,5 @@ def test_an_entity_is_seen_with_its_thing_or_by_itself(granted: dict, visible: b
 def test_custom_entities_are_everybodys():
     """Those of other integrations are not."""
     nothing = Grants(everything=False, resources=GrantedResources(version=1))
-    assert nothing.allows_entity(entity(SYSTEM, device=False))
+    assert nothing.allows_entity(entity(SYSTEM_INTEGRATION, device=False))
     assert not nothing.allows_entity(entity("direct", device=False))

@@ -4,7 +4,12 @@ from typing import Any
 
 import pytest
 
-from libs.common.contracts.access import FORGET, ForgetResources, ResourceRef, ResourceType
+from libs.common.contracts.access import (
+    FORGET_RESOURCES,
+    ForgetResources,
+    ResourceRef,
+    ResourceType,
+)
 from libs.common.contracts.auth import Done
 from libs.common.errors import Unavailable
 from libs.common.identity import grants
@@ -30,7 +35,7 @@ async def test_all_deleted_resources_are_reported_together():
     auth = Auth()
     await forget_grants(auth, ResourceType.DEVICE, "t", [1, 2])
     gone = [ResourceRef("1", ResourceType.DEVICE), ResourceRef("2", ResourceType.DEVICE)]
-    assert [(FORGET, ForgetResources("t", gone))] == auth.asked
+    assert [(FORGET_RESOURCES, ForgetResources("t", gone))] == auth.asked
 
 
 async def test_nothing_gone_asks_nobody():

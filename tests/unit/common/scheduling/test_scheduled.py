@@ -114,7 +114,7 @@ REASONS: dict[str, list[str]] = {
         "services/management/networks/broker.py Connection.batches: endless loop",
         "services/management/networks/broker.py Connection.ping: endless loop",
         f"{NETWORK} TenantConnection.__init__: Lock",
-        f"{NETWORK} TenantConnection._show: endless loop",
+        f"{NETWORK} TenantConnection._report_state: endless loop",
         f"{NETWORK} TenantConnection._stay_connected: endless loop",
         f"{CLIENT}/remote.py Remote.__init__: Lock",
         "services/management/live/frames.py ChangeQueue.__init__: deque",

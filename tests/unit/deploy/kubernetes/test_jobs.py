@@ -6,7 +6,13 @@ from dataclasses import replace
 import pytest
 
 from deploy.docker.entry import read_variables
-from deploy.kubernetes.jobs import BOOTSTRAP, NATS_TLS_FILES, read_state, write_secrets, write_state
+from deploy.kubernetes.jobs import (
+    BOOTSTRAP_PART,
+    NATS_TLS_FILES,
+    read_state,
+    write_secrets,
+    write_state,
+)
 from deploy.platform.errors import LauncherError
 from deploy.platform.services import SERVICES
 from deploy.platform.shares import PartAddresses
@@ -45,9 +51,9 @@ def cluster() -> Cluster:
 
 def test_an_upgrade_keeps_existing_secrets(cluster: Cluster) -> None:
     """The progress of the bootstrap job is kept as well."""
-    bootstrap = read_state(cluster, BOOTSTRAP)
+    bootstrap = read_state(cluster, BOOTSTRAP_PART)
     bootstrap.user = User("a@b.de", "Passw0rd")
-    write_state(cluster, BOOTSTRAP, bootstrap)
+    write_state(cluster, BOOTSTRAP_PART, bootstrap)
     before = {part: dict(content) for part, content in cluster.content.items()}
 
     write_secrets(cluster, PLACES)

@@ -8,7 +8,7 @@ import pytest
 import xlsxwriter
 
 from libs.common.errors import InvalidInput
-from libs.common.things import DIRECT
+from libs.common.things import DIRECT_INTEGRATION
 from services.device.registry.imports import sheet_reader
 from services.device.registry.imports.columns import LATITUDE, LONGITUDE, Columns
 from services.device.registry.imports.sheet_reader import (
@@ -98,7 +98,7 @@ def test_a_comma_that_divides_is_no_decimal_comma():
 )
 def test_a_number_with_a_decimal_comma_gets_a_point(cell, expected):
     """Texts of other columns keep their commas."""
-    columns = Columns(DIRECT, NO_INPUTS)
+    columns = Columns(DIRECT_INTEGRATION, NO_INPUTS)
     heads = columns.match_columns(Sheet(["Name", LATITUDE, LONGITUDE], []))
     assert columns.with_points(heads, ["1,5", cell, None]) == ["1,5", expected, None]
 
@@ -136,7 +136,7 @@ def test_a_text_that_must_not_become_a_number_is_read_without_its_marks():
 @pytest.mark.parametrize("cell", ["1,23457E+15", "1.23457e+15", 1234567890123450, 1.2e20])
 def test_a_long_number_that_lost_digits_is_no_text(cell):
     """Spreadsheet programs keep 15 digits, and show fewer."""
-    columns = Columns(DIRECT, NO_INPUTS)
+    columns = Columns(DIRECT_INTEGRATION, NO_INPUTS)
     heads = columns.match_columns(Sheet(["Name", LATITUDE], []))
     _, faults = columns.request(heads, [cell, None])
     assert [(fault.column, "digits" in fault.error_message) for fault in faults] == [("name", True)]
@@ -144,7 +144,7 @@ def test_a_long_number_that_lost_digits_is_no_text(cell):
 
 def test_other_numbers_are_texts():
     """A serial number of digits alone, for example."""
-    columns = Columns(DIRECT, NO_INPUTS)
+    columns = Columns(DIRECT_INTEGRATION, NO_INPUTS)
     request, faults = columns.request(columns.match_columns(Sheet(["Name"], [])), [123456])
     assert (request.name, faults) == ("123456", [])
 
@@ -193,7 +193,7 @@ def test_the_error_of_an_unreadable_sheet_names_the_cause(data, words):
 )
 def test_a_wrong_column_is_named(heads, words):
     """With how the file was read, in case that is what is wrong."""
-    columns = Columns(DIRECT, NO_INPUTS)
+    columns = Columns(DIRECT_INTEGRATION, NO_INPUTS)
     with pytest.raises(InvalidInput) as caught:
         columns.match_columns(Sheet(heads, [], "CSV in Windows-1252"))
     assert [word for word in words if word not in str(caught.value)] == []
