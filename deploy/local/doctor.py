@@ -42,7 +42,7 @@ async def run(options: Namespace) -> Exit:
     """Print the findings as a table or JSON; return exit code 1 for a bad one.
 
     In a service's container, check what its settings give access to; elsewhere check this machine
-    and the platform with data in `given.data`. Warnings do not change the exit code.
+    and the platform with data in `options.data`. Warnings do not change the exit code.
     """
     settings = add_secrets(os.environ)
     inside = f"{PREFIX}NATS_URL" in settings

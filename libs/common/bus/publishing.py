@@ -1,10 +1,11 @@
 """Publishing to JetStream: many messages in one write, each acknowledged separately.
 
-nats-py handles one message at a time: an acknowledgement costs 2 µs, a publish 5 to 23 µs.
-Joined into one buffer, they cost 0.2 and 1 µs (measured, nats-py 2.16). The format is defined by
-the client protocol (`PUB`, `HPUB`): docs.nats.io/reference/reference-protocols.
-nats-py requests one acknowledgement at a time, which costs 58 µs of the client and 17 µs of the
-server. With 64 frames in one buffer and one shared inbox, each costs 7 and 8 µs (nats-py 2.16).
+nats-py writes one message at a time: to acknowledge a received message costs 2 µs, to publish one
+5 to 23 µs. Joined into one buffer, they cost 0.2 and 1 µs (measured, nats-py 2.16). The format is
+defined by the client protocol (`PUB`, `HPUB`): docs.nats.io/reference/reference-protocols.
+A publish that JetStream confirms costs 58 µs of the client and 17 µs of the server, because nats-py
+sends a request for each. With 64 frames in one buffer and one shared inbox, a publish with its
+confirmation costs 7 µs of the client and 8 µs of the server (nats-py 2.16).
 """
 
 import asyncio

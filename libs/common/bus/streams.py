@@ -43,7 +43,10 @@ RETAINED, SESSIONS = "$MQTT_rmsgs", "$MQTT_sess"
 ANY_EVENT = "event.>"
 
 MAX_UNSTORED = 10_000
-"""Messages per device and channel that may wait in `UPLINK`; more are rejected."""
+"""Messages of a subject that may wait in `UPLINK`; more are rejected.
+
+A subject has the messages of one device, channel and protocol.
+"""
 SESSION_DAYS = 30
 """Days after which a persistent MQTT session without changes is deleted."""
 

@@ -24,7 +24,7 @@ from libs.common.jobs import seconds_to_tick, wait_for_event
 log = logging.getLogger(__name__)
 
 BEAT, PAUSE = 1.0, 0.2
-"""Seconds between two messages of a process: without a change, and at least."""
+"""Seconds between two messages of a process: while nothing changes, and the minimum."""
 SILENCE = 2.5
 """Seconds without a message after which a process counts as silent."""
 

@@ -69,7 +69,7 @@ class FoldStart(NamedTuple):
     point: Checkpoint | None
     """The checkpoint at this time; None means only the present state is known."""
     full: bool
-    """Whether the fold includes all readings that may not be evaluated yet."""
+    """Whether the fold includes all readings that are possibly not evaluated yet."""
 
 
 class ReadingWindow(NamedTuple):
@@ -124,8 +124,8 @@ def find_start(state: State, oldest: int, earliest: int, now: int) -> FoldStart:
     """Return where the fold begins, so that it includes readings from `oldest` (ms) on.
 
     `oldest` is 0 if any reading may be missing in the state. `earliest` is the time (ms) of the
-    oldest reading that may not be evaluated yet. If it is newer than all evaluated readings, the
-    fold continues the present state, because ingest found that the readings before it change
+    oldest reading that is possibly not evaluated yet. If it is newer than all evaluated readings,
+    the fold continues the present state, because ingest found that the readings before it change
     nothing. This holds only `SETTLING_MS` after the last change of the state.
     """
     is_newer = earliest - LATE_MS > max(state.newest, state.at)
@@ -163,7 +163,7 @@ def decide(
     if state.status == "RAISED" and state.alarm is None and not state.cleared:
         state = msgspec.structs.replace(
             state, cleared=state.changed
-        )  # written by a version without it
+        )  # an older version did not store `cleared`
     fold, begin = _start_fold(state, window, duration)
     known = window.rows[bisect_left(window.rows, begin) :]
     rows = [row for row in known if row.arrival >= state.begun]

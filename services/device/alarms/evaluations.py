@@ -52,7 +52,7 @@ class Evaluation:
     oldest: int = 0
     """Time of the oldest reading to fold in, ms; 0 if any reading may be missing in the state."""
     earliest: int = 0
-    """Time of the oldest reading that may not be evaluated, ms; 0 if unknown."""
+    """Time of the oldest reading that is possibly not evaluated yet, ms; 0 if unknown."""
     requested: list[TimedValue] = field(default_factory=list)
     """Readings of the requests."""
 
@@ -133,7 +133,9 @@ class DeviceEvaluations:
                     self.must_wait = True
                     continue
                 end = min(end, missing.received)
-            if not state.changed:  # readings of requests before the rule was renamed count
+            if not state.changed:
+                # A new state begins at the last change of the rule, also of its name only.
+                # Requested readings that arrived before this change count nevertheless.
                 begun = min((row.arrival for row in item.requested), default=end)
                 state = msgspec.structs.replace(state, begun=min(state.begun, begun))
             start = item.find_start(now)

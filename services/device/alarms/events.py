@@ -29,7 +29,7 @@ class EvaluationRequest(msgspec.Struct, rename="camel", omit_defaults=True):
     received: int = 0
     """When it arrived, ms; 0 if an older version published it."""
     earliest: int = 0
-    """Time of the oldest reading that may not be evaluated yet, ms."""
+    """Time of the oldest reading that is possibly not evaluated yet, ms."""
 
 
 decode_request = msgspec.json.Decoder(EvaluationRequest).decode

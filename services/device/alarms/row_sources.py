@@ -193,7 +193,7 @@ class UplinkReader:
     async def first(
         self, sn: str, after: int, near: Iterable[int], stored: Container[int]
     ) -> UnstoredMessage | None:
-        """Return a device's oldest message after sequence `after` that may not be stored.
+        """Return a device's oldest message after sequence `after` that is not in `stored`.
 
         Only the streams that contain the sequences `near` are read, or all if `near` is empty.
         Raises `Unavailable`.

@@ -89,7 +89,7 @@ class _UncertainState(NamedTuple):
     until: float
     """Monotonic time after which the state is certain."""
     earliest: int
-    """Time of the oldest requested reading that may not be evaluated, ms."""
+    """Time of the oldest requested reading that is possibly not evaluated yet, ms."""
 
 
 @dataclass(slots=True)

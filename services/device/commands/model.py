@@ -2,7 +2,7 @@
 
 A task is a command as its application sees it: `PENDING` until it is sent, `SENT` until the
 device answers with `SUCCESS` or `FAILED`, and `TIMEOUT` when the device does not answer.
-NATS sends MQTT messages with QoS 0, so sending proves nothing.
+NATS does not report whether a device received an MQTT message, so `SENT` proves no reception.
 """
 
 from abc import abstractmethod

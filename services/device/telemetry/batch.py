@@ -65,7 +65,7 @@ class RefusedUplink(msgspec.Struct, frozen=True):
 
 
 class Reading(NamedTuple):
-    """Stored values of a device for a time in the past (ms)."""
+    """Values that a device stored itself for a time in the past (ms) and sent later."""
 
     ts: int
     properties: dict[str, Any]
@@ -207,7 +207,7 @@ def sort_batch(
 ) -> Batch:
     """Decode and validate the uplinks of a batch; refuse those over a limit.
 
-    `excesses` are the excesses by sequence.
+    `excesses` are the exceeded limits by sequence of the uplink.
     """
     batch = Batch()
     for uplink in uplinks:

@@ -80,7 +80,7 @@ class HistoryStore:
         query = self.devices.storage_settings_query(tenant, span.device_id, application_id)
         batches = self._scan(span, after, size, query)
         device, *records = await anext(batches, [_NO_DEVICE])
-        if device["_id"] != span.device_id:  # a record of another owner's device
+        if device["_id"] != span.device_id:  # not found: this is its first record of history
             await batches.aclose()
             return None
         settings = msgspec.convert(device, StorageSettings)
