@@ -43,8 +43,8 @@ ALARM_STATUS, ALARM_TIME, ALARM_CONTENT = (
 
 DIRECT_INTEGRATION = "direct"
 """The integration of devices that connect directly to the platform."""
-GENERIC = "generic"
-"""The open product: its TSL declares nothing, and its devices may report anything."""
+GENERIC_MODEL = "generic"
+"""The model of the open product. Its TSL is empty, and its devices may report anything."""
 SYSTEM_INTEGRATION = "system"
 """The hidden integration of custom entities."""
 

@@ -118,7 +118,7 @@ class Changes:
             await self.revoker.apply(revocation)
         if version:
             await self.versions.raise_to(caller.tenant, version)
-        await self.outbox.relay(outgoing)
+        await self.outbox.publish_stored(outgoing)
         return result
 
     async def record(

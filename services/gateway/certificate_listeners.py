@@ -24,7 +24,7 @@ from libs.common.limits.tenants import SlotLimit
 from libs.common.mqtt import PacketError, connect_end, read_connect
 from libs.common.tls import PeerCertificate, ServerTls, client_context_for, peer_certificate
 from services.gateway.connections import Connections
-from services.gateway.tunnel import End
+from services.gateway.tunnel import TunnelConnection
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class MqttListener:
                 client.transport.close()
             await server.wait_closed()
 
-    async def connect(self) -> End:
+    async def connect(self) -> TunnelConnection:
         """Connect to the first nats-server that answers; raise OSError or TimeoutError."""
         failed: Exception = OSError("no NATS server is configured")
         loop = asyncio.get_running_loop()
@@ -70,7 +70,7 @@ class MqttListener:
             host, port, tls = listener["hostname"], listener["port"], listener["tls_context"]
             try:
                 async with asyncio.timeout(self._timeout):
-                    _, server = await loop.create_connection(End, host, port, ssl=tls)
+                    _, server = await loop.create_connection(TunnelConnection, host, port, ssl=tls)
             except (OSError, TimeoutError) as error:
                 failed = error
             else:
@@ -78,14 +78,14 @@ class MqttListener:
         raise failed
 
 
-class Client(End):
+class Client(TunnelConnection):
     """The connection of a client, whose first packet is parsed."""
 
     def __init__(self, listener: MqttListener) -> None:
         super().__init__()
         self._listener = listener
         self._head = b""
-        self._claim: SlotLimit | None = None
+        self._slot_limit: SlotLimit | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._joining: asyncio.Task[None] | None = None
 
@@ -93,11 +93,11 @@ class Client(End):
         """Count the connection; close it if its address has too many, or after a timeout."""
         super().connection_made(transport)
         peer = transport.get_extra_info("peername")
-        claim = self._listener.connections.claim(peer[0] if peer else "unknown")
-        if claim is not None and not self._listener.connections.admit(claim):
+        slot_limit = self._listener.connections.find_slot_limit(peer[0] if peer else "unknown")
+        if slot_limit is not None and not self._listener.connections.admit(slot_limit):
             self.transport.close()
             return
-        self._claim = claim
+        self._slot_limit = slot_limit
         self._listener.clients.add(self)
         self._timer = asyncio.get_running_loop().call_later(HEAD_TIMEOUT, self.transport.abort)
 
@@ -121,9 +121,9 @@ class Client(End):
     def connection_lost(self, exc: Exception | None) -> None:
         """Release the slot of the connection."""
         self._stop_waiting()
-        if self._claim is not None:
-            self._listener.connections.release(self._claim)
-            self._claim = None
+        if self._slot_limit is not None:
+            self._listener.connections.release(self._slot_limit)
+            self._slot_limit = None
         self._listener.clients.discard(self)
         super().connection_lost(exc)
 
@@ -238,8 +238,8 @@ class NatsListener:
 
     async def _serve(self, client: Ends, tls: ServerTls) -> None:
         peer = client[1].get_extra_info("peername")
-        claim = self._connections.claim(peer[0] if peer else "unknown")
-        if claim is not None and not self._connections.admit(claim):
+        slot_limit = self._connections.find_slot_limit(peer[0] if peer else "unknown")
+        if slot_limit is not None and not self._connections.admit(slot_limit):
             client[1].close()
             return
         try:
@@ -250,8 +250,8 @@ class NatsListener:
             log.info("certificates: a NATS connection was closed early: %r", error)
         finally:
             client[1].close()
-            if claim is not None:
-                self._connections.release(claim)
+            if slot_limit is not None:
+                self._connections.release(slot_limit)
 
     async def _join(self, client: Ends, tls: ServerTls) -> Ends:
         """Read the CONNECT of a client over TLS; return the connection to its server."""

@@ -27,19 +27,19 @@ class Connections:
         """Return the protocol of a connection; called by uvicorn."""
         return CountedProtocol(self, *args, **options)
 
-    def claim(self, peer: str) -> SlotLimit | None:
+    def find_slot_limit(self, peer: str) -> SlotLimit | None:
         """Return the slot limit for a connection from `peer`; None if it is not counted."""
         if self._proxies.trusts(peer):
             return None
         return address_key(peer), self._maximum, "connections"
 
-    def admit(self, claim: SlotLimit) -> bool:
+    def admit(self, slot_limit: SlotLimit) -> bool:
         """Count a connection; return False if its address has too many."""
-        return self._open.occupy((claim,)) is None
+        return self._open.occupy((slot_limit,)) is None
 
-    def release(self, claim: SlotLimit) -> None:
+    def release(self, slot_limit: SlotLimit) -> None:
         """Release the slot of a closed connection."""
-        self._open.release((claim,))
+        self._open.release((slot_limit,))
 
 
 class CountedProtocol(BoundedProtocol):
@@ -48,19 +48,19 @@ class CountedProtocol(BoundedProtocol):
     def __init__(self, connections: Connections, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._book = connections
-        self._claim: SlotLimit | None = None
+        self._slot_limit: SlotLimit | None = None
 
     def connection_made(self, transport: Any) -> None:
         """Count the connection, or reject it."""
         super().connection_made(transport)
-        claim = self._book.claim(self.client[0] if self.client else "unknown")
-        if claim is not None and not self._book.admit(claim):
+        slot_limit = self._book.find_slot_limit(self.client[0] if self.client else "unknown")
+        if slot_limit is not None and not self._book.admit(slot_limit):
             message = "this address has too many open connections"
             error = TooManyRequests(message, retry_after=_RETRY_SECONDS)
             transport.write(error_response(error, headers=self.server_state.default_headers))
             transport.close()
             return
-        self._claim = claim
+        self._slot_limit = slot_limit
         certificate = peer_certificate(transport)
         if certificate is not None:
             self.app_state = {**self.app_state, CERTIFICATE_KEY: certificate}
@@ -78,6 +78,6 @@ class CountedProtocol(BoundedProtocol):
             client.when_lost = self._release
 
     def _release(self) -> None:
-        if self._claim is not None:
-            self._book.release(self._claim)
-            self._claim = None
+        if self._slot_limit is not None:
+            self._book.release(self._slot_limit)
+            self._slot_limit = None

@@ -208,7 +208,7 @@ class Gateway:
         refused = None
         if not self.cross_origin.allows(origin):
             refused = Forbidden(f"pages of {origin.decode('latin-1'):.100} may not call this API")
-        if await self._enters(headers, scope, receive, send, refused):
+        if await self._admit_request(headers, scope, receive, send, refused):
             fields = self.cross_origin.preflight_headers(headers)
             send = _with_id(scope, send)
             await send({"type": "http.response.start", "status": 204, "headers": fields})
@@ -217,10 +217,10 @@ class Gateway:
     async def _page(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
         """Answer with a page of the gateway, or its 404."""
         headers = dict(scope["headers"])
-        if await self._enters(headers, scope, receive, send):
+        if await self._admit_request(headers, scope, receive, send):
             await self.pages(scope, receive, _with_id(scope, send))
 
-    async def _enters(
+    async def _admit_request(
         self,
         headers: dict[bytes, bytes],
         scope: HTTPScope,

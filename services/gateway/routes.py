@@ -38,7 +38,7 @@ class Route:
     prefix: bytes
     """Prefix of the encoded path; without a trailing slash, the complete path, to which a slash may
     be appended."""
-    besides: bytes | None = None
+    excluded_prefix: bytes | None = None
     """A prefix of the rest of the path that belongs to another route, or is not public."""
     upstream: str
     """The service that answers."""
@@ -65,7 +65,9 @@ class Route:
             return path.removesuffix(b"/") == self.prefix
         if not path.startswith(self.prefix):
             return False
-        return self.besides is None or not path.startswith(self.besides, len(self.prefix))
+        return self.excluded_prefix is None or not path.startswith(
+            self.excluded_prefix, len(self.prefix)
+        )
 
     @property
     def takes_query_token(self) -> bool:
@@ -107,13 +109,15 @@ def _open(prefix: bytes, upstream: str, **options: Any) -> tuple[Route, ...]:
     return _with_api_prefix(route)
 
 
-def _console(prefix: bytes, upstream: str, *, besides: bytes | None = None) -> tuple[Route, ...]:
+def _console(
+    prefix: bytes, upstream: str, *, excluded_prefix: bytes | None = None
+) -> tuple[Route, ...]:
     """Return routes for the users' part of the management API, at and below `prefix`."""
     lines = (
         Route(
             name="console",
             prefix=path,
-            besides=besides,
+            excluded_prefix=excluded_prefix,
             upstream=upstream,
             credential=Credential.TOKEN,
             kinds=frozenset({Kind.USER}),
@@ -166,7 +170,7 @@ ROUTES = (
     *_console(b"/tenant", "auth"),
     *_console(b"/mqtt/web/credentials", "auth"),
     *_console(b"/mqtt/broker-info", "auth"),
-    *_console(b"/device", "device", besides=b"openapi/"),
+    *_console(b"/device", "device", excluded_prefix=b"openapi/"),
     *_console(b"/device-batch", "device"),
     *_console(b"/device-group", "device"),
     *_console(b"/alarms", "device"),
@@ -177,7 +181,7 @@ ROUTES = (
     *_console(b"/product-template", "device"),
     *_console(b"/blueprint-library-setting", "device"),
     *_console(b"/rps", "device"),
-    *_console(b"/integration", "management", besides=b"hooks/"),
+    *_console(b"/integration", "management", excluded_prefix=b"hooks/"),
     *_open(b"/integration/hooks/", "management", secret_path=True, max_body=LARGEST_HOOK),
     *_console(b"/dashboard", "management"),
     *_console(b"/canvas", "management"),
@@ -187,7 +191,7 @@ ROUTES = (
     *_open(b"/public/", "management"),
     *_console(b"/credentials", "workflow"),
     *_console(b"/alarm-notifications", "workflow"),
-    *_console(b"/workflow", "workflow", besides=b"hooks/"),
+    *_console(b"/workflow", "workflow", excluded_prefix=b"hooks/"),
     *_open(b"/workflow/hooks/", "workflow", secret_path=True),
     *_open(b"/workflow-http-in/", "workflow", secret_path=True, passes_login=True),
 )

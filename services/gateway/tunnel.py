@@ -49,12 +49,12 @@ _buffer = memoryview(bytearray(MAX_READ))
 """The read buffer of all tunnels: its content is forwarded before the next read."""
 
 
-class End(asyncio.BufferedProtocol):
+class TunnelConnection(asyncio.BufferedProtocol):
     """A connection of a tunnel. It is not read while the other one cannot be written."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport
-        self.other: End | None = None
+        self.other: TunnelConnection | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport, and detect lost peers with TCP keep-alive."""
@@ -269,12 +269,12 @@ class Tunnels:
         """Return the header fields with the principal and token."""
         return {PRINCIPAL_HEADER: self.signer.sign(principal), TOKEN_HEADER: token_hash(token)}
 
-    async def _connect(self, upstream: URL) -> End:
+    async def _connect(self, upstream: URL) -> TunnelConnection:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self.connect_timeout):
                 _, service = await loop.create_connection(
-                    End, upstream.host or "", upstream.port or 80, ssl=self._tls
+                    TunnelConnection, upstream.host or "", upstream.port or 80, ssl=self._tls
                 )
         except (OSError, TimeoutError) as error:
             log.warning("cannot connect a WebSocket to management: %r", error)
@@ -282,7 +282,7 @@ class Tunnels:
         return service
 
 
-class Client(End):
+class Client(TunnelConnection):
     """The connection of a client, from its handshake on."""
 
     def __init__(self, tunnels: Tunnels, server: Any) -> None:
@@ -321,7 +321,7 @@ class Client(End):
         if self._lost:
             self._release_slots()
 
-    def join(self, service: End, head: bytes) -> None:
+    def join(self, service: TunnelConnection, head: bytes) -> None:
         """Start forwarding between this client and `service`."""
         if self.transport.is_closing():
             service.transport.close()

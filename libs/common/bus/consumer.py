@@ -166,7 +166,7 @@ class BatchConsumer:
         if self.lane is None:
             handler = _Overlapping(self._handle_or_hand_back, self.concurrency, self.overlap_from)
         else:
-            name, handle = f"consumer {self._name}", self._handled
+            name, handle = f"consumer {self._name}", self._handle_safely
             handler = LanedMessages(self.bus, name, self.lane, handle, self.batch, self.concurrency)
         try:
             async with beside(self._watch(handler)):
@@ -258,7 +258,7 @@ class BatchConsumer:
             request["idle_heartbeat"] = int(HEARTBEAT * 1e9)
         return await inbox.request(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{self.durable}", request)
 
-    async def _handled(self, messages: list[Msg]) -> bool:
+    async def _handle_safely(self, messages: list[Msg]) -> bool:
         """Handle a batch; return whether that succeeded."""
         try:
             await self.handle(messages)
@@ -269,7 +269,7 @@ class BatchConsumer:
 
     async def _handle_or_hand_back(self, messages: list[Msg]) -> None:
         """Handle a batch; return it to the stream after a failure."""
-        if await self._handled(messages):
+        if await self._handle_safely(messages):
             return
         await asyncio.sleep(BACKOFF)
         try:

@@ -110,7 +110,7 @@ class LanedMessages:
                 if not deferred.park(message):
                     back[message.reply] = self._defer(lane, message, deferred.after)
                 continue
-            if not self._enters(lane, message):
+            if not self._put_if_room(lane, message):
                 back[message.reply] = self._defer(lane, message)
             if deferred is not None and not deferred.sequences:
                 back |= self._admit_parked(lane, deferred)
@@ -155,14 +155,14 @@ class LanedMessages:
     def _admit_parked(self, lane: str, deferred: _Deferred) -> dict[str, float]:
         """Move parked messages to their lane; return the delays of the rest."""
         self._deferred[lane] = _Deferred(deferred.after, moved=deferred.moved, pace=deferred.pace)
-        admitted = list(takewhile(partial(self._enters, lane), deferred.parked))
+        admitted = list(takewhile(partial(self._put_if_room, lane), deferred.parked))
         rest = deferred.parked[len(admitted) :]
         back = {message.reply: self._defer(lane, message) for message in rest}
         if not self._deferred[lane].sequences:
             del self._deferred[lane]
         return back
 
-    def _enters(self, lane: str, message: Msg) -> bool:
+    def _put_if_room(self, lane: str, message: Msg) -> bool:
         """Add a message to its lane; return False if there is no room."""
         lanes, size = self._lanes, len(message.data) + COST
         waiting = lanes.waiting(lane)

@@ -1,8 +1,8 @@
 """The outbox: events are written in the transaction that causes them.
 
-`add` runs inside the transaction. `relay` runs after it and publishes the entries of this process.
-The lease holder sweeps entries that remain after a crash. A document is deleted only when the bus
-has acknowledged its entries. JetStream or the reader drops duplicates by message id.
+`add` runs inside the transaction. `publish_stored` runs after it and publishes the entries of this
+process. The lease holder sweeps entries that remain after a crash. A document is deleted only when
+the bus has acknowledged its entries. JetStream or the reader drops duplicates by message id.
 The entries of a transaction form one document per tenant: `{_id, at, tenant?, entries: [{subject,
 payload, stream, headers, id?, withdrawn?}]}`, with the fields of `UNREADABLE`. If one stream
 accepts its entries and another does not, the accepted ones become `withdrawn`.
@@ -73,7 +73,7 @@ class Outbox:
         self._wake = asyncio.Event()
 
     async def add(self, entries: Sequence[OutboxEntry], session: Session) -> list[dict[str, Any]]:
-        """Write entries in the caller's transaction; return the documents for `relay`.
+        """Write entries in the caller's transaction; return the documents for `publish_stored`.
 
         Raises `TooLarge` for an entry above the limit of the bus.
         """
@@ -109,7 +109,7 @@ class Outbox:
             for chunk in chunks(sorted(group, key=_is_event), CHUNK, LARGEST)
         ]
 
-    async def relay(self, documents: Iterable[dict[str, Any]]) -> None:
+    async def publish_stored(self, documents: Iterable[dict[str, Any]]) -> None:
         """Publish documents; after a failure, log it and leave them to the sweep."""
         try:
             await self._publish(list(documents))

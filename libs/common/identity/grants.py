@@ -91,7 +91,7 @@ class Grants:
         return self.everything or workflow_id in self.resources.workflows
 
 
-ALL = Grants(everything=True, resources=_NOTHING)
+SUPER_ADMIN_GRANTS = Grants(everything=True, resources=_NOTHING)
 """The grants of a super-admin."""
 
 
@@ -110,7 +110,7 @@ class GrantReader:
         if principal.kind is not Kind.USER:
             raise Forbidden("this operation is for users")
         if principal.super_admin:
-            return ALL
+            return SUPER_ADMIN_GRANTS
         return Grants(everything=False, resources=await self._cache.get(principal))
 
 

@@ -190,7 +190,7 @@ class Lanes(Generic[T]):
         """Count an item that did not fit."""
         self._lane(lane).overflowed += 1
 
-    def each(self) -> Iterator[tuple[str, _Lane[T]]]:
+    def lanes_by_name(self) -> Iterator[tuple[str, _Lane[T]]]:
         """Return the remembered lanes by name."""
         return iter(self._lanes.items())
 
@@ -241,7 +241,7 @@ def _observer(
     def observe(_: CallbackOptions) -> list[Observation]:
         sums: dict[tuple[str, str], float] = defaultdict(float)
         for lanes in list(_known):
-            for tenant, lane in lanes.each():
+            for tenant, lane in lanes.lanes_by_name():
                 sums[lanes.name, tenant] += value(lane)
         return [
             Observation(total, {"scheduler": name, "tenant": tenant})

@@ -61,7 +61,7 @@ class FlowAlarmStore:
             return answer, await self._outbox.add(entries, session)
 
         answer, entries = await self._mongo.transaction(change_once)
-        await self._outbox.relay(entries)
+        await self._outbox.publish_stored(entries)
         return answer
 
     async def _raise_keyed(

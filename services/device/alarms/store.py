@@ -103,7 +103,7 @@ class AlarmStore:
             if any(update.is_written for update in updates):
                 current, entries = await self._mongo.transaction(write)
                 self.wakeups.notify(ALARMS)
-                await self._outbox.relay(entries)
+                await self._outbox.publish_stored(entries)
             else:
                 current = await self._filter_current(updates)
             settled.update(update.before.id for update in current)
@@ -261,7 +261,7 @@ class AlarmStore:
             entries = await self._mongo.transaction(change_alarms)
             self.wakeups.notify(ALARMS)
             changed += len(entries)
-            await self._outbox.relay(entries)
+            await self._outbox.publish_stored(entries)
         return changed
 
     async def _detach_states(self, alarms: Sequence[Alarm], session: Session) -> None:

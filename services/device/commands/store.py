@@ -187,7 +187,7 @@ class CommandStore(ThingDataStore):
             entries = [created_entry(command)] if command.unpublished else []
             return await self._outbox.add([*entries, finished_entry(command)], session)
 
-        await self._outbox.relay(await self._mongo.transaction(close_command))
+        await self._outbox.publish_stored(await self._mongo.transaction(close_command))
 
     async def fail_all(self, thing_id: int, reason: FailureReason) -> None:
         """End the open commands of a thing as FAILED."""

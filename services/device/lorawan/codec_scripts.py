@@ -15,7 +15,7 @@ from libs.common.decoding import parse_number
 from libs.common.tsl import Fault, Tsl
 from libs.common.tsl.limits import MAX_DEPTH, MAX_KEY, MAX_TS
 from services.device.lorawan.codec_calls import Outcome
-from services.device.telemetry.batch import LONGEST_REASON, Reading
+from services.device.telemetry.batch import LONGEST_REASON, PastReading
 from services.device.things.codec_model import (
     LARGEST_PORT,
     MAX_FRAME_BYTES,
@@ -223,7 +223,7 @@ MAX_READINGS = 255
 
 def extract_past_readings(
     decoded: dict[str, Any], tsl: Tsl, oldest: int, newest: int
-) -> tuple[list[Reading], list[Fault]]:
+) -> tuple[list[PastReading], list[Fault]]:
     """Remove past readings of `oldest` to `newest` (ms) from decoded values.
 
     Return a reading for each time with the values that the TSL accepts, and a fault for each
@@ -251,7 +251,7 @@ def extract_past_readings(
                 if values.get(key, good[key]) != good[key]
             ]
             past[int(ts)] = good | values
-    return [Reading(*item) for item in past.items()], faults
+    return [PastReading(*item) for item in past.items()], faults
 
 
 def _pop_rows(
@@ -295,7 +295,7 @@ class DecodeResult(NamedTuple):
     """Accepted properties, past readings and faults; `reason` rejects the whole frame."""
 
     properties: dict[str, Any]
-    past: list[Reading]
+    past: list[PastReading]
     faults: list[Fault]
     reason: str = ""
 

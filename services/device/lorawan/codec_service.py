@@ -11,7 +11,7 @@ from libs.common.clock import now_ms
 from libs.common.decoding import copy_fields
 from libs.common.errors import Conflict, InvalidInput, TooManyRequests
 from libs.common.identity import Principal
-from libs.common.things import GENERIC
+from libs.common.things import GENERIC_MODEL
 from libs.common.tsl import Fault, InvalidValues, Tsl, TslDocument
 from services.device.lorawan.codec_calls import Call, Outcome
 from services.device.lorawan.codec_runner import CodecWorkers
@@ -94,7 +94,7 @@ class CodecService:
         Raises `InvalidInput` with every fault of scripts, functions and examples.
         """
         tenant = principal.tenant
-        if model.lower() == GENERIC:
+        if model.lower() == GENERIC_MODEL:
             raise built_in_product_error(model)
         product = await self._products.get(tenant, model)
         tsl = await self._tsls.find(tenant, model, product.current_version)

@@ -238,7 +238,7 @@ class Redecoder:
             return changed, await self.outbox.add(events, session)
 
         changed, entries = await self.mongo.transaction(write_changes)
-        await self.outbox.relay(entries)
+        await self.outbox.publish_stored(entries)
         if changed:
             self._count_assumed(changed, writes, progresses)
 

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from libs.common.store.mongo import Database, Document
 from libs.common.things import (
-    GENERIC,
+    GENERIC_MODEL,
     SYSTEM_INTEGRATION,
     KeyParts,
     entity_number,
@@ -56,7 +56,7 @@ class ModelMembers:
         missing_keys = set(keys)
         shapes = await self._find_by_shapes({key.shape for key in missing_keys if key.shape})
         versions = {
-            (tenant, key.model, key.version) for key in missing_keys if key.model != GENERIC
+            (tenant, key.model, key.version) for key in missing_keys if key.model != GENERIC_MODEL
         }
         tsls = known_tsls or await self._tsls.find_all(versions)
         declared = {
@@ -87,7 +87,7 @@ class ModelMembers:
         members_by_shape: dict[str, MemberSet] = {}
         missing: list[str] = []
         for shape in shapes:
-            cached = self._known.get((GENERIC, "", shape))
+            cached = self._known.get((GENERIC_MODEL, "", shape))
             if cached is None:
                 missing.append(shape)
             else:
@@ -95,7 +95,7 @@ class ModelMembers:
         if missing:
             for name, paths in (await self._shapes.read(missing)).items():
                 members_by_shape[name] = members = shape_members(paths)
-                self._keep((GENERIC, "", name), members)
+                self._keep((GENERIC_MODEL, "", name), members)
         return members_by_shape
 
     def _keep(self, key: tuple[str, str, str | Tsl], members: MemberSet) -> None:

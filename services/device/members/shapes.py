@@ -24,7 +24,7 @@ from pymongo import UpdateOne
 from libs.common.limits.tenants import LimitsCache
 from libs.common.scheduling.turns import repeat
 from libs.common.store.mongo import Database, Document
-from libs.common.things import GENERIC, LAST_DECLARED, ValueType
+from libs.common.things import GENERIC_MODEL, LAST_DECLARED, ValueType
 from services.device.members.members import Member, MemberSet
 from services.device.things.device_store import DeviceStore
 from services.device.things.model import Thing
@@ -272,7 +272,7 @@ class ShapeUpdater:
         product. If another process changed the shape of a device meanwhile, it is read again at the
         next report of the device, which only delays new entities.
         """
-        relevant = [report for report in reports if report[0].model == GENERIC]
+        relevant = [report for report in reports if report[0].model == GENERIC_MODEL]
         if not relevant:
             return {}
         async with self._busy:

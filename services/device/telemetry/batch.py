@@ -64,7 +64,7 @@ class RefusedUplink(msgspec.Struct, frozen=True):
     """Whether an event reports it."""
 
 
-class Reading(NamedTuple):
+class PastReading(NamedTuple):
     """Values that a device stored itself for a time in the past (ms) and sent later."""
 
     ts: int
@@ -84,7 +84,7 @@ class KeptFrame(msgspec.Struct, frozen=True):
     """Days that it is kept."""
     reason: str = ""
     """Why it, or a part of it, was refused."""
-    past: list[Reading] = []
+    past: list[PastReading] = []
     lap: int = 0
     conceals: bool = False
     """Whether its bytes hold a write-only value and must not be stored."""
@@ -94,12 +94,12 @@ class KeptFrame(msgspec.Struct, frozen=True):
         """Return the key of the frame, and of its report in history."""
         return history_key(self.thing.id, self.ts, self.uplink.sequence)
 
-    def past_readings(self) -> list[tuple[bytes, Reading]]:
+    def past_readings(self) -> list[tuple[bytes, PastReading]]:
         """Return the frame's readings of the past with their keys in history."""
         return [(past_reading_key(self.thing.id, reading), reading) for reading in self.past]
 
 
-def past_reading_key(thing_id: int, reading: Reading) -> bytes:
+def past_reading_key(thing_id: int, reading: PastReading) -> bytes:
     """Return the key of a past reading in history, equal for each repetition."""
     names = "\n".join(sorted(reading.properties))
     return history_key(thing_id, reading.ts, zlib.crc32(names.encode()))
@@ -154,7 +154,7 @@ class Batch:
                 self.refused.append(RefusedUplink(report.uplink, text, report.thing, faults))
         for index, frame in enumerate(self.frames):
             past = [
-                Reading(ts, valid)
+                PastReading(ts, valid)
                 for ts, values in frame.past
                 if (valid := keep_valid(frame, values))
             ]

@@ -28,7 +28,7 @@ from libs.common.http.operations import route_operations
 from libs.common.identity import Principal
 from libs.common.store_metrics import StreamReading, read_stream
 from services.device.telemetry.history import post_search
-from services.device.telemetry.ledger import Ledger, read_uplink
+from services.device.telemetry.ledger import Ledger, read_uplink_counts
 from services.device.things.directory import GrantedDevices
 
 LARGEST_PAGE = 100
@@ -191,8 +191,8 @@ class LedgerReader:
         """Return the message counts; None if `principal` is not of the operator's tenant."""
         if principal.tenant != OPERATOR:
             return None
-        reading = await read_uplink(self._bus, self._streams, self._ledger)
-        return LedgerReading(at=now_ms(), **asdict(reading))
+        counts = await read_uplink_counts(self._bus, self._streams, self._ledger)
+        return LedgerReading(at=now_ms(), **asdict(counts))
 
 
 @get("/ledger", guards=[super_admins])

@@ -32,7 +32,7 @@ from libs.common.telemetry.tracing import (
     trace_batch,
     trace_step,
 )
-from libs.common.things import GENERIC
+from libs.common.things import GENERIC_MODEL
 from libs.common.tsl import MASK
 from services.device.members.shapes import Shape, ShapeUpdater, filter_by_shape
 from services.device.telemetry.batch import (
@@ -324,6 +324,6 @@ class Ingest:
 
 
 def _with_entities(report: ValidReport, shapes: Mapping[int, Shape]) -> dict[str, Any]:
-    if report.thing.model != GENERIC:
+    if report.thing.model != GENERIC_MODEL:
         return report.properties
     return filter_by_shape(shapes.get(report.thing.id, {}), report.properties)

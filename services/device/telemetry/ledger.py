@@ -198,7 +198,7 @@ STUCK_SECONDS = 30.0
 
 
 @dataclass
-class Reading:
+class UplinkCounts:
     """Counts of messages at one time."""
 
     accepted: int = 0
@@ -214,7 +214,7 @@ class UplinkMetrics:
         self._bus = bus
         self._streams = streams
         self._ledger = ledger
-        self._last = Reading()
+        self._last = UplinkCounts()
         self._states: dict[str, StreamContent] = {}
         """The states of the streams at the last reading."""
         self._readings, self._writes = 0, -1
@@ -273,14 +273,14 @@ class UplinkMetrics:
             self._record(self._last)
         self._states, self._writes = states, writes
 
-    def _record(self, reading: Reading) -> None:
+    def _record(self, counts: UplinkCounts) -> None:
         now = self._read_at = time.monotonic()
         self._readings += 1
-        if (reading.stored, reading.rejected) != (self._last.stored, self._last.rejected):
+        if (counts.stored, counts.rejected) != (self._last.stored, self._last.rejected):
             self._stored_at = self._moved_at = now
-        if not reading.waiting:
+        if not counts.waiting:
             self._moved_at = now
-        self._last = reading
+        self._last = counts
 
     async def check(self) -> str:
         """Return how many messages wait and when ingest last handled one.
@@ -297,7 +297,7 @@ class UplinkMetrics:
         return f"{waiting} messages wait, the last was stored {now - self._stored_at:.0f} s ago"
 
 
-async def read_uplink(bus: Bus, streams: Sequence[str], ledger: Ledger) -> Reading:
+async def read_uplink_counts(bus: Bus, streams: Sequence[str], ledger: Ledger) -> UplinkCounts:
     """Read the streams, then the ledger."""
     return await _count(await _read_states(bus, streams), ledger)
 
@@ -306,7 +306,7 @@ async def _read_states(bus: Bus, streams: Sequence[str]) -> dict[str, StreamCont
     return {name: (await read_stream(bus, name)).state for name in streams}
 
 
-async def _count(states: dict[str, StreamContent], ledger: Ledger) -> Reading:
+async def _count(states: dict[str, StreamContent], ledger: Ledger) -> UplinkCounts:
     ledger.waiting = [
         range(global_sequence(name, state.first_seq), global_sequence(name, 2**PARTITION_BITS - 1))
         for name, state in states.items()
@@ -314,4 +314,4 @@ async def _count(states: dict[str, StreamContent], ledger: Ledger) -> Reading:
     totals = await ledger.totals()
     waiting = sum(state.messages for state in states.values())
     handled = totals.stored + totals.rejected
-    return Reading(handled + waiting, totals.stored, totals.rejected, waiting)
+    return UplinkCounts(handled + waiting, totals.stored, totals.rejected, waiting)

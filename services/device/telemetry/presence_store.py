@@ -93,7 +93,7 @@ class PresenceStore:
             return [device.id for device in devices if device.sn_key in new], written
 
         ids, written = await self._mongo.transaction(write_connections)
-        await self._outbox.relay(written)
+        await self._outbox.publish_stored(written)
         return ids
 
     async def is_silence_due(self, seconds: float) -> bool:
@@ -116,7 +116,7 @@ class PresenceStore:
             return len(devices), await self._update_states(devices, connected, session)
 
         number, written = await self._mongo.transaction(update_silent)
-        await self._outbox.relay(written)
+        await self._outbox.publish_stored(written)
         return number
 
     async def record_contact(self, device_id: int, at: datetime, life: timedelta) -> None:
@@ -140,7 +140,7 @@ class PresenceStore:
             connected = await self._filter_connected({device.sn_key for device in devices}, session)
             return await self._update_states(devices, connected, session)
 
-        await self._outbox.relay(await self._mongo.transaction(update_devices))
+        await self._outbox.publish_stored(await self._mongo.transaction(update_devices))
 
     async def _lock(self, session: Session) -> None:
         """Change a document, so that transactions of two replicas that both lead conflict."""

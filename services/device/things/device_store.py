@@ -233,7 +233,7 @@ class DeviceStore:
                 return [device.id for device in devices], entries
 
             part, entries = await self._mongo.transaction(change_chunk)
-            await self._outbox.relay(entries)
+            await self._outbox.publish_stored(entries)
             changed_ids += part
         return changed_ids
 
@@ -382,7 +382,7 @@ class DeviceStore:
             return devices, await self._outbox.add(entries, session)
 
         devices, entries = await self._mongo.transaction(write_with_events)
-        await self._outbox.relay(entries)
+        await self._outbox.publish_stored(entries)
         return devices
 
     def storage_settings_query(

@@ -17,7 +17,7 @@ from libs.common.bus.subjects import device_event
 from libs.common.clock import now_ms
 from libs.common.contracts.events import Connect, DeviceChanged, DeviceProfile
 from libs.common.store.mongo import Document
-from libs.common.things import DIRECT_INTEGRATION, GENERIC, device_key
+from libs.common.things import DIRECT_INTEGRATION, GENERIC_MODEL, device_key
 from libs.common.tsl import Tsl
 
 DeviceType = Literal["GATEWAY", "SUB_DEVICE", "COMMON"]
@@ -291,7 +291,7 @@ def device_document(device: Device) -> Document:
 
 def model_key(model: str, version: str, shape: str | None, names: str | None = None) -> ModelKey:
     """Return the key of a product version or, for the open product, of a shape."""
-    version, shape = ("", shape or "") if model == GENERIC else (version, "")
+    version, shape = ("", shape or "") if model == GENERIC_MODEL else (version, "")
     return ModelKey(model, version, shape, names or "")
 
 

@@ -24,7 +24,7 @@ import msgspec
 from libs.common.errors import InvalidInput
 from libs.common.lru_cache import LruCache
 from libs.common.store.mongo import Database, Document, DuplicateKey, Session
-from libs.common.things import GENERIC, LAST_DECLARED
+from libs.common.things import GENERIC_MODEL, LAST_DECLARED
 from libs.common.tsl import Tsl, TslDocument, compile_tsl, generic_tsl
 from services.device.things.errors import unknown_model_error
 from services.device.things.model import Device
@@ -80,7 +80,7 @@ class TslStore:
     async def find_all(self, keys: Iterable[TslKey]) -> dict[TslKey, Tsl]:
         """Return the TSLs of versions by key, like `find`."""
         tsls: dict[TslKey, Tsl] = {key: generic_tsl() for key in keys}
-        version_ids = [_version_id(*key) for key in tsls if key[1] != GENERIC]
+        version_ids = [_version_id(*key) for key in tsls if key[1] != GENERIC_MODEL]
         missing: list[Document] = []
         if version_ids:
             async for head in self._tsls.find({"_id": {"$in": version_ids}}, {"hash": 1}):
@@ -174,7 +174,7 @@ class ProductUsage:
         """Lock the products of devices against deletion; raise `InvalidInput` if one is missing."""
         models: dict[tuple[str, str], list[str]] = {}
         for device in devices:
-            if device.model != GENERIC:
+            if device.model != GENERIC_MODEL:
                 models.setdefault((device.tenant, device.model), []).append(device.sn_key)
         for (tenant, model), keys in models.items():
             if not await self.tie(tenant, model, keys, session):

@@ -29,7 +29,7 @@ from libs.common.integrations import Integration, IntegrationThings
 from libs.common.jobs import wait_for_event
 from libs.common.scheduling import FairScheduler, LaneFull
 from libs.common.simulation import SimulatedDevice
-from libs.common.things import GENERIC, device_key
+from libs.common.things import GENERIC_MODEL, device_key
 from libs.common.tsl import TslDocument, parse_document
 from services.management.manifests import load_manifest
 
@@ -109,7 +109,7 @@ class Simulator(Integration):
     async def add_device(self, request: AddDevice) -> NewDevice:
         """Generate an SN; `device` checks the product."""
         model, interval = request.params["model"], request.params.get("interval")
-        if model == GENERIC:
+        if model == GENERIC_MODEL:
             raise InvalidInput("must have a TSL. `generic` cannot be simulated", field="model")
         return NewDevice(
             identifier=f"SIM{secrets.token_hex(6).upper()}",

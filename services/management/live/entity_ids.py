@@ -17,7 +17,7 @@ from libs.common.contracts.entities import MAX_KEYS
 from libs.common.device_client import DeviceClient
 from libs.common.errors import ThingwayError
 from libs.common.lru_cache import LruCache
-from libs.common.things import GENERIC, entity_id, entity_number
+from libs.common.things import GENERIC_MODEL, entity_id, entity_number
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ class EntityIds:
 
 def _cache_key(change: EntityChange) -> CacheKey:
     thing = change.thing
-    shared = thing.device and thing.model and thing.model != GENERIC
+    shared = thing.device and thing.model and thing.model != GENERIC_MODEL
     return change.tenant, thing.model if shared else thing.id
 
 

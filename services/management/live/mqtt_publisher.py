@@ -147,8 +147,8 @@ class MqttPublisher:
             )  # super-admins share grants, and so do the pages of a user
             if grants_identity not in messages:
                 async with self._turns.step(tenant):
-                    ids_seen = collected.seen_with(grants)
-                    messages[grants_identity] = grants, ids_seen, payloads(ids_seen)
+                    visible_ids = collected.visible_ids(grants)
+                    messages[grants_identity] = grants, visible_ids, payloads(visible_ids)
             listener.push(*messages[grants_identity][1:])
 
 
@@ -192,7 +192,7 @@ class _ChangedIds:
             self._custom.update(ids)
         self._integrations[thing.integration].update(ids)
 
-    def seen_with(self, grants: Grants) -> set[int]:
+    def visible_ids(self, grants: Grants) -> set[int]:
         """Return the ids of entities that a user with these grants sees."""
         if grants.everything:
             return self._all

@@ -58,7 +58,7 @@ class CircuitBreaker:
         self._maximum = maximum
         self._failures: LruCache[tuple[int, int], int] = LruCache(CACHE_SIZE)
 
-    async def note(self, run: Run) -> None:
+    async def count_result(self, run: Run) -> None:
         """Count a failure, or reset the count after a success."""
         key = (run.flow_id, run.version)
         if run.status == "SUCCESS":
@@ -88,7 +88,7 @@ class RefusedRuns:
         self._writer = writer
         self._flows: OrderedDict[int, tuple[Deployed, int]] = OrderedDict()
 
-    def note(self, flow: Deployed, limit: str) -> None:
+    def count_rejected(self, flow: Deployed, limit: str) -> None:
         """Count a run that was rejected because of a limit such as `waitingRuns`."""
         count_limited(limit, flow.tenant)
         _, number = self._flows.pop(flow.flow_id, (flow, 0))

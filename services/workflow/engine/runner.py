@@ -161,7 +161,7 @@ class Engine:
             self.queue.find_reached_limit(QueueShare(Owner(start.flow.tenant, start.flow.flow_id)))
             or DROPPED_LIMIT
         )
-        self.refused.note(start.flow, limit)
+        self.refused.count_rejected(start.flow, limit)
 
     def fits(self, tenant: str, number: int) -> bool:
         """Return whether `number` more runs of a tenant may wait; True if none waits."""
@@ -273,7 +273,7 @@ class Engine:
         finally:
             self.queue.leave(self._active.pop(run.id))
             self._deferred.discard(run.identity)
-        await self.breaker.note(run)
+        await self.breaker.count_result(run)
 
     async def _execute(self, run: Run) -> None:
         try:

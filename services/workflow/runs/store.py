@@ -119,7 +119,7 @@ class RunStore:
             outgoing = await self._mongo.transaction(write_all)
         except _RunsTakenOver:
             outgoing = await self._mongo.transaction(write_own)
-        await self._outbox.relay(outgoing)
+        await self._outbox.publish_stored(outgoing)
 
     async def list_orphans(
         self, alive: Iterable[str], maximum: int, without: Iterable[str] = ()

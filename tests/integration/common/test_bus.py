@@ -228,7 +228,9 @@ async def test_relay_and_sweep_at_once_publish_once(mongo: Mongo, bus: Bus):
         mongo, outbox, *(OutboxEntry(f"event.t.device.{n}.x", b"x") for n in range(30))
     )
     await age(mongo)
-    await asyncio.gather(outbox.relay(written), sweep(outbox), outbox.relay(written))
+    await asyncio.gather(
+        outbox.publish_stored(written), sweep(outbox), outbox.publish_stored(written)
+    )
     assert len(await texts(bus)) == 30
     assert await mongo.database["outbox"].count_documents({}) == 0
 
@@ -271,7 +273,7 @@ async def test_entries_of_a_stream_are_written_as_one(mongo: Mongo, bus: Bus):
     assert [len(one["entries"]) for one in written] == [5, 2]
     with pytest.raises(Unavailable):  # an earlier version, rolled back to, leaves it alone
         await bus.publish([OutgoingMessage(written[0]["subject"], written[0]["payload"])])
-    await outbox.relay(written)
+    await outbox.publish_stored(written)
     assert [text[:1] for text in await texts(bus)] == [b"%d" % n for n in range(6)]
 
 
@@ -321,7 +323,7 @@ async def test_a_relay_without_a_bus_leaves_its_entries_to_the_sweep(
         OutboxEntry("event.t.device.1.x", b"x"),
         OutboxEntry("thing.1.down.command", b"x", stream=False),
     ):
-        await outbox.relay(await write(mongo, outbox, entry))
+        await outbox.publish_stored(await write(mongo, outbox, entry))
     assert await mongo.database["outbox"].count_documents({}) == 2
     await age(mongo)
     await sweep(Outbox(mongo.database, bus))

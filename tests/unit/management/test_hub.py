@@ -15,7 +15,7 @@ from libs.common.contracts.access import GrantedResources
 from libs.common.contracts.limits import Limits, UsageRequest
 from libs.common.errors import TooManyRequests
 from libs.common.identity import Kind, Principal
-from libs.common.identity.grants import ALL, Grants
+from libs.common.identity.grants import SUPER_ADMIN_GRANTS, Grants
 from services.management.live import frames, sockets
 from services.management.live.access import AdmissionControl
 from services.management.live.events import LiveEvents
@@ -38,7 +38,7 @@ NOTHING = Grants(everything=False, resources=GrantedResources(version=1))
 class Socket(LiveSocket):
     """A socket whose client keeps up or not."""
 
-    def __init__(self, hub: Hub, grants: Grants = ALL) -> None:
+    def __init__(self, hub: Hub, grants: Grants = SUPER_ADMIN_GRANTS) -> None:
         self.sent: list[str] = []
         self.writable = asyncio.Event()
         self.subscriber = Subscriber(Principal(Kind.USER, "t", "1"), "", grants, self)
@@ -125,7 +125,9 @@ async def test_sockets_with_other_grants_get_frames_of_their_own(
     hub: Hub, encoded: list[int]
 ) -> None:
     """Members with the same granted keys share one frame, and who sees nothing is sent nothing."""
-    whole, half, same, none = (Socket(hub, grants) for grants in (ALL, NOTHING, NOTHING, NOTHING))
+    whole, half, same, none = (
+        Socket(hub, grants) for grants in (SUPER_ADMIN_GRANTS, NOTHING, NOTHING, NOTHING)
+    )
     for one in (whole, half, same, none):
         hub.subscribe(one.subscriber, frozenset(KEYS), {})
     for one in (half, same):
@@ -222,7 +224,9 @@ async def test_followers_of_one_pattern_share_a_change(
 
     original = EncodedChange.encode
     monkeypatch.setattr(EncodedChange, "encode", classmethod(encode))
-    opened = [Socket(hub, grants) for grants in (ALL, ALL, NOTHING, NOTHING)]
+    opened = [
+        Socket(hub, grants) for grants in (SUPER_ADMIN_GRANTS, SUPER_ADMIN_GRANTS, NOTHING, NOTHING)
+    ]
     for entry in opened:
         hub.follow(entry.subscriber, Pattern(scope="TENANT"))
         entry.subscriber.granted_keys = frozenset((KEY,))

@@ -5,7 +5,7 @@ import pytest
 from libs.common.contracts.access import GrantedResources
 from libs.common.contracts.entities import ResolvedEntity
 from libs.common.identity import Kind, Principal
-from libs.common.identity.grants import ALL, Grants
+from libs.common.identity.grants import SUPER_ADMIN_GRANTS, Grants
 from services.workflow.entities import EntityAccess
 
 USER = Principal(kind=Kind.USER, tenant="t", subject="7")
@@ -45,7 +45,7 @@ class World:
 async def find_invisible(keys, *, everything=False, **granted):
     """Return the keys that a user with these grants may not use."""
     grants = (
-        ALL
+        SUPER_ADMIN_GRANTS
         if everything
         else Grants(everything=False, resources=GrantedResources(version=1, **granted))
     )

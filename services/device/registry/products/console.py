@@ -16,7 +16,7 @@ from libs.common.http.guards import allow_holders
 from libs.common.http.operations import route_operations
 from libs.common.identity.functions import Function
 from libs.common.settings import Days
-from libs.common.things import GENERIC
+from libs.common.things import GENERIC_MODEL
 from libs.common.tsl import Fault, TslDocument
 from services.device.registry.products.rps import RpsService
 from services.device.registry.products.service import ProductService
@@ -225,7 +225,7 @@ def _fields(product: Product) -> dict[str, Any]:
     """Return the fields of `ProductResponse`."""
     fields = {name: getattr(product, name) for name in Product.__struct_fields__}
     set_fields = {name: value for name, value in fields.items() if value is not msgspec.UNSET}
-    return set_fields | {"built_in": product.model == GENERIC}
+    return set_fields | {"built_in": product.model == GENERIC_MODEL}
 
 
 def _console_path(path: str) -> str:

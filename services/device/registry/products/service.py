@@ -8,7 +8,7 @@ import msgspec
 
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.identity import Principal
-from libs.common.things import GENERIC
+from libs.common.things import GENERIC_MODEL
 from libs.common.tsl import (
     Fault,
     TslDocument,
@@ -82,7 +82,7 @@ class ProductService:
 
     @staticmethod
     def _validate_product(tenant: str, model: str, body: PutProduct) -> ProductUpdate:
-        if model.lower() == GENERIC:
+        if model.lower() == GENERIC_MODEL:
             raise built_in_product_error(model)
         if not MODEL.fullmatch(model):
             raise InvalidInput(
@@ -135,7 +135,7 @@ class ProductService:
 
     async def delete(self, principal: Principal, model: str) -> str:
         """Delete a product without devices; return its model."""
-        if model.lower() == GENERIC:
+        if model.lower() == GENERIC_MODEL:
             raise built_in_product_error(model)
         if not await self._store.delete(principal.tenant, model):
             raise product_not_found(model)
@@ -180,7 +180,9 @@ class ProductService:
 
     async def find(self, tenant: str, model: str) -> Product | None:
         """Return the product of a model, or None."""
-        return generic_product() if model == GENERIC else await self._store.find(tenant, model)
+        return (
+            generic_product() if model == GENERIC_MODEL else await self._store.find(tenant, model)
+        )
 
 
 def format_label(name: str, model: str) -> str:
@@ -192,7 +194,7 @@ def generic_product() -> Product:
     """Return the built-in product, for devices without another product."""
     version = generic_tsl().document.version
     return Product(
-        model=GENERIC,
+        model=GENERIC_MODEL,
         name="Generic device",
         sn_prefixes=[],
         device_type="COMMON",

@@ -22,7 +22,7 @@ from libs.common.http.console import PageRequest, ResponseModel
 from libs.common.identity import Principal
 from libs.common.scheduling import FairScheduler
 from libs.common.store.mongo import Database
-from libs.common.things import GENERIC
+from libs.common.things import GENERIC_MODEL
 from libs.common.tsl import Fault, to_wire
 from services.device.lorawan.codec_service import CodecService
 from services.device.lorawan.schemas import PutCodec
@@ -325,7 +325,7 @@ class Templates:
         return {
             model
             for model in models
-            if model == GENERIC or model in existing_models or model in ready
+            if model == GENERIC_MODEL or model in existing_models or model in ready
         }
 
     async def list_labels(self, tenant: str, maximum: int) -> dict[str, str]:
@@ -406,6 +406,6 @@ def _templates(content: bytes, file_name: str) -> tuple[str, list[StoredTemplate
 
 
 def _find_model_faults(model: str) -> list[Fault]:
-    if MODEL.fullmatch(model) and model.lower() != GENERIC:
+    if MODEL.fullmatch(model) and model.lower() != GENERIC_MODEL:
         return []
     return [Fault("id", "must be a model: 1 to 64 letters, digits, '.', '_' or '-'")]

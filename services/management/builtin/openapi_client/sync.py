@@ -19,7 +19,7 @@ from libs.common.contracts.integrations import NewDevice
 from libs.common.errors import Conflict, InvalidInput, NotFound, TooLarge, UpstreamFailed
 from libs.common.integrations import IntegrationThings
 from libs.common.scheduling import FairScheduler
-from libs.common.things import GENERIC
+from libs.common.things import GENERIC_MODEL
 from services.management.builtin.openapi_client.remote import (
     HistoryPage,
     Record,
@@ -88,8 +88,8 @@ class Tally:
 
 async def new_device(remote: Remote, device: RemoteDevice) -> NewDevice:
     """Return the data of the new device, with the TSL of its product."""
-    model = device.model or GENERIC
-    tsl = None if model == GENERIC else await remote.tsl(device.id)
+    model = device.model or GENERIC_MODEL
+    tsl = None if model == GENERIC_MODEL else await remote.tsl(device.id)
     return NewDevice(
         identifier=device.sn,
         model=model,

@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from libs.common.contracts.access import GrantedResources, ResourceType
 from libs.common.identity.functions import Function
-from libs.common.identity.grants import ALL, Grants
+from libs.common.identity.grants import SUPER_ADMIN_GRANTS, Grants
 from libs.common.integrations.client import BUILT_IN
 from services.device.entities.advanced_search import OPERATORS
 from services.device.members.entity import Entity
@@ -122,7 +122,9 @@ def tags_fit(operator: str, wanted: set[str], tags: set[str]) -> bool:
     }[operator]
 
 
-def expected(seen: AllEntities, asked: dict[str, Any], grants: Grants = ALL) -> set[str]:
+def expected(
+    seen: AllEntities, asked: dict[str, Any], grants: Grants = SUPER_ADMIN_GRANTS
+) -> set[str]:
     """Return the ids of matching entities, computed plainly."""
     called = {key: known.name for key, known in BUILT_IN.items()}
 

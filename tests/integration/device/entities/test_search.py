@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from libs.common.contracts.access import GrantedResources, ResourceType
 from libs.common.identity.functions import Function
-from libs.common.identity.grants import ALL, Grants
+from libs.common.identity.grants import SUPER_ADMIN_GRANTS, Grants
 from libs.common.integrations.client import BUILT_IN
 from services.device.members.entity import Entity
 from tests.integration.device.console.world import Listening, World
@@ -62,7 +62,9 @@ def names_of_integrations() -> dict[str, str]:
     return {key: known.name for key, known in BUILT_IN.items()}
 
 
-async def expected(world: World, asked: dict[str, Any], grants: Grants = ALL) -> list[str]:
+async def expected(
+    world: World, asked: dict[str, Any], grants: Grants = SUPER_ADMIN_GRANTS
+) -> list[str]:
     """Return the ids of matching entities in order, computed plainly."""
     called = names_of_integrations()
     word = (asked.get("keyword") or "").lower()

@@ -6,7 +6,7 @@ import pytest
 from bson import BSON
 
 from libs.common.contracts.limits import Limits
-from libs.common.things import GENERIC
+from libs.common.things import GENERIC_MODEL
 from services.device.members.directory import ModelMembers
 from services.device.members.shapes import ShapeStore
 from services.device.things.model import device_from_document
@@ -31,7 +31,7 @@ async def report(world: World, *reports: tuple[str, dict[str, object]]) -> None:
 
 async def test_paths_are_numbered_as_they_come_and_keep_their_numbers(world: World):
     """New ones follow; types widen and never narrow; a device that reported nothing has none."""
-    sn = await world.add(1, GENERIC)
+    sn = await world.add(1, GENERIC_MODEL)
     assert await shape_of(world, 1) == {}
     await report(world, (sn, {"b": 1, "a": True}))
     assert await shape_of(world, 1) == {"a": (1, "BOOLEAN"), "b": (2, "LONG")}
@@ -50,7 +50,7 @@ async def test_paths_are_numbered_as_they_come_and_keep_their_numbers(world: Wor
 
 async def test_devices_that_report_the_same_share_a_shape(world: World):
     """However many devices there are."""
-    sns = [await world.add(number, GENERIC) for number in range(1, 6)]
+    sns = [await world.add(number, GENERIC_MODEL) for number in range(1, 6)]
     await report(world, *((sn, {"t": number, "h": 1}) for number, sn in enumerate(sns)))
     assert len(await world.database["devices"].distinct("shape")) == 1
     assert await world.database["shapes"].count_documents({}) == 1
@@ -58,7 +58,7 @@ async def test_devices_that_report_the_same_share_a_shape(world: World):
 
 async def test_shapes_of_two_processes_are_merged(world: World):
     """A process whose write failed, because another was faster, writes with the next report."""
-    sn = await world.add(1, GENERIC)
+    sn = await world.add(1, GENERIC_MODEL)
     other = world.process()
     await report(world, (sn, {"a": 1}))
     await world.say_all([(sn, {"properties": {"b": 1}})])
@@ -84,7 +84,7 @@ async def stored_bytes(world: World) -> int:
 
 async def test_the_shape_of_a_device_with_many_paths_is_bounded(world: World):
     """It grows with the paths up to a limit; history has the others."""
-    sn = await world.add(1, GENERIC)
+    sn = await world.add(1, GENERIC_MODEL)
     process = world.process(limits=Limits(paths=60))
     sizes = []
     for n in range(80):
@@ -102,7 +102,7 @@ async def test_the_shape_of_a_device_with_many_paths_is_bounded(world: World):
 
 async def test_a_shape_of_an_earlier_version_keeps_its_numbers_and_grows(world: World):
     """It is stored whole and has no time."""
-    sn = await world.add(1, GENERIC, shape="f" * 32)
+    sn = await world.add(1, GENERIC_MODEL, shape="f" * 32)
     members = [["temp", "LONG"], ["gps", "OBJECT"], ["gps.lat", "DOUBLE"]]
     await world.database["shapes"].insert_one({"_id": "f" * 32, "members": members})
     await report(world, (sn, {"temp": 1.5, "a": 1}))
@@ -116,7 +116,7 @@ async def test_a_shape_of_an_earlier_version_keeps_its_numbers_and_grows(world: 
 
 async def test_shapes_that_no_device_names_are_deleted(world: World):
     """Once nobody was given them for some time; those that others are built on stay."""
-    first, second = await world.add(1, GENERIC), await world.add(2, GENERIC)
+    first, second = await world.add(1, GENERIC_MODEL), await world.add(2, GENERIC_MODEL)
     await report(world, (first, {"a": 1}), (second, {"a": 1}))
     for key in "bcd":
         await report(world, (first, {key: 1}))

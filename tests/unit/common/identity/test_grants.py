@@ -4,7 +4,7 @@ import pytest
 
 from libs.common.contracts.access import GrantedResources
 from libs.common.contracts.entities import ResolvedEntity
-from libs.common.identity.grants import ALL, Grants
+from libs.common.identity.grants import SUPER_ADMIN_GRANTS, Grants
 from libs.common.things import SYSTEM_INTEGRATION
 
 
@@ -42,7 +42,7 @@ def test_an_entity_is_seen_with_its_thing_or_by_itself(granted: dict, visible: b
         version=1, **{name: frozenset(values) for name, values in granted.items()}
     )
     assert Grants(everything=False, resources=resources).allows_entity(entity()) == visible
-    assert ALL.allows_entity(entity())
+    assert SUPER_ADMIN_GRANTS.allows_entity(entity())
 
 
 def test_custom_entities_are_everybodys():

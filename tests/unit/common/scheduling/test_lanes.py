@@ -143,7 +143,7 @@ def test_idle_lanes_are_forgotten_once_there_are_many() -> None:
     for number in range(5_000):
         lanes.put(str(number), 1)
         lanes.pop(str(number))
-    assert len(list(lanes.each())) <= 1_001
+    assert len(list(lanes.lanes_by_name())) <= 1_001
 
 
 def test_removing_an_item_that_was_taken_does_nothing() -> None:

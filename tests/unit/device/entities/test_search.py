@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from libs.common.http.console import Page, Sort
 from libs.common.identity import Kind, Principal
-from libs.common.identity.grants import ALL, Grants
+from libs.common.identity.grants import SUPER_ADMIN_GRANTS, Grants
 from libs.common.integrations.client import BUILT_IN, IntegrationSummary
 from services.device.entities.schemas import EntityResponse, SearchEntities
 from services.device.entities.search import EntitySearch
@@ -107,7 +107,7 @@ class BuiltIn:
 
 class Everything:
     async def read(self, principal: Principal) -> Grants:
-        return ALL
+        return SUPER_ADMIN_GRANTS
 
 
 class NoGroups:

@@ -13,7 +13,7 @@ from services.device.telemetry import ledger
 from services.device.telemetry.ledger import (
     IDLE_PERIOD_SECONDS,
     STUCK_SECONDS,
-    Reading,
+    UplinkCounts,
     UplinkMetrics,
 )
 
@@ -47,7 +47,7 @@ async def test_a_shrinking_backlog_is_ready_and_reports_its_lag(
     """Rejected uplinks count as processed."""
     for n in range(5):
         clock.now += STUCK_SECONDS - 1
-        uplink._record(Reading(stored=n, rejected=1, waiting=100))
+        uplink._record(UplinkCounts(stored=n, rejected=1, waiting=100))
     clock.now += 2
     assert await run_check(uplink.check) == "ok: 100 messages wait, the last was stored 2 s ago"
     assert is_ready(await run_check(uplink.check))
@@ -57,14 +57,14 @@ async def test_messages_that_wait_while_none_is_stored_are_no_readiness(
     clock: Clock, uplink: UplinkMetrics
 ):
     """As soon as one is stored, it is ready again."""
-    uplink._record(Reading(stored=5, waiting=0))
+    uplink._record(UplinkCounts(stored=5, waiting=0))
     for _ in range(4):
         clock.now += 10
-        uplink._record(Reading(stored=5, waiting=1))
+        uplink._record(UplinkCounts(stored=5, waiting=1))
     with pytest.raises(Unavailable, match="1 messages wait, and none was stored for 40 s"):
         await uplink.check()
     assert not is_ready(await run_check(uplink.check))
-    uplink._record(Reading(stored=6, waiting=1))
+    uplink._record(UplinkCounts(stored=6, waiting=1))
     assert is_ready(await run_check(uplink.check))
 
 
@@ -72,7 +72,7 @@ async def test_silence_is_ready_and_ignorance_is_not(clock: Clock, uplink: Uplin
     """Where nothing comes nothing has to be stored; what cannot be read is not known."""
     for _ in range(10):
         clock.now += 10
-        uplink._record(Reading(stored=5, waiting=0))
+        uplink._record(UplinkCounts(stored=5, waiting=0))
     assert is_ready(await run_check(uplink.check))
     clock.now += STUCK_SECONDS + 1
     with pytest.raises(Unavailable, match="last read"):
@@ -97,8 +97,8 @@ def test_no_counter_falls(monkeypatch: pytest.MonkeyPatch):
         }
 
     assert observe() == {"readings": (True, 0)}
-    uplink._record(Reading(stored=5, waiting=4, accepted=9))  # two messages and second copies
-    uplink._record(Reading(stored=7, accepted=7))
+    uplink._record(UplinkCounts(stored=5, waiting=4, accepted=9))  # two messages and second copies
+    uplink._record(UplinkCounts(stored=7, accepted=7))
     assert observe() == {
         "stored": (True, 7),
         "rejected": (True, 0),
@@ -116,12 +116,12 @@ async def test_the_ledger_is_read_only_when_a_stream_has_changed_or_messages_wai
     The streams are read after a write of this process, and else every `IDLE_PERIOD_SECONDS`.
     """
     streams = [1, 1, 2, 2, 2]
-    counts = [Reading(), Reading(waiting=1), Reading(stored=1)]
+    counts = [UplinkCounts(), UplinkCounts(waiting=1), UplinkCounts(stored=1)]
 
     async def read_states(*_: Any) -> dict[str, Any]:
         return {"UPLINK": streams.pop(0)}
 
-    async def count(*_: Any) -> Reading:
+    async def count(*_: Any) -> UplinkCounts:
         return counts.pop(0)
 
     monkeypatch.setattr(ledger, "_read_states", read_states)
@@ -135,4 +135,4 @@ async def test_the_ledger_is_read_only_when_a_stream_has_changed_or_messages_wai
     assert (uplink._readings, len(streams)) == (4, 1)
     uplink._ledger.writes += 1
     await uplink._read()
-    assert (uplink._readings, uplink._last) == (5, Reading(stored=1))
+    assert (uplink._readings, uplink._last) == (5, UplinkCounts(stored=1))

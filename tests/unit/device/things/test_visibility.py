@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from libs.common.contracts.access import GrantedResources
-from libs.common.identity.grants import ALL, Grants
+from libs.common.identity.grants import SUPER_ADMIN_GRANTS, Grants
 from services.device.things.visibility import disjoint_conditions, granted_condition
 
 DEVICES = [
@@ -46,4 +46,7 @@ def test_every_visible_device_meets_one_part(
 
 def test_a_super_admin_sees_all() -> None:
     """Without a condition."""
-    assert (granted_condition(ALL), disjoint_conditions(ALL)) == ({}, [{}])
+    assert (granted_condition(SUPER_ADMIN_GRANTS), disjoint_conditions(SUPER_ADMIN_GRANTS)) == (
+        {},
+        [{}],
+    )
