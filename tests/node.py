@@ -19,7 +19,7 @@ def node(*words: str | Path, cwd: Path = PACKAGES, text: str | None = None) -> s
         input=text,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=1200,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -35,3 +35,14 @@ def test_each_collection_has_one_store() -> None:
 
     assert owners
     assert {name: modules for name, modules in owners.items() if len(modules) > 1} == {}
+
+
+def test_files_have_at_most_400_lines() -> None:
+    """A longer file holds more than one thing; a part of it belongs elsewhere."""
+    lengths = {
+        str(path): len(path.read_text().splitlines())
+        for folder in ("services", "libs", "deploy")
+        for path in (ROOT.parent / folder).rglob("*.py")
+    }
+    assert lengths
+    assert {name: length for name, length in lengths.items() if length > 400} == {}

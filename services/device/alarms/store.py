@@ -95,9 +95,8 @@ class AlarmStore:
                 session: Session, updates: Sequence[StateUpdate] = updates
             ) -> tuple[list[StateUpdate], list[Document]]:
                 current = await self._filter_current(updates, session)
-                devices = await self._find_devices(
-                    {update.before.device for update in current}, session
-                )
+                device_ids = {update.before.device for update in current}
+                devices = await self._find_devices(device_ids, session)
                 return current, await self._write(current, devices, session)
 
             if any(update.is_written for update in updates):
@@ -117,12 +116,9 @@ class AlarmStore:
         """
         remaining = {state.id: state for state in states}
         while remaining:
-            ended = [
-                StateUpdate(None, state, None if delete else state) for state in remaining.values()
-            ]
-            remaining = await self.find_states(
-                list(remaining.keys() - await self.apply_updates(ended))
-            )
+            ended = (StateUpdate(None, old, None if delete else old) for old in remaining.values())
+            applied = await self.apply_updates([*ended])
+            remaining = await self.find_states([*remaining.keys() - applied])
 
     async def delete_device(self, device_id: int) -> None:
         """Delete the alarms and states of a deleted device."""
@@ -269,9 +265,8 @@ class AlarmStore:
 
         Readings that have arrived by now raise no other alarm (`State.cleared`).
         """
-        state_filter = {
-            "_id": {"$in": [alarm.state for alarm in alarms if alarm.state is not None]}
-        }
+        state_ids = [alarm.state for alarm in alarms if alarm.state is not None]
+        state_filter = {"_id": {"$in": state_ids}}
         open_now = {"alarm": {"$in": [alarm.id for alarm in alarms]}}
         now = now_ms()
         change: Document = {"$unset": {"alarm": ""}, "$inc": {"revision": 1}}
@@ -311,19 +306,16 @@ class AlarmStore:
             for decision in decisions
         ]
         alarm_ids = [update.before.alarm for update in lasting if update.changes]
-        stored = self._alarms.find({"_id": {"$in": alarm_ids}, "open": True}, session=session)
-        state_exists = (
-            {document["_id"]: from_document(document, Alarm) async for document in stored}
-            if any(alarm_ids)
-            else {}
-        )
+        cursor = self._alarms.find({"_id": {"$in": alarm_ids}, "open": True}, session=session)
+        documents = await cursor.to_list(None) if any(alarm_ids) else []
+        alarms = {document["_id"]: from_document(document, Alarm) for document in documents}
         new, entries, now = dict[int, Alarm](), list[OutboxEntry](), now_ms()
         writes: list[ReplaceOne[Document] | DeleteOne] = []
         for update in (update for update in lasting if update.is_written):
             before = update.before
             device, alarm_id = devices.get(before.device), before.alarm
             for change in update.changes:
-                alarm = state_exists.get(alarm_id) or new.get(alarm_id or 0)
+                alarm = alarms.get(alarm_id) or new.get(alarm_id or 0)
                 alarm_id = None
                 if change.raised and update.rule is not None and device is not None:
                     alarm = await self._new_alarm(update.rule, before, change, device)
@@ -346,7 +338,7 @@ class AlarmStore:
             await self._alarms.insert_many(map(to_document, new.values()), session=session)
         over = [
             UpdateOne({"_id": alarm.id}, {"$set": cleared_fields(alarm.cleared_at, BY_RULE)})
-            for alarm in state_exists.values()
+            for alarm in alarms.values()
             if alarm.cleared_at is not None
         ]
         if over:

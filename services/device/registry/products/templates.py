@@ -283,12 +283,12 @@ class Templates:
         start = (request.number - 1) * request.size
         page = templates[start : start + request.size]
         models = [template.ref.model for template in page]
-        existing_models = await self.products.filter_existing_models(tenant, models)
+        existing = await self.products.filter_existing_models(tenant, models)
         rows = [
             copy_fields(
                 LibraryTemplate,
                 entry.ref,
-                imported=entry.ref.model in existing_models,
+                imported=entry.ref.model in existing,
                 faults=entry.faults,
             )
             for entry in page
@@ -300,7 +300,7 @@ class Templates:
     ) -> list[ImportedTemplate]:
         """Create or update products from templates; return one result for each."""
         async with self._turn(principal.tenant):
-            return await self._create_all(principal, models)
+            return await self._import(principal, models)
 
     async def ensure(self, principal: Principal, model: str) -> None:
         """Create the product of a model from the library if the tenant lacks it.
@@ -312,7 +312,7 @@ class Templates:
         async with self._turn(principal.tenant):
             if await self.products.has(principal.tenant, model):
                 return  # another request created it meanwhile
-            (made,) = await self._create_all(principal, [model])
+            (made,) = await self._import(principal, [model])
         if made.faults:
             text = "; ".join(f"{fault.field}: {fault.reason}" for fault in made.faults)
             raise InvalidInput(f"the template of {model} is invalid: {text}", field="model")
@@ -321,12 +321,8 @@ class Templates:
         """Return the models that a new device may have."""
         templates = await self._find_all(tenant)
         ready = {template.ref.model for template in templates if not template.faults}
-        existing_models = await self.products.filter_existing_models(tenant, list(models))
-        return {
-            model
-            for model in models
-            if model == GENERIC_MODEL or model in existing_models or model in ready
-        }
+        existing = await self.products.filter_existing_models(tenant, list(models))
+        return {model for model in models if model in {GENERIC_MODEL, *existing, *ready}}
 
     async def list_labels(self, tenant: str, maximum: int) -> dict[str, str]:
         """Return labels of models: of products, then of valid templates."""
@@ -341,16 +337,12 @@ class Templates:
         library = await self.store.find(tenant)
         return library.templates if library else []
 
-    async def _create_all(
-        self, principal: Principal, models: Iterable[str]
-    ) -> list[ImportedTemplate]:
+    async def _import(self, principal: Principal, models: Iterable[str]) -> list[ImportedTemplate]:
         whole = await self.store.find_with_archive(principal.tenant)
-        templates_by_model = (
-            {template.ref.model: template for template in whole[0].templates} if whole else {}
-        )
+        templates = {each.ref.model: each for each in whole[0].templates} if whole else {}
         archive = await asyncio.to_thread(Archive, whole[1]) if whole else None
         return [
-            await self._create_product(principal, archive, templates_by_model.get(model), model)
+            await self._create_product(principal, archive, templates.get(model), model)
             for model in dict.fromkeys(models)
         ]
 
@@ -393,11 +385,8 @@ def _templates(content: bytes, file_name: str) -> tuple[str, list[StoredTemplate
     until = time.thread_time() + VALIDATION_SECONDS
     templates = []
     for ref in library.models:
-        templates.append(
-            StoredTemplate(
-                ref, product_faults(_find_model_faults(ref.model) + find_faults(archive, ref))
-            )
-        )
+        faults = product_faults(_model_faults(ref.model) + find_faults(archive, ref))
+        templates.append(StoredTemplate(ref, faults))
         if time.thread_time() > until:
             raise LibraryInvalid(f"takes more than {VALIDATION_SECONDS} s of a processor to read")
     if len(msgspec.json.encode(templates)) > LARGEST_HEAD:
@@ -405,7 +394,7 @@ def _templates(content: bytes, file_name: str) -> tuple[str, list[StoredTemplate
     return library.version, templates
 
 
-def _find_model_faults(model: str) -> list[Fault]:
+def _model_faults(model: str) -> list[Fault]:
     if MODEL.fullmatch(model) and model.lower() != GENERIC_MODEL:
         return []
     return [Fault("id", "must be a model: 1 to 64 letters, digits, '.', '_' or '-'")]
