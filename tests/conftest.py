@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from pymongo import MongoClient
 
@@ -19,6 +20,9 @@ from tests.processor_time import CostOfEachFile, Costs, count_in
 from tests.servers import Servers, end_run, provide
 
 RUN_DIRECTORY = pytest.StashKey[Path]()
+
+hypothesis.settings.register_profile("thingway", deadline=None)  # a busy machine is no fault
+hypothesis.settings.load_profile("thingway")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
