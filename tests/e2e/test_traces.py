@@ -95,9 +95,9 @@ async def test_a_trace_goes_from_an_mqtt_report_to_the_hook_of_a_flow(
             heard.clear()
             await connection.report({"temperature": 31.0 + number})
             await until(lambda: _received(heard))
-            if heard[-1]:
+            if parent := heard[-1]:
                 break
-    _, trace, called, _ = heard[-1].split("-")
+    _, trace, called, _ = parent.split("-")
     way = await spans.way_to(await spans.first(lambda one: one.link == (trace, called)))
     assert [(one.service.removeprefix("thingway-"), one.name) for one in way] == [
         ("workflow", "POST"),

@@ -443,7 +443,7 @@ class Account:
 @pytest.fixture
 async def watching(world: World, store: PresenceStore, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A watch whose seconds are short."""
-    for name, seconds in (("RETRY_DELAY", 0.05), ("ROUND", 0.05), ("MAX_SILENCE", 0.3)):
+    for name, seconds in (("RETRY_DELAY", 0.05), ("ROUND_SECONDS", 0.05), ("MAX_SILENCE", 0.3)):
         monkeypatch.setattr(watches, name, seconds)
     account = Account()
     watch = PresenceWatch(

@@ -297,10 +297,10 @@ async def test_an_integration_may_reject_a_command(world: World, lamps: Lamps):
 
 async def test_a_command_is_repeated_for_a_busy_integration(world: World, lamps: Lamps):
     """`things.report` in `command` raises 429 if the tenant reports too much."""
-    await world.admin().done("POST", "/device", lamp_body("W-11"))
+    await world.admin().done("POST", "/device", lamp_body("W-17"))
     lamps.fails = TooManyRequests("too many reports", retry_after=1)
     lamps.reached.clear()
-    body = {"exchange": {"lamps.device.W-11.dim.to": 1}}
+    body = {"exchange": {"lamps.device.W-17.dim.to": 1}}
     calling = asyncio.ensure_future(world.admin().ask("POST", CALL, body))
     await lamps.reached.wait()
     lamps.fails = None

@@ -130,7 +130,7 @@ REASONS: dict[str, list[str]] = {
     ],
     "The request holds a worker of its tenant meanwhile (`libs.common.http.middleware`).": [
         "services/device/registry/products/templates.py Templates._create_product: to_thread",
-        "services/device/registry/products/templates.py Templates._create_all: to_thread",
+        "services/device/registry/products/templates.py Templates._import: to_thread",
     ],
     "Connections that nobody uses at the moment; who finds none opens one.": [
         "services/gateway/upstream/service.py Pool.__init__: deque",
