@@ -38,7 +38,7 @@ def test_each_collection_has_one_store() -> None:
 
 
 def test_files_have_at_most_400_lines() -> None:
-    """A longer file holds more than one thing; a part of it belongs elsewhere."""
+    """A longer file has more than one subject and must be divided."""
     lengths = {
         str(path): len(path.read_text().splitlines())
         for folder in ("services", "libs", "deploy")

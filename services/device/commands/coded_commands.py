@@ -88,7 +88,7 @@ class CodedCommands:
         return msgspec.convert(await cursor.to_list(None), list[Command])
 
     async def add_shown(self, command: Command, keys: Collection[str]) -> list[str]:
-        """Add properties that the device has reported as requested; return all of them."""
+        """Add keys of properties that the device reported as requested; return all such keys."""
         stored = await self._commands.find_one_and_update(
             {"_id": command.id},
             {"$addToSet": {"shown": {"$each": sorted(keys)}}},

@@ -322,7 +322,7 @@ class Templates:
         templates = await self._find_all(tenant)
         ready = {template.ref.model for template in templates if not template.faults}
         existing = await self.products.filter_existing_models(tenant, list(models))
-        return {model for model in models if model in {GENERIC_MODEL, *existing, *ready}}
+        return {GENERIC_MODEL, *existing, *ready} & set(models)
 
     async def list_labels(self, tenant: str, maximum: int) -> dict[str, str]:
         """Return labels of models: of products, then of valid templates."""
