@@ -200,8 +200,20 @@ class Installed(Platform):
         return json.loads(self.kubectl("exec", toolbox, "--", "thingway", *words, "--json"))
 
     async def metrics(self) -> dict[str, int]:
-        path = f"/api/v1/namespaces/{self.namespace}/services/{RELEASE}-device-ingest:http/proxy"
-        return uplink_counts(self.kubectl("get", "--raw", f"{path}/metrics", check=False))
+        """Return the newest totals of any pod; `readings` are those of the pod with the fewest.
+
+        Each pod reads the shared totals every few seconds and counts its own readings.
+        """
+        paths = [
+            f"/api/v1/namespaces/{self.namespace}/pods/{pod}:8000/proxy/metrics"
+            for pod in self.pods("device-ingest")
+        ]
+        texts = [self.kubectl("get", "--raw", path, check=False) for path in paths]
+        pods = [uplink_counts(text) for text in texts or [""]]
+        newest = {name: max(pod.get(name, 0) for pod in pods) for name in pods[0]}
+        if all("readings" in pod for pod in pods):
+            newest["readings"] = min(pod["readings"] for pod in pods)
+        return newest
 
     def run_to_end(self, job: str, *command: str, kind: str = "backup") -> str:
         """Run a job of this kind, with another script if one is given; return its log."""
