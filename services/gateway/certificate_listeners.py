@@ -44,7 +44,7 @@ class MqttListener:
         self.passes = passes
         self._upstream = upstream
         self._timeout = connect_timeout
-        self.clients: set[Client] = set()
+        self.clients: set[MqttClientConnection] = set()
         """The connected clients."""
 
     @asynccontextmanager
@@ -52,7 +52,7 @@ class MqttListener:
         """Accept connections; raise OSError if the port is in use."""
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
-            lambda: Client(self), sock=listen(host, port), ssl=tls.context
+            lambda: MqttClientConnection(self), sock=listen(host, port), ssl=tls.context
         )
         try:
             yield
@@ -78,7 +78,7 @@ class MqttListener:
         raise failed
 
 
-class Client(TunnelConnection):
+class MqttClientConnection(TunnelConnection):
     """The connection of a client, whose first packet is parsed."""
 
     def __init__(self, listener: MqttListener) -> None:

@@ -9,7 +9,7 @@ from libs.common.limits.tenants import SlotCounts, SlotLimit
 from libs.common.tls import peer_certificate
 from services.gateway.access.addresses import TrustedProxies
 from services.gateway.access.gatekeeper import CERTIFICATE_KEY
-from services.gateway.tunnel import Client
+from services.gateway.tunnel import WebSocketClientConnection
 
 _RETRY_SECONDS = 5.0
 """Seconds after which a client of an address with too many connections may retry."""
@@ -47,14 +47,16 @@ class CountedProtocol(BoundedProtocol):
 
     def __init__(self, connections: Connections, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._book = connections
+        self._connection_counts = connections
         self._slot_limit: SlotLimit | None = None
 
     def connection_made(self, transport: Any) -> None:
         """Count the connection, or reject it."""
         super().connection_made(transport)
-        slot_limit = self._book.find_slot_limit(self.client[0] if self.client else "unknown")
-        if slot_limit is not None and not self._book.admit(slot_limit):
+        slot_limit = self._connection_counts.find_slot_limit(
+            self.client[0] if self.client else "unknown"
+        )
+        if slot_limit is not None and not self._connection_counts.admit(slot_limit):
             message = "this address has too many open connections"
             error = TooManyRequests(message, retry_after=_RETRY_SECONDS)
             transport.write(error_response(error, headers=self.server_state.default_headers))
@@ -74,10 +76,10 @@ class CountedProtocol(BoundedProtocol):
         """Let the WebSocket protocol release the slot when the connection is closed."""
         super().handle_websocket_upgrade()
         client = self.transport.get_protocol()
-        if isinstance(client, Client):
+        if isinstance(client, WebSocketClientConnection):
             client.when_lost = self._release
 
     def _release(self) -> None:
         if self._slot_limit is not None:
-            self._book.release(self._slot_limit)
+            self._connection_counts.release(self._slot_limit)
             self._slot_limit = None

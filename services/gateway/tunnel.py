@@ -218,12 +218,16 @@ class Tunnels:
             description="Open WebSocket connections",
         )
 
-    def protocol(self, config: Any, server_state: Any, app_state: Any) -> "Client":
+    def protocol(
+        self, config: Any, server_state: Any, app_state: Any
+    ) -> "WebSocketClientConnection":
         """Return the protocol of a client that requests an upgrade; called by uvicorn."""
         del config, app_state
-        return Client(self, server_state)
+        return WebSocketClientConnection(self, server_state)
 
-    async def open_tunnel(self, client: "Client", handshake: Handshake, request_id: str) -> None:
+    async def open_tunnel(
+        self, client: "WebSocketClientConnection", handshake: Handshake, request_id: str
+    ) -> None:
         """Admit a client and connect it; raise a `ThingwayError` otherwise."""
         route = ROUTES.get(handshake.path)
         if route is None or self.upstream is None:
@@ -282,7 +286,7 @@ class Tunnels:
         return service
 
 
-class Client(TunnelConnection):
+class WebSocketClientConnection(TunnelConnection):
     """The connection of a client, from its handshake on."""
 
     def __init__(self, tunnels: Tunnels, server: Any) -> None:

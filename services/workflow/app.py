@@ -18,7 +18,7 @@ from libs.common.store.lease import Job, Leader
 from services.workflow.clients import Clients
 from services.workflow.components.catalogue import ComponentHandlers, Editors, component_router
 from services.workflow.credentials.console import CredentialHandlers, credential_router
-from services.workflow.engine.log_entries import REFUSED_PERIOD
+from services.workflow.engine.log_entries import REJECTED_RUNS_PERIOD
 from services.workflow.engine.recovery import PENDING_PERIOD, RECOVERY_PERIOD
 from services.workflow.engine.wiring import EngineParts, wire_engine
 from services.workflow.flows.console import FlowHandlers, flow_router
@@ -142,7 +142,11 @@ async def lifespan(core: Packages) -> AsyncIterator[None]:
                 engine.pending.recover, PENDING_PERIOD, "pending runs were not started; retrying"
             ),
             repeat(engine.retention.clean, RETENTION_PERIOD, "old runs were not deleted; retrying"),
-            repeat(engine.refused.write, REFUSED_PERIOD, "rejected runs were not logged; retrying"),
+            repeat(
+                engine.rejected_runs.write,
+                REJECTED_RUNS_PERIOD,
+                "rejected runs were not logged; retrying",
+            ),
         ),
     ):
         jobs_of_triggers = (

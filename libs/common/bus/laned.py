@@ -182,7 +182,7 @@ class LanedMessages:
         deferred = self._deferred.setdefault(lane, _Deferred())
         (deferred.sequences if sequences is None else sequences).add(_position(message))
         deferred.moved = time.monotonic()
-        self._lanes.note_overflow(lane)
+        self._lanes.count_overflow(lane)
         return 1 + (len(deferred.sequences) + len(deferred.after)) / deferred.pace
 
     def _begin(self) -> None:

@@ -104,7 +104,7 @@ class Lanes(Generic[T]):
     def put(self, lane: str, item: T, *, size: int = 0, sub: Hashable = None) -> None:
         """Add an item to a lane; raise `LaneFull` if it does not fit."""
         if not self.has_room(lane, size):
-            self.note_overflow(lane)
+            self.count_overflow(lane)
             raise LaneFull(
                 f"too many requests wait for {self.name}; try again later", retry_after=1.0
             )
@@ -186,7 +186,7 @@ class Lanes(Generic[T]):
         entry.deficit, entry.round = max(remaining, -DEBT * self._quantum), self._round
         self._forget(lane, entry)
 
-    def note_overflow(self, lane: str) -> None:
+    def count_overflow(self, lane: str) -> None:
         """Count an item that did not fit."""
         self._lane(lane).overflowed += 1
 

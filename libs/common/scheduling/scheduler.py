@@ -65,9 +65,9 @@ class FairScheduler:
         """The bytes of waiting items."""
         return self._lanes.size
 
-    def note_overflow(self, lane: str) -> None:
+    def count_overflow(self, lane: str) -> None:
         """Count an item that its caller dropped."""
-        self._lanes.note_overflow(lane)
+        self._lanes.count_overflow(lane)
 
     def held(self, lane: str) -> int:
         """Return the number of workers of a lane."""
@@ -231,14 +231,14 @@ class FairQueue(Generic[T]):
         """Return the number of waiting items of a lane."""
         return self._lanes.waiting(lane)
 
-    def note_overflow(self, lane: str) -> None:
+    def count_overflow(self, lane: str) -> None:
         """Count an item that its caller dropped."""
-        self._lanes.note_overflow(lane)
+        self._lanes.count_overflow(lane)
 
     def put(self, lane: str, item: T, *, size: int = 0) -> bool:
         """Queue an item; if its lane is full, drop and count it, and return False."""
         if not self._lanes.has_room(lane, size):
-            self._lanes.note_overflow(lane)
+            self._lanes.count_overflow(lane)
             return False
         self._lanes.put(lane, item, size=size)
         self._filled.set()

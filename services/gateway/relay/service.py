@@ -211,7 +211,7 @@ class Relay:
             self._idle.clear()
             self._queue.put(lane, (pattern, sender, message), size=size)
         else:
-            self._queue.note_overflow(lane)
+            self._queue.count_overflow(lane)
 
     def _frame(self, pattern: str, sender: Sender, message: Msg) -> bytes:
         """Return the frame of the relayed message or of an error answer; it may be empty."""

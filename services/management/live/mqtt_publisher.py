@@ -78,7 +78,7 @@ class MqttListener(Listener):
             self._waiting.update(ids)
             self.queued.add((len(self._waiting) - before) * ID_BYTES)
             if len(self._waiting) > (MAX_IDS if self.queued.is_full else MAX_WAITING_IDS):
-                self._note_overflow(len(self._waiting))
+                self._count_dropped(len(self._waiting))
                 self.close(TRY_AGAIN, "too slow")
         self._send()
 

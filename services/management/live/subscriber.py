@@ -84,7 +84,8 @@ class Listener(ABC):
         finally:
             self._sending = None
 
-    def _note_overflow(self, number: int) -> None:
+    def _count_dropped(self, number: int) -> None:
+        """Count messages that were dropped because the client reads too slowly."""
         _overflow_counter.add(number, {"tenant": self.principal.tenant})
 
 
@@ -138,12 +139,12 @@ class Subscriber(Listener):
         """Send a change that matches the pattern."""
         if not self._closed:
             if skipped := self._changes.add(change):
-                self._note_overflow(skipped)
+                self._count_dropped(skipped)
             self._send()
 
     def _merge(self) -> None:
         """Reduce waiting frames to the latest value of each key."""
-        self._note_overflow(len(self._waiting))
+        self._count_dropped(len(self._waiting))
         while self._waiting:
             update = self._waiting.popleft()
             self.queued.add(-len(update.frame))

@@ -17,7 +17,7 @@ MAX_REASON = 1_000
 """Maximum characters of the reason that a disabled flow shows; its log has the full reason."""
 CACHE_SIZE = 10_000
 """Maximum flows whose failures or rejected runs are counted."""
-REFUSED_PERIOD = 60.0
+REJECTED_RUNS_PERIOD = 60.0
 """Seconds between two entries about rejected runs of a flow."""
 
 
@@ -81,7 +81,7 @@ class CircuitBreaker:
         await self._writer.write("BREAKER", run, reason)
 
 
-class RefusedRuns:
+class RejectedRunCounter:
     """Counts runs that were rejected because too many runs waited."""
 
     def __init__(self, writer: RunLogWriter) -> None:

@@ -24,7 +24,7 @@ from libs.common.store.mongo import StoreError
 from libs.common.telemetry.logs import name_lines
 from libs.common.telemetry.tracing import continue_trace, mark_failed
 from services.workflow.engine.execution import Execution
-from services.workflow.engine.log_entries import CircuitBreaker, RefusedRuns
+from services.workflow.engine.log_entries import CircuitBreaker, RejectedRunCounter
 from services.workflow.engine.plans import Plans
 from services.workflow.engine.queue import Limits, NoRoom, QueueShare, RunQueue, build_share
 from services.workflow.graph.design import DesignInvalid
@@ -75,11 +75,11 @@ class Start:
 
 
 class Admitted(NamedTuple):
-    """The recorded and the rejected runs."""
+    """The recorded runs, and those that are not recorded for lack of room."""
 
     runs: list[Run]
     """Newly recorded runs; runs that exist already are left out."""
-    refused: list[Start]
+    without_room: list[Start]
     """Runs without room to wait."""
 
 
@@ -92,7 +92,7 @@ class Engine:
     breaker: CircuitBreaker
     limits: Limits
     queue: RunQueue
-    refused: RefusedRuns
+    rejected_runs: RejectedRunCounter
     ids: IdAllocator
     _active: dict[int, QueueShare] = field(default_factory=dict, init=False)
     _deferred: set[Identity] = field(default_factory=set, init=False)
@@ -141,27 +141,27 @@ class Engine:
         between.
         """
         queued: list[tuple[Start, QueueShare]] = []
-        refused: list[Start] = []
+        without_room: list[Start] = []
         flows = {start.flow.flow_id: start.flow for start in starts if start.is_held}
         quick = {flow_id for flow_id, flow in flows.items() if await self._is_quick(flow)}
         for start in starts:
             share = _compute_share(start.flow, start.entered)
             if start.identity in self._deferred or self.queue.find_reached_limit(share):
-                refused.append(start)
+                without_room.append(start)
                 continue
             self.queue.put(share)
             queued.append((start, share))
             if start.is_held and start.flow.flow_id in quick:
                 self._deferred.add(start.identity)
-        return Admitted(await self._record(queued) if queued else [], refused)
+        return Admitted(await self._record(queued) if queued else [], without_room)
 
-    def refuse(self, start: Start) -> None:
+    def reject(self, start: Start) -> None:
         """Reject a run without room; count it for the flow's log."""
         limit = (
             self.queue.find_reached_limit(QueueShare(Owner(start.flow.tenant, start.flow.flow_id)))
             or DROPPED_LIMIT
         )
-        self.refused.count_rejected(start.flow, limit)
+        self.rejected_runs.count_rejected(start.flow, limit)
 
     def fits(self, tenant: str, number: int) -> bool:
         """Return whether `number` more runs of a tenant may wait; True if none waits."""
@@ -295,7 +295,7 @@ class Engine:
 class ExecutionResult(NamedTuple):
     """Runs without room, and the tasks of deferred runs."""
 
-    refused: list[Start]
+    without_room: list[Start]
     deferred: "dict[asyncio.Task[None], Run]"
 
 
@@ -305,19 +305,19 @@ async def record_and_execute(engine: Engine, starts: Iterable[Start]) -> Executi
     It never waits for room. After an exception, all recorded runs are executed. It can be repeated,
     because a cause starts one run.
     """
-    refused: list[Start] = []
+    without_room: list[Start] = []
     deferred: dict[asyncio.Task[None], Run] = {}
     remaining = iter(starts)
     while chunk := list(islice(remaining, AT_ONCE)):
         runs, more = await engine.admit(chunk)
-        refused += more
+        without_room += more
         for begin in range(0, len(runs) or 1, PACE):
             for run in runs[begin : begin + PACE]:
                 task = engine.execute(run)
                 if not run.recorded:
                     deferred[task] = run
             await asyncio.sleep(0)
-    return ExecutionResult(refused, deferred)
+    return ExecutionResult(without_room, deferred)
 
 
 def _compute_share(flow: Deployed | Run, entered: Any) -> QueueShare:

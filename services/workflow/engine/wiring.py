@@ -5,7 +5,7 @@ from uuid import uuid4
 
 from libs.common.store.ids import IdAllocator
 from services.workflow.clients import Clients
-from services.workflow.engine.log_entries import CircuitBreaker, RefusedRuns, RunLogWriter
+from services.workflow.engine.log_entries import CircuitBreaker, RejectedRunCounter, RunLogWriter
 from services.workflow.engine.plans import Plans
 from services.workflow.engine.queue import Limits, RunQueue
 from services.workflow.engine.recovery import PendingRunRecovery, Recovery, Replicas
@@ -29,7 +29,7 @@ class EngineParts:
     replicas: Replicas
     recovery: Recovery
     pending: PendingRunRecovery
-    refused: RefusedRuns
+    rejected_runs: RejectedRunCounter
     retention: Retention
 
 
@@ -45,14 +45,14 @@ def wire_engine(clients: Clients, *, nodes: Nodes, flows: Flows) -> EngineParts:
         node_seconds=settings.flow_node_seconds,
     )
     queue, writer = RunQueue(limits, clients.limits.get), RunLogWriter(log, ids)
-    refused = RefusedRuns(writer)
+    rejected_runs = RejectedRunCounter(writer)
     runner = Engine(
         plans=Plans(flows.store, flows.vault, nodes.registry),
         log=log,
         breaker=CircuitBreaker(flows.service, writer, settings.flow_failures),
         limits=limits,
         queue=queue,
-        refused=refused,
+        rejected_runs=rejected_runs,
         ids=ids,
     )
     return EngineParts(
@@ -62,6 +62,6 @@ def wire_engine(clients: Clients, *, nodes: Nodes, flows: Flows) -> EngineParts:
         replicas,
         Recovery(flows.runs, replicas, runner, log),
         PendingRunRecovery(flows.runs, replicas, runner),
-        refused,
+        rejected_runs,
         Retention(flows.runs, log, settings.flow_log_days, settings.flow_log_entries),
     )

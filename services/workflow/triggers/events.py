@@ -146,13 +146,13 @@ class EventConsumer:
     async def _begin(self, events: Sequence[Event]) -> None:
         """Record runs. An event without room for all its runs costs no write."""
         wanted: list[Start] = []
-        refused: list[Start] = []
+        without_room: list[Start] = []
         for _, starts in events:
             fits = not starts or self._engine.fits(starts[0].flow.tenant, len(wanted) + len(starts))
-            (wanted if fits else refused).extend(starts)
+            (wanted if fits else without_room).extend(starts)
         executed = await record_and_execute(self._engine, wanted)
-        refused += executed.refused
-        delays = self._compute_delays(events, refused) if refused else {}
+        without_room += executed.without_room
+        delays = self._compute_delays(events, without_room) if without_room else {}
         running = {run.cause.key for run in executed.deferred.values()}
         now, later = list[Msg](), list[Msg]()
         for message, starts in events:
@@ -209,12 +209,14 @@ class EventConsumer:
         is_new = self._new_events.is_new(message.reply, change.event_id)
         return list(build_starts(self._followed.index, change, hops, trace, is_held=is_new))
 
-    def _compute_delays(self, events: Sequence[Event], refused: list[Start]) -> dict[str, float]:
+    def _compute_delays(
+        self, events: Sequence[Event], without_room: list[Start]
+    ) -> dict[str, float]:
         """Return the messages to delay, with their delays in seconds."""
-        without_room = set(map(id, refused))
+        ids = set(map(id, without_room))
         delays: dict[str, float] = {}
         for message, starts in events:
-            lost = [start for start in starts if id(start) in without_room]
+            lost = [start for start in starts if id(start) in ids]
             if not lost:
                 continue
             age = datetime.now(UTC) - message.metadata.timestamp
@@ -223,7 +225,7 @@ class EventConsumer:
                 delays[message.reply] = seconds
                 continue
             for start in lost:
-                self._engine.refuse(start)
+                self._engine.reject(start)
         return delays
 
 

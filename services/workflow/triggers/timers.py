@@ -265,7 +265,7 @@ class TimerRunner:
         if timers:
             starts = [_start(timer) for timer in timers]
             executed = await record_and_execute(self._engine, starts)
-            late = {start.flow.flow_id for start in executed.refused}
+            late = {start.flow.flow_id for start in executed.without_room}
             begun = [timer for timer in timers if timer.flow.flow_id not in late]
             now = self._now()
             if begun:

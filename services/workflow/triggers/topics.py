@@ -133,7 +133,7 @@ class TopicListener:
             and self._scheduler.waiting(tenant) >= GUARANTEED_MESSAGES
         )
         if full or len(message.data) > MAX_MESSAGE:
-            self._scheduler.note_overflow(tenant)
+            self._scheduler.count_overflow(tenant)
             return
         size = len(message.data) + MESSAGE_COST
         with suppress(LaneFull):
@@ -143,8 +143,8 @@ class TopicListener:
         await self._ready.wait()
         try:
             executed = await record_and_execute(self._engine, self._build_starts(tenant, message))
-            for start in executed.refused:
-                self._engine.refuse(start)
+            for start in executed.without_room:
+                self._engine.reject(start)
         except (ThingwayError, StoreError) as error:
             log.warning("an MQTT message of tenant %s started no flow: %s", tenant, error)
 

@@ -95,10 +95,10 @@ async def test_dropped_runs_are_counted_in_the_log_of_their_flow(workflow: Workf
     flow = await workflow.core.triggers.deployed.find("default", flow_id)
     for number in range(3):
         cause = Cause(kind="EVENT", key=f"e-{number}")
-        workflow.core.engine.runner.refuse(Start(flow, {}, cause))
-    await workflow.core.engine.refused.write()
+        workflow.core.engine.runner.reject(Start(flow, {}, cause))
+    await workflow.core.engine.rejected_runs.write()
     (row,) = await workflow.admin().done("POST", f"{FLOWS}/{flow_id}/logs/search", {})
     detail = await workflow.admin().done("GET", f"{FLOWS}/logs/{row['id']}")
     assert detail["error_message"] == "3 runs were rejected because too many wait"
-    await workflow.core.engine.refused.write()
+    await workflow.core.engine.rejected_runs.write()
     assert len(await runs_of(workflow.core, [flow_id])) == 1
