@@ -52,7 +52,7 @@ test-all: $(DEV) $(CONSOLE) ## Run all tests; requires Docker and a Kubernetes c
 test-kubernetes: $(DEV) ## Try the chart on the cluster that KUBECONFIG names (docs/how-to/releasing.md)
 	@$(BIN)/pytest -m kubernetes tests/kubernetes $(ARGS)
 
-test-faults: $(DEV) ## Inject faults into a cluster and count lost data (ARGS: e.g. "kill partition")
+test-faults: $(DEV) ## Inject faults into a cluster on this machine and count lost data (ARGS: e.g. "kill partition")
 	@$(BIN)/python -m tests.faults $(ARGS)
 
 lint: lint-python lint-console lint-language ## Check style, types, import rules, spelling and plain English
