@@ -11,7 +11,7 @@ from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
 from deploy.local.options import add_option
-from deploy.platform.errors import Exit, LauncherError, Refused
+from deploy.platform.errors import Exit, InputRejected, LauncherError
 from libs.common.errors import ThingwayError
 
 _COMMAND_TABLE = tomllib.loads(Path(__file__).with_name("commands.toml").read_text())
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         done = resolve_name(f"{__package__}.{options.run}")(options)
         return int((asyncio.run(done) if inspect.iscoroutine(done) else done) or Exit.OK)
-    except Refused as error:
+    except InputRejected as error:
         return _print_faults(error.exit_code, *error.faults)
     except LauncherError as error:
         return _print_faults(error.exit_code, error)

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from deploy.platform import state as states
-from deploy.platform.errors import CommandError, Refused
+from deploy.platform.errors import CommandError, InputRejected
 from deploy.platform.files import read_file
-from deploy.platform.openapi import ApiRefused, OpenApi
+from deploy.platform.openapi import ApiRejected, OpenApi
 from services.device.registry.products.template_library import (
     MAX_FILE_BYTES,
     TEMPLATE,
@@ -45,7 +45,7 @@ def open_platform(directory: Path) -> OpenApi:
 
 
 async def import_file(options: Namespace) -> None:
-    """Import a product; raise `ApiRefused` with all faults that the platform finds."""
+    """Import a product; raise `ApiRejected` with all faults that the platform finds."""
     target = open_target(options)
     chosen, product = read_product(options.file, options.model)
     async with target as api:
@@ -117,7 +117,7 @@ class TemplateFolder(Mapping[str, bytes]):
 
 
 async def import_template(options: Namespace) -> None:
-    """Create the product of a template; raise `Refused` with all faults."""
+    """Create the product of a template; raise `InputRejected` with all faults."""
     target = open_target(options)
     name, template = load_template(options.template)
     model = options.model or name.upper()
@@ -134,7 +134,7 @@ async def import_template(options: Namespace) -> None:
 def load_template(path: Path) -> tuple[str, Template]:
     """Return name and content of a template, from its folder or from a ZIP.
 
-    Raises `CommandError` if it cannot be read, `Refused` if the template has faults.
+    Raises `CommandError` if it cannot be read, `InputRejected` if the template has faults.
     """
     try:
         if path.is_dir():
@@ -149,7 +149,7 @@ def load_template(path: Path) -> tuple[str, Template]:
             )
         return templates[0].model, templates[0].read(archive)
     except TemplateInvalid as error:
-        raise Refused(
+        raise InputRejected(
             str(error), [f"{fault.path}: {fault.reason}" for fault in error.faults]
         ) from error
     except (OSError, ArchiveInvalid) as error:
@@ -160,7 +160,7 @@ async def _find_product(api: OpenApi, model: str) -> Product | None:
     """Return the product of the model; None if it does not exist."""
     try:
         existing = await api.request("GET", f"/device/openapi/v1/products/{model}")
-    except ApiRefused as error:
+    except ApiRejected as error:
         if error.status != _NOT_FOUND:
             raise
         return None

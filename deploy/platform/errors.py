@@ -28,7 +28,7 @@ class CommandError(LauncherError):
         super().__init__(message, Exit.FAILED)
 
 
-class Refused(CommandError):
+class InputRejected(CommandError):
     """A rejected input, with one or more faults."""
 
     def __init__(self, message: str, faults: list[str]) -> None:

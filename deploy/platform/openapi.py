@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import aiohttp
 
-from deploy.platform.errors import CommandError, Refused
+from deploy.platform.errors import CommandError, InputRejected
 from libs.common.jobs import retry
 from libs.common.tls import client_context
 
@@ -16,7 +16,7 @@ _BUSY_STATUSES = (429, 503)
 _TRIES_WHILE_BUSY = 20
 
 
-class ApiRefused(Refused):
+class ApiRejected(InputRejected):
     """A rejected API request; `faults` has one or more reasons."""
 
     def __init__(self, status: int, body: Any) -> None:
@@ -68,7 +68,7 @@ class OpenApi:
         body = {"snDevEUI": sn, "name": name, "model": model}
         try:
             added = await self.request("POST", _DEVICES_PATH, body)
-        except ApiRefused:
+        except ApiRejected:
             existing = await self._find_device(sn)
             if existing is None:
                 raise
@@ -83,7 +83,7 @@ class OpenApi:
     async def request(self, method: str, path: str, body: Any = None) -> Any:
         """Send a request and return the `data` of the response.
 
-        Raises `ApiRefused` for an error response, `CommandError` if the platform does not respond.
+        Raises `ApiRejected` for an error response, `CommandError` if the platform does not respond.
         """
         token = await self._valid_token(None)
         status, answer = await self._send_while_busy(method, path, body, token)
@@ -109,10 +109,10 @@ class OpenApi:
         matches = [item for item in page["content"] if item["sn"].upper() == sn.upper()]
         return int(matches[0]["deviceId"]) if matches else None
 
-    async def _valid_token(self, refused: str | None) -> str:
+    async def _valid_token(self, rejected_token: str | None) -> str:
         """Return the current token; a new one if there is none or it equals `refused`."""
         async with self._token_lock:
-            if self._token is None or self._token == refused:
+            if self._token is None or self._token == rejected_token:
                 status, answer, _ = await self._send("POST", self._login_path, data=self._login)
                 self._token = str(_data(status, answer)["access_token"])
             return self._token
@@ -145,7 +145,7 @@ class ManagementApi(OpenApi):
 def _data(status: int, body: Any) -> Any:
     if isinstance(body, dict) and body.get("status") == "Success":
         return body.get("data")
-    raise ApiRefused(status, body)
+    raise ApiRejected(status, body)
 
 
 def _faults(data: Any) -> list[str]:

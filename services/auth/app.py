@@ -106,8 +106,8 @@ def build_app(
         leader = Leader(mongo.database, "auth", jobs)
         async with run_in_background(
             leader.run(),
-            core.refused.run(),
-            callout.refused_devices.run(),
+            core.rejected_logins.run(),
+            callout.rejected_logins.run(),
             granting.deletions.run(),
             measure_redis(redis),
         ):

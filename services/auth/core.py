@@ -13,7 +13,7 @@ from services.auth.changes import Changes
 from services.auth.connections import AdmissionLog, UserConnections
 from services.auth.device_credentials import DeviceStore
 from services.auth.integration_logins import IntegrationLoginStore
-from services.auth.login_records import RefusedLoginRecorder
+from services.auth.login_records import RejectedLoginRecorder
 from services.auth.passwords import LoginThrottle, PasswordHashes
 from services.auth.revocations import RevocationStore, Revoker
 from services.auth.settings import AuthSettings
@@ -64,6 +64,6 @@ class Core:
             self.accounts.tenants,
             self.versions,
         )
-        self.refused = RefusedLoginRecorder(self.changes, self.buckets)
+        self.rejected_logins = RejectedLoginRecorder(self.changes, self.buckets)
         self.hashes = PasswordHashes()
         self.throttle = LoginThrottle(self.buckets, self.hashes.threads)

@@ -31,7 +31,7 @@ from libs.common.contracts.auth import (
 )
 from libs.common.errors import Conflict, InvalidInput, NotFound, Unauthenticated
 from libs.common.identity import Kind
-from libs.common.identity.device_keys import DeviceKeyCopy, RefusedLogins, device_key_hash
+from libs.common.identity.device_keys import DeviceKeyCopy, RejectedLogins, device_key_hash
 from libs.common.store.mongo import Document, DuplicateKey, Mongo, Session, duplicate_raises
 from libs.common.tls import PeerCertificate
 from services.auth.login_records import count_login
@@ -191,7 +191,7 @@ class DeviceService:
     first_keys: FirstKeys
     revoker: Revoker
     client_ids: ClientIdRegistry
-    refused: RefusedLogins
+    rejected_logins: RejectedLogins
 
     async def issue(self, device: DeviceRef) -> DeviceCredentials:
         """Create a key, which is shown only once; the old key is revoked on return."""
@@ -257,7 +257,7 @@ class DeviceService:
         if copy is None:
             return None
         if not is_right(copy):
-            self.refused.record(copy, wrong, over)
+            self.rejected_logins.record(copy, wrong, over)
             return None
         if kept is None:
             await self.first_keys.drop(copy.sn)
@@ -295,9 +295,9 @@ class DeviceService:
         credentials = await self.log_in_with_certificate(peer_certificate, "HTTP")
         return _identify(credentials, "the certificate does not belong to a device")
 
-    async def last_refused(self, device: DeviceRef) -> LastRefusedLogin:
+    async def last_rejected(self, device: DeviceRef) -> LastRefusedLogin:
         """Return the device's last rejected login of the past 7 days."""
-        rejected_login = await self.refused.last(device.sn, device.device_id, device.tenant)
+        rejected_login = await self.rejected_logins.last(device.sn, device.device_id, device.tenant)
         return (
             LastRefusedLogin(rejected_login.at, rejected_login.over, rejected_login.wrong)
             if rejected_login
@@ -312,11 +312,11 @@ class DeviceService:
         return credentials
 
 
-def _identify(credentials: DeviceKeyCopy | None, refusal: str) -> DeviceIdentity:
+def _identify(credentials: DeviceKeyCopy | None, rejection: str) -> DeviceIdentity:
     """Count a login over HTTP and return its device; raise `Unauthenticated`."""
     count_login("device", ok=credentials is not None)
     if credentials is None:
-        raise Unauthenticated(refusal)
+        raise Unauthenticated(rejection)
     return DeviceIdentity(credentials.sn, credentials.device_id, credentials.tenant)
 
 
@@ -333,7 +333,7 @@ def offer_devices(rpc: RpcServer, service: DeviceService) -> None:
     rpc.offer("issue_device_credentials", DeviceRef, service.issue)
     rpc.offer("issue_first_device_credentials", IssueFirstKey, service.issue_first)
     rpc.offer("revoke_device_credentials", DeviceRef, service.revoke)
-    rpc.offer("last_refused_login", DeviceRef, service.last_refused)
+    rpc.offer("last_refused_login", DeviceRef, service.last_rejected)
     rpc.offer("check_device", DeviceLogin, service.check)
     rpc.offer("check_device_certificate", DeviceCertificateRef, service.check_certificate)
     rpc.offer("add_device_certificate", DeviceCertificate, service.add_certificate)

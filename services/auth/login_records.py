@@ -61,7 +61,7 @@ def count_tokens() -> None:
     _token_counter.add(1)
 
 
-class RefusedLoginRecorder:
+class RejectedLoginRecorder:
     """Records rejected logins. A crash loses the waiting ones."""
 
     def __init__(self, changes: Changes, buckets: TokenBuckets) -> None:

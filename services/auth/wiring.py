@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from libs.common.bus import BatchConsumer
 from libs.common.bus.nkeys import KeyPair
-from libs.common.identity.device_keys import RefusedLogins
+from libs.common.identity.device_keys import RejectedLogins
 from libs.common.identity.header import PassVerifier
 from libs.common.identity.users import UserTenants
 from libs.common.limits.tenants import LimitsCache
@@ -41,7 +41,7 @@ def wire_sign_in(core: Core) -> SignInHandlers:
     tokens = ApplicationTokenService(
         applications=core.applications,
         tokens=core.application_tokens,
-        refused=core.refused,
+        rejected_logins=core.rejected_logins,
         access_life=settings.access_token_life,
         refresh_life=settings.refresh_token_life,
     )
@@ -52,7 +52,7 @@ def wire_sign_in(core: Core) -> SignInHandlers:
         throttle=core.throttle,
         changes=core.changes,
         tokens=core.user_tokens,
-        refused=core.refused,
+        rejected_logins=core.rejected_logins,
         access_life=settings.user_access_token_life,
         own_console=settings.console == "on",
     )
@@ -88,13 +88,13 @@ class CalloutParts:
 
     callout: Callout
     registry: AdmissionRegistry
-    refused_devices: RefusedLogins
+    rejected_logins: RejectedLogins
 
 
 def wire_callout(core: Core) -> CalloutParts:
     """Construct the callout; offer operations on device credentials and connections."""
     settings, redis, bus = core.settings, core.redis, core.bus
-    refused_devices = RefusedLogins(redis)
+    rejected_logins = RejectedLogins(redis)
     registry = AdmissionRegistry(
         redis,
         core.devices,
@@ -105,7 +105,7 @@ def wire_callout(core: Core) -> CalloutParts:
     )
     first_keys = FirstKeys(redis, settings.callout_seed)
     devices = DeviceService(
-        core.devices, core.device_copies, first_keys, core.revoker, registry, refused_devices
+        core.devices, core.device_copies, first_keys, core.revoker, registry, rejected_logins
     )
     authorizer = LoginAuthorizer(
         devices=devices,
@@ -114,7 +114,7 @@ def wire_callout(core: Core) -> CalloutParts:
         registry=registry,
         connections=core.connections,
         limits=LimitsCache(core.rpc),
-        refused=core.refused,
+        rejected_logins=core.rejected_logins,
         passes=PassVerifier(settings.internal_public_key),
         clients=core.mqtt_clients,
     )
@@ -122,4 +122,4 @@ def wire_callout(core: Core) -> CalloutParts:
     offer_connections(core.rpc_server, core.connections)
     key = KeyPair.from_seed(settings.callout_seed)
     callout = Callout(bus, authorizer, key, UserTenants(redis))
-    return CalloutParts(callout, registry, refused_devices)
+    return CalloutParts(callout, registry, rejected_logins)

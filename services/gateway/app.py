@@ -11,7 +11,7 @@ from libs.common.bus import Bus
 from libs.common.http.server import open_files
 from libs.common.identity import HeaderSigner
 from libs.common.identity.access import AccessReader
-from libs.common.identity.device_keys import DeviceKeyReader, RefusedLogins
+from libs.common.identity.device_keys import DeviceKeyReader, RejectedLogins
 from libs.common.identity.header import PassSigner
 from libs.common.identity.tokens import TokenReader
 from libs.common.jobs import run_in_background
@@ -75,7 +75,7 @@ async def create_gateway(
         for name, base in addresses.items()
     }
 
-    refused = RefusedLogins(redis)
+    rejected_logins = RejectedLogins(redis)
 
     @asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncIterator[None]:
@@ -86,7 +86,7 @@ async def create_gateway(
                 stack.callback(upstream.close)
             stack.push_async_callback(rpc.close)
             rpc.start()
-            await stack.enter_async_context(run_in_background(refused.run()))
+            await stack.enter_async_context(run_in_background(rejected_logins.run()))
             if tls is not None:
                 for port, listener in listeners:
                     await stack.enter_async_context(listener.opened(settings.host, port, tls))
@@ -97,7 +97,7 @@ async def create_gateway(
     }
     gatekeeper = Gatekeeper(
         TokenReader(redis),
-        DeviceKeyReader(redis, rpc, partial(refused.record, over="HTTP")),
+        DeviceKeyReader(redis, rpc, partial(rejected_logins.record, over="HTTP")),
         AccessReader(rpc),
         _limits(redis, settings),
     )

@@ -21,7 +21,7 @@ from libs.common.http.request import (
     REQUEST_ID_HEADER,
     assign_request_id,
     log_failure,
-    log_refusal,
+    log_rejection,
     new_request_id,
     split_query_token,
 )
@@ -39,7 +39,7 @@ from services.gateway.concurrency import ConcurrencyLimiter, principal_key
 from services.gateway.connections import Connections
 from services.gateway.metrics import Metrics
 from services.gateway.proxy.body import ClientGone, RequestBody
-from services.gateway.proxy.forward import Exchange, Forwarder, RequestWatch, refuse
+from services.gateway.proxy.forward import Exchange, Forwarder, RequestWatch, reject
 from services.gateway.rates import Tarpit
 from services.gateway.routes import Route, RouteTable
 from services.gateway.tunnel import Tunnels
@@ -145,30 +145,30 @@ class Gateway:
             finally:
                 slots.release()
         except ThingwayError as error:
-            refused = error
+            answered_error = error
         except asyncio.CancelledError as cancelled:
-            refused = exchange.watch.find_error(cancelled)
+            answered_error = exchange.watch.find_error(cancelled)
         except ClientGone:
             raise
         except Exception:
             log.exception("request %s failed", exchange.request_id)
-            refused = ThingwayError(OUR_FAULT)
-        if isinstance(refused, TooManyRequests):
+            answered_error = ThingwayError(OUR_FAULT)
+        if isinstance(answered_error, TooManyRequests):
             self.metrics.count_limited(exchange.route.name)
         if not exchange.answered:
-            log_refusal(refused, exchange.scope["method"], exchange.route.name)
+            log_rejection(answered_error, exchange.scope["method"], exchange.route.name)
             exchange.watch.stop()
-            if isinstance(refused, TooManyRequests):
+            if isinstance(answered_error, TooManyRequests):
                 await self.tarpit.wait(_caller(exchange))
-            await refuse(
+            await reject(
                 send,
-                refused,
+                answered_error,
                 path=exchange.path.decode("latin-1"),
                 request_id=exchange.request_id,
                 credential=exchange.route.credential,
                 body=exchange.body,
             )
-        return refused.status
+        return answered_error.status
 
     async def _admit(self, exchange: Exchange) -> None:
         scope = exchange.scope
@@ -205,10 +205,12 @@ class Gateway:
     ) -> None:
         """Answer a preflight request of a browser, which has no credential."""
         origin = headers[b"origin"]
-        refused = None
+        answered_error = None
         if not self.cross_origin.allows(origin):
-            refused = Forbidden(f"pages of {origin.decode('latin-1'):.100} may not call this API")
-        if await self._admit_request(headers, scope, receive, send, refused):
+            answered_error = Forbidden(
+                f"pages of {origin.decode('latin-1'):.100} may not call this API"
+            )
+        if await self._admit_request(headers, scope, receive, send, answered_error):
             fields = self.cross_origin.preflight_headers(headers)
             send = _with_id(scope, send)
             await send({"type": "http.response.start", "status": 204, "headers": fields})
@@ -226,7 +228,7 @@ class Gateway:
         scope: HTTPScope,
         receive: Receive,
         send: Send,
-        refused: ThingwayError | None = None,
+        answered_error: ThingwayError | None = None,
     ) -> bool:
         """Return whether the gateway may answer a request itself, else reject it."""
         request_id = _identify(scope)
@@ -236,11 +238,11 @@ class Gateway:
             body.check()
             if scope["path"] not in PROBES:
                 await self.gatekeeper.admit_page(self.proxies.origin(scope, headers).limit_key)
-            if refused is not None:
-                raise refused
+            if answered_error is not None:
+                raise answered_error
         except ThingwayError as error:
-            log_refusal(error, scope["method"], PAGES)
-            await refuse(send, error, path=scope["path"], request_id=request_id, body=body)
+            log_rejection(error, scope["method"], PAGES)
+            await reject(send, error, path=scope["path"], request_id=request_id, body=body)
             return False
         return True
 

@@ -18,19 +18,19 @@ from libs.common.store.redis import Redis
 LEASES_PER_BURST = 20
 LEASE_LIFE = 5.0
 """Seconds after which the rest of a lease is dropped."""
-SHORTEST_REFUSAL = 0.01
+SHORTEST_REJECTION = 0.01
 """Seconds for which a rejected key is rejected again without asking Redis."""
 MAX_KEYS = 20_000
 """Maximum number of keys; then all leases are dropped and taken again."""
 
 
 class _Lease:
-    __slots__ = ("permits", "refill", "refused_until", "valid_until")
+    __slots__ = ("permits", "refill", "rejected_until", "valid_until")
 
     def __init__(self) -> None:
         self.permits = 0
         self.valid_until = 0.0
-        self.refused_until = 0.0
+        self.rejected_until = 0.0
         self.refill: asyncio.Task[None] | None = None
 
 
@@ -59,7 +59,7 @@ class RateLimiter:
         """Take a permit; raise `TooManyRequests` without one, or an error of Redis."""
         while not self._take_leased(key):
             lease = self._lease(key)
-            wait = lease.refused_until - time.monotonic()
+            wait = lease.rejected_until - time.monotonic()
             if wait > 0:
                 raise TooManyRequests(
                     f"more than {self._rate:g} requests per second by this {self._name}",
@@ -85,7 +85,7 @@ class RateLimiter:
             now = time.monotonic()
             lease.permits, lease.valid_until = granted, now + LEASE_LIFE
             if not granted:
-                lease.refused_until = now + max(SHORTEST_REFUSAL, wait)
+                lease.rejected_until = now + max(SHORTEST_REJECTION, wait)
         finally:
             lease.refill = None
 

@@ -28,7 +28,7 @@ from libs.common.errors import (
     Unavailable,
 )
 from libs.common.http.protocol import encode_response
-from libs.common.http.request import LONGEST_CREDENTIAL, bearer_token, log_refusal, new_request_id
+from libs.common.http.request import LONGEST_CREDENTIAL, bearer_token, log_rejection, new_request_id
 from libs.common.identity import PRINCIPAL_HEADER, TOKEN_HEADER, HeaderSigner, Kind, Principal
 from libs.common.identity.tokens import token_hash
 from libs.common.limits.tenants import HeldSlots
@@ -360,14 +360,14 @@ class WebSocketClientConnection(TunnelConnection):
         try:
             await self._tunnels.open_tunnel(self, handshake, request_id)
         except ThingwayError as error:
-            self._refuse(error, handshake, request_id)
+            self._reject(error, handshake, request_id)
         except Exception:
             log.exception("request %s: a tunnel failed", request_id)
-            self._refuse(ThingwayError(OUR_FAULT), handshake, request_id)
+            self._reject(ThingwayError(OUR_FAULT), handshake, request_id)
 
-    def _refuse(self, error: ThingwayError, handshake: Handshake, request_id: str) -> None:
+    def _reject(self, error: ThingwayError, handshake: Handshake, request_id: str) -> None:
         """Answer an error over HTTP; a missing login is 403, as consoles expect."""
-        log_refusal(error, handshake.method.decode("latin-1"), ROUTE.name)
+        log_rejection(error, handshake.method.decode("latin-1"), ROUTE.name)
         status = HTTPStatus(403 if error.status == Unauthenticated.status else error.status)
         path = handshake.path.decode("latin-1")
         self.transport.write(encode_response(error, status, path, request_id, self._headers))

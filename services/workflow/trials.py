@@ -26,7 +26,7 @@ from libs.common.store.ids import IdAllocator
 from services.workflow.engine.runner import Engine
 from services.workflow.errors import NodeFailed
 from services.workflow.expressions.references import ReferenceInvalid, find_references
-from services.workflow.flows.deployment import FlowDeployer, build_refusal
+from services.workflow.flows.deployment import FlowDeployer, build_design_error
 from services.workflow.flows.logs import final_status
 from services.workflow.flows.service import FlowService
 from services.workflow.graph.design import DesignInvalid, DesignNode, Reason, read_design, read_node
@@ -112,7 +112,7 @@ def trace_invalid_design(text: str, error: DesignInvalid, run: Run) -> list[Trac
     except DesignInvalid:
         nodes = {}
     if not nodes:
-        raise build_refusal(error) from error
+        raise build_design_error(error) from error
     first = next(iter(nodes))
     reasons: dict[str, list[Reason]] = defaultdict(list)
     for reason in error.reasons:
@@ -125,7 +125,7 @@ def trace_invalid_node(config: str, error: DesignInvalid, run: Run) -> TraceItem
     try:
         node = read_node(config)
     except DesignInvalid:
-        raise build_refusal(error, "node_config") from error
+        raise build_design_error(error, "node_config") from error
     return _item(node, error.reasons, run)
 
 

@@ -28,7 +28,7 @@ from deploy.platform import console
 from deploy.platform import state as states
 from deploy.platform.errors import CommandError
 from deploy.platform.files import read_text_file
-from deploy.platform.openapi import ApiRefused, ManagementApi, OpenApi
+from deploy.platform.openapi import ApiRejected, ManagementApi, OpenApi
 from libs.common.jobs import gather_limited, run_until_first_ends
 from libs.common.tls import MQTT_PORTS, trusting_context
 from libs.common.tsl import parse_document
@@ -137,7 +137,7 @@ async def generate_uplinks(
     try:
         product = await api.request("GET", path)
         stored = msgspec.convert(await api.request("GET", f"{path}/codec"), ProductCodec)
-    except ApiRefused as error:
+    except ApiRejected as error:
         if error.status != _NOT_FOUND:
             raise
         hint = "`thingway product import-template` creates products with codecs"
@@ -179,7 +179,7 @@ async def register(api: ManagementApi, server: str, sensors: list[Sensor]) -> in
         }
         try:
             await api.request("POST", "/device", body)
-        except ApiRefused as error:
+        except ApiRejected as error:
             if error.status != _CONFLICT:
                 raise
             return False

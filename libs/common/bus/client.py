@@ -29,7 +29,7 @@ HEARTBEAT_STATUS = "100"
 """The status of a heartbeat."""
 END_STATUSES = {"404", "408"}
 """Statuses that end a request normally: no messages, request expired."""
-LOGIN_REFUSALS = (
+LOGIN_REJECTIONS = (
     "authorization",
     "authentication",
     "user authentication",
@@ -73,7 +73,7 @@ class PersistentClient(SecureClient):
             self.on_closed()
 
     async def _process_err(self, err_msg: str) -> None:
-        if not err_msg.strip("'").lower().startswith(LOGIN_REFUSALS):
+        if not err_msg.strip("'").lower().startswith(LOGIN_REJECTIONS):
             await super()._process_err(err_msg)
             return
         await self._error_cb(AuthorizationError())

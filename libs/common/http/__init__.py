@@ -1,7 +1,7 @@
 """HTTP services: applications, the server, requests and answers."""
 
 from libs.common.http.app import Service, create_app
-from libs.common.http.open_api import REFUSALS
+from libs.common.http.open_api import REJECTIONS
 from libs.common.http.operations import provide
 from libs.common.http.request import (
     HttpRequest,
@@ -13,7 +13,7 @@ from libs.common.http.request import (
 from libs.common.http.server import run_service, serve
 
 __all__ = [
-    "REFUSALS",
+    "REJECTIONS",
     "HttpRequest",
     "RequestCaller",
     "RequestPrincipal",

@@ -211,7 +211,7 @@ def _snake(name: str) -> str:
     return re.sub("([A-Z])", r"_\1", name).lower().lstrip("_")
 
 
-CONSOLE_REFUSALS: dict[int, Any] = {
+CONSOLE_REJECTIONS: dict[int, Any] = {
     status: ResponseSpec(
         data_container=ConsoleFailure,
         description=sentence.replace("errMsg", "detail_message").replace("requestId", "request_id"),
@@ -225,7 +225,7 @@ NOT_KEPT = [ResponseHeader(name="Cache-Control", value="no-store")]
 """The headers of answers with secrets."""
 
 
-route = partial(ConsoleOperation, responses=CONSOLE_REFUSALS, status_code=200)
+route = partial(ConsoleOperation, responses=CONSOLE_REJECTIONS, status_code=200)
 """An operation of the management API, which answers every success with 200."""
 get = partial(route, http_method="GET")
 post = partial(route, http_method="POST")

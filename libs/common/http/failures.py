@@ -21,7 +21,7 @@ from libs.common.errors import (
     TooLarge,
     Unavailable,
 )
-from libs.common.http.request import IS_OPTIONS, get_request_id, log_refusal
+from libs.common.http.request import IS_OPTIONS, get_request_id, log_rejection
 from libs.common.store.mongo import StoreUnavailable, WriteNotAcknowledged
 from libs.common.store.redis import RedisConnectionError, RedisTimeoutError
 
@@ -109,7 +109,7 @@ def handle_exception(request: Request[Any, Any, Any], error: Exception) -> Respo
     if answered_error.status == ThingwayError.status:
         log.error("request %s %s failed", request_id, request.url.path, exc_info=error)
     else:
-        log_refusal(answered_error, request.method, request.scope.get("path_template", ""))
+        log_rejection(answered_error, request.method, request.scope.get("path_template", ""))
     return Response(
         encode_error(answered_error, path=path, request_id=request_id),
         status_code=answered_error.status,

@@ -21,7 +21,7 @@ from libs.common.http.request import (
     PRINCIPAL,
     REQUESTS,
     assign_request_id,
-    log_refusal,
+    log_rejection,
     read_address,
 )
 from libs.common.http.streaming import PIECE
@@ -158,7 +158,7 @@ class RequestContext:
                 if scope["type"] == ScopeType.WEBSOCKET:
                     await _reject_websocket(receive, send)
                 else:
-                    await _refuse(error, scope, send)
+                    await _reject(error, scope, send)
                 return
             extra[PRINCIPAL] = caller
             name_lines(tenant=caller.tenant)
@@ -187,7 +187,7 @@ class RequestContext:
         try:
             await self._turns.serve(self._app, scope, receive, send)
         except LaneFull as error:
-            await _refuse(error, scope, send)
+            await _reject(error, scope, send)
 
 
 async def _reject_websocket(receive: Receive, send: Send) -> None:
@@ -197,8 +197,8 @@ async def _reject_websocket(receive: Receive, send: Send) -> None:
     await send(closing)
 
 
-async def _refuse(error: ThingwayError, scope: HTTPScope, send: Send) -> None:
-    log_refusal(error, scope["method"], scope.get("path_template", ""))
+async def _reject(error: ThingwayError, scope: HTTPScope, send: Send) -> None:
+    log_rejection(error, scope["method"], scope.get("path_template", ""))
     body = encode_error(error, path=scope["path"], request_id=assign_request_id(scope))
     start: Message = {
         "type": "http.response.start",

@@ -26,13 +26,13 @@ SENTENCES = {
     504: "A service did not answer in time; it may still process the request",
 }
 
-REFUSALS: dict[int, ResponseSpec] = {
+REJECTIONS: dict[int, ResponseSpec] = {
     status: ResponseSpec(data_container=Failure, description=sentence, generate_examples=False)
     for status, sentence in SENTENCES.items()
 }
 
 
-async def refuse_unknown_parameters(request: HttpRequest) -> None:
+async def reject_unknown_parameters(request: HttpRequest) -> None:
     """Raise `InvalidInput` for an unknown query parameter.
 
     As with unknown fields of bodies, ignoring it would hide a mistake of the client.
@@ -58,7 +58,7 @@ def _parameters(handler: BaseRouteHandler) -> tuple[str, ...]:
 
 
 route = partial(
-    Operation, responses=REFUSALS, before_request=refuse_unknown_parameters, status_code=200
+    Operation, responses=REJECTIONS, before_request=reject_unknown_parameters, status_code=200
 )
 """An operation of the device open API, which answers every success with 200."""
 get = partial(route, http_method="GET")

@@ -38,7 +38,7 @@ ONLY = "only"
 """Entry of the allowed networks that blocks public addresses outside of the networks."""
 
 
-class AddressRefused(OSError):
+class AddressBlocked(OSError):
     """A host without an address that may be called."""
 
 
@@ -126,13 +126,13 @@ class GuardedResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        """Return the permitted addresses of a host; raise `AddressRefused` without any."""
+        """Return the permitted addresses of a host; raise `AddressBlocked` without any."""
         resolved = await self._resolver.resolve(host, port, family)
         usable = [
             address for address in resolved if is_address_allowed(address["host"], self._allowed)
         ]
         if not usable:
-            raise AddressRefused(errno.EACCES, describe_blocked_host(host))
+            raise AddressBlocked(errno.EACCES, describe_blocked_host(host))
         return usable
 
     async def close(self) -> None:
@@ -141,14 +141,14 @@ class GuardedResolver(AbstractResolver):
 
 
 def _guarded_socket(allowed: tuple[str, ...], target: AddrInfoType) -> socket.socket:
-    """Return a socket for an address; raise `AddressRefused` if it may not be called.
+    """Return a socket for an address; raise `AddressBlocked` if it may not be called.
 
     The connector also checks hosts that it recognizes as addresses although `ip_address` does not,
     for example with full-width dots: they bypass the resolver.
     """
     family, kind, protocol, _, address = target
     if not is_address_allowed(str(address[0]), allowed):
-        raise AddressRefused(errno.EACCES, describe_blocked_host(address[0]))
+        raise AddressBlocked(errno.EACCES, describe_blocked_host(address[0]))
     return socket.socket(family, kind, protocol)
 
 
@@ -177,7 +177,7 @@ def outgoing_session(
 async def outgoing_addresses(host: str, port: int, allowed: tuple[str, ...]) -> list[ResolveResult]:
     """Return the permitted addresses of a host, for clients that connect themselves.
 
-    Connect to one of these addresses, not to the name. Raises `AddressRefused` if none is
+    Connect to one of these addresses, not to the name. Raises `AddressBlocked` if none is
     permitted, and `OSError` if the name is unknown.
     """
     resolver = GuardedResolver(allowed)

@@ -15,7 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from libs.common.envelope import encode_error, error_headers
 from libs.common.errors import HeaderTooLarge, MalformedRequest, ThingwayError
-from libs.common.http.request import log_refusal, new_request_id
+from libs.common.http.request import log_rejection, new_request_id
 from libs.common.telemetry.logs import name_lines
 
 MAX_HEAD = 64 * 1024
@@ -60,7 +60,7 @@ def encode_response(
 
 def _log(error: ThingwayError, request_id: str) -> None:
     name_lines(requestId=request_id)
-    log_refusal(error, "", "connection")
+    log_rejection(error, "", "connection")
 
 
 class _Joining(asyncio.Transport):
@@ -135,7 +135,7 @@ class BoundedProtocol(HttpToolsProtocol):
             return  # after an upgrade, the WebSocket protocol owns the transport
         self._size = 0 if self._moved else self._size + len(data)
         if self._size > MAX_HEAD:
-            self._refuse(HeaderTooLarge(f"the header is larger than {MAX_HEAD} bytes"))
+            self._reject(HeaderTooLarge(f"the header is larger than {MAX_HEAD} bytes"))
         elif self._in_head:
             if self._head_timer is None:
                 self._head_timer = self.loop.call_later(HEAD_TIMEOUT, self.transport.close)
@@ -146,9 +146,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Reject bytes that are not HTTP; called by uvicorn."""
-        self._refuse(MalformedRequest(msg))
+        self._reject(MalformedRequest(msg))
 
-    def _refuse(self, error: ThingwayError) -> None:
+    def _reject(self, error: ThingwayError) -> None:
         path = bytes(getattr(self, "url", b"")).partition(b"?")[0]
         headers = self.server_state.default_headers
         self.transport.write(error_response(error, path.decode("latin-1"), headers))

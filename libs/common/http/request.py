@@ -212,7 +212,7 @@ class LineLimit(logging.Filter):
 log.addFilter(LineLimit(MAX_LINES))
 
 
-def log_refusal(error: ThingwayError, method: str, where: str) -> None:
+def log_rejection(error: ThingwayError, method: str, where: str) -> None:
     """Log a rejected request: its method, path template and error code.
 
     Paths and messages are not logged, because both may contain secrets.

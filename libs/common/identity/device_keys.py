@@ -75,7 +75,7 @@ def device_principal(sn: str, tenant: str) -> Principal:
     return Principal(kind=Kind.DEVICE, tenant=tenant, subject=sn)
 
 
-Refused = Callable[[DeviceKeyCopy, LoginFault], None]
+OnRejectedLogin = Callable[[DeviceKeyCopy, LoginFault], None]
 """Called with a device after a login with a wrong key or certificate; must not block."""
 
 
@@ -89,8 +89,10 @@ class DeviceKeyReader:
     Look-ups in one iteration of the event loop share a round trip to Redis.
     """
 
-    def __init__(self, redis: Redis, rpc: RpcClient, refused: Refused = _ignore) -> None:
-        self._refused = refused
+    def __init__(
+        self, redis: Redis, rpc: RpcClient, on_rejected: OnRejectedLogin = _ignore
+    ) -> None:
+        self._on_rejected = on_rejected
         self._copies = RequestBatcher(redis.mget)
         self._rpc = rpc
         self._decoder = msgspec.json.Decoder(DeviceKeyCopy)
@@ -119,7 +121,7 @@ class DeviceKeyReader:
     def _admit(self, copy: DeviceKeyCopy, wrong: LoginFault, *, right: bool) -> Principal | None:
         if right:
             return device_principal(copy.sn, copy.tenant)
-        self._refused(copy, wrong)
+        self._on_rejected(copy, wrong)
         return None
 
     async def _copy(self, sn: str) -> DeviceKeyCopy | None:
@@ -146,7 +148,7 @@ RECORD_SECONDS = 7 * 86_400
 """Seconds for which a record is kept."""
 
 
-class RefusedLogin(msgspec.Struct, frozen=True, rename="camel"):
+class RejectedLogin(msgspec.Struct, frozen=True, rename="camel"):
     """The last rejected login of a device."""
 
     device_id: int
@@ -158,12 +160,12 @@ class RefusedLogin(msgspec.Struct, frozen=True, rename="camel"):
     """Absent in records of version 0.1."""
 
 
-class RefusedLogins:
+class RejectedLogins:
     """Records rejected logins in Redis; a crash loses the waiting ones."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
-        self._waiting: dict[str, RefusedLogin] = {}
+        self._waiting: dict[str, RejectedLogin] = {}
         self._queue: FairQueue[str] = FairQueue(
             "refused log-ins of devices",
             items=SHARE,
@@ -175,7 +177,7 @@ class RefusedLogins:
         """Record that a login of an existing device was rejected; does not block."""
         key = _key(device.sn)
         if key in self._waiting or self._queue.put(device.tenant, key, size=len(key)):
-            self._waiting[key] = RefusedLogin(
+            self._waiting[key] = RejectedLogin(
                 device.device_id, device.tenant, now_ms(), over, wrong
             )
 
@@ -200,12 +202,12 @@ class RefusedLogins:
                 pipe.set(key, msgspec.json.encode(login), ex=RECORD_SECONDS)
             await pipe.execute()
 
-    async def last(self, sn: str, device_id: int, tenant: str) -> RefusedLogin | None:
+    async def last(self, sn: str, device_id: int, tenant: str) -> RejectedLogin | None:
         """Return the last rejected login of this device; None without a recent one."""
         raw = await self._redis.get(_key(sn))
         if raw is None:
             return None
-        rejected_login = msgspec.json.decode(raw, type=RefusedLogin)
+        rejected_login = msgspec.json.decode(raw, type=RejectedLogin)
         return (
             rejected_login
             if (rejected_login.device_id, rejected_login.tenant) == (device_id, tenant)

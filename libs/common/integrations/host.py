@@ -112,7 +112,7 @@ class IntegrationThings:
         await self._rpc.call(device_subject(self._id, "reply"), request, Acknowledged)
 
     async def send_frames(self, frames: Sequence[DeviceFrame]) -> FramesAnswer:
-        """Send up to 500 uplinks; all but the refused are accepted when this returns."""
+        """Send up to 500 uplinks; all but the rejected are accepted when this returns."""
         request = SendFrames(frames=list(frames))
         return await self._rpc.call(device_subject(self._id, "frames"), request, FramesAnswer)
 

@@ -20,7 +20,7 @@ from libs.common.tsl.faults import (
     Fault,
     InvalidValues,
     MalformedReport,
-    Refusal,
+    Rejection,
     TslInvalid,
     UnknownService,
 )
@@ -39,7 +39,7 @@ __all__ = [
     "MemberSpec",
     "ParamSpec",
     "PropertySpec",
-    "Refusal",
+    "Rejection",
     "Report",
     "ServiceSpec",
     "Tsl",

@@ -27,7 +27,7 @@ _ENCODING_MATCHERS = {name: re.compile(pattern).search for name, pattern in PATT
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class _Refused(Exception):
+class _Rejected(Exception):
     """A scalar is invalid; internal, `args` are reason and code."""
 
 
@@ -44,12 +44,12 @@ def check_value(
         return _check_elements(node, value, path, faults)
     try:
         return _check_scalar(node, value)
-    except _Refused as refused:
-        return faults.append(_fault(path, refused, value))
+    except _Rejected as rejected:
+        return faults.append(_fault(path, rejected, value))
 
 
-def _fault(path: str, refused: _Refused, value: object) -> Fault:
-    reason, code = refused.args
+def _fault(path: str, rejected: _Rejected, value: object) -> Fault:
+    reason, code = rejected.args
     return Fault(path, reason, code, {"value": value})
 
 
@@ -103,8 +103,8 @@ def check_each(
 def _check_elements(node: Node, value: list[object], path: str, faults: list[Fault]) -> Any:
     try:
         _check_size(node, len(value), "elements")
-    except _Refused as refused:
-        return faults.append(_fault(path, refused, value))
+    except _Rejected as rejected:
+        return faults.append(_fault(path, rejected, value))
     element = node.element
     if element is None:
         return faults.append(Fault(path, "has no element type"))
@@ -113,10 +113,10 @@ def _check_elements(node: Node, value: list[object], path: str, faults: list[Fau
 
 def _check_scalar(node: Node, value: object) -> Any:  # noqa: PLR0911 - one type after the other
     if value is None:
-        return _refuse("must not be null", "null")
+        return _reject("must not be null", "null")
     match node.kind:
         case "BOOL":
-            return value if isinstance(value, bool) else _refuse("must be true or false")
+            return value if isinstance(value, bool) else _reject("must be true or false")
         case "INT" | "LONG" | "DATE":
             return _check_bounds(node, _check_integer(value))
         case "FLOAT" | "DOUBLE":
@@ -126,11 +126,11 @@ def _check_scalar(node: Node, value: object) -> Any:  # noqa: PLR0911 - one type
         case "STRING":
             return _check_text(node, value)
         case kind:
-            return _refuse("must be an object" if kind == "STRUCT" else "must be an array")
+            return _reject("must be an object" if kind == "STRUCT" else "must be an array")
 
 
-def _refuse(reason: str, code: Code = "type") -> NoReturn:
-    raise _Refused(reason, code)
+def _reject(reason: str, code: Code = "type") -> NoReturn:
+    raise _Rejected(reason, code)
 
 
 def _check_integer(value: object) -> int:
@@ -138,24 +138,24 @@ def _check_integer(value: object) -> int:
         return int(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    _refuse("must be an integer")
+    _reject("must be an integer")
 
 
 def _check_number(value: object) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool):
-        _refuse("must be a number")
+        _reject("must be a number")
     try:
         number = float(value)
     except OverflowError:
-        _refuse("must be finite")
-    return number if math.isfinite(number) else _refuse("must be finite")
+        _reject("must be finite")
+    return number if math.isfinite(number) else _reject("must be finite")
 
 
 def _check_bounds(node: Node, number: float) -> float:
     if node.low is not None and number < node.low:
-        _refuse(f"must be at least {_format_bound(node.low)}", "range")
+        _reject(f"must be at least {_format_bound(node.low)}", "range")
     if node.high is not None and number > node.high:
-        _refuse(f"must be at most {_format_bound(node.high)}", "range")
+        _reject(f"must be at most {_format_bound(node.high)}", "range")
     return number
 
 
@@ -166,26 +166,26 @@ def _format_bound(bound: float) -> str:
 def _check_choice(node: Node, value: object) -> str:
     key = value if isinstance(value, str) else str(_check_integer(value))
     if key not in node.choices:
-        _refuse(f"must be one of {', '.join(list(node.choices)[:50])}", "choice")
+        _reject(f"must be one of {', '.join(list(node.choices)[:50])}", "choice")
     return key
 
 
 def _check_text(node: Node, value: object) -> str:
     if not isinstance(value, str):
-        _refuse("must be a text")
+        _reject("must be a text")
     _check_size(node, len(value), "characters")
     if node.encoding in _ENCODING_MATCHERS and not _ENCODING_MATCHERS[node.encoding](value):
-        _refuse(f"must be {node.encoding}", "encoding")
+        _reject(f"must be {node.encoding}", "encoding")
     if _SURROGATE.search(value):
-        _refuse("must not contain half a surrogate pair", "other")
+        _reject("must not contain half a surrogate pair", "other")
     return value
 
 
 def _check_size(node: Node, size: int, unit: str) -> None:
     if size < node.min_size:
-        _refuse(f"must have at least {node.min_size} {unit}", "size")
+        _reject(f"must have at least {node.min_size} {unit}", "size")
     if node.max_size is not None and size > node.max_size:
-        _refuse(f"must have at most {node.max_size} {unit}", "size")
+        _reject(f"must have at most {node.max_size} {unit}", "size")
 
 
 def writable_view(node: Node, *, whole: bool = False) -> Node:

@@ -54,7 +54,7 @@ from libs.common.tsl.faults import (
     InvalidValues,
     MalformedReport,
     UnknownService,
-    refuse_non_object,
+    require_object,
 )
 from libs.common.tsl.generic import Tsl
 from libs.common.tsl.limits import MAX_KEY
@@ -186,7 +186,7 @@ class CompiledTsl(Tsl):
 
     def check_write(self, properties: Values, current: Values) -> Values:
         """Check a write, and complete its partial STRUCTs from `current`."""
-        refuse_non_object(properties, "properties")
+        require_object(properties, "properties")
         if not properties:
             raise InvalidValues([Fault("properties", "must not be empty")])
         faults: list[Fault] = []
@@ -242,7 +242,7 @@ def _is_flat(node: Node) -> bool:
 
 def _validate(members: Mapping[str, Node], values: Values | None, path: str) -> Values:
     values = {} if values is None else values
-    refuse_non_object(values, path)
+    require_object(values, path)
     faults: list[Fault] = []
     checked = check_members(members, values, path, faults)
     if faults:

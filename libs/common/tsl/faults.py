@@ -36,7 +36,7 @@ class Fault(msgspec.Struct, frozen=True, eq=False):
         return f"{self.path}: {self.reason}" if self.path else self.reason
 
 
-class Refusal(ValueError):
+class Rejection(ValueError):
     """Invalid input; `faults` has every reason."""
 
     def __init__(self, faults: list[Fault]) -> None:
@@ -44,21 +44,21 @@ class Refusal(ValueError):
         self.faults = faults
 
 
-class TslInvalid(Refusal):
+class TslInvalid(Rejection):
     """A TSL document is invalid."""
 
 
-class InvalidValues(Refusal):
+class InvalidValues(Rejection):
     """Values violate the TSL: of a write, or inputs or outputs of a service or event."""
 
 
-def refuse_non_object(values: object, path: str) -> None:
+def require_object(values: object, path: str) -> None:
     """Raise `InvalidValues` unless `values` is an object, because clients may send any JSON."""
     if not isinstance(values, dict):
         raise InvalidValues([Fault(path, "must be an object", "type", {"value": values})])
 
 
-class MalformedReport(Refusal):
+class MalformedReport(Rejection):
     """A message of a device has a wrong structure, and is rejected completely."""
 
     def __init__(self, reason: str, path: str = "") -> None:
@@ -67,7 +67,7 @@ class MalformedReport(Refusal):
         self.reason = str(fault)
 
 
-class UnknownService(Refusal):
+class UnknownService(Rejection):
     """The TSL does not declare the service."""
 
     def __init__(self, service_id: str) -> None:

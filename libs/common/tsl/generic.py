@@ -11,7 +11,7 @@ from libs.common.tsl.faults import (
     InvalidValues,
     MalformedReport,
     UnknownService,
-    refuse_non_object,
+    require_object,
 )
 from libs.common.tsl.limits import (
     MAX_DEPTH,
@@ -68,7 +68,7 @@ class _Walk:
         """Check a key and its value."""
         reason = open_key_fault(key) if isinstance(key, str) else "must have a text as its key"
         if reason:
-            return self._refuse(path, reason)
+            return self._reject(path, reason)
         return self._value(value, path, depth)
 
     def _value(self, value: object, path: str, depth: int) -> Any:
@@ -76,7 +76,7 @@ class _Walk:
         if self.left < 0:
             raise _TooMany
         if depth > MAX_DEPTH:
-            return self._refuse(path, f"is nested more than {MAX_DEPTH} levels deep")
+            return self._reject(path, f"is nested more than {MAX_DEPTH} levels deep")
         if isinstance(value, dict):
             return {
                 key: self.member(key, item, _place(path, key), depth + 1)
@@ -101,7 +101,7 @@ class _Walk:
         code: Code = "null" if value is None else "type"
         return self.faults.append(Fault(path, reason, code, {"value": value}))
 
-    def _refuse(self, path: str, reason: str) -> None:
+    def _reject(self, path: str, reason: str) -> None:
         self.faults.append(Fault(path, reason))
 
 
@@ -203,7 +203,7 @@ class Tsl:
         writable; an ARRAY is replaced. Raises `InvalidValues` with every fault (paths
         `properties.<key>.<member>`, and `properties` if it is empty or not an object).
         """
-        refuse_non_object(properties, "properties")
+        require_object(properties, "properties")
         if not properties:
             raise InvalidValues([Fault("properties", "must not be empty")])
         whole = {key: _merge(current.get(key), sent) for key, sent in properties.items()}
@@ -244,7 +244,7 @@ def generic_tsl() -> Tsl:
 
 def _validate(values: Values | None, path: str) -> Values:
     values = {} if values is None else values
-    refuse_non_object(values, path)
+    require_object(values, path)
     faults: list[Fault] = []
     checked = check_open(values, path, faults)
     if faults:

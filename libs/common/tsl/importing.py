@@ -162,12 +162,12 @@ def _load_json(raw: bytes | dict[str, Any]) -> object:
     if isinstance(raw, dict):
         return raw
     try:
-        return json.loads(raw, object_pairs_hook=object_from_pairs, parse_constant=_refuse_constant)
+        return json.loads(raw, object_pairs_hook=object_from_pairs, parse_constant=_reject_constant)
     except (ValueError, RecursionError) as error:
         raise TslInvalid([Fault("", f"is not JSON: {error}")]) from error
 
 
-def _refuse_constant(name: str) -> NoReturn:
+def _reject_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
 
 

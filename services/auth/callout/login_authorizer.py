@@ -33,7 +33,7 @@ from services.auth.client_secrets import secret_matches
 from services.auth.connections import UserConnections
 from services.auth.device_credentials import DeviceService
 from services.auth.integration_logins import IntegrationLoginStore
-from services.auth.login_records import LoginMethod, RefusedLoginRecorder, count_login
+from services.auth.login_records import LoginMethod, RejectedLoginRecorder, count_login
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class LoginAuthorizer:
     registry: AdmissionRegistry
     connections: UserConnections
     limits: LimitsCache
-    refused: RefusedLoginRecorder
+    rejected_logins: RejectedLoginRecorder
     passes: PassVerifier
     clients: MqttClients
 
@@ -124,7 +124,7 @@ class LoginAuthorizer:
         if not secret_matches(secret, application.secret_hash) or not application.events:
             return None
         if not application.may_call_from(address):
-            self.refused.record(Caller(application.principal, address), "address")
+            self.rejected_logins.record(Caller(application.principal, address), "address")
             return None
         permissions = application_permissions(application.client_id, application.tenant)
         return Admission(
@@ -169,7 +169,7 @@ class LoginAuthorizer:
             log.info(
                 "callout: rejected SN %s, because its exact spelling is %s", sn, credentials.sn
             )
-            self.devices.refused.record(credentials, "SN", protocol)
+            self.devices.rejected_logins.record(credentials, "SN", protocol)
             return None
         try:
             permissions = device_permissions(credentials.sn, mqtt=mqtt)

@@ -94,7 +94,7 @@ class Callout:
         try:
             self._log_ins.start(lane, partial(step, message, request), size=len(message.data))
         except LaneFull as error:
-            self._refuse_later(message, request, error)
+            self._reject_later(message, request, error)
 
     async def _look_up(self, message: Msg, request: AuthorizationRequest) -> None:
         tenant = await self._tenants.find(request.connect_opts.user)
@@ -104,9 +104,9 @@ class Callout:
         try:
             await self._respond(message, await self._decide(request))
         except TooManyRequests as error:
-            self._refuse_later(message, request, error)
+            self._reject_later(message, request, error)
 
-    def _refuse_later(
+    def _reject_later(
         self, message: Msg, request: AuthorizationRequest, error: TooManyRequests
     ) -> None:
         """Reject after `REJECTION_DELAY`, or at once if too many responses are delayed."""

@@ -168,18 +168,18 @@ def read_grant(content_type: str | None, body: bytes) -> Grant:
         fields = _read_fields(content_type, body, USER_FIELDS)
     except InvalidInput as error:
         raise build_token_error("invalid_request", error.text, error.field) from error
-    client_id = _require_or_refuse(fields, "client_id")
-    secret = "" if client_id == OWN_CONSOLE else _require_or_refuse(fields, "client_secret")
+    client_id = _require_field(fields, "client_id")
+    secret = "" if client_id == OWN_CONSOLE else _require_field(fields, "client_secret")
     client = ClientCredentials(client_id, secret)
-    match _require_or_refuse(fields, "grant_type"):
+    match _require_field(fields, "grant_type"):
         case "password":
             return PasswordGrant(
                 client,
-                _require_or_refuse(fields, "username"),
-                _require_or_refuse(fields, "password"),
+                _require_field(fields, "username"),
+                _require_field(fields, "password"),
             )
         case "refresh_token":
-            return RefreshGrant(client, _require_or_refuse(fields, "refresh_token"))
+            return RefreshGrant(client, _require_field(fields, "refresh_token"))
         case _:
             raise build_token_error(
                 "unsupported_grant_type", "send password or refresh_token.", "grant_type"
@@ -278,7 +278,7 @@ def _read_json(body: bytes) -> dict[str, Any]:
         raise MalformedRequest(f"the body is not JSON: {error}") from error
 
 
-def _require_or_refuse(fields: Mapping[str, Any], name: str) -> str:
+def _require_field(fields: Mapping[str, Any], name: str) -> str:
     try:
         return _read_required(fields, name)
     except InvalidInput as error:

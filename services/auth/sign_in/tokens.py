@@ -19,7 +19,12 @@ from services.auth.applications.store import ApplicationStore
 from services.auth.audit import Subject
 from services.auth.changes import Change, Changes
 from services.auth.client_secrets import hash_secret, secret_matches
-from services.auth.login_records import LoginMethod, RefusedLoginRecorder, count_login, count_tokens
+from services.auth.login_records import (
+    LoginMethod,
+    RejectedLoginRecorder,
+    count_login,
+    count_tokens,
+)
 from services.auth.passwords import LoginThrottle, PasswordHashes
 from services.auth.sign_in.token_requests import (
     ClientCredentials,
@@ -34,7 +39,7 @@ from services.auth.sign_in.token_requests import (
     build_token_error,
 )
 from services.auth.tenants.console import HEADER
-from services.auth.tokens.writer import Refusal, TokenPair, TokenWriter
+from services.auth.tokens.writer import Rejection, TokenPair, TokenWriter
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +54,7 @@ class ApplicationTokenService:
 
     applications: ApplicationStore
     tokens: TokenWriter
-    refused: RefusedLoginRecorder
+    rejected_logins: RejectedLoginRecorder
     access_life: int
     refresh_life: int
 
@@ -66,7 +71,7 @@ class ApplicationTokenService:
         """
         application = await self.applications.find_by_client_id(credentials.client_id)
         stored = application.secret_hash if application else None
-        outcome: TokenPair | Refusal | None = None
+        outcome: TokenPair | Rejection | None = None
         if secret_matches(credentials.client_secret, stored) and application:
             self._check_address(application, origin, "client_credentials")
             outcome = await self.tokens.issue(application.principal, application.generation)
@@ -85,19 +90,19 @@ class ApplicationTokenService:
         count_login("refresh_token", ok=is_granted)
         return self._details(outcome, WRONG_REFRESH)
 
-    async def _rotate(self, request: RefreshToken, origin: Origin) -> TokenPair | Refusal:
+    async def _rotate(self, request: RefreshToken, origin: Origin) -> TokenPair | Rejection:
         holder = await self.tokens.find_holder(request.refresh_token)
         if holder is None or holder.kind is not Kind.APPLICATION:
-            return Refusal.UNKNOWN
+            return Rejection.UNKNOWN
         application = await self.applications.find_by_id(holder.application_id)
         if application is None:
-            return Refusal.STALE
+            return Rejection.STALE
         if not _matches_client(application, request):
-            return Refusal.UNKNOWN
+            return Rejection.UNKNOWN
         self._check_address(application, origin, "refresh_token")
         principal = msgspec.structs.replace(application.principal, family=holder.family)
         outcome = await self.tokens.rotate(request.refresh_token, principal, application.generation)
-        if outcome is Refusal.REUSED:
+        if outcome is Rejection.REUSED:
             log.warning(
                 "application %d used a refresh token twice; its family is revoked", application.id
             )
@@ -110,14 +115,14 @@ class ApplicationTokenService:
         if application.may_call_from(origin.address):
             return
         count_login(method, ok=False)
-        self.refused.record(
+        self.rejected_logins.record(
             Caller(application.principal, origin.address, origin.request_id), "address"
         )
         raise Forbidden(
             f"address {origin.address or 'unknown'} is not allowed for this application"
         )
 
-    def _details(self, outcome: TokenPair | Refusal | None, rejection: str) -> TokenDetails:
+    def _details(self, outcome: TokenPair | Rejection | None, rejection: str) -> TokenDetails:
         if not isinstance(outcome, TokenPair):
             raise Unauthenticated(rejection)
         count_tokens()
@@ -156,7 +161,7 @@ class UserTokenService:
     throttle: LoginThrottle
     changes: Changes
     tokens: TokenWriter
-    refused: RefusedLoginRecorder
+    rejected_logins: RejectedLoginRecorder
     access_life: int
     """Life of an access token in seconds."""
     own_console: bool
@@ -228,7 +233,7 @@ class UserTokenService:
             return None
         if not attempt.is_correct:
             reason = "disabled" if matches else "wrong_password"
-            self.refused.record(_caller(user, origin), reason)
+            self.rejected_logins.record(_caller(user, origin), reason)
             return None
         principal = msgspec.structs.replace(user.principal, client=request.client.client_id)
         outcome = await self.tokens.issue(principal, user.generation, origin.login)
@@ -269,7 +274,7 @@ class UserTokenService:
         outcome = await self.tokens.rotate(
             request.refresh_token, principal, user.generation, origin.login
         )
-        if outcome is Refusal.REUSED:
+        if outcome is Rejection.REUSED:
             log.warning("user %d used a refresh token twice; its family is revoked", user.id)
             await self.changes.record(_caller(user, origin), "revoked", _session(user))
         return outcome if isinstance(outcome, TokenPair) else None

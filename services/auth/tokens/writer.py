@@ -72,7 +72,7 @@ class LoginSession(msgspec.Struct, frozen=True):
     origin: LoginOrigin = LoginOrigin()
 
 
-class Refusal(StrEnum):
+class Rejection(StrEnum):
     """Reasons for rejecting a token request."""
 
     STALE = "STALE"
@@ -102,7 +102,7 @@ class TokenWriter:
 
     async def issue(
         self, principal: Principal, generation: int, origin: LoginOrigin | None = None
-    ) -> TokenPair | Refusal:
+    ) -> TokenPair | Rejection:
         """Start a family for `principal`, whose secret was verified at `generation`.
 
         With `origin`, it is listed among the sessions of the subject.
@@ -121,7 +121,7 @@ class TokenWriter:
         principal: Principal,
         generation: int,
         origin: LoginOrigin | None = None,
-    ) -> TokenPair | Refusal:
+    ) -> TokenPair | Rejection:
         """Use up `refresh_token` and issue the next pair of `principal.family`.
 
         Within the grace period, return the pair of an earlier use.
@@ -169,7 +169,7 @@ class TokenWriter:
         generation: int,
         origin: LoginOrigin | None,
         used: str | None = None,
-    ) -> TokenPair | Refusal:
+    ) -> TokenPair | Rejection:
         """Issue a pair; `used` is the refresh token that is exchanged for it."""
         pair = TokenPair(secrets.token_urlsafe(32), secrets.token_urlsafe(32), time.time())
         stored = msgspec.structs.replace(principal, family=family)
@@ -189,7 +189,7 @@ class TokenWriter:
         outcome, *sealed = await script(keys=keys, args=args)
         if used is not None and sealed:
             return _open_pair(sealed[0], used)
-        return pair if outcome == b"OK" else Refusal(outcome.decode())
+        return pair if outcome == b"OK" else Rejection(outcome.decode())
 
     def _script(self, name: str) -> AsyncScript:
         text = (_SCRIPTS / "common.lua").read_text() + (_SCRIPTS / name).read_text()

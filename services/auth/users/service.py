@@ -85,7 +85,7 @@ class UserService:
     async def set_enabled(self, caller: Caller, user_id: int, *, enabled: bool) -> None:
         """Enable or disable a user; raise `NotFound`, `InvalidInput` for the caller."""
         if not enabled:
-            _refuse_self(caller, [user_id], "disable", "enabled")
+            _reject_self(caller, [user_id], "disable", "enabled")
 
         async def update_enabled(change: Change) -> None:
             user = await self._get(caller, user_id, change)
@@ -106,7 +106,7 @@ class UserService:
 
         Raises `InvalidInput` with `field` if the caller is among them.
         """
-        _refuse_self(caller, ids, "delete", field)
+        _reject_self(caller, ids, "delete", field)
 
         async def delete_users(change: Change) -> int:
             users = await self.accounts.users.find(caller.tenant, ids, change.session)
@@ -165,7 +165,7 @@ async def replace_password(store: UserStore, change: Change, user: StoredUser, h
     change.record("password_changed", user.subject)
 
 
-def _refuse_self(caller: Caller, ids: Sequence[int], verb: str, field: str) -> None:
+def _reject_self(caller: Caller, ids: Sequence[int], verb: str, field: str) -> None:
     principal = caller.principal
     if int(principal.subject) in ids:
         raise MalformedRequest(f"you cannot {verb} yourself", field=field)

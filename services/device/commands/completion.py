@@ -28,7 +28,7 @@ from libs.common.tsl import InvalidValues, UnknownService
 from services.device.commands.events import confirmed_message, created_entry, finished_entry
 from services.device.commands.model import Command, FailureReason, TaskType
 from services.device.commands.store import CommandStore
-from services.device.telemetry.batch import Batch, RefusedUplink, ValidReport
+from services.device.telemetry.batch import Batch, RejectedUplink, ValidReport
 from services.device.telemetry.batch_store import ClosingReply, ReportStore
 from services.device.telemetry.folded_values import TOO_LARGE_REASON
 from services.device.telemetry.latest_values import LatestValues
@@ -53,11 +53,11 @@ class _Answer(NamedTuple):
     reply: Reply
     command_id: int
 
-    def refuse(self, reason: str) -> RefusedUplink:
-        return RefusedUplink(self.uplink, reason, self.thing)
+    def reject(self, reason: str) -> RejectedUplink:
+        return RejectedUplink(self.uplink, reason, self.thing)
 
 
-class _ReplyRefusedError(Exception):
+class _ReplyRejectedError(Exception):
     """The values of a reply are invalid; `reason` says why."""
 
     def __init__(self, answer: _Answer, reason: str) -> None:
@@ -72,19 +72,19 @@ class _Outcome:
     closed: list[tuple[_Answer, Command]] = field(default_factory=list)
     """Replies and the commands that they have closed, now or at an earlier delivery."""
     duplicates: list[Uplink] = field(default_factory=list)
-    refused: list[RefusedUplink] = field(default_factory=list)
+    rejected: list[RejectedUplink] = field(default_factory=list)
 
     def clear(self) -> None:
-        for each in (self.closed, self.duplicates, self.refused):
+        for each in (self.closed, self.duplicates, self.rejected):
             each.clear()
 
     def add_closed_before(self, answer: _Answer, command: Command | None) -> None:
         """Add a reply to a command that is not open; `command` is None if it does not exist."""
         command_id = answer.command_id
         if command is None:
-            self.refused.append(answer.refuse(f"the device has no command {command_id}"))
+            self.rejected.append(answer.reject(f"the device has no command {command_id}"))
         elif command.closed_by is None:
-            self.refused.append(answer.refuse(f"command {command_id} expired before this reply"))
+            self.rejected.append(answer.reject(f"command {command_id} expired before this reply"))
         elif command.closed_by == answer.uplink.key:
             self.closed.append((answer, command.readable_by(answer.thing.tsl)))
         else:
@@ -103,7 +103,7 @@ class CommandCompletion(CommandCloser):
     async def close_by_replies(self, replies: Sequence[tuple[Uplink, Thing]], batch: Batch) -> None:
         """Close the commands that replies answer, in one transaction.
 
-        A refused reply aborts the transaction, which then runs again without it.
+        A rejected reply aborts the transaction, which then runs again without it.
         """
         answers: list[_Answer] = []
         for uplink, thing in replies:
@@ -111,20 +111,20 @@ class CommandCompletion(CommandCloser):
                 answers.append(_Answer(uplink, thing, *read_reply(uplink.payload)))
             except InvalidInput as error:
                 reason = f"invalid reply: {error.text}"
-                batch.refused.append(RefusedUplink(uplink, reason, thing))
+                batch.rejected.append(RejectedUplink(uplink, reason, thing))
         outcome = _Outcome()
         while answers:
             received = [answer.uplink.received for answer in answers]
             close = partial(self._close, answers, outcome)
             try:
                 await self.reports.store_replies(received, close)
-            except _ReplyRefusedError as error:
+            except _ReplyRejectedError as error:
                 reason = f"command {error.answer.command_id}: {error.reason}"
-                batch.refused.append(error.answer.refuse(reason))
+                batch.rejected.append(error.answer.reject(reason))
                 answers.remove(error.answer)
             else:
                 break
-        batch.refused += outcome.refused
+        batch.rejected += outcome.rejected
         for uplink in outcome.duplicates:
             await self.reports.count_duplicate(uplink)
         for answer, command in outcome.closed:
@@ -136,7 +136,7 @@ class CommandCompletion(CommandCloser):
     ) -> list[ClosingReply]:
         """Close the commands of `answers`, and store the values that they confirm.
 
-        The values must be readable before the commands are closed. Raises `_ReplyRefusedError`.
+        The values must be readable before the commands are closed. Raises `_ReplyRejectedError`.
         """
         outcome.clear()
         closing: list[ClosingReply] = []
@@ -170,18 +170,18 @@ class CommandCompletion(CommandCloser):
     async def _apply(self, command: Command, answer: _Answer) -> dict[str, Any] | None:
         """Apply a reply to its command; return the properties that it confirms.
 
-        Raises `_ReplyRefusedError`.
+        Raises `_ReplyRejectedError`.
         """
         uplink, thing, reply, _ = answer
         try:
             _apply_reply(command, reply, thing, uplink.received)
         except InvalidValues as error:
-            raise _ReplyRefusedError(answer, str(error)) from error
+            raise _ReplyRejectedError(answer, str(error)) from error
         command.closed_by = uplink.key
         properties = _find_confirmed(command, thing)
         reports = [(thing.id, uplink.received, properties)] if properties else []
         if names := (await self.latest.find_oversized(reports)).get(thing.id):
-            raise _ReplyRefusedError(answer, f"{', '.join(sorted(names))} {TOO_LARGE_REASON}")
+            raise _ReplyRejectedError(answer, f"{', '.join(sorted(names))} {TOO_LARGE_REASON}")
         return properties
 
     async def confirm_by_reports(self, reports: Sequence[ValidReport]) -> None:

@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 LONGEST_ERROR = 1000
 CARRYING_WORKERS, WAITING = 512, 10_000
 """Commands that are being handed to integrations at a time, and waiting ones per tenant."""
-REFUSALS = frozenset(range(400, 500)) - {TooManyRequests.status}
+REJECTION_STATUSES = frozenset(range(400, 500)) - {TooManyRequests.status}
 """HTTP statuses by which an integration rejects a command."""
 
 
@@ -108,10 +108,10 @@ class CommandCarrier:
                 carrier, "command", request, Acknowledged, CARRY_SECONDS
             )
         except CodecFailed as error:
-            await self._refuse(command, f"the codec {error}")
+            await self._reject(command, f"the codec {error}")
         except ThingwayError as error:
-            if error.status in REFUSALS:
-                await self._refuse(command, f"integration {carrier} refused: {error.text}")
+            if error.status in REJECTION_STATUSES:
+                await self._reject(command, f"integration {carrier} refused: {error.text}")
             else:
                 log.warning("command %d will be repeated: %s", command.id, command.mask(str(error)))
         except StoreError as error:
@@ -158,7 +158,7 @@ class CommandCarrier:
             additional=additional or {},
         )
 
-    async def _refuse(self, command: Command, reason: str) -> None:
+    async def _reject(self, command: Command, reason: str) -> None:
         try:
             await self.commands.end(command, "FAILED", command.mask(reason)[:LONGEST_ERROR])
         except StoreError as failure:

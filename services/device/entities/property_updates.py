@@ -21,7 +21,7 @@ from services.device.members.values import (
     ValueFault,
     convert_value,
     integration_fault,
-    integration_refusal,
+    integration_rejection,
     multiple_error,
     set_value,
     value_faults,
@@ -277,7 +277,7 @@ def integration_error(thing: EntityThing, error: InvalidInput) -> InvalidInput:
     name = error.message.partition(":")[0]
     member = thing.members.by_path.get(name)
     if member is None:
-        return integration_refusal(FIELD, error)
+        return integration_rejection(FIELD, error)
     key = member_key(thing.key, name)
     return multiple_error(FIELD, [integration_fault(key, member, error.code, error.message)])
 

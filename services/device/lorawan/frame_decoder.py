@@ -22,7 +22,7 @@ from services.device.lorawan.frame_store import (
     build_document,
     split_repeated,
 )
-from services.device.telemetry.batch import Batch, KeptFrame, RefusedUplink, ValidReport
+from services.device.telemetry.batch import Batch, KeptFrame, RejectedUplink, ValidReport
 from services.device.telemetry.events import holds_write_only
 from services.device.telemetry.ports import FrameDecoder
 from services.device.telemetry.retention import Retention
@@ -46,7 +46,7 @@ class _ParsedFrame(msgspec.Struct, frozen=True):
     ts: int
 
 
-_Answers = dict[int, tuple[_ParsedFrame, CachedCodec, DecodeResult] | RefusedUplink]
+_Answers = dict[int, tuple[_ParsedFrame, CachedCodec, DecodeResult] | RejectedUplink]
 """Results of codecs by the sequence of the uplink."""
 
 
@@ -92,8 +92,8 @@ class CodecFrameDecoder(FrameDecoder):
         for uplink, thing in unread:
             if thing.tenant in late:
                 batch.undecoded.append((uplink, thing))
-            elif isinstance(answer := answers[uplink.sequence], RefusedUplink):
-                batch.refused.append(answer)
+            elif isinstance(answer := answers[uplink.sequence], RejectedUplink):
+                batch.rejected.append(answer)
             else:
                 self._add_result(batch, *answer)
         _remove_repeated(batch, ())
@@ -120,7 +120,7 @@ class CodecFrameDecoder(FrameDecoder):
                 frame = _decode_frame(uplink.payload)
             except INVALID_JSON as error:
                 reason = f"is not a valid frame: {error}"
-                answers[uplink.sequence] = RefusedUplink(uplink, reason, thing)
+                answers[uplink.sequence] = RejectedUplink(uplink, reason, thing)
                 continue
             kept_ms = await self.retention.kept_ms(thing.tenant, thing.model)
             ts = frame_time(frame.ts, uplink.received, kept_ms)
@@ -170,7 +170,7 @@ class CodecFrameDecoder(FrameDecoder):
     ) -> None:
         uplink, thing, ts = parsed.uplink, parsed.thing, parsed.ts
         if result.reason:
-            batch.refused.append(RefusedUplink(uplink, result.reason, thing, result.faults))
+            batch.rejected.append(RejectedUplink(uplink, result.reason, thing, result.faults))
         elif result.properties:
             report = ValidReport(uplink, thing, ts, result.properties, result.faults)
             batch.reports.append(report)

@@ -55,8 +55,8 @@ class DeviceCredentialsClient:
             await self._revoke_if_deleted(device, check_exists)
         return key
 
-    async def find_last_refused_login(self, device: Device) -> LastRefusedLogin:
-        """Return the last login of the device that was refused."""
+    async def find_last_rejected_login(self, device: Device) -> LastRefusedLogin:
+        """Return the last login of the device that was rejected."""
         return await self._rpc.call("rpc.auth.last_refused_login", _ref(device), LastRefusedLogin)
 
     async def revoke(self, device: Device) -> None:

@@ -122,7 +122,7 @@ def integration_fault(key: str, member: Member, code: str, text: str) -> ValueFa
     return ValueFault("entity_value_not_match_format", text, args)
 
 
-def integration_refusal(field: str | None, error: InvalidInput) -> InvalidInput:
+def integration_rejection(field: str | None, error: InvalidInput) -> InvalidInput:
     """Return 400 for an error of an integration that names none of its inputs."""
     if error.code not in (InvalidInput.code, MalformedRequest.code):
         return InvalidInput(error.message, field=field, code=error.code)

@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from libs.common.bus import OutgoingMessage
 from libs.common.contracts.frames import Frame
 from libs.common.limits.meter import Excess
-from libs.common.tsl import Fault, InvalidValues, Refusal
+from libs.common.tsl import Fault, InvalidValues, Rejection
 from services.device.telemetry.partitions import history_key
 from services.device.telemetry.uplink import MAX_PAYLOAD, Uplink, read_event, read_report
 from services.device.things.model import Thing
 
 LONGEST_REASON = 500
-"""Maximum characters of the reason that is stored with a refused frame."""
+"""Maximum characters of the reason that is stored with a rejected frame."""
 NO_EXCESSES: Mapping[int, Excess] = {}
 """No message exceeds a limit."""
 
@@ -51,8 +51,8 @@ class ValidEvent(msgspec.Struct, frozen=True):
     outputs: dict[str, Any]
 
 
-class RefusedUplink(msgspec.Struct, frozen=True):
-    """An uplink that is refused as a whole; `thing` is None for an unknown SN."""
+class RejectedUplink(msgspec.Struct, frozen=True):
+    """An uplink that is rejected as a whole; `thing` is None for an unknown SN."""
 
     uplink: Uplink
     reason: str
@@ -83,7 +83,7 @@ class KeptFrame(msgspec.Struct, frozen=True):
     days: int
     """Days that it is kept."""
     reason: str = ""
-    """Why it, or a part of it, was refused."""
+    """Why it, or a part of it, was rejected."""
     past: list[PastReading] = []
     lap: int = 0
     conceals: bool = False
@@ -115,10 +115,10 @@ class Batch:
     undecoded: list[tuple[Uplink, Thing]] = field(default_factory=list)
     """Frames that no codec has decoded yet."""
     frames: list[KeptFrame] = field(default_factory=list)
-    """Decoded frames to store; their reports and refusals are in the other lists."""
+    """Decoded frames to store; their reports and rejections are in the other lists."""
     duplicates: list[Uplink] = field(default_factory=list)
     """Frames that were stored before; they are counted only."""
-    refused: list[RefusedUplink] = field(default_factory=list)
+    rejected: list[RejectedUplink] = field(default_factory=list)
     confirmed: list[ValidReport] = field(default_factory=list)
     """The stored properties that replies have confirmed."""
     closing_events: list[OutgoingMessage] = field(default_factory=list)
@@ -128,12 +128,12 @@ class Batch:
         """Yield the uplinks for which the store writes a document."""
         yield from (report.uplink for report in self.reports)
         yield from (event.uplink for event in self.events)
-        yield from (refused.uplink for refused in self.refused)
+        yield from (rejected.uplink for rejected in self.rejected)
         yield from (frame.uplink for frame in self.frames)
         yield from self.duplicates
 
     def reject(self, names: Mapping[int, Collection[str]], reason: str) -> None:
-        """Reject properties by thing id; refuse reports without other properties."""
+        """Reject properties by thing id; reject reports without other properties."""
         rejected: dict[int, list[Fault]] = defaultdict(list)
 
         def keep_valid(
@@ -151,7 +151,7 @@ class Batch:
                 self.reports.append(replace(report, properties=properties, faults=faults))
             else:
                 text = str(InvalidValues(faults))
-                self.refused.append(RefusedUplink(report.uplink, text, report.thing, faults))
+                self.rejected.append(RejectedUplink(report.uplink, text, report.thing, faults))
         for index, frame in enumerate(self.frames):
             past = [
                 PastReading(ts, valid)
@@ -163,15 +163,15 @@ class Batch:
             self.frames[index] = replace(frame, past=past, reason=text)
 
     def remove_duplicates(self, repeated: Collection[Uplink]) -> None:
-        """Move frames that were stored before from reports and refusals to duplicates."""
+        """Move frames that were stored before from reports and rejections to duplicates."""
         if repeated:
             self.duplicates += repeated
             removed = {uplink.sequence for uplink in repeated}
             self.reports = [
                 report for report in self.reports if report.uplink.sequence not in removed
             ]
-            self.refused = [
-                refused for refused in self.refused if refused.uplink.sequence not in removed
+            self.rejected = [
+                rejected for rejected in self.rejected if rejected.uplink.sequence not in removed
             ]
 
     def keep_only(self, uplinks: Iterable[Uplink]) -> None:
@@ -187,8 +187,8 @@ class Batch:
         self.duplicates = [
             uplink for uplink in self.duplicates if uplink.sequence in kept_sequences
         ]
-        self.refused = [
-            refused for refused in self.refused if refused.uplink.sequence in kept_sequences
+        self.rejected = [
+            rejected for rejected in self.rejected if rejected.uplink.sequence in kept_sequences
         ]
 
 
@@ -205,7 +205,7 @@ def sort_batch(
     retention_ms: int,
     excesses: Mapping[int, Excess] = NO_EXCESSES,
 ) -> Batch:
-    """Decode and validate the uplinks of a batch; refuse those over a limit.
+    """Decode and validate the uplinks of a batch; reject those over a limit.
 
     `excesses` are the exceeded limits by sequence of the uplink.
     """
@@ -213,14 +213,14 @@ def sort_batch(
     for uplink in uplinks:
         thing = things.get(uplink.sn)
         if thing is None:
-            batch.refused.append(
-                RefusedUplink(uplink, f"there is no device with the SN {uplink.sn}")
+            batch.rejected.append(
+                RejectedUplink(uplink, f"there is no device with the SN {uplink.sn}")
             )
         elif uplink.sequence in excesses:
             reason = excesses[uplink.sequence].reason
-            batch.refused.append(RefusedUplink(uplink, reason, thing, beyond=True))
+            batch.rejected.append(RejectedUplink(uplink, reason, thing, beyond=True))
         elif len(uplink.payload) > MAX_PAYLOAD:
-            batch.refused.append(RefusedUplink(uplink, f"larger than {MAX_PAYLOAD} bytes", thing))
+            batch.rejected.append(RejectedUplink(uplink, f"larger than {MAX_PAYLOAD} bytes", thing))
         else:
             _sort(uplink, thing, retention_ms, batch)
     return batch
@@ -239,10 +239,10 @@ def _sort(uplink: Uplink, thing: Thing, retention_ms: int, batch: Batch) -> None
             case "reply":
                 batch.replies.append((uplink, thing))
             case "frame" if not uplink.is_addressed_to(thing):
-                batch.refused.append(RefusedUplink(uplink, "the device has a new owner"))
+                batch.rejected.append(RejectedUplink(uplink, "the device has a new owner"))
             case "frame":
                 batch.undecoded.append((uplink, thing))
             case _:
-                batch.refused.append(RefusedUplink(uplink, "the subject is unknown", thing))
-    except Refusal as error:
-        batch.refused.append(RefusedUplink(uplink, str(error), thing, error.faults))
+                batch.rejected.append(RejectedUplink(uplink, "the subject is unknown", thing))
+    except Rejection as error:
+        batch.rejected.append(RejectedUplink(uplink, str(error), thing, error.faults))

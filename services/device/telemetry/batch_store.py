@@ -60,7 +60,7 @@ class _Row(NamedTuple):
     """None if it is only counted."""
     document: dict[str, Any]
     uplink: Uplink
-    refused: bool = False
+    rejected: bool = False
 
 
 class ReportStore:
@@ -80,7 +80,7 @@ class ReportStore:
         await self._mongo.ping()
 
     async def store(self, batch: Batch) -> None:
-        """Store the reports, frames and events of a batch; count these and the refusals.
+        """Store the reports, frames and events of a batch; count these and the rejections.
 
         A redelivered uplink is stored by its current validation, and counted by its first one.
         """
@@ -160,11 +160,11 @@ class ReportStore:
                 seen_document = {"_id": seen_key(report.uplink), "at": now}
                 rows.append(_Row(SEEN_COLLECTION, seen_document, report.uplink))
         frame_sequences = {frame.uplink.sequence for frame in batch.frames}
-        rejected = {refused.uplink.sequence for refused in batch.refused}
+        rejected_sequences = {rejected.uplink.sequence for rejected in batch.rejected}
         past: dict[bytes, _Row] = {}
         for frame in batch.frames:
-            refused_whole = frame.uplink.sequence in rejected
-            rows.append(_Row(*self._frames.document(frame), frame.uplink, refused=refused_whole))
+            is_rejected = frame.uplink.sequence in rejected_sequences
+            rows.append(_Row(*self._frames.document(frame), frame.uplink, rejected=is_rejected))
             for key, reading in frame.past_readings() if frame.thing.data_storage else ():
                 name = collection_name(partition_at(reading.ts))
                 document = {"_id": key, "p": reading.properties}
@@ -177,14 +177,14 @@ class ReportStore:
             key = history_key(event.thing.id, event.ts, event.uplink.sequence)
             document = {"_id": key, "e": event.event_id, "o": event.outputs, "at": now}
             rows.append(_Row(EVENTS, _add_delay(event.uplink, event.ts, document), event.uplink))
-        for refused in batch.refused:
-            if refused.uplink.sequence in frame_sequences:
+        for rejected in batch.rejected:
+            if rejected.uplink.sequence in frame_sequences:
                 continue
-            if refused.beyond:
-                rows.append(_Row(None, {}, refused.uplink, refused=True))
+            if rejected.beyond:
+                rows.append(_Row(None, {}, rejected.uplink, rejected=True))
                 continue
-            seen_document = {"_id": seen_key(refused.uplink), "at": now, "refused": True}
-            rows.append(_Row(SEEN_COLLECTION, seen_document, refused.uplink, refused=True))
+            seen_document = {"_id": seen_key(rejected.uplink), "at": now, "refused": True}
+            rows.append(_Row(SEEN_COLLECTION, seen_document, rejected.uplink, rejected=True))
         return rows
 
     async def _write(self, rows: Sequence[_Row], counted: Collection[int]) -> None:
@@ -195,7 +195,7 @@ class ReportStore:
             if row.collection is not None:
                 documents[row.collection].append(row.document)
         new = [row for row in rows if row.uplink.sequence not in counted]
-        rejected = {row.uplink.sequence: row.uplink for row in new if row.refused}
+        rejected = {row.uplink.sequence: row.uplink for row in new if row.rejected}
         stored = {
             row.uplink.sequence: row.uplink for row in new if row.uplink.sequence not in rejected
         }

@@ -1,9 +1,9 @@
-"""Messages that are refused as a whole: entries of the stream `DEAD`.
+"""Messages that are rejected as a whole: entries of the stream `DEAD`.
 
 Ingest writes them for each batch, and the HTTP edge for each request. `rejected_messages` shows
 them to users.
 
-Each tenant has a number of bytes a day in `DEAD`. Above it, refused messages are only counted. An
+Each tenant has a number of bytes a day in `DEAD`. Above it, rejected messages are only counted. An
 entry without payload reports their number once a minute, so that no tenant pushes the entries of
 others out of the stream.
 """
@@ -25,7 +25,7 @@ from libs.common.errors import InvalidInput, ThingwayError
 from libs.common.limits.meter import Meter
 from libs.common.limits.tenants import LimitsCache, count_limited
 from libs.common.tsl import Fault
-from services.device.telemetry.batch import Batch, RefusedUplink
+from services.device.telemetry.batch import Batch, RejectedUplink
 from services.device.telemetry.events import dead_message, dead_summary
 from services.device.telemetry.uplink import Uplink
 from services.device.things.model import Thing
@@ -47,12 +47,14 @@ class DeadMessageBuilder:
         self._summarized: dict[str, float] = {}
 
     def build(self, batch: Batch) -> list[OutgoingMessage]:
-        """Return the entries for the refused uplinks of a batch."""
-        return [entry for refused in batch.refused if (entry := self._entry(refused)) is not None]
+        """Return the entries for the rejected uplinks of a batch."""
+        return [
+            entry for rejected in batch.rejected if (entry := self._entry(rejected)) is not None
+        ]
 
-    def _entry(self, refused: RefusedUplink) -> OutgoingMessage | None:
-        tenant = refused.thing.tenant if refused.thing else ""
-        entry = dead_message(refused.uplink, refused.thing, refused.reason, refused.faults)
+    def _entry(self, rejected: RejectedUplink) -> OutgoingMessage | None:
+        tenant = rejected.thing.tenant if rejected.thing else ""
+        entry = dead_message(rejected.uplink, rejected.thing, rejected.reason, rejected.faults)
         maximum = (self._limits.get(tenant) if tenant else Limits()).dead_bytes
         size, rate = len(entry.payload), maximum / DAY
         if not self._meter.seconds_until(tenant, size, rate, now_ms() / 1000, DAY):
@@ -64,11 +66,11 @@ class DeadMessageBuilder:
         if self._summarized.get(tenant, -SUMMARY_PERIOD) + SUMMARY_PERIOD > now:
             return None
         self._summarized[tenant] = now
-        return dead_summary(refused.uplink, self._left_out.pop(tenant), maximum)
+        return dead_summary(rejected.uplink, self._left_out.pop(tenant), maximum)
 
 
 class RejectedEntry(NamedTuple):
-    """A message of an HTTP request that was refused as a whole."""
+    """A message of an HTTP request that was rejected as a whole."""
 
     raw: bytes
     reason: str
@@ -76,30 +78,32 @@ class RejectedEntry(NamedTuple):
 
     @classmethod
     def from_error(cls, raw: bytes, error: InvalidInput) -> "RejectedEntry":
-        """Return the entry for a message that was refused with `error`."""
+        """Return the entry for a message that was rejected with `error`."""
         faults = list(error.faults)
         return cls(raw, "; ".join(map(str, faults)) or error.text, faults)
 
 
 class DeadMessagePublisher:
-    """Records refused messages of HTTP requests in `DEAD`."""
+    """Records rejected messages of HTTP requests in `DEAD`."""
 
-    def __init__(self, bus: Bus, refusals: DeadMessageBuilder) -> None:
+    def __init__(self, bus: Bus, rejections: DeadMessageBuilder) -> None:
         self._bus = bus
-        self._refusals = refusals
+        self._rejections = rejections
 
     async def publish(self, thing: Thing, channel: str, rejected: Sequence[RejectedEntry]) -> None:
-        """Record refused messages; log those that the bus does not accept."""
-        batch = Batch(refused=[_to_refused_uplink(thing, channel, message) for message in rejected])
+        """Record rejected messages; log those that the bus does not accept."""
+        batch = Batch(
+            rejected=[_to_rejected_uplink(thing, channel, message) for message in rejected]
+        )
         # Without ids, which derive from a sequence in `UPLINK`: requests are never redelivered.
-        entries = [replace(entry, msg_id=None) for entry in self._refusals.build(batch)]
+        entries = [replace(entry, msg_id=None) for entry in self._rejections.build(batch)]
         try:
             await publish_each(self._bus, entries)
         except ThingwayError as error:
             log.warning("%d refusals of %s are not kept: %s", len(entries), thing.sn, error)
 
 
-def _to_refused_uplink(thing: Thing, channel: str, rejected: RejectedEntry) -> RefusedUplink:
+def _to_rejected_uplink(thing: Thing, channel: str, rejected: RejectedEntry) -> RejectedUplink:
     message = Msg(None, subject=up(thing.sn, channel))  # type: ignore[arg-type]
     uplink = Uplink(
         sn=thing.sn,
@@ -110,4 +114,4 @@ def _to_refused_uplink(thing: Thing, channel: str, rejected: RejectedEntry) -> R
         delivered=1,
         message=message,
     )
-    return RefusedUplink(uplink, rejected.reason, thing, rejected.faults)
+    return RejectedUplink(uplink, rejected.reason, thing, rejected.faults)

@@ -35,7 +35,7 @@ def holds_write_only(faults: Iterable[TslFault]) -> bool:
 
 
 def mask_payload(uplink: Uplink, thing: Thing | None, faults: Iterable[TslFault]) -> bytes:
-    """Return a refused message with its write-only values masked.
+    """Return a rejected message with its write-only values masked.
 
     Frames and unreadable messages are masked whole. Of a reply only command and status remain,
     because its error or outputs may repeat values of the command.
@@ -67,7 +67,7 @@ def _mask_message(channel: str, message: Any, tsl: Tsl) -> Any:
 
 
 KEPT_PAYLOAD = 64 * 1024
-"""Bytes of a refused message that `DEAD` keeps."""
+"""Bytes of a rejected message that `DEAD` keeps."""
 MAX_FAULTS = 100
 """Maximum faults in one event."""
 FAULT_BYTES = 32 * 1024
@@ -91,11 +91,11 @@ def build_events(batch: Batch) -> Iterator[OutgoingMessage]:
             yield _build_rejected(report.uplink, report.thing, report.ts, report.faults, now)
     for event in batch.events:
         yield _build_event(event, now)
-    for refused in batch.refused:
-        if refused.thing is not None and refused.is_announced and not refused.beyond:
-            faults = refused.faults or [TslFault("", refused.reason)]
-            at = refused.uplink.received
-            yield _build_rejected(refused.uplink, refused.thing, at, faults, now, whole=True)
+    for rejected in batch.rejected:
+        if rejected.thing is not None and rejected.is_announced and not rejected.beyond:
+            faults = rejected.faults or [TslFault("", rejected.reason)]
+            at = rejected.uplink.received
+            yield _build_rejected(rejected.uplink, rejected.thing, at, faults, now, whole=True)
 
 
 def _subject(thing: Thing, event: str) -> str:
@@ -191,7 +191,7 @@ def _build_event(event: ValidEvent, now: int) -> OutgoingMessage:
 def dead_message(
     uplink: Uplink, thing: Thing | None, reason: str, faults: list[TslFault]
 ) -> OutgoingMessage:
-    """Return `dead.uplink.{sn}`: the refused uplink, masked, with the reason."""
+    """Return `dead.uplink.{sn}`: the rejected uplink, masked, with the reason."""
     payload = mask_payload(uplink, thing, faults)
     text, encoded = _as_text(payload[:KEPT_PAYLOAD])
     body = Dead(
@@ -208,7 +208,7 @@ def dead_message(
 
 
 def dead_summary(uplink: Uplink, number: int, maximum: int) -> OutgoingMessage:
-    """Return `dead.uplink.{sn}` with the number of refused messages that are not kept.
+    """Return `dead.uplink.{sn}` with the number of rejected messages that are not kept.
 
     `uplink` is the latest of them, `maximum` the limit in bytes per day.
     """

@@ -69,10 +69,10 @@ class EdgeService:
     ) -> IngestResult:
         """Publish the entries of `body` on `UPLINK`; if `stored`, wait for storage.
 
-        A single entry that is refused as a whole results in 400; of an array each refused entry is
-        listed. All accepted entries of a request are published, or none. Entries that are refused
-        as a whole are kept for users. Raises `TooManyRequests` when the entries together exceed the
-        limit of the device or its tenant.
+        A single entry that is rejected as a whole results in 400; of an array each rejected entry
+        is listed. All accepted entries of a request are published, or none. Entries that are
+        rejected as a whole are kept for users. Raises `TooManyRequests` when the entries together
+        exceed the limit of the device or its tenant.
         """
         thing = await self.things.find_sender(principal, sn)
         try:
@@ -82,16 +82,16 @@ class EdgeService:
             await self.keeper.publish(thing, channel, [RejectedEntry.from_error(body, error)])
             raise
         self._count(thing, entries)
-        accepted, refused, whole = sort_entries(
+        accepted, rejected, whole = sort_entries(
             channel, thing, entries, now_ms(), self.retention_days * DAY_MS
         )
         if whole:
             await self.keeper.publish(thing, channel, whole)
         if not is_array and not accepted:
-            raise _single_refusal(refused)
+            raise _single_rejection(rejected)
         if not accepted:
             await self.presence.record_contact(thing)
-            return IngestResult(0, refused)
+            return IngestResult(0, rejected)
         headers = trace_header()
         async with AsyncExitStack() as stack:
             waiter = None
@@ -104,12 +104,12 @@ class EdgeService:
             )
             await self.presence.record_contact(thing)
             if waiter is None:
-                return IngestResult(len(accepted), refused)
+                return IngestResult(len(accepted), rejected)
             outcomes = await waiter.wait()
-        refused_late = [
+        rejected_late = [
             RejectedItem(-1, channel, outcome.refused) for outcome in outcomes if outcome.refused
         ]
-        return IngestResult(len(accepted) - len(refused_late), refused + refused_late)
+        return IngestResult(len(accepted) - len(rejected_late), rejected + rejected_late)
 
     def _count(self, thing: Thing, entries: list[bytes]) -> None:
         size = sum(map(len, entries))
@@ -137,12 +137,12 @@ def read_entries(body: bytes) -> tuple[list[bytes], bool]:
 def sort_entries(
     channel: str, thing: Thing, entries: list[bytes], now: int, retention_ms: int
 ) -> tuple[list[bytes], list[RejectedItem], list[RejectedEntry]]:
-    """Return accepted entries, all refusals, and entries refused as a whole.
+    """Return accepted entries, all rejections, and entries rejected as a whole.
 
     `now` is in ms.
     """
     accepted: list[bytes] = []
-    refused: list[RejectedItem] = []
+    rejected: list[RejectedItem] = []
     whole: list[RejectedEntry] = []
     for index, raw in enumerate(entries):
         try:
@@ -150,16 +150,16 @@ def sort_entries(
                 raise InvalidInput(f"is larger than {MAX_PAYLOAD} bytes", field="entry")  # noqa: TRY301
             faults = check_message(channel, thing, raw, now, retention_ms)
         except InvalidInput as error:
-            refused.append(RejectedItem(index, error.field or "", error.message))
+            rejected.append(RejectedItem(index, error.field or "", error.message))
             whole.append(RejectedEntry.from_error(raw, error))
         else:
             accepted.append(raw)
-            refused += [RejectedItem(index, fault.path, fault.reason) for fault in faults]
-    return accepted, refused, whole
+            rejected += [RejectedItem(index, fault.path, fault.reason) for fault in faults]
+    return accepted, rejected, whole
 
 
-def _single_refusal(refused: list[RejectedItem]) -> InvalidInput | TooLarge:
-    first = refused[0]
+def _single_rejection(rejected: list[RejectedItem]) -> InvalidInput | TooLarge:
+    first = rejected[0]
     if first.field == "entry":
         return TooLarge(f"a message may have at most {MAX_PAYLOAD} bytes")
     return InvalidInput(first.reason, field=first.field)

@@ -37,7 +37,7 @@ from libs.common.tsl import MASK
 from services.device.members.shapes import Shape, ShapeUpdater, filter_by_shape
 from services.device.telemetry.batch import (
     Batch,
-    RefusedUplink,
+    RejectedUplink,
     ValidReport,
     past_reports,
     sort_batch,
@@ -102,8 +102,8 @@ class ReportSpans:
                     uplink_span.add_link(span.get_span_context())
                     uplink_span.end()
 
-    def refuse(self, uplinks: Sequence[Uplink]) -> None:
-        """Mark the spans of refused uplinks as failed."""
+    def reject(self, uplinks: Sequence[Uplink]) -> None:
+        """Mark the spans of rejected uplinks as failed."""
         for uplink in uplinks:
             if uplink.trace:
                 mark_failed(self._spans[uplink.sequence], "refused")
@@ -147,7 +147,7 @@ class Ingest:
     commands: CommandCloser
     alarms: AlarmTrigger
     quota: Quota
-    refusals: DeadMessageBuilder
+    dead_messages: DeadMessageBuilder
     frames: FrameDecoder
     retention_ms: int
     _failures: OrderedDict[str, int] = field(default_factory=OrderedDict, init=False)
@@ -211,8 +211,8 @@ class Ingest:
         thing = (await self.things.find_by_sn([uplink.sn])).get(uplink.sn)
         text = MASK if thing is not None and thing.tsl.conceals else str(error)
         reason = f"could not be processed: {type(error).__name__}: {text}"
-        refused = RefusedUplink(uplink, reason, thing, is_announced=False)
-        await self._finish([uplink], Batch(refused=[refused]), [message])
+        rejected = RejectedUplink(uplink, reason, thing, is_announced=False)
+        await self._finish([uplink], Batch(rejected=[rejected]), [message])
 
     async def _process(self, messages: list[Msg], *, slow: bool) -> None:
         started = time.perf_counter()
@@ -233,7 +233,7 @@ class Ingest:
                 ]
             await self._close_commands(batch)
             await self._finish(uplinks, batch, messages)
-            spans.refuse([refused.uplink for refused in batch.refused])
+            spans.reject([rejected.uplink for rejected in batch.rejected])
         _duration_histogram.record(time.perf_counter() - started)
         _size_histogram.record(len(messages))
 
@@ -320,7 +320,7 @@ class Ingest:
     async def _announce(self, batch: Batch) -> None:
         pointers = await self.alarms.messages_for_batch(batch)
         await publish_each(self.bus, [*build_events(batch), *batch.closing_events, *pointers])
-        await publish_each(self.bus, self.refusals.build(batch))
+        await publish_each(self.bus, self.dead_messages.build(batch))
 
 
 def _with_entities(report: ValidReport, shapes: Mapping[int, Shape]) -> dict[str, Any]:

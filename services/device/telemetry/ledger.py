@@ -1,4 +1,4 @@
-"""The ledger counts accepted, stored and refused messages; metrics of `UPLINK`.
+"""The ledger counts accepted, stored and rejected messages; metrics of `UPLINK`.
 
 A count is written in the transaction that stores the counted messages, so `accepted = stored +
 rejected + waiting` holds after any crash. Concurrent transactions count in different documents

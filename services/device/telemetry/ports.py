@@ -39,7 +39,7 @@ class CommandCloser(Protocol):
     async def close_by_replies(self, replies: Sequence[tuple[Uplink, Thing]], batch: Batch) -> None:
         """Close the commands that replies answer, in order.
 
-        The reasons of refused replies, confirmed properties and events join the batch.
+        The reasons of rejected replies, confirmed properties and events join the batch.
         """
 
     @abstractmethod

@@ -1,6 +1,6 @@
 """Limits on messages, and the messages of tenants with slow codecs.
 
-Messages above the limit are refused, and their device is disconnected for a while. Messages over
+Messages above the limit are rejected, and their device is disconnected for a while. Messages over
 MQTT reach `UPLINK` without a check at the edge. The time of arrival in the stream counts, and
 redelivered messages are not counted again.
 
@@ -42,7 +42,7 @@ class Quota:
     def find_excess(
         self, uplinks: Iterable[Uplink], things: Mapping[str, Thing]
     ) -> dict[int, Excess]:
-        """Return the messages to refuse, by sequence; disconnect their devices."""
+        """Return the messages to reject, by sequence; disconnect their devices."""
         by_sn: dict[str, list[Uplink]] = defaultdict(list)
         for uplink in uplinks:
             if uplink.delivered == 1:
@@ -102,7 +102,7 @@ class SlowCodecs:
         self,
         uplinks: Sequence[Uplink],
         things: Mapping[str, Thing],
-        refused: Container[int],
+        rejected: Container[int],
         late: Container[str] = (),
     ) -> list[Uplink]:
         """Queue messages of slow tenants and of `late` ones; return the others.
@@ -114,7 +114,7 @@ class SlowCodecs:
             thing = things.get(uplink.sn)
             if (
                 thing is None
-                or uplink.sequence in refused
+                or uplink.sequence in rejected
                 or (uplink.channel != "frame" and thing.integration == DIRECT_INTEGRATION)
                 or not (thing.tenant in late or self._messages.holds(thing.tenant))
             ):

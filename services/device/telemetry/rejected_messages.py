@@ -1,6 +1,6 @@
 """Refused messages of a device in the management API.
 
-Messages that are refused as a whole are in `DEAD`; events report those that are stored in part. A
+Messages that are rejected as a whole are in `DEAD`; events report those that are stored in part. A
 page of `/device/{device_id}/refusals` contains both, and its key holds the position in each stream.
 """
 
@@ -126,9 +126,9 @@ def _page(
             has_more[stream] = True
             break
         reached[stream] = message.sequence
-        refusal = _from_dead(message) if stream == DEAD else _from_event(message)
-        if refusal is not None and _is_listed(refusal, device, request.reason):
-            content.append(refusal)
+        rejection = _from_dead(message) if stream == DEAD else _from_event(message)
+        if rejection is not None and _is_listed(rejection, device, request.reason):
+            content.append(rejection)
     if not any(has_more.values()):
         return RejectedMessagePage(content=content)
     ends = _read_key(request.next_key)
@@ -172,16 +172,16 @@ def _from_event(retained: RetainedMessage) -> RejectedMessage | None:
     )
 
 
-def _is_listed(refusal: RejectedMessage, device: Device, reason: str | None) -> bool:
-    if refusal.received_at < device.owned_since:
+def _is_listed(rejection: RejectedMessage, device: Device, reason: str | None) -> bool:
+    if rejection.received_at < device.owned_since:
         return False
-    return not reason or reason.lower() in refusal.reason.lower()
+    return not reason or reason.lower() in rejection.reason.lower()
 
 
 @post_search("/{device_id:str}/refusals/search")
 async def find_device_refusals(
     principal: RequestPrincipal,
-    refusals: NamedDependency[RejectedMessageReader],
+    rejections: NamedDependency[RejectedMessageReader],
     device_id: PathId,
     data: JSONBody[FindRejectedMessages | None] = None,
 ) -> RejectedMessagePage:
@@ -189,7 +189,7 @@ async def find_device_refusals(
 
     A message that was rejected as a whole is kept for 30 days, a rejected value for 7.
     """
-    return await refusals.page(principal, device_id, data or FindRejectedMessages())
+    return await rejections.page(principal, device_id, data or FindRejectedMessages())
 
 
 ROUTER = route_operations(globals(), "/device", tags=["Devices"])

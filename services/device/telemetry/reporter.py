@@ -40,7 +40,7 @@ LONGEST_REASON = 1000
 
 
 class Outcome(msgspec.Struct, omit_defaults=True):
-    """The reason why a message was refused; None when it is stored."""
+    """The reason why a message was rejected; None when it is stored."""
 
     refused: str | None = None
     number: int = 0
@@ -61,7 +61,7 @@ async def notify(bus: Bus, uplinks: Iterable[Uplink], batch: Batch) -> None:
     if not waiting:
         return
     reasons = {
-        refused.uplink.sequence: refused.reason[:LONGEST_REASON] for refused in batch.refused
+        rejected.uplink.sequence: rejected.reason[:LONGEST_REASON] for rejected in batch.rejected
     }
     answers: dict[str, list[Outcome]] = defaultdict(list)
     for uplink, waiter in waiting:
@@ -138,14 +138,14 @@ class Reporter:
     async def report(self, thing: Thing, properties: dict[str, Any]) -> None:
         """Report current properties; return when they are stored and effective.
 
-        Raises `InvalidInput` when they are refused, `UpstreamTimeout` without an answer.
+        Raises `InvalidInput` when they are rejected, `UpstreamTimeout` without an answer.
         """
-        (refused,) = await self.report_all([ThingReport(thing, properties, current_hops())])
-        if refused is not None:
-            raise InvalidInput(refused, field="properties")
+        (rejected,) = await self.report_all([ThingReport(thing, properties, current_hops())])
+        if rejected is not None:
+            raise InvalidInput(rejected, field="properties")
 
     async def report_all(self, reports: Sequence[ThingReport]) -> list[str | None]:
-        """Report for several things; return for each the reason of a refusal, or None.
+        """Report for several things; return for each the reason of a rejection, or None.
 
         Accepted reports are stored and effective on return. Raises `UpstreamTimeout` if an answer
         is missing.

@@ -12,7 +12,7 @@ from libs.common.decoding import parse_validation_error
 from libs.common.errors import InvalidInput
 from libs.common.http.ids import parse_id
 from libs.common.telemetry.tracing import TRACE
-from libs.common.tsl import Event, Fault, InvalidValues, Refusal, Report
+from libs.common.tsl import Event, Fault, InvalidValues, Rejection, Report
 from services.device.things.model import Thing
 
 MAX_PAYLOAD = 256 * 1024
@@ -128,7 +128,7 @@ FUTURE_MS = 5 * 60_000
 """How far a device's clock may be ahead."""
 
 
-class WrongTime(Refusal):
+class WrongTime(Rejection):
     """The time of a report or an event is not acceptable."""
 
     def __str__(self) -> str:
@@ -145,7 +145,7 @@ class Reply(msgspec.Struct, rename="camel"):
 
 
 def read_report(thing: Thing, raw: bytes, received: int, retention_ms: int) -> tuple[int, Report]:
-    """Return the time (ms) and content of a valid report; raise `Refusal`.
+    """Return the time (ms) and content of a valid report; raise `Rejection`.
 
     The time defaults to `received`. At least one property is valid.
     """
@@ -157,7 +157,7 @@ def read_report(thing: Thing, raw: bytes, received: int, retention_ms: int) -> t
 
 
 def read_event(thing: Thing, raw: bytes, received: int, retention_ms: int) -> tuple[int, Event]:
-    """Return the time (ms) and content of an event of the TSL; raise `Refusal`."""
+    """Return the time (ms) and content of an event of the TSL; raise `Rejection`."""
     event = thing.tsl.decode_event(raw)
     return _time(event.ts, received, retention_ms), event
 
@@ -184,7 +184,7 @@ def check_message(
     """Validate a message of a thing; return the faults of single properties.
 
     Whether the command of a reply exists is checked later. Raises `InvalidInput` when the whole
-    message is refused.
+    message is rejected.
     """
     try:
         if channel == "report":
@@ -193,11 +193,11 @@ def check_message(
             read_event(thing, raw, now, retention_ms)
         else:
             read_reply(raw)
-    except Refusal as error:
+    except Rejection as error:
         fault = error.faults[0]
-        refusal = InvalidInput(fault.reason, field=fault.path or "body")
-        refusal.faults = error.faults
-        raise refusal from error
+        rejection = InvalidInput(fault.reason, field=fault.path or "body")
+        rejection.faults = error.faults
+        raise rejection from error
     return []
 
 
@@ -205,7 +205,7 @@ def frame_time(ts: int | None, received: int, retention_ms: int) -> int:
     """Return the time of a frame: that of its gateway if plausible.
 
     A time that is older than the retention or more than five minutes ahead is replaced by
-    `received`: a reading is never refused for the clock of a gateway.
+    `received`: a reading is never rejected for the clock of a gateway.
     """
     if ts is None or not received - retention_ms <= ts <= received + FUTURE_MS:
         return received

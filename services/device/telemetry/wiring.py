@@ -1,4 +1,4 @@
-"""The wiring of ingest, history, presence, refused messages and HTTP ingest."""
+"""The wiring of ingest, history, presence, rejected messages and HTTP ingest."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ from services.device.telemetry.presence_store import (
 )
 from services.device.telemetry.presence_watch import PresenceWatch
 from services.device.telemetry.quota import Quota
-from services.device.telemetry.rejected_messages import ROUTER as REFUSALS
+from services.device.telemetry.rejected_messages import ROUTER as REJECTIONS
 from services.device.telemetry.rejected_messages import RejectedMessageReader
 from services.device.telemetry.reporter import Reporter
 from services.device.telemetry.retention import HistoryRowLimits, Retention, RetentionSweeper
@@ -93,7 +93,7 @@ class TelemetryHandlers:
     edge: EdgeService
     history: HistoryService
     device_events: EventService
-    refusals: RejectedMessageReader
+    rejections: RejectedMessageReader
     connections: Connections
     streams: Streams
     ledger_reader: LedgerReader
@@ -163,7 +163,7 @@ def wire_telemetry(
         ),
         history=HistoryService(history, settings.retention_days),
         device_events=EventService(events, key_ranges),
-        refusals=RejectedMessageReader(bus, granted),
+        rejections=RejectedMessageReader(bus, granted),
         connections=Connections(bus, granted),
         streams=Streams(bus, uplinks),
         ledger_reader=LedgerReader(bus, uplinks, stores.ledger),
@@ -182,7 +182,7 @@ def wire_telemetry(
             routers=create_routers(
                 handlers,
                 open_api=[get_property_history],
-                others=[EDGE, REFUSALS, EVENTS, CONNECTIONS, LEDGER, STREAM_STATES],
+                others=[EDGE, REJECTIONS, EVENTS, CONNECTIONS, LEDGER, STREAM_STATES],
             ),
             resources=[start_and_stop(stop=presence.stop)],
             tasks=[
@@ -232,7 +232,7 @@ def wire_ingest(
         commands=commands,
         alarms=alarms,
         quota=Quota(clients.limits, clients.rpc),
-        refusals=DeadMessageBuilder(clients.limits),
+        dead_messages=DeadMessageBuilder(clients.limits),
         frames=frames,
         retention_ms=settings.retention_days * DAY_MS,
     )

@@ -138,7 +138,7 @@ def slow_client_error() -> ThingwayError:
     return RequestTimeout("the client was too slow")
 
 
-async def refuse(
+async def reject(
     send: Send,
     error: ThingwayError,
     *,

@@ -28,7 +28,7 @@ _BATCH = "Nats-Batch-Id"
 _PULL_LIFE_NS = PULL_LIFE * 1_000_000_000
 
 
-class RefusedError(Exception):
+class RejectedError(Exception):
     """A message that is not relayed.
 
     `code` is the HTTP status of the error answer, which is not sent if `answered` is False.
@@ -63,12 +63,12 @@ def parse_sender(subject: str) -> Sender:
 
 
 def checked_reply(sender: Sender, reply: str) -> str:
-    """Return the reply subject; raise `RefusedError` outside the sender's inbox.
+    """Return the reply subject; raise `RejectedError` outside the sender's inbox.
 
     Wildcards and blanks would permit other subjects too.
     """
     if reply and (not reply.startswith(sender.inbox) or set(reply) & set("*> \t\r\n")):
-        raise RefusedError("the reply subject is not in the sender's own inbox", 403)
+        raise RejectedError("the reply subject is not in the sender's own inbox", 403)
     return reply
 
 
@@ -76,19 +76,19 @@ def kept_headers(sender: Sender, headers: Mapping[str, str] | None) -> dict[str,
     """Return the only relayed header: the message id, prefixed by the sender's name.
 
     All other headers are for nats-server or our services, and external clients may not set them.
-    Raises `RefusedError` for a header that could not take effect.
+    Raises `RejectedError` for a header that could not take effect.
     """
     if not headers:
         return {}
     if _BATCH in headers:
-        raise RefusedError("atomic batches are not supported")
+        raise RejectedError("atomic batches are not supported")
     message_id = headers.get(MESSAGE_ID)
     if not message_id:
         return {}
     if set(message_id) & set("\r\n"):
-        raise RefusedError("a header must not have a line break")
+        raise RejectedError("a header must not have a line break")
     if len(message_id) > LONGEST_MESSAGE_ID:
-        raise RefusedError(f"{MESSAGE_ID} is longer than {LONGEST_MESSAGE_ID} characters")
+        raise RejectedError(f"{MESSAGE_ID} is longer than {LONGEST_MESSAGE_ID} characters")
     return {MESSAGE_ID: f"{sender.user}/{message_id}"}
 
 
@@ -151,30 +151,30 @@ MAX_BACKOFFS = 32
 
 
 def checked_creation(subject: str, body: bytes) -> bytes:
-    """Return a limited request to create a consumer; raise `RefusedError`.
+    """Return a limited request to create a consumer; raise `RejectedError`.
 
     A push consumer would publish in the account of the stream, and is therefore not supported.
     """
     if len(body) > LARGEST_CREATION:
-        raise RefusedError(f"the request is larger than {LARGEST_CREATION} bytes", 413)
+        raise RejectedError(f"the request is larger than {LARGEST_CREATION} bytes", 413)
     try:
         creation = _creation_decoder.decode(body)
     except INVALID_JSON as error:
-        raise RefusedError(f"not a durable pull consumer: {error}") from error
+        raise RejectedError(f"not a durable pull consumer: {error}") from error
     client_id = subject.split(".")[5]
     config = creation.config
     if creation.stream_name != STREAM:
-        raise RefusedError(f"stream_name must be {STREAM}")
+        raise RejectedError(f"stream_name must be {STREAM}")
     if {config.name or client_id, config.durable_name} != {client_id}:
-        raise RefusedError("name and durable_name must be the client id")
+        raise RejectedError("name and durable_name must be the client id")
     if config.filter_subjects or config.filter_subject != ".".join(subject.split(".")[6:]):
-        raise RefusedError("filter_subject must equal the end of the request's subject")
+        raise RejectedError("filter_subject must equal the end of the request's subject")
     for name in _PUSH_FIELDS:
         if getattr(config, name):
-            raise RefusedError(f"{name}: push consumers are not supported")
+            raise RejectedError(f"{name}: push consumers are not supported")
         setattr(config, name, "" if name.startswith("deliver") else None)
     if len(config.backoff or ()) > MAX_BACKOFFS:
-        raise RefusedError(f"backoff must have at most {MAX_BACKOFFS} entries")
+        raise RejectedError(f"backoff must have at most {MAX_BACKOFFS} entries")
     config.num_replicas, config.sample_freq = 0, ""
     config.max_waiting = _limit(config.max_waiting, MAX_WAITING)
     config.max_ack_pending = _limit(config.max_ack_pending, MAX_UNACKNOWLEDGED)
@@ -214,9 +214,9 @@ def checked_pull(body: bytes) -> bytes:
     try:
         pull = _pull_decoder.decode(body) if len(body) <= LARGEST_PULL else None
     except INVALID_JSON as error:
-        raise RefusedError(f"not a request for messages: {error}") from error
+        raise RejectedError(f"not a request for messages: {error}") from error
     if pull is None:
-        raise RefusedError(f"the request is larger than {LARGEST_PULL} bytes", 413)
+        raise RejectedError(f"the request is larger than {LARGEST_PULL} bytes", 413)
     if pull.expires <= _PULL_LIFE_NS and pull.batch <= MAX_PULLED:
         return body
     pull.expires, pull.batch = (
@@ -233,12 +233,12 @@ def _limit_ack(body: bytes) -> bytes:
     """Return a JetStream acknowledgement; limit the request that `+NXT` may contain."""
     kind, _, rest = body.partition(b" ")
     if kind not in _ACK_KINDS:
-        raise RefusedError("not an acknowledgement")
+        raise RejectedError("not an acknowledgement")
     return b"+NXT " + checked_pull(rest) if kind == b"+NXT" and rest else body
 
 
 def checked_body(pattern: str, subject: str, body: bytes) -> bytes:
-    """Return the body to relay, with limits applied; raise `RefusedError`."""
+    """Return the body to relay, with limits applied; raise `RejectedError`."""
     if pattern == PULL:
         return checked_pull(body)
     if pattern == CREATE:

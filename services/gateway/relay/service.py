@@ -35,7 +35,7 @@ from libs.common.limits.tenants import count_limited
 from libs.common.scheduling import FairQueue
 from libs.common.telemetry.tracing import begin_trace, read_trace, trace_header
 from services.gateway.relay.rules import (
-    RefusedError,
+    RejectedError,
     Sender,
     checked_body,
     checked_reply,
@@ -83,7 +83,7 @@ class RelayQuota:
     def __init__(self, messages: MessageMeter, tenants: UserTenants, floods: FloodGuard) -> None:
         self._messages = messages
         self._others = Meter()
-        self._refused = Meter()
+        self._rejections = Meter()
         self._tenants = tenants
         self._floods = floods
         self._dropped = 0
@@ -104,7 +104,7 @@ class RelayQuota:
         return drops
 
     def count(self, pattern: str, sender: Sender, body: bytes) -> None:
-        """Count a message; raise `RefusedError` above a limit."""
+        """Count a message; raise `RejectedError` above a limit."""
         now = time.monotonic()
         tenant = self.tenant_of(sender)
         if pattern == REPORTS:
@@ -124,11 +124,11 @@ class RelayQuota:
             limit, reason = "eachMessages", f"more than {exceeded[0]} requests per second"
         count_limited(limit, tenant)
         answers = INTEGRATION_REQUEST_RATE if pattern in INTEGRATION_MESSAGES else REQUEST_RATE
-        if self._refused.seconds_until(sender.user, 1, answers, now, FLOOD_SECONDS):
+        if self._rejections.seconds_until(sender.user, 1, answers, now, FLOOD_SECONDS):
             self._floods.block(sender.user)
-            raise RefusedError(reason, 429, answered=False)
-        self._refused.consume(sender.user, 1)
-        raise RefusedError(reason, 429)
+            raise RejectedError(reason, 429, answered=False)
+        self._rejections.consume(sender.user, 1)
+        raise RejectedError(reason, 429)
 
 
 log = logging.getLogger(__name__)
@@ -149,7 +149,7 @@ BATCH_MESSAGES, BATCH_BYTES = 200, 1024**2
 """Limits of messages that are relayed in one write."""
 
 
-_refused_counter = metrics.get_meter("thingway").create_counter(
+_rejection_counter = metrics.get_meter("thingway").create_counter(
     "thingway_relay_refused",
     description="Messages on plain NATS that were rejected and not relayed",
 )
@@ -223,9 +223,9 @@ class Relay:
                 return _relay_frame(pattern, sender, message)
             with begin_trace(f"relay {pattern}", SpanKind.SERVER, read_trace(message.headers)):
                 return _relay_frame(pattern, sender, message)
-        except RefusedError as refused:
-            _refused_counter.add(1, {"subject": pattern, "code": refused.code})
-            return _error_frame(pattern, reply, refused) if reply and refused.answered else b""
+        except RejectedError as rejected:
+            _rejection_counter.add(1, {"subject": pattern, "code": rejected.code})
+            return _error_frame(pattern, reply, rejected) if reply and rejected.answered else b""
 
 
 def _relay_frame(pattern: str, sender: Sender, message: Msg) -> bytes:
@@ -234,17 +234,17 @@ def _relay_frame(pattern: str, sender: Sender, message: Msg) -> bytes:
     return publish_frame(relay_subject(message.subject), body, headers, message.reply)
 
 
-def _error_frame(pattern: str, reply: str, refused: RefusedError) -> bytes:
+def _error_frame(pattern: str, reply: str, rejected: RejectedError) -> bytes:
     """Return an error answer, as the service or JetStream would send it."""
     if pattern in INTEGRATION_MESSAGES:
-        headers = {ERROR_CODE_HEADER: str(refused.code), ERROR_HEADER: refused.reason}
+        headers = {ERROR_CODE_HEADER: str(rejected.code), ERROR_HEADER: rejected.reason}
         return publish_frame(reply, b"", headers)
     if pattern == PULL:  # a client would take an answer with a body for an event
-        headers = {"Status": str(refused.code), "Description": refused.reason}
+        headers = {"Status": str(rejected.code), "Description": rejected.reason}
         return publish_frame(reply, b"", headers)
     kind = "pub_ack_response" if pattern == REPORTS else "consumer_create_response"
     body = {
         "type": f"io.nats.jetstream.api.v1.{kind}",
-        "error": {"code": refused.code, "err_code": 0, "description": refused.reason},
+        "error": {"code": rejected.code, "err_code": 0, "description": rejected.reason},
     }
     return publish_frame(reply, msgspec.json.encode(body), {})

@@ -27,7 +27,7 @@ from services.management.live.hub import Hub, Subscriptions
 from services.management.live.mqtt_publisher import MqttListener
 from services.management.live.packets import (
     PINGRESP,
-    REFUSED,
+    SUBACK_FAILURE,
     Answer,
     OtherVersion,
     Packet,
@@ -175,7 +175,7 @@ async def _process_packets(
             case Ping():
                 await live_socket.send(PINGRESP)
             case Subscribe(packet_id, filters):
-                codes = [0 if topic == listener.topic else REFUSED for topic in filters]
+                codes = [0 if topic == listener.topic else SUBACK_FAILURE for topic in filters]
                 if 0 in codes:
                     hub.mqtt_publisher.subscribe(listener)
                 await live_socket.send(suback(packet_id, codes))

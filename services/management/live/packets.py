@@ -14,7 +14,7 @@ MAX_PACKET = 16 * 1024
 """Maximum bytes of a received packet; the longest is a SUBSCRIBE."""
 MAX_FILTERS = 20
 """Maximum topic filters of a packet."""
-REFUSED = 0x80
+SUBACK_FAILURE = 0x80
 """The return code of a rejected subscription [3.9.3]."""
 PINGRESP = b"\xd0\x00"
 

@@ -30,7 +30,7 @@ LARGEST_MESSAGE = 256 * 1024
 LONGEST_TOPIC = 0xFFFF
 PACKETS_IN_TURN = 64
 """Packets that are processed before other tasks run."""
-REFUSED = 0x80
+SUBACK_FAILURE = 0x80
 """The return code of a rejected subscription [3.9.3]."""
 
 _CONNECT, _CONNACK, _PUBLISH, _PUBACK = 0x10, 0x20, 0x30, 0x40
@@ -54,7 +54,7 @@ class BrokerError(Exception):
     """The broker ends the connection, or rejects a request."""
 
 
-class LoginRefused(BrokerError):
+class LoginRejected(BrokerError):
     """The broker rejects the login; the message is its reason."""
 
 
@@ -98,7 +98,7 @@ class Connection:
         self._failure: Exception | None = None
 
     async def log_in(self, broker: Broker, client_id: str) -> None:
-        """Send CONNECT for the session of `client_id`; raise `LoginRefused`."""
+        """Send CONNECT for the session of `client_id`; raise `LoginRejected`."""
         flags, fields = 0, [client_id]
         if broker.username:
             flags, fields = _USER, [client_id, broker.username]
@@ -111,7 +111,7 @@ class Connection:
             raise BrokerError("the broker does not support MQTT 3.1.1")
         if code := body[1]:
             is_known_code = code <= len(_LOGIN_ERRORS)
-            raise LoginRefused(_LOGIN_ERRORS[code - 1] if is_known_code else f"code {code}")
+            raise LoginRejected(_LOGIN_ERRORS[code - 1] if is_known_code else f"code {code}")
 
     async def listen(self, topics: Sequence[str], before: Iterable[str]) -> None:
         """Subscribe to `topics`, and unsubscribe from other topics of `before`.
@@ -122,7 +122,7 @@ class Connection:
             await self._request(_UNSUBSCRIBE, b"", _encode_text(topic))
         for topic in topics:
             codes = await self._request(_SUBSCRIBE, b"", _encode_text(topic) + b"\x01")
-            if not codes or codes[0] >= REFUSED:
+            if not codes or codes[0] >= SUBACK_FAILURE:
                 raise BrokerError(f"the broker rejects the subscription of {topic}")
 
     async def batches(self, maximum: int) -> AsyncIterator[list[Message]]:

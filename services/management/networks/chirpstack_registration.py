@@ -30,7 +30,7 @@ REGISTER_SECONDS = 8.0
 """Seconds for the complete registration of a device."""
 UNDO_SECONDS = 3.0
 LONGEST_REASON = 300
-_REFUSED_STATUSES = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
+_REJECTED_STATUSES = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
 _INPUT_ERRORS = {
     grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.NOT_FOUND,
@@ -135,7 +135,7 @@ async def _check_same(devices: _DeviceService, registration: Registration) -> No
 
 def _translate_error(error: grpc.aio.AioRpcError) -> ThingwayError:
     reason = (error.details() or error.code().name)[:LONGEST_REASON]
-    if error.code() in _REFUSED_STATUSES:
+    if error.code() in _REJECTED_STATUSES:
         return InvalidInput(f"is rejected by ChirpStack: {reason}", field=API_TOKEN)
     if error.code() in _INPUT_ERRORS:
         mentioned = [

@@ -19,7 +19,7 @@ from libs.common.store.mongo import StoreError
 from services.management.networks.broker import (
     BrokerError,
     Connection,
-    LoginRefused,
+    LoginRejected,
     Message,
     check_topic,
     connected,
@@ -364,7 +364,7 @@ def describe_failure(error: Exception) -> str:
         return "the broker did not answer in time"
     if isinstance(error, ssl.SSLError):
         return f"TLS with the broker failed: {error.reason or error}"
-    if isinstance(error, LoginRefused):
+    if isinstance(error, LoginRejected):
         return f"the broker rejects the login: {error}"
     if isinstance(error, ConnectionRefusedError):
         return "the broker's address refuses connections"

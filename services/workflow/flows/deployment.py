@@ -177,7 +177,7 @@ class FlowDeployer:
                 await self.check_entities(user, plan)
                 await self.check_constants(flow.tenant, plan)
         except DesignInvalid as error:
-            raise build_refusal(error) from error
+            raise build_design_error(error) from error
         return Deployed(
             tenant=flow.tenant,
             flow_id=flow.id,
@@ -214,7 +214,7 @@ def _find_starts(text: str) -> list[DesignNode]:
         return []
 
 
-def build_refusal(error: DesignInvalid, field: str = DESIGN_FIELD) -> InvalidInput:
+def build_design_error(error: DesignInvalid, field: str = DESIGN_FIELD) -> InvalidInput:
     """Return a 400 error with all reasons as `data`: `[{node_id?, field, reason}]`."""
     detail = [reason.to_detail() for reason in error.reasons]
     return InvalidInput(str(error), field=field, detail=detail)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from libs.common.http.outgoing import AddressRefused, describe_blocked_host, outgoing_addresses
+from libs.common.http.outgoing import AddressBlocked, describe_blocked_host, outgoing_addresses
 from services.workflow.errors import NodeFailed
 
 
@@ -15,7 +15,7 @@ async def check_host(host: str, port: int, allowed: tuple[str, ...], seconds: fl
             await outgoing_addresses(host, port, allowed)
     except TimeoutError as error:
         raise NodeFailed(f"the lookup of host {host} timed out") from error
-    except AddressRefused as error:
+    except AddressBlocked as error:
         raise NodeFailed(describe_blocked_host(host)) from error
     except (OSError, UnicodeError) as error:  # UnicodeError for an invalid name
         raise NodeFailed(f"host {host} was not found: {error!s:.200}") from error
@@ -36,7 +36,7 @@ async def limit_delivery(
             yield
     except TimeoutError as error:
         raise NodeFailed(f"{host} did not respond in time") from error
-    except AddressRefused as error:
+    except AddressBlocked as error:
         raise NodeFailed(describe_blocked_host(host)) from error
     except failures as error:
         raise NodeFailed(f"{host} did not accept {what}: {error!s:.200}") from error

@@ -18,7 +18,7 @@ from multidict import CIMultiDict
 from opentelemetry.trace import SpanKind
 from yarl import URL
 
-from libs.common.http.outgoing import AddressRefused, describe_blocked_host, outgoing_session
+from libs.common.http.outgoing import AddressBlocked, describe_blocked_host, outgoing_session
 from libs.common.telemetry.tracing import mark_failed, trace_header, trace_step
 from services.workflow.errors import NodeFailed
 from services.workflow.outgoing.hosts import check_host
@@ -250,7 +250,7 @@ def _resolve_redirect(url: URL, target: str) -> str:
 
 def _describe_failure(url: URL, error: Exception) -> str:
     cause = error.os_error if isinstance(error, ClientConnectorError) else error
-    if isinstance(cause, AddressRefused):
+    if isinstance(cause, AddressBlocked):
         return describe_blocked_host(url.host)
     if isinstance(error, InvalidURL):
         return "the URL cannot be called"

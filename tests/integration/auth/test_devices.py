@@ -34,7 +34,7 @@ from libs.common.identity.device_keys import (
     SHARE,
     DeviceKeyCopy,
     DeviceKeyReader,
-    RefusedLogins,
+    RejectedLogins,
 )
 from libs.common.tls import PeerCertificate
 from services.auth.device_credentials import MAX_CERTIFICATES
@@ -383,7 +383,7 @@ async def test_the_last_log_in_with_a_wrong_key_is_noted(auth):
 async def test_the_gateway_records_failed_logins_of_devices(auth):
     """It does so where Redis knows the device; no request or write delays the answer."""
     key = await issue(auth)
-    logins = RefusedLogins(auth.redis)
+    logins = RejectedLogins(auth.redis)
     reader = DeviceKeyReader(auth.redis, auth.rpc, partial(logins.record, over="HTTP"))
     assert await reader.authenticate("Ab12", key) == PRINCIPAL
     assert await reader.authenticate("Ab12", "wrong") is None
@@ -401,7 +401,7 @@ async def test_the_gateway_records_failed_logins_of_devices(auth):
 
 async def test_a_storm_of_one_tenant_leaves_places_to_others(auth):
     """Their people see why their device is silent."""
-    logins = RefusedLogins(auth.redis)
+    logins = RejectedLogins(auth.redis)
     for number in range(MAX_DEVICES):
         logins.record(DeviceKeyCopy(f"S{number}", number, "t1", "hash"), "KEY", "MQTT")
     logins.record(DeviceKeyCopy("Other", 1, "t2", "hash"), "KEY", "MQTT")
@@ -412,7 +412,7 @@ async def test_a_storm_of_one_tenant_leaves_places_to_others(auth):
 
 async def test_a_storm_of_wrong_keys_is_written_once_for_each_device(auth):
     """The number of writes does not grow with the number of attempts."""
-    logins = RefusedLogins(auth.redis)
+    logins = RejectedLogins(auth.redis)
     for _ in range(3):
         for number in range(MAX_DEVICES + 10):
             logins.record(

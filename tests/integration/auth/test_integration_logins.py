@@ -26,7 +26,7 @@ from libs.common.contracts.integrations import (
 from libs.common.errors import Conflict, InvalidInput, NotFound, TooManyRequests
 from libs.common.integrations import Integration, IntegrationHost
 from libs.common.integrations.host import IntegrationThings
-from services.gateway.relay.rules import RefusedError
+from services.gateway.relay.rules import RejectedError
 from tests.integration.auth.conftest import Auth
 from tests.outside import relaying
 
@@ -151,7 +151,7 @@ async def test_a_request_beyond_the_rate_fails(auth: Auth, login, monkeypatch):
     """The SDK raises the error of the gateway, so it never takes the report for stored."""
 
     def reject(*_: object) -> None:
-        raise RefusedError("more than 200 requests per second", 429)
+        raise RejectedError("more than 200 requests per second", 429)
 
     async with contextlib.AsyncExitStack() as stack:
         relay = await stack.enter_async_context(relaying(auth.door.url, f"secret-{RELAY}"))

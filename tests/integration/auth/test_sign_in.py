@@ -14,7 +14,7 @@ from services.auth.passwords import (
     MAX_WAITING_LOGINS,
     PasswordHashes,
 )
-from services.auth.tokens.writer import Refusal, TokenWriter
+from services.auth.tokens.writer import Rejection, TokenWriter
 from tests.integration.auth.people import (
     CLIENT,
     FIRST,
@@ -215,8 +215,8 @@ async def test_a_pair_is_not_repeated_under_a_raised_generation(auth):
 
     await writer.revoke_subject(Kind.USER, "7", 2)
 
-    assert await writer.rotate(first.refresh, holder, 1) is Refusal.STALE
-    assert await writer.rotate(first.refresh, holder, 2) is Refusal.UNKNOWN
+    assert await writer.rotate(first.refresh, holder, 1) is Rejection.STALE
+    assert await writer.rotate(first.refresh, holder, 2) is Rejection.UNKNOWN
 
 
 async def test_ten_failures_cost_a_pause_and_a_right_password_forgets_them(auth):

@@ -9,7 +9,7 @@ from libs.common.contracts.auth import ApplicationRef, ApplicationSecret, Done
 from libs.common.errors import Unavailable
 from libs.common.identity import Kind, Principal
 from libs.common.identity.tokens import TokenReader
-from services.auth.tokens.writer import Refusal, TokenWriter
+from services.auth.tokens.writer import Rejection, TokenWriter
 
 
 async def test_credentials_give_the_documented_answer(auth):
@@ -201,7 +201,7 @@ async def test_tokens_cannot_be_issued_for_a_secret_that_was_checked_too_early(a
 
     await writer.revoke_subject(Kind.APPLICATION, "7", generation=2)
 
-    assert await writer.issue(caller, generation=1) is Refusal.STALE
+    assert await writer.issue(caller, generation=1) is Rejection.STALE
 
 
 async def test_a_log_in_makes_good_a_revocation_that_redis_lost(auth):

@@ -7,7 +7,7 @@ import msgspec
 from services.auth.applications.model import StoredApplication
 from services.auth.changes import Change, Changes
 from services.auth.client_secrets import hash_secret
-from services.auth.tokens.writer import Refusal, TokenPair
+from services.auth.tokens.writer import Rejection, TokenPair
 
 CLIENT_ID = "4f2c8a1e-1111-4222-8333-000000000001"
 SECRET = "s3cret"
@@ -110,5 +110,5 @@ class FakeTokens:
         self.log.append(("revoked", kind, subject, generation))
 
 
-STALE = Refusal.STALE
-REUSED = Refusal.REUSED
+STALE = Rejection.STALE
+REUSED = Rejection.REUSED

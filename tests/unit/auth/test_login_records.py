@@ -7,7 +7,7 @@ import pytest
 
 from libs.common.identity import Caller, Kind, Principal
 from services.auth.audit import AuditEntry, Subject
-from services.auth.login_records import MAX_WAITING, RefusedLoginRecorder
+from services.auth.login_records import MAX_WAITING, RejectedLoginRecorder
 from tests.unit.auth.fakes import FakeChanges
 
 
@@ -35,7 +35,7 @@ def claimed(user: int = 7, tenant: str = "t1") -> Caller:
 @contextlib.asynccontextmanager
 async def running(buckets: FakeBuckets):
     changes = FakeChanges()
-    refused = RefusedLoginRecorder(changes, buckets)
+    refused = RejectedLoginRecorder(changes, buckets)
     task = asyncio.ensure_future(refused.run())
     yield refused, changes
     task.cancel()
@@ -81,7 +81,7 @@ async def test_a_storm_is_recorded_in_part(storm, recorded):
 
 async def test_a_refusal_never_waits():
     """Rejections beyond a full queue are not recorded."""
-    refused = RefusedLoginRecorder(FakeChanges(), FakeBuckets())
+    refused = RejectedLoginRecorder(FakeChanges(), FakeBuckets())
 
     for user in range(MAX_WAITING + 10):
         refused.record(claimed(user), "wrong_password")
@@ -90,7 +90,7 @@ async def test_a_refusal_never_waits():
 async def test_a_storm_of_one_tenant_hides_no_refusal_of_another():
     """Each has its own short queue, and they take turns."""
     changes = FakeChanges()
-    refused = RefusedLoginRecorder(changes, FakeBuckets())
+    refused = RejectedLoginRecorder(changes, FakeBuckets())
     for user in range(MAX_WAITING + 10):
         refused.record(claimed(user), "wrong_password")
     refused.record(claimed(9999, "t2"), "wrong_password")

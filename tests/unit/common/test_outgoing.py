@@ -4,7 +4,7 @@ import pytest
 
 from libs.common.errors import InvalidInput
 from libs.common.http.outgoing import (
-    AddressRefused,
+    AddressBlocked,
     GuardedResolver,
     is_address_allowed,
     outgoing_socket,
@@ -86,7 +86,7 @@ def test_a_base_url_loses_its_last_slash():
 async def test_a_host_name_is_checked_by_its_addresses():
     """Every name of a loopback address is rejected like `localhost`."""
     resolver = GuardedResolver(())
-    with pytest.raises(AddressRefused, match="localhost"):
+    with pytest.raises(AddressBlocked, match="localhost"):
         await resolver.resolve("localhost", 80)
     found = await GuardedResolver(("127.0.0.0/8",)).resolve("localhost", 80)
     assert {one["host"] for one in found} == {"127.0.0.1"}

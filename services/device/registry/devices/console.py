@@ -132,7 +132,7 @@ async def get_refused_login(
 
     It is empty without such a login in the last 7 days.
     """
-    return await user_devices.find_last_refused_login(principal, device_id)
+    return await user_devices.find_last_rejected_login(principal, device_id)
 
 
 @get("/{device_id:str}/location", guards=[allow_holders(Function.DEVICE_VIEW)])

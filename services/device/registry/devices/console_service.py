@@ -177,12 +177,12 @@ class UserDevices:
         check_exists = partial(self.granted.find, principal, device_id)
         return await self.credentials.issue(device, check_exists)
 
-    async def find_last_refused_login(
+    async def find_last_rejected_login(
         self, principal: Principal, device_id: int
     ) -> LastRefusedLogin:
         """Return the last login with a wrong key or certificate."""
         device = await self.granted.find(principal, device_id)
-        return await self.credentials.find_last_refused_login(device)
+        return await self.credentials.find_last_rejected_login(device)
 
     async def delete(self, principal: Principal, body: DeleteDevices) -> None:
         """Delete the devices that the user may see; ignore unknown ids.

@@ -24,7 +24,7 @@ from services.device.members.members import Member, MemberSet, build_members, nu
 from services.device.members.values import (
     convert_value,
     integration_fault,
-    integration_refusal,
+    integration_rejection,
     multiple_error,
     set_value,
     value_faults,
@@ -347,5 +347,5 @@ class DeviceAdder:
         except InvalidInput as error:  # its text begins with the input at fault
             name = error.message.partition(":")[0]
             if not form.parameters.has(name):
-                raise integration_refusal(error.field, error) from error
+                raise integration_rejection(error.field, error) from error
             raise form.parameters.input_error(name, error.message, error.code) from error

@@ -123,9 +123,9 @@ class ImportService:
             device_sheet = await self.sheets.read(principal, integration, data, MAX_IMPORTED)
             rows = [row async for row in _read_rows(device_sheet)]
             await self._check_together(principal.tenant, device_sheet, rows)
-            refused = not only_good and any(row.outcome for row in rows)
+            rejected = not only_good and any(row.outcome for row in rows)
             keys = [column.key for column in device_sheet.heads]
-            return await self.store.add(principal, integration, keys, rows, refused=refused)
+            return await self.store.add(principal, integration, keys, rows, rejected=rejected)
 
     async def _check_together(
         self, tenant: str, device_sheet: DeviceSheet, rows: Sequence[Row]

@@ -93,9 +93,9 @@ class ImportStore:
         columns: Sequence[str],
         rows: Sequence[Row],
         *,
-        refused: bool,
+        rejected: bool,
     ) -> int:
-        """Insert an import with its rows; it runs unless it is `refused`."""
+        """Insert an import with its rows; it runs unless it is `rejected`."""
         import_id, now = await self._ids.allocate(), datetime.now(UTC)
         await self._forget_oldest(principal.tenant)
         await self._rows.bulk_write(
@@ -113,13 +113,13 @@ class ImportStore:
             access=principal.access,
             integration=integration,
             columns=list(columns),
-            state="REFUSED" if refused else "RUNNING",
+            state="REFUSED" if rejected else "RUNNING",
             total=len(rows),
             created=0,
             updated=0,
             failed=sum(row.outcome == "FAILED" for row in rows),
             created_at=now,
-            ended_at=now if refused else None,
+            ended_at=now if rejected else None,
         )
         await self._imports.insert_one(msgspec.to_builtins(job, builtin_types=(datetime,)))
         self.wakeups.notify(IMPORTS)

@@ -120,8 +120,10 @@ class WriteOnlyEraser:
         log.info("thing %d: deleted stored values of write-only properties", thing_id)
         try:
             for subject in subjects:
-                await self._erase_events(subject, lambda raw: _reports(raw, tsl))
-            await self._erase_messages(DEAD, dead_uplink(sn), lambda raw: _refuses(raw, tsl))
+                await self._erase_events(subject, lambda raw: _has_write_only(raw, tsl))
+            await self._erase_messages(
+                DEAD, dead_uplink(sn), lambda raw: _dead_has_write_only(raw, tsl)
+            )
             for change in ALARM_CHANGES if alarms else ():
                 subject = alarm_event(tenant, thing_id, change)
                 await self._erase_events(subject, _has_value)
@@ -175,7 +177,7 @@ class _Reported(msgspec.Struct):
     properties: Values
 
 
-def _reports(raw: bytes, tsl: Tsl) -> bool:
+def _has_write_only(raw: bytes, tsl: Tsl) -> bool:
     """Return whether a message holds write-only properties; True if it is invalid."""
     try:
         properties = msgspec.json.decode(raw, type=_Reported).properties
@@ -189,6 +191,7 @@ def _has_value(raw: bytes) -> bool:
     return msgspec.json.decode(raw).get("value") is not None
 
 
-def _refuses(raw: bytes, tsl: Tsl) -> bool:
+def _dead_has_write_only(raw: bytes, tsl: Tsl) -> bool:
+    """Return whether an entry of `DEAD` has or may have write-only properties."""
     dead = msgspec.json.decode(raw, type=Dead)
-    return dead.base64 or _reports(dead.payload.encode(), tsl)
+    return dead.base64 or _has_write_only(dead.payload.encode(), tsl)

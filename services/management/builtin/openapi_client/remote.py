@@ -101,7 +101,7 @@ class CreatedTasks(msgspec.Struct, rename="camel"):
     device_task_relations: list[DeviceTask] = []
 
 
-class Refused(InvalidInput):
+class RequestRejected(InvalidInput):
     """The other platform rejected the request (4xx), with its message."""
 
 
@@ -122,7 +122,7 @@ class _Answer:
 
 
 class Remote:
-    """An account. Every call raises `Refused`, `Unavailable` or `UpstreamFailed`."""
+    """An account. Every call raises `RequestRejected`, `Unavailable` or `UpstreamFailed`."""
 
     def __init__(self, session: aiohttp.ClientSession, account: Account) -> None:
         self.account = account
@@ -246,9 +246,9 @@ class Remote:
                 break
         return answer
 
-    async def _valid_token(self, refused: str | None) -> str:
+    async def _valid_token(self, rejected_token: str | None) -> str:
         async with self._logging_in:
-            if self._token is None or self._token == refused:
+            if self._token is None or self._token == rejected_token:
                 form = {
                     "grant_type": "client_credentials",
                     "client_id": self.account.client_id,
@@ -295,5 +295,5 @@ def _envelope(answer: _Answer) -> Envelope:
     if answer.status == NOT_FOUND:
         raise NotFound(f"the other platform answered: {text}")
     if answer.status >= BAD_REQUEST or answer.status == OK:
-        raise Refused(f"the other platform rejected the request: {text}")
+        raise RequestRejected(f"the other platform rejected the request: {text}")
     raise UpstreamFailed(f"the other platform answered {answer.status}")

@@ -76,13 +76,13 @@ class Tally:
 
     devices: int = 0
     reports: int = 0
-    refused: int = 0
+    rejected: int = 0
     fault: str = ""
     """Reason why the first device or report was rejected."""
 
-    def refuse(self, device: str, error: Exception) -> None:
+    def count_rejected(self, device: str, error: Exception) -> None:
         """Count a rejected device or report."""
-        self.refused += 1
+        self.rejected += 1
         self.fault = self.fault or f"{device}: {error}"
 
 
@@ -129,7 +129,7 @@ class Sync:
                     await self._import_history(tenant, remote, device, link, tally)
             except (InvalidInput, Conflict, NotFound, TooLarge, UpstreamFailed) as error:
                 log.info("sync of %s in %s: %s", device.sn, tenant, error)
-                tally.refuse(device.sn, error)
+                tally.count_rejected(device.sn, error)
         return tally
 
     async def _import_device(
@@ -179,7 +179,7 @@ class Sync:
                 )
                 tally.reports += 1
             except (InvalidInput, TooLarge) as error:
-                tally.refuse(device.sn, error)
+                tally.count_rejected(device.sn, error)
             except NotFound:
                 return False
             return True

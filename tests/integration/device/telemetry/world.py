@@ -169,7 +169,7 @@ class World:
             commands=commands,
             alarms=alarms,
             quota=Quota(known, rpc),
-            refusals=DeadMessageBuilder(known),
+            dead_messages=DeadMessageBuilder(known),
             frames=frames,
             retention_ms=RETENTION_MS,
         )

@@ -37,7 +37,7 @@ class FakeDevices:
 
     def __init__(self, *sns: str) -> None:
         self.sns = {sn.upper(): sn for sn in sns}
-        self.refused = self
+        self.rejected_logins = self
         self.noted: list[tuple[str, str, str]] = []
 
     def record(self, device: DeviceKeyCopy, wrong: str, over: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from deploy.local.cli import main
 from deploy.local.products import TemplateFolder, load_template
-from deploy.platform.errors import CommandError, Refused
+from deploy.platform.errors import CommandError, InputRejected
 from tests.templates import SHARED, SMALL, SMALL_CODEC, packed, small
 
 TEMPLATE, CODECS = SMALL % "th1", SMALL_CODEC
@@ -38,7 +38,7 @@ def test_files_outside_a_template_are_not_loaded(tmp_path: Path) -> None:
     """A path that leaves the parent folder counts as missing."""
     (tmp_path / "secret.js").write_text("function Decode() {}")
     files = FILES | {"th1/codec.yaml": CODECS.replace("common/a.js", "../secret.js")}
-    with pytest.raises(Refused, match=r"\.\./secret\.js does not exist"):
+    with pytest.raises(InputRejected, match=r"\.\./secret\.js does not exist"):
         load_template(folder(tmp_path / "vendor", files))
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deploy.platform.openapi import ApiRefused
+from deploy.platform.openapi import ApiRejected
 
 
 @pytest.mark.parametrize(
@@ -15,4 +15,4 @@ from deploy.platform.openapi import ApiRefused
     ],
 )
 def test_errors_of_both_apis_contain_the_cause(body: object, text: str) -> None:
-    assert str(ApiRefused(401, body)) == text
+    assert str(ApiRejected(401, body)) == text

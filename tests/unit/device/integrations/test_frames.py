@@ -106,6 +106,6 @@ async def test_ingest_refuses_a_frame_of_a_device_that_has_changed_hands(
         if taken or headers is None:
             assert [one for _, one in batch.undecoded] == [new]
         else:
-            assert [(one.reason, one.thing) for one in batch.refused] == [
+            assert [(one.reason, one.thing) for one in batch.rejected] == [
                 ("the device has a new owner", None)
             ]

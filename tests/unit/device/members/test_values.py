@@ -14,7 +14,7 @@ from services.device.members.values import (
     ValueFault,
     convert_value,
     integration_fault,
-    integration_refusal,
+    integration_rejection,
     value_faults,
 )
 from tests.placeholders import missing_arguments
@@ -174,12 +174,12 @@ def test_rejections_of_integrations_have_known_codes(code, text, expected, args)
 
 def test_rejections_without_an_input_are_shown_unchanged():
     """A gateway's error keeps its text and its code."""
-    refused = integration_refusal("exchange", InvalidInput("the lamp has no such scene"))
+    refused = integration_rejection("exchange", InvalidInput("the lamp has no such scene"))
     assert (refused.code, refused.detail) == (
         "gateway_respond_error",
         {"error": "the lamp has no such scene"},
     )
-    kept = integration_refusal("exchange", InvalidInput("not here", code="method_not_allowed"))
+    kept = integration_rejection("exchange", InvalidInput("not here", code="method_not_allowed"))
     assert kept.code == "method_not_allowed"
 
 

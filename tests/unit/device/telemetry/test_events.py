@@ -1,4 +1,4 @@
-"""RefusedUplink messages are kept without write-only values."""
+"""Rejected messages are kept without write-only values."""
 
 import msgspec
 import pytest
@@ -37,7 +37,9 @@ def uplink(payload: bytes, channel: str = "report") -> Uplink:
 def said(payload: bytes, mine: Thing, channel: str = "report") -> list[bytes]:
     """Return all that is published of a message: events, and entries of `DEAD`."""
     batch = sort_batch([uplink(payload, channel)], {"SN7": mine}, 10**15)
-    entries = [dead_message(one.uplink, one.thing, one.reason, one.faults) for one in batch.refused]
+    entries = [
+        dead_message(one.uplink, one.thing, one.reason, one.faults) for one in batch.rejected
+    ]
     return [one.payload for one in (*build_events(batch), *entries)]
 
 

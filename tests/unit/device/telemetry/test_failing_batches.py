@@ -56,7 +56,7 @@ async def test_a_message_that_fails_alone_is_moved_after_several_tries(
             await ingest.handle(BATCH)
     assert ingest.dead == []
     await ingest.handle(BATCH, slow=True)
-    ((refused,),) = [batch.refused for batch in ingest.dead]
+    ((refused,),) = [batch.rejected for batch in ingest.dead]
     assert refused.reason == "could not be processed: ValueError: bad value"
     assert ingest.done == [
         (numbers, slow) for slow in (False, False, True) for numbers in (["1", "2"], ["4"])
@@ -71,7 +71,7 @@ async def test_the_reason_hides_write_only_values(ingest: FailingIngest) -> None
         with pytest.raises(ValueError, match="bad value"):
             await ingest.handle(BATCH[2:3])
     await ingest.handle(BATCH[2:3])
-    assert "bad value" not in ingest.dead[0].refused[0].reason
+    assert "bad value" not in ingest.dead[0].rejected[0].reason
 
 
 @pytest.mark.parametrize("part", ["store", "bus"])

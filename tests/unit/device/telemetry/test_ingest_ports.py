@@ -140,7 +140,7 @@ def ingest(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> Ingest:
         "device_fields": Values(),
         "shapes": Shapes(),
         "quota": Nothing(),
-        "refusals": Nothing(),
+        "dead_messages": Nothing(),
     }
     return Ingest(**given, commands=fake, alarms=fake, frames=fake, retention_ms=10**15)
 
@@ -197,7 +197,7 @@ def test_a_batch_keeps_only_some_uplinks():
     batch.duplicates = [uplinks[3], uplinks[8]]
     batch.keep_only(uplinks[5:])
     expected = sort_batch(uplinks[5:], found, 10**15)
-    for name in ("reports", "events", "replies", "undecoded", "refused"):
+    for name in ("reports", "events", "replies", "undecoded", "rejected"):
         assert getattr(batch, name) == getattr(expected, name)
         assert getattr(batch, name), name
     assert [one.uplink for one in batch.frames] == batch.duplicates == [uplinks[8]]

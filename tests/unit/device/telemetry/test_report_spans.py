@@ -23,7 +23,7 @@ def test_a_batch_joins_traces_and_keeps_them_apart(monkeypatch: pytest.MonkeyPat
     kept = kept_spans(monkeypatch)
     spans = ReportSpans([uplink(1), uplink(2), uplink(3, SENT)])
     with spans.batch_span():
-        spans.refuse([spans.uplinks[1]])
+        spans.reject([spans.uplinks[1]])
     (*reports,) = (span for span in kept.get_finished_spans() if span.name == "ingest message")
     (joined,) = (span for span in kept.get_finished_spans() if span.name == "ingest batch")
     assert len({one.context.trace_id for one in (*reports, joined)}) == 4

@@ -41,7 +41,7 @@ class Client:
         """Refuse a request of the client; give the fields of the answer."""
         body = RequestBody(self.receive, fields, 10)
         error = Unauthenticated("who are you")
-        await refusal.refuse(self.send, error, path="/x", request_id="1", body=body)
+        await refusal.reject(self.send, error, path="/x", request_id="1", body=body)
         content = b"".join(message["body"] for message in self.answer[1:])
         found = dict(self.answer[0]["headers"])
         assert (len(content), self.answer[-1]["more_body"]) == (

@@ -7,7 +7,7 @@ import pytest
 from libs.common.bus.accounts import INTEGRATION_MESSAGES, PULL
 from libs.common.limits.meter import BURST
 from services.gateway.relay import service as module
-from services.gateway.relay.rules import RefusedError, Sender
+from services.gateway.relay.rules import RejectedError, Sender
 from services.gateway.relay.service import (
     FLOOD_SECONDS,
     INTEGRATION_REQUEST_RATE,
@@ -45,11 +45,11 @@ def test_a_flood_is_not_answered_message_by_message(monkeypatch: pytest.MonkeyPa
     for _ in range(int(REQUEST_RATE * BURST)):
         quota.count(PULL, APPLICATION, b"")
     for _ in range(int(REQUEST_RATE * FLOOD_SECONDS)):
-        with pytest.raises(RefusedError) as refused:
+        with pytest.raises(RejectedError) as refused:
             quota.count(PULL, APPLICATION, b"")
         assert refused.value.answered
     assert floods.ended == []
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(RejectedError) as refused:
         quota.count(PULL, APPLICATION, b"")
     assert not refused.value.answered
     assert floods.ended == ["app.one"]
@@ -68,7 +68,7 @@ def test_a_busy_tenant_leaves_an_integration_its_requests_for_others(
         for number in range(int(REQUEST_RATE * (BURST + FLOOD_SECONDS))):
             try:
                 quota.count(REPORT, INTEGRATION, body)
-            except RefusedError:
+            except RejectedError:
                 return number
         raise AssertionError(tenant)
 
@@ -85,5 +85,5 @@ def test_requests_without_a_valid_tenant_share_one_rate(monkeypatch: pytest.Monk
     bodies = (b"{}", b"\xff", b'{"tenant":"%s"}' % (b"a" * 65))
     for number in range(int(REQUEST_RATE * BURST)):
         quota.count(REPORT, INTEGRATION, bodies[number % len(bodies)])
-    with pytest.raises(RefusedError):
+    with pytest.raises(RejectedError):
         quota.count(REPORT, INTEGRATION, bodies[-1])

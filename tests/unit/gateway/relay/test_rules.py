@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from libs.common.bus.accounts import ACKS, CREATE, INTEGRATION_MESSAGES, PULL, RELAYED, REPORTS
 from services.gateway.relay.rules import (
-    RefusedError,
+    RejectedError,
     Sender,
     checked_body,
     checked_creation,
@@ -70,7 +70,7 @@ def test_every_relayed_subject_has_a_speaker_with_an_inbox_of_its_own():
 )
 def test_an_answer_goes_to_the_own_inbox_only(reply):
     """Anywhere else the answer would be heard by, or do something for, somebody else."""
-    with pytest.raises(RefusedError):
+    with pytest.raises(RejectedError):
         checked_reply(DEVICE, reply)
 
 
@@ -79,7 +79,7 @@ def test_whatever_a_reply_is_it_is_the_own_inbox_or_refused(reply):
     """There is no third way."""
     try:
         assert checked_reply(DEVICE, reply).startswith(DEVICE.inbox) or not reply
-    except RefusedError:
+    except RejectedError:
         assert reply
 
 
@@ -109,14 +109,14 @@ def test_no_other_header_is_passed_on(name):
 
 def test_a_batch_is_refused():
     """To take its messages one by one would not be what was asked."""
-    with pytest.raises(RefusedError, match="batch"):
+    with pytest.raises(RejectedError, match="batch"):
         kept_headers(DEVICE, {"Nats-Batch-Id": "1", "Nats-Batch-Sequence": "1"})
 
 
 @pytest.mark.parametrize("bad", ["a" * 257, "a\nb", "a\rb"])
 def test_a_message_id_is_short_and_one_line(bad):
     """A line break would begin another header."""
-    with pytest.raises(RefusedError):
+    with pytest.raises(RejectedError):
         kept_headers(DEVICE, {"Nats-Msg-Id": bad})
 
 
@@ -146,7 +146,7 @@ def test_a_consumer_is_passed_on_as_it_was_asked_for():
 )
 def test_no_other_consumer_is_made(changes):
     """None that pushes, of another name, stream or filter; the refusal says why."""
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(RejectedError) as refused:
         checked_creation(CREATION, creation(**changes))
 
     assert refused.value.reason
@@ -154,7 +154,7 @@ def test_no_other_consumer_is_made(changes):
 
 def test_a_request_for_a_consumer_that_is_not_utf8_is_refused():
     """As any other that cannot be read."""
-    with pytest.raises(RefusedError):
+    with pytest.raises(RejectedError):
         checked_creation(CREATION, b'{"stream_name": "\xff"}')
 
 
@@ -177,7 +177,7 @@ def test_a_request_for_events_is_bounded(body, passed):
 @pytest.mark.parametrize("body", [b"{", b'{"what":1}', b"[" * 5000, b'"\xff"', b"{}" + b" " * 2000])
 def test_an_invalid_request_for_events_is_rejected(body):
     """The error names the fault."""
-    with pytest.raises(RefusedError):
+    with pytest.raises(RejectedError):
         checked_pull(body)
 
 
@@ -197,5 +197,5 @@ def test_an_acknowledgement_that_asks_for_more_is_bounded():
 @given(st.binary(max_size=200), st.sampled_from([PULL, CREATE, ACKS]))
 def test_whatever_a_body_is_it_is_passed_on_or_refused(body, pattern):
     """Nothing else fails."""
-    with contextlib.suppress(RefusedError):
+    with contextlib.suppress(RejectedError):
         assert isinstance(checked_body(pattern, CREATION, body), bytes)

@@ -12,7 +12,7 @@ from services.management.networks import broker as module
 from services.management.networks.broker import (
     BrokerError,
     Connection,
-    LoginRefused,
+    LoginRejected,
     Message,
     check_topic,
 )
@@ -92,8 +92,8 @@ async def test_a_login_names_client_user_and_password():
 @pytest.mark.parametrize(
     ("answer", "error", "text"),
     [
-        (NOT_AUTHORIZED, LoginRefused, "Not authorized"),
-        (b"\x20\x02\x00\x09", LoginRefused, "code 9"),
+        (NOT_AUTHORIZED, LoginRejected, "Not authorized"),
+        (b"\x20\x02\x00\x09", LoginRejected, "code 9"),
         (b"\x30\x02\x00\x00", BrokerError, "does not support MQTT"),
         (b"", BrokerError, "closed the connection"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", BrokerError, "is not taken|does not|closed"),
