@@ -225,7 +225,7 @@ async def serve_role(role: str) -> None:
             routes=[device, check],
             verifier=HeaderVerifier(load(StoreSettings).internal_public_key),
             telemetry=start_telemetry(role),
-            open_paths=frozenset({"/check"}),
+            public_paths=frozenset({"/check"}),
         )
     )
     await serve(app, settings)

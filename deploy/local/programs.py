@@ -197,7 +197,7 @@ def commit() -> str | None:
 
 
 def _server_versions() -> dict[str, str]:
-    """Return the servers that `thingway up` would start, by name."""
+    """Return the versions of the servers that `thingway up` would start, by name."""
     versions = {}
     for required in (MONGOD, NATS, REDIS):
         try:

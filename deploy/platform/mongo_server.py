@@ -324,13 +324,13 @@ async def _put_users(client: Client, users: list[DatabaseUser]) -> None:
     changed = [
         user
         for user in users
-        if custom_data.get(f"{user.database}.{user.name}") != _mark_user(user)
+        if custom_data.get(f"{user.database}.{user.name}") != _digest_user(user)
     ]
     await asyncio.gather(*(_put_user(client, user) for user in changed))
 
 
-def _mark_user(user: DatabaseUser) -> dict[str, str]:
-    """Return data that differ if a property of the user differs."""
+def _digest_user(user: DatabaseUser) -> dict[str, str]:
+    """Return a digest of the user's properties, to detect a change."""
     return {"digest": hashlib.sha256(repr(user).encode()).hexdigest()}
 
 
@@ -340,7 +340,11 @@ async def _put_user(client: Client, user: DatabaseUser) -> None:
     if user.reads:
         await _put_role(database, user)
         roles = [{"role": READER_ROLE, "db": user.database}]
-    options: dict[str, Any] = {"pwd": user.password, "roles": roles, "customData": _mark_user(user)}
+    options: dict[str, Any] = {
+        "pwd": user.password,
+        "roles": roles,
+        "customData": _digest_user(user),
+    }
     try:
         await database.command("updateUser", user.name, **options)
     except OperationFailure as error:

@@ -30,7 +30,7 @@ class Connect(NamedTuple):
     def with_login(self, user: str, password: str) -> bytes:
         """Return the packet with another user and password."""
         flags = bytes([self.flags | _USER | _PASSWORD])
-        fields = b"".join(map(_field, (*self.fields, user.encode(), password.encode())))
+        fields = b"".join(map(_encode_field, (*self.fields, user.encode(), password.encode())))
         body = _HEAD + flags + self.keep_alive + fields
         return encode_packet(_CONNECT, body)
 
@@ -86,7 +86,7 @@ def read_connect(packet: bytes) -> Connect | None:
     flags, keep_alive = packet[at], packet[at + 1 : at + 3]
     if flags & _PASSWORD and not flags & _USER:
         raise PacketError("a password without a user (MQTT-3.1.2-22)")
-    fields = _fields(packet[at + 3 :])
+    fields = _split_fields(packet[at + 3 :])
     maximum = 3 if flags & _WILL else 1
     field_count = maximum + bool(flags & _USER) + bool(flags & _PASSWORD)
     if len(fields) != field_count:
@@ -95,7 +95,7 @@ def read_connect(packet: bytes) -> Connect | None:
     return Connect(flags, keep_alive, tuple(fields[:maximum]), login[0], login[1])
 
 
-def _fields(data: bytes) -> list[bytes]:
+def _split_fields(data: bytes) -> list[bytes]:
     fields = []
     while data:
         if len(data) < 2 or len(data) < 2 + (size := struct.unpack("!H", data[:2])[0]):  # noqa: PLR2004 - two bytes of length
@@ -105,5 +105,5 @@ def _fields(data: bytes) -> list[bytes]:
     return fields
 
 
-def _field(content: bytes) -> bytes:
+def _encode_field(content: bytes) -> bytes:
     return struct.pack("!H", len(content)) + content

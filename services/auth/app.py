@@ -48,7 +48,7 @@ from services.auth.users.directory import UserDirectory
 from services.auth.users.service import UserService
 from services.auth.wiring import wire_callout, wire_grants, wire_sign_in
 
-OPEN_PATHS = frozenset({"/oauth/token", "/oauth2/token", "/user/register", "/user/status"})
+PUBLIC_PATHS = frozenset({"/oauth/token", "/oauth2/token", "/user/register", "/user/status"})
 
 
 def build_app(
@@ -140,7 +140,7 @@ def build_app(
             verifier=HeaderVerifier(settings.internal_public_key),
             telemetry=telemetry,
             checks={"mongo": mongo.ping, "redis": partial(check_redis, redis), "nats": bus.check},
-            open_paths=OPEN_PATHS,
+            public_paths=PUBLIC_PATHS,
             lifespan=lifespan,
         )
     )

@@ -29,7 +29,7 @@ from services.management.live import wiring as live_wiring
 from services.management.live.sockets import GracefulCloseProtocol
 from services.management.migrations import MIGRATIONS
 from services.management.networks import settings as network_settings
-from services.management.pictures import OPEN_PATHS, picture
+from services.management.pictures import PUBLIC_PATHS, picture
 from services.management.settings import ManagementSettings
 
 
@@ -102,7 +102,10 @@ def build_app(
             verifier=HeaderVerifier(settings.internal_public_key),
             telemetry=telemetry,
             checks={"mongo": mongo.ping, "nats": bus.check},
-            open_paths=OPEN_PATHS | uploads.OPEN_PATHS | network_settings.OPEN_PATHS | {WS_PATH},
+            public_paths=PUBLIC_PATHS
+            | uploads.PUBLIC_PATHS
+            | network_settings.PUBLIC_PATHS
+            | {WS_PATH},
             lifespan=lifespan,
         )
     )

@@ -14,7 +14,7 @@ _FILES = {
     path.name: StaticDocument(path.read_bytes(), "image/svg+xml", _DAY)
     for path in (Path(__file__).parent / "public").iterdir()
 }
-OPEN_PATHS = frozenset({"/public/"})
+PUBLIC_PATHS = frozenset({"/public/"})
 """Paths without a principal; consoles would log out at a 401."""
 
 

@@ -330,7 +330,7 @@ class ResourceService:
 
 Resources = NamedDependency[ResourceService]
 
-OPEN_PATHS = frozenset({"/resource/uploads/", "/resource/files/"})
+PUBLIC_PATHS = frozenset({"/resource/uploads/", "/resource/files/"})
 """Paths without a principal, because browsers load pictures without a token."""
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; sandbox"
 """The policy of files: an SVG that is opened directly runs no scripts and sends no requests."""

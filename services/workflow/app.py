@@ -37,7 +37,7 @@ from services.workflow.notifications.store import NotificationStore
 from services.workflow.runs.log import RETENTION_PERIOD
 from services.workflow.settings import WorkflowSettings
 from services.workflow.trials import TrialHandlers, TrialService, trial_router
-from services.workflow.triggers.console import OPEN_PATHS, hook_router
+from services.workflow.triggers.console import PUBLIC_PATHS, hook_router
 from services.workflow.triggers.wiring import Triggers, wire_stores, wire_triggers
 
 
@@ -104,7 +104,7 @@ def build_app(core: Packages) -> Litestar:
             verifier=HeaderVerifier(clients.settings.internal_public_key),
             telemetry=clients.telemetry,
             checks={"mongo": clients.mongo.ping, "nats": clients.bus.check},
-            open_paths=OPEN_PATHS,
+            public_paths=PUBLIC_PATHS,
             lifespan=partial(lifespan, core),
         )
     )

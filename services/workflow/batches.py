@@ -22,10 +22,10 @@ MAX_ENTRIES = 200
 """Maximum entries per write."""
 MAX_CHARACTERS = 8 * 1024**2
 """Maximum characters per write, unless a single entry has more."""
-SMALL_SHARE = 16
-"""Maximum entries with which a tenant joins the write of another tenant."""
+MAX_SHARED_ENTRIES = 16
+"""Maximum waiting entries of a tenant that are written together with those of another tenant."""
 PACE = 50
-"""Results that are set before the event loop runs other tasks."""
+"""Number of results that are set before the event loop runs other tasks."""
 MAX_WRITERS, WRITERS_PER_TENANT = 8, 2
 """Maximum concurrent writes, in total and per tenant."""
 
@@ -115,7 +115,7 @@ class Batches(Generic[T, R]):
     def _next_batch(self, tenant: str) -> list[tuple[T, "asyncio.Future[R]"]]:
         """Remove and return the next batch: entries of a tenant, then of small tenants."""
         first = islice(self._waiting.items(), MAX_ENTRIES)
-        small = [name for name, entries in first if len(entries) <= SMALL_SHARE]
+        small = [name for name, entries in first if len(entries) <= MAX_SHARED_ENTRIES]
         batch: list[tuple[T, asyncio.Future[R]]] = []
         size = 0
         for name in (tenant, *small):

@@ -48,7 +48,7 @@ async def _drop_due_index(database: Database) -> None:
     await drop_present(database["alarm_notices"], "due_1")
 
 
-async def _drop_whole(database: Database) -> None:
+async def _drop_version_01_run_indexes(database: Database) -> None:
     for name in ("flow_1__id_-1", "startedAt_1"):
         await drop_present(database["runs"], name)
 
@@ -58,7 +58,7 @@ MIGRATIONS = (
         4000, "collections and indexes", partial(create_collections, collections=COLLECTIONS)
     ),
     Migration(3231, "due times of notifications by user and channel", _check_notices),
-    Migration(922, "indexes of version 0.1 for runs", _drop_whole, contract=True),
+    Migration(922, "indexes of version 0.1 for runs", _drop_version_01_run_indexes, contract=True),
     Migration(3232, "index of version 0.1 for notices", _drop_due_index, contract=True),
 )
 """Migrations by number. Increase the first number when `COLLECTIONS` changes, to run it again."""

@@ -76,14 +76,14 @@ if TYPE_CHECKING:
 
 Time = datetime | int | None
 """A time, or ms since 1970."""
-Ask = Callable[[], Awaitable[Response[Any]]]
+SendRequest = Callable[[], Awaitable[Response[Any]]]
 
 PAGE = 1000
-LATER = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+RETRIED_STATUSES = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 """Statuses of temporary rejections, which are retried."""
 LONGEST_PAUSE = 30.0
 """Maximum seconds between two attempts of a request."""
-EARLY = 60.0
+RENEWAL_SECONDS = 60.0
 """Seconds before its expiry at which a token is replaced."""
 
 
@@ -351,14 +351,14 @@ class AsyncThingway:
             seen = number * page.page_size >= page.total
             number += 1
 
-    async def _ask(self, ask: Ask) -> Any:
+    async def _ask(self, ask: SendRequest) -> Any:
         """Send a request; return `data` of the answer."""
         return (await self._response(ask)).parsed.data  # type: ignore[union-attr]
 
-    async def _response(self, ask: Ask) -> Response[Any]:
+    async def _response(self, ask: SendRequest) -> Response[Any]:
         for tries_left in range(self._retries, -1, -1):
             response = await ask()
-            if response.status_code not in LATER or not tries_left:
+            if response.status_code not in RETRIED_STATUSES or not tries_left:
                 break
             pause = float(response.headers.get("Retry-After", "1"))
             await asyncio.sleep(min(pause, LONGEST_PAUSE))
@@ -443,7 +443,7 @@ class _Tokens(httpx.Auth):
                         raise _refusal(answer.status_code, answer.json())
                     found = answer.json()["data"]
                     self._token = found["access_token"]
-                    self._until = time.monotonic() + found["expires_in"] - EARLY
+                    self._until = time.monotonic() + found["expires_in"] - RENEWAL_SECONDS
                 token = self._token
             request.headers["Authorization"] = f"Bearer {token}"
             response = yield request

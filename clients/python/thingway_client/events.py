@@ -74,20 +74,28 @@ async def listen(login: Login, pattern: str, *, durable: bool) -> AsyncGenerator
     client = await login.connect()
     subject = f"event.{login.tenant}.{pattern}"
     try:
-        source = _kept(client, login, subject) if durable else _live(client, login, subject)
+        source = (
+            _yield_durable_events(client, login, subject)
+            if durable
+            else _yield_live_events(client, login, subject)
+        )
         async for event in source:
             yield event
     finally:
         await client.close()
 
 
-async def _live(client: Client, login: Login, subject: str) -> AsyncGenerator[Event, None]:
+async def _yield_live_events(
+    client: Client, login: Login, subject: str
+) -> AsyncGenerator[Event, None]:
     subscription = await client.subscribe(subject)
     async for message in subscription.messages:
         yield login.event(message.subject, message.data)
 
 
-async def _kept(client: Client, login: Login, subject: str) -> AsyncGenerator[Event, None]:
+async def _yield_durable_events(
+    client: Client, login: Login, subject: str
+) -> AsyncGenerator[Event, None]:
     """Yield unconfirmed events of the application's durable consumer, then new events.
 
     Requesting the next event confirms the previous one. An unconfirmed event is delivered again.
@@ -107,12 +115,12 @@ async def _kept(client: Client, login: Login, subject: str) -> AsyncGenerator[Ev
     while True:
         with contextlib.suppress(NothingCame):
             for message in await reader.fetch(BATCH, timeout=WAIT):
-                if _like(message.subject, subject):
+                if _matches(message.subject, subject):
                     yield login.event(message.subject, message.data)
                 await message.ack()
 
 
-def _like(subject: str, pattern: str) -> bool:
+def _matches(subject: str, pattern: str) -> bool:
     """Return whether a NATS pattern matches a subject."""
     tokens, wanted = subject.split("."), pattern.split(".")
     if wanted[-1] == ">":
@@ -129,11 +137,11 @@ def listen_blocking(login: Login, pattern: str, *, durable: bool) -> Generator[E
         following: Callable[[], Any] = events.__anext__
         try:
             while True:
-                yield runner.run(_await(following))
+                yield runner.run(_wait_for_event(following))
         finally:
             runner.run(events.aclose())
 
 
-async def _await(following: Callable[[], Any]) -> Event:
+async def _wait_for_event(following: Callable[[], Any]) -> Event:
     found: Event = await following()
     return found

@@ -41,7 +41,7 @@ CHUNK, LARGEST = 500, 4 * 1024**2
 UNREADABLE = {"subject": "outbox.entries", "payload": b"", "stream": True, "headers": {}}
 """Fields that make an entry unreadable for version 0.1, which keeps the document for a later
 one."""
-WORKERS, SWEPT = 4, 20
+WORKERS, DOCUMENTS_PER_STEP = 4, 20
 """Tenants that are swept concurrently, and documents per tenant and step."""
 
 _depth_gauge = metrics.get_meter("thingway").create_gauge(
@@ -171,7 +171,9 @@ class Outbox:
         """Publish a tenant's remaining documents; raise a failure after all were tried."""
         query = {"tenant": tenant or None, **_sweep_condition()}
         failure: Unavailable | None = None
-        while documents := await self._entries.find(query).sort("_id", 1).to_list(SWEPT):
+        while (
+            documents := await self._entries.find(query).sort("_id", 1).to_list(DOCUMENTS_PER_STEP)
+        ):
             query["_id"] = {"$gt": documents[-1]["_id"]}
             try:
                 await self._publish(documents)

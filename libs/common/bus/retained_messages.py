@@ -22,7 +22,7 @@ from libs.common.bus.streams import COPIED_FROM
 from libs.common.bus.subjects import partition_of_event
 from libs.common.errors import Unavailable
 
-LOOK = "look-"
+READER_PREFIX = "look-"
 """Prefix of the names of temporary consumers, each of which exists for a single read."""
 IDLE_SECONDS = 10.0
 """Seconds after which nats-server deletes a consumer that its process did not delete."""
@@ -155,7 +155,7 @@ class _Reader:
 
     @asynccontextmanager
     async def _consumer(self, start: int) -> AsyncIterator[ConsumerInfo]:
-        name = LOOK + token_hex(8)
+        name = READER_PREFIX + token_hex(8)
         config = ConsumerConfig(
             name=name,
             deliver_policy=DeliverPolicy.BY_START_SEQUENCE,

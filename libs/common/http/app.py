@@ -90,7 +90,7 @@ class Service:
     verifier: HeaderVerifier
     telemetry: Telemetry
     checks: Mapping[str, Check] = field(default_factory=dict)
-    open_paths: frozenset[str] = frozenset()
+    public_paths: frozenset[str] = frozenset()
     """Paths that need no principal; one that ends with `/` includes all paths below it."""
     lifespan: Callable[[], AbstractAsyncContextManager[None]] | None = None
     """Runs around the lifespan of the service."""
@@ -127,7 +127,7 @@ def create_app(service: Service) -> Litestar:
             use_handler_docstrings=True,
         ),
         request_max_body_size=MAX_BODY,
-        middleware=[lambda app: RequestContext(app, service.verifier, service.open_paths, turns)],
+        middleware=[lambda app: RequestContext(app, service.verifier, service.public_paths, turns)],
         logging_config=None,
     )
     return Application.from_config(config)

@@ -110,7 +110,7 @@ def _metas(field: FieldDefinition) -> list[msgspec.Meta]:
     return [meta for meta in field.metadata if isinstance(meta, msgspec.Meta)]
 
 
-WHO = "x-thingway-caller"
+CALLER_EXTENSION = "x-thingway-caller"
 """The permitted callers of an operation: `{kind, functions?, superAdmin?}`, absent on public
 operations. The gateway's document describes the credentials of such a caller."""
 BODY, EXAMPLE = "body", "example"
@@ -203,7 +203,7 @@ def _name_callers(document: dict[str, Any], app: Litestar) -> None:
     for operation in list_guarded(app):
         item = document.get("paths", {}).get(operation.path, {})
         if operation.guard is not None and operation.method.lower() in item:
-            item[operation.method.lower()][WHO] = _caller(operation.guard)
+            item[operation.method.lower()][CALLER_EXTENSION] = _caller(operation.guard)
 
 
 def _caller(guard: Guard) -> dict[str, Any]:

@@ -41,7 +41,7 @@ because parts of each are in memory."""
 BODIES = 8
 """Large bodies of a process that are read concurrently, one per tenant or, without login, per
 address."""
-WAITING, FEWER = 10_000, 32
+MAX_WAITING_REQUESTS, MAX_WAITING_ANSWERS = 10_000, 32
 """Waiting requests and large answers of a tenant; the gateway admits fewer requests."""
 
 
@@ -50,12 +50,17 @@ class Turns:
 
     def __init__(self) -> None:
         maximum, bodies = Caps(WORKERS, OF_PRINCIPAL), partial(Caps, sub=1)
-        self.requests = FairScheduler("requests", WORKERS, items=WAITING, caps=lambda _: maximum)
+        self.requests = FairScheduler(
+            "requests", WORKERS, items=MAX_WAITING_REQUESTS, caps=lambda _: maximum
+        )
         self.answers = FairScheduler(
-            "large answers", LARGE_ANSWERS, items=FEWER, caps=lambda _: maximum
+            "large answers", LARGE_ANSWERS, items=MAX_WAITING_ANSWERS, caps=lambda _: maximum
         )
         self.bodies = FairScheduler(
-            "large bodies", BODIES, items=WAITING, caps=lambda lane: bodies(1 if lane else BODIES)
+            "large bodies",
+            BODIES,
+            items=MAX_WAITING_REQUESTS,
+            caps=lambda lane: bodies(1 if lane else BODIES),
         )
 
     async def serve(self, app: ASGIApp, scope: HTTPScope, receive: Receive, send: Send) -> None:
@@ -127,7 +132,7 @@ def _has_body(scope: HTTPScope) -> bool:
     return b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
 
 
-OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics", "/schema/openapi.json"})
+PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/metrics", "/schema/openapi.json"})
 """Paths without a principal, for probes and the gateway's documentation page."""
 
 
@@ -135,13 +140,13 @@ class RequestContext:
     """Authenticates the caller of a request, and rejects the request without one."""
 
     def __init__(
-        self, app: ASGIApp, verifier: HeaderVerifier, open_paths: frozenset[str], turns: Turns
+        self, app: ASGIApp, verifier: HeaderVerifier, public_paths: frozenset[str], turns: Turns
     ) -> None:
         self._app = app
         self._turns = turns
         self._verifier = verifier
-        self._open_paths = OPEN_PATHS | open_paths
-        self._open_prefixes = tuple(path for path in open_paths if path.endswith("/"))
+        self._public_paths = PUBLIC_PATHS | public_paths
+        self._public_prefixes = tuple(path for path in public_paths if path.endswith("/"))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the application inside the context."""
@@ -151,7 +156,7 @@ class RequestContext:
         headers = dict(scope["headers"])
         extra: dict[str, object] = scope  # type: ignore[assignment]
         value = headers.get(PRINCIPAL_HEADER.encode())
-        if value is not None or not self._is_open(scope["path"]):
+        if value is not None or not self._is_public_path(scope["path"]):
             try:
                 caller = self._verifier.verify(value.decode("latin-1") if value else None)
             except Unauthenticated as error:
@@ -164,8 +169,8 @@ class RequestContext:
             name_lines(tenant=caller.tenant)
         await self._traced(scope, receive, send, headers)
 
-    def _is_open(self, path: str) -> bool:
-        return path in self._open_paths or path.startswith(self._open_prefixes)
+    def _is_public_path(self, path: str) -> bool:
+        return path in self._public_paths or path.startswith(self._public_prefixes)
 
     async def _traced(
         self, scope: Scope, receive: Receive, send: Send, headers: dict[bytes, bytes]
@@ -181,7 +186,7 @@ class RequestContext:
             await self._serve(scope, receive, send)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == ScopeType.WEBSOCKET or scope["path"] in OPEN_PATHS:
+        if scope["type"] == ScopeType.WEBSOCKET or scope["path"] in PUBLIC_PATHS:
             await self._app(scope, receive, send)
             return
         try:

@@ -34,8 +34,8 @@ _RESERVED = (
 """Addresses that are not public, although `ipaddress` counts them as global."""
 _V4_BITS = 0xFFFFFFFF
 LONGEST_URL = 1024
-ONLY = "only"
-"""Entry of the allowed networks that blocks public addresses outside of the networks."""
+ONLY_LISTED = "only"
+"""Entry of the setting that blocks all addresses outside the listed networks."""
 
 
 class AddressBlocked(OSError):
@@ -46,21 +46,23 @@ def parse_networks(text: str) -> tuple[str, ...]:
     """Return networks separated by commas in the setting; raise `SettingsInvalid`."""
     try:
         entries = [entry.strip() for entry in text.split(",") if entry.strip()]
-        return tuple(entry if entry == ONLY else normalize_network(entry) for entry in entries)
+        return tuple(
+            entry if entry == ONLY_LISTED else normalize_network(entry) for entry in entries
+        )
     except ValueError as error:
         raise SettingsInvalid(f"THINGWAY_OUTGOING_NETWORKS: {error}") from error
 
 
 def is_address_allowed(address: str, allowed: tuple[str, ...]) -> bool:
-    """Return whether an address is in an allowed network, or public if `ONLY` is not listed."""
-    networks = tuple(entry for entry in allowed if entry != ONLY)
+    """Return whether an address is in an allowed network, or public without `ONLY_LISTED`."""
+    networks = tuple(entry for entry in allowed if entry != ONLY_LISTED)
     if is_inside(address, networks):
         return True
     try:
         parsed = _unwrap_address(ip_address(address.partition("%")[0]))
     except ValueError:
         return False
-    return is_inside(str(parsed), networks) or (ONLY not in allowed and _is_public(parsed))
+    return is_inside(str(parsed), networks) or (ONLY_LISTED not in allowed and _is_public(parsed))
 
 
 def _is_public(address: IPv4Address | IPv6Address) -> bool:

@@ -136,11 +136,11 @@ class DeviceKeyReader:
         return device_principal(identity.sn, identity.tenant)
 
 
-EVERY = 5.0
+WRITE_PERIOD = 5.0
 """Seconds between two writes."""
 MAX_DEVICES = 200
 """Maximum devices of a write; tenants take turns."""
-SHARE = 50
+MAX_WAITING_PER_TENANT = 50
 """Waiting devices per tenant; further rejected logins are not recorded."""
 MAX_KEY_BYTES = 1024
 """Maximum bytes of a key."""
@@ -168,8 +168,8 @@ class RejectedLogins:
         self._waiting: dict[str, RejectedLogin] = {}
         self._queue: FairQueue[str] = FairQueue(
             "refused log-ins of devices",
-            items=SHARE,
-            size=SHARE * MAX_KEY_BYTES,
+            items=MAX_WAITING_PER_TENANT,
+            size=MAX_WAITING_PER_TENANT * MAX_KEY_BYTES,
         )
         """Keys of the waiting rejected logins, in a fair order of tenants."""
 
@@ -189,7 +189,7 @@ class RejectedLogins:
                 await self._write(keys)
             except (RedisError, OSError) as error:
                 log.warning("rejected logins of devices cannot be recorded: %s", error)
-            await asyncio.sleep(EVERY)
+            await asyncio.sleep(WRITE_PERIOD)
 
     async def write(self) -> None:
         """Write waiting records; raises errors of Redis, after which the records are lost."""

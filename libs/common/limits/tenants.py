@@ -83,8 +83,8 @@ class LimitsCache:
         self._known.put(tenant, (time.monotonic(), before))
 
 
-ASK = "use.ask"
-ANSWERS = "use.answer"
+REQUEST_SUBJECT = "use.ask"
+ANSWER_SUBJECT = "use.answer"
 ANSWER_SECONDS = 0.3
 """Seconds in which processes answer."""
 WORKERS = 8
@@ -122,7 +122,7 @@ async def report_usage(bus: Bus, part: Part, queue: str = "") -> None:
         except (*INVALID_JSON, LaneFull) as error:
             log.warning("a request for usage was ignored: %r", error)
 
-    await bus.client.subscribe(ASK, queue, cb=receive)
+    await bus.client.subscribe(REQUEST_SUBJECT, queue, cb=receive)
 
 
 class UsageCollector:
@@ -142,11 +142,11 @@ class UsageCollector:
 
     async def _sum(self, request: bytes) -> Usage:
         loop, client = asyncio.get_running_loop(), self._bus.client
-        answers = f"{ANSWERS}.{uuid4().hex}"
+        answers = f"{ANSWER_SUBJECT}.{uuid4().hex}"
         subscription = await client.subscribe(answers)
         together: Counter[str] = Counter()
         try:
-            await client.publish(ASK, request, reply=answers)
+            await client.publish(REQUEST_SUBJECT, request, reply=answers)
             end = loop.time() + ANSWER_SECONDS
             while (remaining := end - loop.time()) > 0:
                 try:

@@ -41,7 +41,10 @@ class AccountService:
         return DescribedUsers({str(user.id): user.nickname for user in summaries.values()})
 
     async def has_users(self, tenant: str) -> bool:
-        """Return whether registration is closed; raise `NotFound`."""
+        """Return whether a tenant has a user, which closes registration.
+
+        Raises `NotFound` for an unknown tenant.
+        """
         await self._super_admin_role(tenant)
         return await self.accounts.users.exists(tenant)
 

@@ -42,7 +42,9 @@ MAX_ACCOUNTS = 10_000
 
 
 @dataclass(slots=True)
-class _Account:
+class _TimeAccount:
+    """The processor seconds that a key may still use, at a monotonic time."""
+
     left: float
     at: float
 
@@ -53,7 +55,7 @@ class Budget:
     def __init__(self, maximum: float, rate: float) -> None:
         self._maximum = maximum
         self._rate = rate
-        self._accounts: LruCache[object, _Account] = LruCache(MAX_ACCOUNTS)
+        self._accounts: LruCache[object, _TimeAccount] = LruCache(MAX_ACCOUNTS)
 
     def left(self, key: object, frames: int, now: float) -> float:
         """Return the seconds that `frames` may use; 0 if the account is empty.
@@ -62,7 +64,7 @@ class Budget:
         """
         account = self._accounts.get(key)
         if account is None:
-            account = _Account(self._maximum, now)
+            account = _TimeAccount(self._maximum, now)
             self._accounts.put(key, account)
         account.left = min(self._maximum, account.left + (now - account.at) * self._rate)
         account.at = now

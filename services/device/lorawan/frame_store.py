@@ -8,7 +8,7 @@ a write-only value has no `f`.
 
 A frame is identified by device, session and counter (its name), and by a lap. A device that joins
 by keys (ABP) may restart its counter in the same session. A frame with the same name that arrives
-more than a day later is therefore another frame, in the next lap.
+more than a day later is therefore another frame, in the next lap of the counter.
 """
 
 import struct
@@ -41,7 +41,7 @@ def frame_name(frame: KeptFrame) -> bytes:
 
 
 def identity(name: bytes, lap: int) -> bytes:
-    """Return the unique identity of a frame: its name and lap."""
+    """Return the identity of a frame: its name, and the lap of its frame counter."""
     return name + _LAP_FORMAT.pack(lap)
 
 

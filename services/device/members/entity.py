@@ -136,7 +136,7 @@ class EntityThing:
 
     @property
     def key(self) -> str:
-        """Return the key with which the keys of its entities begin."""
+        """Return the key of the thing, the prefix of the keys of its entities."""
         if self.device:
             return device_key(self.integration, self.identifier)
         key = integration_key(self.integration)

@@ -160,7 +160,7 @@ async def get_streams(streams: NamedDependency[Streams]) -> list[StreamState]:
 STREAM_ROUTER = route_operations(globals(), "/system", tags=["System"])
 
 
-OPERATOR = "default"
+OPERATOR_TENANT = "default"
 """The tenant of the platform's operator: the counts cover all tenants."""
 
 
@@ -189,7 +189,7 @@ class LedgerReader:
 
     async def read(self, principal: Principal) -> LedgerReading | None:
         """Return the message counts; None if `principal` is not of the operator's tenant."""
-        if principal.tenant != OPERATOR:
+        if principal.tenant != OPERATOR_TENANT:
             return None
         counts = await read_uplink_counts(self._bus, self._streams, self._ledger)
         return LedgerReading(at=now_ms(), **asdict(counts))

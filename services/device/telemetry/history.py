@@ -133,7 +133,7 @@ class HistoryStore:
         order = [("_id", -1 if span.newest_first else 1)]
         if (row_size := self.sizes.get(span.device_id)) is None:
             self.sizes.put(span.device_id, row_size := RowSize())
-        for partition in self._order(span, after):
+        for partition in self._select_partitions(span, after):
             history = self.partitions.collection(partition)
             stages = page_stages({"_id": bounds}, order, limit=size)
             if device is not None:
@@ -148,7 +148,7 @@ class HistoryStore:
                 return
 
     @staticmethod
-    def _order(span: Span, after: bytes | None) -> range:
+    def _select_partitions(span: Span, after: bytes | None) -> range:
         """Return the partitions to read, at least one."""
         first, last = partition_at(span.start), partition_at(span.end)
         if after is not None:

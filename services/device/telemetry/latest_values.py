@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 TOO_LARGE = {15, 10334, 17419, 17420}
 """MongoDB's error codes for a document that is too large or nested too deeply."""
-SMALL = 512
+MAX_SMALL_REPORT = 512
 """Bytes up to which reports cannot exceed the limit of a thing without parts, in any batch."""
 CACHE_SIZE = 50_000
 """Cached things with parts."""
@@ -221,7 +221,7 @@ class LatestValues(LatestValueReader, ThingDataStore):
 
     def may_exceed(self, thing_id: int, size: int) -> bool:
         """Return whether a report of `size` bytes may exceed the limit of a thing."""
-        return size > SMALL or thing_id in self._divided
+        return size > MAX_SMALL_REPORT or thing_id in self._divided
 
     async def find_oversized(self, reports: Iterable[Reported]) -> dict[int, set[str]]:
         """Return the properties, by thing, whose values would exceed `MAX_BYTES` bytes.

@@ -31,7 +31,7 @@ from libs.common.things import DIRECT_INTEGRATION
 from services.device.things.model import Device
 from services.device.things.visibility import Condition
 
-LENGTH, MIN_LENGTH = 4, 3
+NGRAM_LENGTH, MIN_NGRAM_LENGTH = 4, 3
 """Characters of an ngram, and of the last one of a text."""
 INDEX = "text"
 """The index on `grams`, tenant, application and id."""
@@ -46,7 +46,9 @@ def fold_case(text: str) -> str:
 
 def extract_ngrams(*texts: str) -> list[str]:
     """Return the ngrams of a device with these texts, in order."""
-    return sorted({ngram for text in texts for ngram in _substrings(fold_case(text), MIN_LENGTH)})
+    return sorted(
+        {ngram for text in texts for ngram in _substrings(fold_case(text), MIN_NGRAM_LENGTH)}
+    )
 
 
 def select_ngrams(texts: Iterable[str]) -> list[str]:
@@ -56,14 +58,16 @@ def select_ngrams(texts: Iterable[str]) -> list[str]:
     ngram; if all texts are too short, return nothing.
     """
     forms = [fold_case(text) for text in texts]
-    ngrams = list(dict.fromkeys(ngram for form in forms for ngram in _substrings(form, LENGTH)))
+    ngrams = list(
+        dict.fromkeys(ngram for form in forms for ngram in _substrings(form, NGRAM_LENGTH))
+    )
     if len(ngrams) > MAX_NGRAMS:
         return [ngrams[at * len(ngrams) // MAX_NGRAMS] for at in range(MAX_NGRAMS)]
-    return ngrams or [form for form in forms if len(form) == MIN_LENGTH][:1]
+    return ngrams or [form for form in forms if len(form) == MIN_NGRAM_LENGTH][:1]
 
 
 def _substrings(form: str, shortest: int) -> Iterable[str]:
-    return (form[at : at + LENGTH] for at in range(len(form) - shortest + 1))
+    return (form[at : at + NGRAM_LENGTH] for at in range(len(form) - shortest + 1))
 
 
 T = TypeVar("T")
@@ -134,9 +138,9 @@ Order = list[tuple[str, int]]
 
 INTEGRATION_NAME = "integrationName"
 """Sorts by the names of integrations, which devices do not store."""
-FEW, MANY = 1_000, 10_000
-"""Limits up to which the devices with an ngram are counted. An ngram that `MANY` devices have is
-not used to find a page, unless its index has the order."""
+FEW_DEVICES, MANY_DEVICES = 1_000, 10_000
+"""Limits up to which the devices with an ngram are counted. An ngram that `MANY_DEVICES` devices
+have is not used to find a page, unless its index has the order."""
 CACHE_SIZE = 10_000
 """Searches whose totals are cached."""
 READ_TOGETHER = 1_000
@@ -235,8 +239,10 @@ class DeviceSearch:
         if ngrams:
             ngram, number = await self._find_rarest(query.scope, ngrams)
             conditions, hint = [_add_ngram(ngram, condition) for condition in conditions], INDEX
-            ordered = query.order[0][0] == "_id" and len(query.scope) > 1 and len(ngram) == LENGTH
-            if ordered or number < MANY:
+            ordered = (
+                query.order[0][0] == "_id" and len(query.scope) > 1 and len(ngram) == NGRAM_LENGTH
+            )
+            if ordered or number < MANY_DEVICES:
                 query = replace(query, filter=_add_ngram(ngram, query.filter), hint=INDEX)
         page, totals = await asyncio.gather(
             self._page(query),
@@ -259,14 +265,14 @@ class DeviceSearch:
         rare = None
         if not query.index_filters:
             rare = await self._find_rarest(query.scope, ngrams)
-        elif ngrams and number > FEW:
+        elif ngrams and number > FEW_DEVICES:
             rare = await self._find_rare(query.scope, ngrams)
         if rare is not None:
             ngram, having = rare
             if having < number:
                 number, index = having, INDEX
                 query = replace(query, filter=_add_ngram(ngram, query.filter))
-        if number < MANY:
+        if number < MANY_DEVICES:
             if _is_single_filter(query):
                 return await self._page(replace(query, hint=index)), number
             return await self._find_with_total(query, index)
@@ -295,30 +301,30 @@ class DeviceSearch:
         return iterate_rows([]), 0
 
     async def _count_matches(self, query: Query, index_filter: IndexFilter) -> int:
-        """Return how many devices an index filter matches, at most `MANY` per condition."""
+        """Return how many devices an index filter matches, at most `MANY_DEVICES` per condition."""
         counts = (
             self._devices.count_documents(
-                {**query.scope, **condition}, limit=MANY, hint=index_filter.index
+                {**query.scope, **condition}, limit=MANY_DEVICES, hint=index_filter.index
             )
             for condition in index_filter.conditions
         )
         return sum(await asyncio.gather(*counts))
 
     async def _find_rarest(self, scope: Condition, ngrams: Sequence[str]) -> tuple[str, int]:
-        """Return the ngram that the fewest devices have, and their number or `MANY`."""
+        """Return the ngram that the fewest devices have, and their number or `MANY_DEVICES`."""
         rare = await self._find_rare(scope, ngrams)
         if rare is not None:
             return rare
         if len(ngrams) == 1:
-            return ngrams[0], MANY
+            return ngrams[0], MANY_DEVICES
         reached = await asyncio.gather(
             *(self._position_of_last({**_has_ngram(ngram), **scope}) for ngram in ngrams)
         )
-        return max(zip(reached, ngrams, strict=True))[1], MANY
+        return max(zip(reached, ngrams, strict=True))[1], MANY_DEVICES
 
     async def _find_rare(self, scope: Condition, ngrams: Sequence[str]) -> tuple[str, int] | None:
-        """Return the rarest ngram and its number of devices; None if all have `MANY`."""
-        for maximum in (FEW, MANY):
+        """Return the rarest ngram and its number of devices; None if all have `MANY_DEVICES`."""
+        for maximum in (FEW_DEVICES, MANY_DEVICES):
             counts = await asyncio.gather(
                 *(
                     self._devices.count_documents(
@@ -333,10 +339,13 @@ class DeviceSearch:
         return None
 
     async def _position_of_last(self, query: Condition) -> tuple[int, int]:
-        """Return the sort position of device number `MANY` with an ngram: higher is rarer."""
+        """Return the sort position (application, id) of match number `MANY_DEVICES`.
+
+        The rarer an ngram, the higher is this position.
+        """
         order = [("application.applicationId", 1), ("_id", 1)]
         row = await self._devices.find_one(
-            query, {"application.applicationId": 1}, sort=order, skip=MANY - 1, hint=INDEX
+            query, {"application.applicationId": 1}, sort=order, skip=MANY_DEVICES - 1, hint=INDEX
         )
         if row is None:
             return sys.maxsize, 0
@@ -387,4 +396,4 @@ def _add_ngram(ngram: str, condition: Condition) -> Condition:
 
 def _has_ngram(ngram: str) -> Condition:
     """Return the condition that a device has an ngram, or one that begins with it."""
-    return {"grams": ngram if len(ngram) == LENGTH else Regex("^" + literal_pattern(ngram))}
+    return {"grams": ngram if len(ngram) == NGRAM_LENGTH else Regex("^" + literal_pattern(ngram))}

@@ -37,7 +37,7 @@ ADDRESS_ADMISSIONS = 32
 """Concurrent admissions of a single address, half of those of all addresses."""
 WAITING = 4_000
 """Waiting requests of an address."""
-TURN_SECONDS = 1.0
+MAX_TURN_WAIT = 1.0
 """Seconds for which a request may wait for its turn."""
 
 
@@ -88,7 +88,7 @@ class Gatekeeper:
         """
         address = origin.limit_key
         try:
-            async with asyncio.timeout(TURN_SECONDS) as wait, self._turns.slot(address):
+            async with asyncio.timeout(MAX_TURN_WAIT) as wait, self._turns.slot(address):
                 wait.reschedule(None)
                 await self._limits.address.take_permit(address)
                 if route.signs_in:

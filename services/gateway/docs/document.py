@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any
 
 from libs.common.envelope import OPEN_API_PREFIXES
-from libs.common.http.document import WHO
+from libs.common.http.document import CALLER_EXTENSION
 from libs.common.identity import Kind
 from libs.common.identity.functions import Function
 from services.gateway.routes import Credential, Route
@@ -184,7 +184,7 @@ def security_requirements(route: Route, operation: dict[str, Any]) -> list[dict[
 
     The permitted callers that the service documents are removed, and converted into scopes.
     """
-    caller = operation.pop(WHO, {})
+    caller = operation.pop(CALLER_EXTENSION, {})
     if route.credential is Credential.NONE:
         return []
     if caller.get("superAdmin"):

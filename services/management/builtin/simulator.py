@@ -35,7 +35,7 @@ from services.management.manifests import load_manifest
 
 log = logging.getLogger(__name__)
 
-DEFAULT = 10
+DEFAULT_INTERVAL = 10
 """Seconds between the reports of a device."""
 LIST_PERIOD = 60.0
 """Seconds between two listings of the devices; events announce changes sooner."""
@@ -114,7 +114,7 @@ class Simulator(Integration):
         return NewDevice(
             identifier=f"SIM{secrets.token_hex(6).upper()}",
             model=model,
-            additional={"interval": DEFAULT if interval is None else interval},
+            additional={"interval": DEFAULT_INTERVAL if interval is None else interval},
         )
 
     async def delete_device(self, device: DeviceRef) -> None:
@@ -220,7 +220,7 @@ class Simulator(Integration):
 
 
 def _interval(device: DeviceRef) -> int:
-    return int(device.additional.get("interval", DEFAULT))
+    return int(device.additional.get("interval", DEFAULT_INTERVAL))
 
 
 @lru_cache(maxsize=256)

@@ -136,7 +136,7 @@ class Subscriber(Listener):
         self._changes.clear()
 
     def push_change(self, change: EncodedChange) -> None:
-        """Send a change that matches the pattern."""
+        """Queue a change that matches the pattern, and send it."""
         if not self._closed:
             if skipped := self._changes.add(change):
                 self._count_dropped(skipped)

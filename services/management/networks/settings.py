@@ -169,7 +169,7 @@ async def read_broker(
     return broker
 
 
-OPEN_PATHS = frozenset({"/integration/hooks/"})
+PUBLIC_PATHS = frozenset({"/integration/hooks/"})
 """Paths without a principal."""
 
 

@@ -1,7 +1,7 @@
 """Conditions in CEL (https://cel.dev), such as `properties.node.temperature > 30`.
 
 CEL has no I/O and no loops except its macros (`all`, `exists`, `map`). Expressions that finish
-immediately (`is_light`) are evaluated in this process. All others can take hours and run in the
+immediately (`is_cheap`) are evaluated in this process. All others can take hours and run in the
 sandbox.
 """
 
@@ -19,12 +19,12 @@ MAX_EXPRESSION = 2000
 MAX_MACROS = 2
 """Maximum macros of an expression, because each one can multiply the cost of the others."""
 _MACRO_CALL = re.compile(r"\.\s*(all|exists|exists_one|map|filter)\s*\(")
-MAX_LIGHT_BYTES = 16 * 1024
-"""Maximum bytes of the values of a light expression as JSON."""
+MAX_CHEAP_INPUT_BYTES = 16 * 1024
+"""Maximum bytes of the values of a cheap expression as JSON."""
 MAX_SUMS = 10
 """Maximum sums, because sums of texts or lists grow: `body + body + …`."""
 _FUNCTION_CALL = re.compile(r"(\w+)\s*\(")
-_LIGHT_FUNCTIONS = frozenset(
+_CHEAP_FUNCTIONS = frozenset(
     {"size", "contains", "startsWith", "endsWith", "has", "int", "uint", "double", "string", "in"}
 )
 """Functions that read each value at most once."""
@@ -50,16 +50,16 @@ def compile_cel(text: str) -> Any:
         raise CelFailed(f"is not valid CEL: {error!s:.300}") from error
 
 
-def is_light(text: str) -> bool:
+def is_cheap(text: str) -> bool:
     """Return whether an expression reads each of its values only a few times."""
     return text.count("+") <= MAX_SUMS and all(
-        name in _LIGHT_FUNCTIONS for name in _FUNCTION_CALL.findall(text)
+        name in _CHEAP_FUNCTIONS for name in _FUNCTION_CALL.findall(text)
     )
 
 
-def is_small(variables: Mapping[str, Any]) -> bool:
-    """Return whether the values are small enough for a light expression."""
-    return len(msgspec.json.encode(variables, enc_hook=str)) <= MAX_LIGHT_BYTES
+def is_input_small(variables: Mapping[str, Any]) -> bool:
+    """Return whether the values are small enough for a cheap expression."""
+    return len(msgspec.json.encode(variables, enc_hook=str)) <= MAX_CHEAP_INPUT_BYTES
 
 
 def select_variables(text: str, properties: Mapping[str, Any], body: Any) -> dict[str, Any]:

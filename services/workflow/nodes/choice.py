@@ -11,8 +11,8 @@ from services.workflow.expressions.cel import (
     CelFailed,
     compile_cel,
     evaluate,
-    is_light,
-    is_small,
+    is_cheap,
+    is_input_small,
     select_variables,
 )
 from services.workflow.expressions.conditions import ConditionFailed, compare
@@ -213,7 +213,7 @@ class Choice(Step[ChoiceParameters]):
             branch.expression_type in LANGUAGES
             or (
                 branch.expression_type == "cel"
-                and not all(is_light(str(each.expression_value)) for each in branch.conditions)
+                and not all(is_cheap(str(each.expression_value)) for each in branch.conditions)
             )
             for branch in parameters.choice.when
         )
@@ -267,7 +267,7 @@ class Choice(Step[ChoiceParameters]):
         variables: Mapping[str, Any] = {"properties": context.properties, "body": body}
         if kind == "cel":
             variables = select_variables(text, context.properties, body)
-            if is_light(text) and is_small(variables):
+            if is_cheap(text) and is_input_small(variables):
                 return evaluate(text, variables)
         owner, seconds = context.owner, context.seconds_left
         try:

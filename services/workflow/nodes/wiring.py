@@ -31,7 +31,7 @@ from services.workflow.settings import WorkflowSettings
 
 CREDENTIAL_IDS = 10
 """Ids allocated at a time. A restart wastes at most this many."""
-RESOLVING = 256
+CONCURRENT_LOOKUPS = 256
 """Concurrent host lookups: twice as many as runs and deliveries of one tenant can need."""
 
 
@@ -49,7 +49,7 @@ class ExternalClients:
     async def opened(self) -> AsyncIterator[None]:
         """Run the processes and hold the connections."""
         # A host lookup occupies a thread until its name servers respond.
-        resolving = ThreadPoolExecutor(RESOLVING, "resolver")
+        resolving = ThreadPoolExecutor(CONCURRENT_LOOKUPS, "resolver")
         asyncio.get_running_loop().set_default_executor(resolving)
         async with self.sandbox, self.http:
             yield

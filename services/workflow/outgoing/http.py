@@ -43,7 +43,7 @@ TRANSPORT_HEADERS = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer"}
 )
 """Headers of the transport, which flows may not set."""
-OK, BAD = range(200, 300), 400
+SUCCESS_STATUSES, FIRST_FAILURE_STATUS = range(200, 300), 400
 """The statuses of success, and the lowest status of a failure."""
 PORTABLE_HEADERS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
 """Headers that are also sent to another host after a redirect."""
@@ -115,7 +115,7 @@ class OutgoingHttp:
     async def post(self, request: HttpRequest, seconds: float) -> None:
         """Send a webhook; any status other than 2xx is a failure."""
         answer = await self.send(request, seconds)
-        if answer.status not in OK:
+        if answer.status not in SUCCESS_STATUSES:
             raise NodeFailed(f"the webhook returned status {answer.status}")
 
     async def _follow(self, request: HttpRequest) -> HttpAnswer:
@@ -158,7 +158,7 @@ class OutgoingHttp:
                 ) as answer:
                     content, fault = await _read(answer)
                 span.set_attribute("http.response.status_code", answer.status)
-                if answer.status >= BAD:
+                if answer.status >= FIRST_FAILURE_STATUS:
                     mark_failed(span, str(answer.status))
         except TimeoutError:
             raise

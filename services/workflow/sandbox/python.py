@@ -24,7 +24,7 @@ _DEFINES_MAIN = re.compile(r"^def\s+main\s*\(\s*\)", re.MULTILINE)
 _POLICY: "monty.OSPolicy" = {"sleep": "zero"}
 GRACE = 0.25
 """Seconds after the time limit of a run when its worker is killed."""
-BUSY = 30.0
+WORKER_WAIT = 30.0
 """Seconds that a thread waits for a worker. The pool has as many workers as threads."""
 
 
@@ -83,7 +83,7 @@ class Python:
                 pool = monty.Monty(
                     min_processes=0,  # they start when code needs them
                     max_processes=self._processes,
-                    checkout_timeout=BUSY,
+                    checkout_timeout=WORKER_WAIT,
                     request_timeout=self._limits.seconds + GRACE,
                     feed_duration_limit_grace=GRACE,
                 )

@@ -24,7 +24,7 @@ from services.workflow.triggers.hooks import HookCaller, HttpLogins
 from services.workflow.triggers.wiring import Triggers
 
 MAX_BODY = 256 * 1024
-OPEN_PATHS = frozenset({"/workflow/hooks/", "/workflow-http-in/"})
+PUBLIC_PATHS = frozenset({"/workflow/hooks/", "/workflow-http-in/"})
 HIDDEN_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization"})
 """Headers hidden from flows, in addition to those of the gateway (`_GATEWAY_HEADERS`)."""
 _GATEWAY_HEADERS = ("x-", "thingway-")

@@ -34,7 +34,7 @@ MESSAGE_COST = 512
 """Bytes of memory per message in addition to its payload."""
 MAX_MESSAGE = 256 * 1024
 """Maximum bytes of a message; larger ones are dropped."""
-CONCURRENT, PER_TENANT = 256, 16
+MAX_CONCURRENT, MAX_CONCURRENT_PER_TENANT = 256, 16
 """Maximum messages handled concurrently, in total and per tenant."""
 
 
@@ -110,10 +110,10 @@ class TopicListener:
         self._engine = engine
         self._scheduler = FairScheduler(
             "messages for flows",
-            CONCURRENT,
+            MAX_CONCURRENT,
             items=WAITING,
             size=WAITING_BYTES,
-            caps=lambda _: Caps(PER_TENANT, sub=PER_TENANT),
+            caps=lambda _: Caps(MAX_CONCURRENT_PER_TENANT, sub=MAX_CONCURRENT_PER_TENANT),
         )
 
     async def run(self) -> None:

@@ -30,8 +30,8 @@ from libs.common.errors import Conflict, InvalidInput, NotFound, Unauthenticated
 from libs.common.identity import Kind, Principal
 from libs.common.identity.device_keys import (
     MAX_DEVICES,
+    MAX_WAITING_PER_TENANT,
     RECORD_SECONDS,
-    SHARE,
     DeviceKeyCopy,
     DeviceKeyReader,
     RejectedLogins,
@@ -406,7 +406,7 @@ async def test_a_storm_of_one_tenant_leaves_places_to_others(auth):
         logins.record(DeviceKeyCopy(f"S{number}", number, "t1", "hash"), "KEY", "MQTT")
     logins.record(DeviceKeyCopy("Other", 1, "t2", "hash"), "KEY", "MQTT")
     await logins.write()
-    assert len(await auth.redis.keys("tw:refused-login:S*")) == SHARE
+    assert len(await auth.redis.keys("tw:refused-login:S*")) == MAX_WAITING_PER_TENANT
     assert (await logins.last("Other", 1, "t2")).over == "MQTT"
 
 

@@ -9,7 +9,7 @@ from litestar.openapi import OpenAPIConfig
 from litestar.testing import TestClient
 
 from libs.common.errors import Forbidden, Unauthenticated
-from libs.common.http.document import WHO, DocumentPlugin
+from libs.common.http.document import CALLER_EXTENSION, DocumentPlugin
 from libs.common.http.guards import (
     Guard,
     Guarded,
@@ -132,8 +132,8 @@ def test_the_document_contains_the_permitted_callers() -> None:
     """They are those of the guards of the operations."""
     with TestClient(service()) as client:
         paths = client.get("/schema/openapi.json").json()["paths"]
-    assert paths["/edit/{name}"]["post"][WHO] == {
+    assert paths["/edit/{name}"]["post"][CALLER_EXTENSION] == {
         "kind": "user",
         "functions": ["device.edit", "device.view"],
     }
-    assert WHO not in paths["/open"]["get"]
+    assert CALLER_EXTENSION not in paths["/open"]["get"]

@@ -15,7 +15,7 @@ from services.device.things.schemas import build_order
 from services.device.things.serial_numbers import serial_key
 from services.device.things.visibility import (
     INDEX_BY_ORDER,
-    MANY,
+    MANY_GRANTED,
     MATCHES_NOTHING,
     Condition,
     disjoint_conditions,
@@ -225,7 +225,7 @@ def _index_filters(search: FindDevices) -> Iterator[IndexFilter]:
 def _granted_filters(grants: Grants) -> Iterator[IndexFilter]:
     """Yield the filter by groups, for a user whose only grants are groups."""
     only = not grants.everything and without_groups(grants) == MATCHES_NOTHING
-    if only and 0 < len(grants.resources.groups) <= MANY:
+    if only and 0 < len(grants.resources.groups) <= MANY_GRANTED:
         yield IndexFilter("group", [{"group": {"$in": sorted(grants.resources.groups)}}])
 
 

@@ -48,7 +48,7 @@ WORKERS = 8
 """Tenants whose imports have a turn concurrently."""
 TURN = 5.0
 """Seconds of a turn in which rows are started; the last ones may take longer."""
-CHUNK, ABREAST = 100, 16
+CHUNK, CONCURRENT_ROWS = 100, 16
 """Rows that are counted together, and rows that are processed concurrently."""
 PERIOD = 0.5
 """Seconds until new imports are noticed."""
@@ -56,7 +56,7 @@ RETRIES = (0.5, 1.0, 2.0)
 """Seconds until an unavailable integration is asked again for a device."""
 PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 """Seconds until a failed import is tried again; the last value repeats."""
-FAILING = 10_000
+MAX_CACHED_FAILURES = 10_000
 """Imports whose failures are cached."""
 
 
@@ -72,7 +72,7 @@ class ImportBackoff:
     """Pauses imports that fail, longer each time. Times are monotonic seconds."""
 
     def __init__(self) -> None:
-        self._failures: LruCache[int, _Failure] = LruCache(FAILING)
+        self._failures: LruCache[int, _Failure] = LruCache(MAX_CACHED_FAILURES)
 
     def find_ready(self, running: Sequence[Import], now: float) -> Import | None:
         """Return the first import that is not paused."""
@@ -170,7 +170,7 @@ class ImportWorker:
         while rows := await self.store.find_pending_rows(job.id, CHUNK):
             if not await self.store.is_running(job.id):
                 return
-            ready = await gather_limited(ABREAST, (partial(prepare, row) for row in rows))
+            ready = await gather_limited(CONCURRENT_ROWS, (partial(prepare, row) for row in rows))
             await self._write(job, form, [prepared for prepared in ready if prepared is not None])
             await self.store.write_outcomes(job.id, rows)
             if no_responders:

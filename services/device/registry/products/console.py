@@ -21,7 +21,7 @@ from libs.common.tsl import Fault, TslDocument
 from services.device.registry.products.rps import RpsService
 from services.device.registry.products.service import ProductService
 from services.device.registry.products.templates import (
-    NOT_READ,
+    LIBRARY_NOT_READ,
     BlueprintSource,
     FindTemplates,
     ImportedTemplate,
@@ -328,10 +328,10 @@ async def set_blueprint_source(
         return
     if data.type == "GITHUB":
         raise InvalidInput(
-            "must be `ZIP`. Libraries are not downloaded", field="type", code=NOT_READ
+            "must be `ZIP`. Libraries are not downloaded", field="type", code=LIBRARY_NOT_READ
         )
     if not data.url:
-        raise InvalidInput("is required", field="url", code=NOT_READ)
+        raise InvalidInput("is required", field="url", code=LIBRARY_NOT_READ)
     await templates.replace_library(principal.tenant, data.url)
 
 

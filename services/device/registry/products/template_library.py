@@ -41,7 +41,7 @@ _UNREADABLE = (
     ValueError,
 )
 _ENCRYPTED = 1
-_EACH = 1024
+_READ_COST = 1024
 """Bytes that each read adds to the size of the file in the total."""
 
 
@@ -72,7 +72,7 @@ class Archive(Mapping[str, bytes]):
         info = self._infos[path]
         if info.file_size > MAX_FILE_BYTES:
             raise ArchiveInvalid(f"{path} has more than {MAX_FILE_BYTES} bytes")
-        self._left -= info.file_size + _EACH
+        self._left -= info.file_size + _READ_COST
         if self._left < 0:
             raise ArchiveInvalid(
                 f"{path} is not read: the files exceed {MAX_READ_BYTES} bytes in total"

@@ -222,9 +222,9 @@ class ResourceClient:
                 raise TooLarge(f"a library may have at most {LARGEST_LIBRARY} bytes", field="url")
 
 
-NOT_READ = "blueprint_library_resources_fetch_failed"
-ODD_INDEX = "blueprint_library_address_manifest_invalid"
-EMPTY = "blueprint_library_resource_device_template_not_found"
+LIBRARY_NOT_READ = "blueprint_library_resources_fetch_failed"
+INDEX_INVALID = "blueprint_library_address_manifest_invalid"
+LIBRARY_EMPTY = "blueprint_library_resource_device_template_not_found"
 LARGEST_HEAD = 4 * 1024 * 1024
 """Maximum bytes of a stored library in addition to its archive."""
 READERS = 2
@@ -260,13 +260,13 @@ class Templates:
                 async with self._readers.slot(tenant):
                     version, templates = await asyncio.to_thread(_templates, content, name)
         except NotFound as error:
-            raise InvalidInput(error.message, field="url", code=NOT_READ) from error
+            raise InvalidInput(error.message, field="url", code=LIBRARY_NOT_READ) from error
         except NoTemplates as error:
-            raise InvalidInput(str(error), field="url", code=EMPTY) from error
+            raise InvalidInput(str(error), field="url", code=LIBRARY_EMPTY) from error
         except LibraryInvalid as error:
-            raise InvalidInput(str(error), field="url", code=ODD_INDEX) from error
+            raise InvalidInput(str(error), field="url", code=INDEX_INVALID) from error
         except ArchiveInvalid as error:
-            raise InvalidInput(str(error), field="url", code=NOT_READ) from error
+            raise InvalidInput(str(error), field="url", code=LIBRARY_NOT_READ) from error
         library = StoredLibrary(
             url=url, file_name=name, version=version, updated_at=now_ms(), templates=templates
         )

@@ -28,7 +28,7 @@ from services.management.manifests import load_manifest
 
 log = logging.getLogger(__name__)
 
-SHORTEST, LONGEST = 30, 86_400
+MIN_INTERVAL, MAX_INTERVAL = 30, 86_400
 """Minimum and maximum seconds between two scheduled syncs."""
 RUNNING, DONE, FAILED = "running", "done", "failed"
 """States of a sync; lower case, because existing consoles have no labels for keys in capitals."""
@@ -179,5 +179,5 @@ def due_in(values: Mapping[str, Any], last: datetime | None) -> float | None:
     period = scheduled.get("period")
     if not scheduled.get("enabled") or not isinstance(period, int):
         return None
-    period = min(max(period, SHORTEST), LONGEST)
+    period = min(max(period, MIN_INTERVAL), MAX_INTERVAL)
     return 0.0 if last is None else max(0.0, last.timestamp() + period - time.time())

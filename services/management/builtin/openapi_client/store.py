@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 State = Literal["asked", "here", "left"]
 
-KEEP = timedelta(hours=1)
+FINISHED_RETENTION = timedelta(hours=1)
 """Time for which a finished command is kept, to recognize duplicates."""
 
 
@@ -130,7 +130,7 @@ class OpenApiStore:
 
     async def add_command(self, remote_command: CarriedCommand, expires_at: int) -> CarriedCommand:
         """Store a new command, or return the stored one."""
-        keep_until = from_ms(expires_at) + KEEP
+        keep_until = from_ms(expires_at) + FINISHED_RETENTION
         document = {**_fields(remote_command), "_id": remote_command.id, "keepUntil": keep_until}
         try:
             await self._commands.insert_one(document)

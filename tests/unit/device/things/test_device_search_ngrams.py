@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from services.device.things.device_search import (
-    LENGTH,
     MAX_NGRAMS,
-    MIN_LENGTH,
+    MIN_NGRAM_LENGTH,
+    NGRAM_LENGTH,
     extract_ngrams,
     fold_case,
     select_ngrams,
@@ -53,10 +53,10 @@ def test_a_matching_name_contains_the_ngrams_of_the_text(
     spelt = "".join(_other(character, change) for character in name)
     ngrams = extract_ngrams(name)
     for first in range(len(name)):
-        for last in range(first + MIN_LENGTH, len(name) + 1):
+        for last in range(first + MIN_NGRAM_LENGTH, len(name) + 1):
             for wanted in select_ngrams([spelt[first:last]]):
                 assert any(gram.startswith(wanted) for gram in ngrams)
-                assert len(wanted) == MIN_LENGTH or wanted in ngrams
+                assert len(wanted) == MIN_NGRAM_LENGTH or wanted in ngrams
 
 
 def _other(character: str, change: Callable[[str], str]) -> str:
@@ -68,4 +68,4 @@ def test_a_long_text_is_looked_for_by_grams_from_all_over_it() -> None:
     """At most so many, so that looking for the rarest stays cheap."""
     wanted = select_ngrams(["".join(map(chr, range(0x4E00, 0x4E00 + 100)))])
     assert len(wanted) == len(set(wanted)) == MAX_NGRAMS
-    assert {len(gram) for gram in wanted} == {LENGTH}
+    assert {len(gram) for gram in wanted} == {NGRAM_LENGTH}

@@ -70,7 +70,7 @@ async def test_a_lookup_that_waits_too_long_is_rejected(
     busy: Busy, keeper: Gatekeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its error is that of too many requests of its address."""
-    monkeypatch.setattr(gatekeeper, "TURN_SECONDS", 0)
+    monkeypatch.setattr(gatekeeper, "MAX_TURN_WAIT", 0)
     crowd = [asyncio.create_task(come(keeper, CROWD)) for _ in range(ADDRESS_ADMISSIONS)]
     await busy.full.wait()
     with pytest.raises(TooManyRequests, match="this address"):

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from libs.common.http.document import WHO
+from libs.common.http.document import CALLER_EXTENSION
 from services.gateway.docs.document import Api, extract_api, merge
 from services.gateway.routes import ROUTES, Credential, Route
 
@@ -117,10 +117,10 @@ def test_the_security_of_an_operation_names_its_callers(
     """The kind of a guard is the scheme. Its functions are scopes, of which one suffices."""
     given = document(path, Answer={})
     if caller:
-        given["paths"][path]["get"][WHO] = caller
+        given["paths"][path]["get"][CALLER_EXTENSION] = caller
     operation = merge({service: given}, ROUTES)["paths"][path]["get"]
     assert operation["security"] == security
-    assert WHO not in operation
+    assert CALLER_EXTENSION not in operation
 
 
 def test_refusals_wear_the_envelope_of_their_api() -> None:

@@ -112,7 +112,7 @@ async def test_messages_of_a_tenant_do_not_delay_those_of_another_one(monkeypatc
     await listening._scheduler.finish()
     while listening._scheduler.held("busy"):
         await listening._scheduler.finish()
-    assert engine.recorded.count("busy") == 50 + topics.PER_TENANT
+    assert engine.recorded.count("busy") == 50 + topics.MAX_CONCURRENT_PER_TENANT
 
 
 def _flow(number: int, tenant: str):

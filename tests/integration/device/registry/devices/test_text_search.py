@@ -53,7 +53,7 @@ def parts(text: str) -> set[str]:
 TEXTS = sorted({part[:128] for name in NAMES for part in parts(name)} | parts("SN-ABC765"))[::3]
 
 BOUNDS = (1000, 10_000), (1, 2)
-"""What `FEW` and `MANY` may be, so that all is rare, and all is common."""
+"""What `FEW_DEVICES` and `MANY_DEVICES` may be, so that all is rare, and all is common."""
 
 
 async def plain(platform: Platform, condition: dict[str, Any]) -> list[int]:
@@ -92,8 +92,8 @@ async def test_names_and_keywords_are_found_as_they_are_written(
         serial = {"snKey": {"$regex": literal_pattern(text.upper())}}
         by_both = await plain(platform, {"$or": [named, serial]})
         for few, many in BOUNDS:
-            monkeypatch.setattr(device_search, "FEW", few)
-            monkeypatch.setattr(device_search, "MANY", many)
+            monkeypatch.setattr(device_search, "FEW_DEVICES", few)
+            monkeypatch.setattr(device_search, "MANY_DEVICES", many)
             assert await ids(store, name=text) == (by_name, len(by_name)), (text, few)
             assert await ids(store, keyword=text) == (by_both, len(by_both)), (text, few)
 
@@ -108,8 +108,8 @@ async def test_pages_of_a_text_are_in_order(
     column: str,
 ) -> None:
     """Each device on one page, for whatever order, however many devices there are."""
-    monkeypatch.setattr(device_search, "FEW", bounds[0])
-    monkeypatch.setattr(device_search, "MANY", bounds[1])
+    monkeypatch.setattr(device_search, "FEW_DEVICES", bounds[0])
+    monkeypatch.setattr(device_search, "MANY_DEVICES", bounds[1])
     stored = {"deviceId": "_id", "name": "name", "sn": "snKey"}[column]
     for way, direction in (("asc", 1), ("desc", -1)):
         found: list[int] = []
