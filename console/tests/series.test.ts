@@ -34,8 +34,9 @@ test("a command sends a value, or the inputs of its service by their keys", () =
 test("inputs are read as their types have it", () => {
   const child = (entity_value_type: string, attribute = {}) => ({ entity_key: "k", entity_name: "K", entity_value_type, entity_value_attribute: attribute });
   const service = { ...child("OBJECT"), entity_type: "SERVICE" };
-  const [count, flag, mode] = inputsOf("s", service, [child("LONG"), child("BOOLEAN", { optional: true }), child("STRING", { enum: { a: "A" } })]);
+  const [count, flag, mode] = inputsOf("s", service, [child("LONG"), child("BOOLEAN", { optional: true }), child("STRING", { enum: { a: "A" } })], { true: "On", false: "Off" });
   assert.deepEqual([count!.read("3"), count!.read("x"), count!.required], [3, "x", true]);
   assert.deepEqual([flag!.read("true"), flag!.required], [true, false]);
+  assert.deepEqual(flag!.options, [["true", "On"], ["false", "Off"]]);
   assert.deepEqual(mode!.options, [["a", "A"]]);
 });

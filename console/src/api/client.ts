@@ -94,14 +94,17 @@ function failureOf(error: unknown, response?: Response): Failure {
 function faultsOf(envelope: Envelope | null): Fault[] {
   const single = envelope?.detail_message ? [{ field: envelope.detail_message, reason: envelope.error_message ?? "" }] : [];
   const faults = Array.isArray(envelope?.data) ? envelope.data : single;
-  return faults
-    .filter((fault): fault is Fault => typeof fault?.field === "string" && typeof fault.reason === "string")
-    .map((fault) => ({ ...fault, reason: readable(fault.reason) }));
+  return readableFaults(faults.filter((fault): fault is Fault => typeof fault?.field === "string" && typeof fault.reason === "string"));
 }
 
 /** Return a message of the API in the user's language, as far as it is known. */
 export function readable(message: string): string {
   return localization.language === "zh" ? translateReason(message) : message;
+}
+
+/** Return faults with their reasons in the user's language, as far as they are known. */
+export function readableFaults<T extends Fault>(faults: T[]): T[] {
+  return faults.map((fault) => ({ ...fault, reason: readable(fault.reason) }));
 }
 
 /** Learn who is signed in. */

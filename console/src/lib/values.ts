@@ -38,6 +38,15 @@ export function formatValue(value: unknown, attribute: Record<string, unknown> =
   return unit && withUnit ? `${text} ${unit}` : text;
 }
 
+/** Parse JSON. Throws an error in the user's language when the text is not valid. */
+export function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new Error(t("code.no-json"));
+  }
+}
+
 /** Parse a typed value of a type. Throws an error when the text is not valid. */
 export function parseValue(text: string, type: ValueType): unknown {
   switch (type) {
@@ -50,7 +59,7 @@ export function parseValue(text: string, type: ValueType): unknown {
     case "BOOLEAN":
       return text === "true";
     case "OBJECT":
-      return JSON.parse(text);
+      return parseJson(text);
     default:
       return text;
   }

@@ -21,7 +21,7 @@ def ask(path, body=None):
 
 devices = ask(DEVICES + "/search", {"pageSize": 10, "pageNumber": 1})["content"]
 if not devices:
-    print("The application has no device: give it one in the console")
+    print("The application has no devices. Assign one to it in the console.")
 for device in devices:
     print(device["name"], ask(f"{DEVICES}/{device['deviceId']}/properties/history?pageSize=3")["list"])
 `;

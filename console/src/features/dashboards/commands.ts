@@ -17,17 +17,20 @@ interface Described {
   entity_value_attribute: Record<string, unknown>;
 }
 
+/** Names of the two values of a BOOLEAN. */
+export type Switch = Record<"true" | "false", string>;
+
 /** Return the inputs that the user is asked for: those of a service, or the value of a property. */
-export function inputsOf(key: string, entity: Described & { entity_type: string }, children: Described[]): Input[] {
-  if (entity.entity_type !== "SERVICE") return [input({ ...entity, entity_key: key }, true)];
-  return children.map((child) => input(child, !child.entity_value_attribute.optional));
+export function inputsOf(key: string, entity: Described & { entity_type: string }, children: Described[], names: Switch): Input[] {
+  if (entity.entity_type !== "SERVICE") return [input({ ...entity, entity_key: key }, true, names)];
+  return children.map((child) => input(child, !child.entity_value_attribute.optional, names));
 }
 
-function input(entity: Described, required: boolean): Input {
+function input(entity: Described, required: boolean, switched: Switch): Input {
   const { entity_key: key, entity_name: name, entity_value_type: type } = entity;
   const numeric = type === "LONG" || type === "DOUBLE";
   const names = entity.entity_value_attribute.enum as Record<string, string> | undefined;
-  const options: [string, string][] | null = names ? Object.entries(names) : type === "BOOLEAN" ? [["true", "true"], ["false", "false"]] : null;
+  const options: [string, string][] | null = names ? Object.entries(names) : type === "BOOLEAN" ? Object.entries(switched) : null;
   const read = (text: string): unknown => {
     if (type === "BOOLEAN") return text === "true";
     return numeric && text.trim() !== "" && !Number.isNaN(Number(text)) ? Number(text) : text;

@@ -7,6 +7,7 @@ export const en = {
   "boards.create": "Create",
   "boards.cover": "Cover",
   "boards.actions": "Actions for {name}",
+  "boards.rename": "Change name and cover",
   "boards.home": "Set as home dashboard",
   "boards.home.end": "Remove as home dashboard",
   "boards.home.is": "Home",

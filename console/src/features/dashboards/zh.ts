@@ -9,6 +9,7 @@ export const zh: Record<keyof typeof en, string> = {
   "boards.create": "创建",
   "boards.cover": "封面",
   "boards.actions": "{name} 的操作",
+  "boards.rename": "修改名称和封面",
   "boards.home": "设为主仪表板",
   "boards.home.end": "取消主仪表板",
   "boards.home.is": "主仪表板",

@@ -1,6 +1,6 @@
 export const en = {
-  "events.title": "Events",
-  "events.text": "Live value changes of all entities that you can see. Connections, commands and rejected reports are on each device's page.",
+  "events.title": "Live changes",
+  "events.text": "Value changes and events of all entities that you can see, as they happen. Connections, commands and rejected reports are on each device’s page.",
   "events.keyword": "Device or entity key",
   "events.value": "Value contains",
   "events.group": "Group",

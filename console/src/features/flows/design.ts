@@ -55,8 +55,8 @@ export function readDesign(text: string): Design {
   let found: unknown;
   try {
     found = JSON.parse(text);
-  } catch (error) {
-    throw new NotADesign(String(error));
+  } catch {
+    throw new NotADesign("not a JSON object");
   }
   if (!isRecord(found)) throw new NotADesign("not a JSON object");
   const { nodes = [], edges = [] } = found;

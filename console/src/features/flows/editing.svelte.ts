@@ -1,5 +1,5 @@
 /** A flow while somebody works on it. */
-import { readable, request } from "../../api/client";
+import { readableFaults, request } from "../../api/client";
 import {
   disableFlow,
   enableFlow,
@@ -172,7 +172,7 @@ export class Editing {
   async #check(text: string): Promise<void> {
     const { data } = await validateDesign({ body: { design_data: text } });
     if (text !== this.text || !data) return;
-    this.reasons = (data.detail ?? []).map((one) => ({ ...one, reason: readable(one.reason) }));
+    this.reasons = readableFaults(data.detail ?? []);
     this.checked = true;
   }
 

@@ -105,6 +105,7 @@ export const en = {
   "flows.branch.right": "Right side",
   "flows.branch.expression": "Expression",
   "flows.condition.add": "Add condition",
+  "flows.condition.number": "Condition {number}",
   "flows.condition.remove": "Remove condition {number}",
   "flows.operator.EQ": "is",
   "flows.operator.NE": "is not",

@@ -107,6 +107,7 @@ export const zh: Record<keyof typeof en, string> = {
   "flows.branch.right": "右侧",
   "flows.branch.expression": "表达式",
   "flows.condition.add": "添加条件",
+  "flows.condition.number": "条件 {number}",
   "flows.condition.remove": "移除条件 {number}",
   "flows.operator.EQ": "等于",
   "flows.operator.NE": "不等于",

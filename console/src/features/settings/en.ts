@@ -11,5 +11,5 @@ export const en = {
   "settings.notice.dismiss": "Dismiss",
   "page.no-access": "You do not have access to this page",
   "page.no-access.text": "Your roles do not include this page. Ask a super-admin for access.",
-  "page.no-access.back": "Go to the start page",
+  "page.no-access.back": "Go to the overview",
 };

@@ -12,5 +12,5 @@ export const zh: Record<keyof typeof en, string> = {
   "settings.notice.dismiss": "不再显示",
   "page.no-access": "您无权访问此页面",
   "page.no-access.text": "您的角色不包含此页面。请联系超级管理员授权。",
-  "page.no-access.back": "返回首页",
+  "page.no-access.back": "返回运行概况",
 };

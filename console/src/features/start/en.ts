@@ -47,7 +47,7 @@ export const en = {
   "sensors.eui": "“{text}” is not a valid DevEUI. Enter 16 hex digits.",
   "sensors.name.hint": "Leave empty to use the DevEUI",
   "sensors.list": "Sensors",
-  "sensors.list.hint": "Paste or scan one sensor per line: a DevEUI with an optional name, a QR code, or a table whose first line names the columns (DevEUI, Name and others)",
+  "sensors.list.hint": "Paste or scan one sensor per line: a DevEUI with an optional name, a QR code, or a table whose first line names the columns (DevEUI, Name, and the fields below)",
   "sensors.file": "Or a CSV file",
   "sensors.passed": "Ignored columns: {columns}",
   "sensors.line": "Line {line}:",

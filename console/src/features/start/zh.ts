@@ -49,7 +49,7 @@ export const zh: Record<keyof typeof en, string> = {
   "sensors.eui": "“{text}”不是有效的 DevEUI。请输入 16 位十六进制数。",
   "sensors.name.hint": "留空则使用 DevEUI",
   "sensors.list": "传感器",
-  "sensors.list.hint": "粘贴或扫描，每行一个传感器：DevEUI（可加名称）、二维码内容，或首行为列名的表格（DevEUI、Name 等）",
+  "sensors.list.hint": "粘贴或扫描，每行一个传感器：DevEUI（可加名称）、二维码内容，或首行为列名的表格（DevEUI、Name 以及下方的字段）",
   "sensors.file": "或 CSV 文件",
   "sensors.passed": "已忽略的列：{columns}",
   "sensors.line": "第 {line} 行：",
