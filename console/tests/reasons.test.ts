@@ -8,5 +8,11 @@ test("a reason is translated with its values, and an unknown one stays English",
   assert.equal(translateReason("must have at most 255 characters"), "最多 255 个字符");
   assert.equal(translateReason("must be one of `heat`, `cool`. Got `warm`"), "必须是以下之一：`heat`, `cool`。当前值：`warm`");
   assert.equal(translateReason("properties.interval: is not known"), "properties.interval：未定义");
-  assert.equal(translateReason("mode: the codec failed"), "mode: the codec failed");
+  assert.equal(translateReason("mode: it rained"), "mode: it rained");
+});
+
+test("the reasons of several fields and a reason inside another are translated", () => {
+  assert.equal(translateReason("name: is required; content: must not be empty; describe the problem"), "name：必填；content：不能为空；请描述问题");
+  assert.equal(translateReason("the codec returns no bytes for interval"), "编解码器：没有为 interval 返回字节");
+  assert.equal(translateReason("history has 3 of 9 readings, after 5 requests"), "历史中有 3 / 9 个读数（已请求 5 次）");
 });

@@ -1,6 +1,7 @@
 /** Names of the integrations that the platform includes. Others keep the texts that the platform sends. */
 import type { IntegrationDetail } from "../../api/generated";
 import { localization, translateIfKnown } from "../../i18n/index.svelte";
+import { translateReason } from "../../i18n/reasons";
 import { enumNames } from "../../lib/values";
 
 /** Return the name of an integration; `sent` is the platform's text. */
@@ -13,14 +14,19 @@ export function integrationText(id: string, sent: string): string {
   return translateIfKnown(`integration.text.${id}`) ?? sent;
 }
 
+/** Properties with reasons of the platform, one a line. */
+const REASONS = new Set(["last_error", "not_taken"]);
+
 /** Translate the entities of an integration that the platform includes. */
 export async function translateEntities(found: IntegrationDetail): Promise<IntegrationDetail> {
   if (localization.language !== "zh" || !translateIfKnown(`integration.text.${found.id}`)) return found;
   const { entities } = await import("./entities.zh");
   const integration_entities = found.integration_entities.map((one) => {
-    const [name, description, choices] = entities[one.key.split(".").slice(2).join(".")] ?? [one.name, one.description];
+    const id = one.key.split(".").slice(2).join(".");
+    const [name, description, choices] = entities[id] ?? [one.name, one.description];
+    const value = REASONS.has(id) && typeof one.value === "string" ? one.value.split("\n").map(translateReason).join("\n") : one.value;
     const value_attribute = choices ? { ...one.value_attribute, enum: { ...enumNames(one.value_attribute), ...choices } } : one.value_attribute;
-    return { ...one, name, description: description ?? one.description, value_attribute };
+    return { ...one, name, description: description ?? one.description, value, value_attribute };
   });
   return { ...found, integration_entities };
 }
