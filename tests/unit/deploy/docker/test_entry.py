@@ -11,7 +11,12 @@ import pytest
 
 from deploy.local.process import PROJECT_ROOT
 
-IMPORTING = "import time; print('started', flush=True); time.sleep(60)"
+IMPORTING = """
+import time
+print("started", flush=True)
+while True:  # a signal just before a long sleep would wait for its end
+    time.sleep(0.01)
+"""
 CONNECTING = """
 import asyncio
 from libs.common.http import run_service

@@ -162,7 +162,7 @@ async def test_higher_stages_end_first(watch: Watch, tmp_path: Path) -> None:
         "    sys.exit()\n"
         "signal.signal(signal.SIGTERM, bye)\n"
         "print('here', flush=True)\n"
-        "time.sleep(60)\n"
+        "while True: time.sleep(0.01)\n"  # a signal just before a long sleep would be missed
     )
     for stage, name in enumerate(("server", "service")):
         wanted = spec(name, code, stage=stage)
