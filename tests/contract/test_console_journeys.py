@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.clients.demo import add_board, add_flow
+from tests.clients.demo import add_board, add_flow, measured, widget
 from tests.contract.client import MODEL, new_sn
-from tests.contract.console import PASSWORD, Console, new_email, new_name
+from tests.contract.console import PASSWORD, Console, console_accepted, new_email, new_name
 from tests.contract.hall import Hall, add_device
 from tests.e2e.platform import Platform
 from tests.e2e.waiting import until
+from tests.integration.workflow.designs import choice, design, edge, when
 from tests.node import node
 
 pytestmark = pytest.mark.xdist_group("contract")
@@ -138,15 +139,45 @@ async def test_pages_open_without_a_network(platform: Platform) -> None:
     assert found["kept"] == ["/", "/assets/"]
 
 
+async def add_repetitions(admin: Console, device: str) -> dict[str, str]:
+    """Store content that names something twice, as the API allows; the paths of its pages."""
+    warm = await measured(admin, device, "temperature")
+    name = new_name("twice")
+    canvas = (await admin.done("POST", "/dashboard", {"name": name}))["main_canvas_id"]
+    widgets = [
+        widget(kind, (0, 4 * row, 6, 4), warm, warm, title=name)
+        for row, kind in enumerate(("table", "bar", "line"))
+    ]
+    content = {"name": name, "widgets": widgets, "entity_ids": [warm["id"]]}
+    console_accepted(await admin.ask("PUT", f"/canvas/{canvas}", content), data=False)
+    fork = choice(when("same", "a", "EQ", "1"), when("same", "a", "EQ", "2"))
+    draft = {"name": name, "design_data": design([fork, fork], *[edge("fork", "fork", "same")] * 2)}
+    flow = (await admin.done("POST", "/workflow/flows/design", draft))["id"]
+    condition = {"type": "VALUE", "property": "temperature", "comparison": "GT", "threshold": 90}
+    rule = {"name": name, "severity": "MINOR", "condition": condition, "device_id": device}
+    for _ in range(2):
+        await admin.done("POST", "/alarm-rules", rule)
+    return {
+        "dashboard-twice": f"/dashboards/{canvas}",
+        "flow-twice": f"/flows/{flow}",
+        "about-twice": f"/devices/{device}?tab=about",
+        "history-twice": f"/devices/{device}?tab=history&show={warm['id']}&show={warm['id']}",
+    }
+
+
 async def test_every_page_is_for_everybody(platform: Platform, admin: Console, hall: Hall) -> None:
-    """axe finds nothing, the browser complains of nothing, and nothing fails."""
+    """axe finds nothing, the browser complains of nothing, and nothing fails.
+
+    So it is also where stored content names something twice.
+    """
     devices = [hall.device, *[(await add_device(admin))[0] for _ in range(3)]]
     made = {
         "entity": f"/entities/{hall.entities['temperature']}",
         "dashboard": f"/dashboards/{await add_board(admin, devices)}",
         "flow": f"/flows/{await add_flow(admin, hall.device)}",
     }
-    await travel(platform, "pages", pages=PAGES | made)
+    twice = await add_repetitions(admin, devices[1])
+    await travel(platform, "pages", pages=PAGES | made | twice)
 
 
 @pytest.mark.slow

@@ -107,7 +107,8 @@ async def test_a_device_is_added_reports_is_refused_and_is_set(
     }
 
 
-CODEC = """function decodeUplink({bytes: b}) { console.log(b); return {data: {temperature: b[0]}} }
+CODEC = """function decodeUplink({bytes: b}) { console.log(b); \
+return {data: {temperature: b[0]}, warnings: ["low", "low"]} }
 function encodeDownlink(input) { return {bytes: [255, input.data.temperature], fPort: 2} }"""
 
 
