@@ -131,7 +131,7 @@ def _example_commands(addresses: Addresses, application: Application, device: De
     form = f"client_id={application.client_id}&client_secret={application.client_secret}"
     history = f"{base}/device/openapi/v1/devices/{device.device_id}/properties/history?pageSize=3"
     return textwrap.dedent(f"""\
-        Live data of the simulated device:
+        History of the simulated device:
 
         TOKEN=$({curl} {base}/oauth/token -d grant_type=client_credentials -d '{form}' \
 | sed 's/.*"access_token":"\\([^"]*\\)".*/\\1/')

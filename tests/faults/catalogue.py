@@ -204,8 +204,10 @@ def _partitions() -> Iterable[Fault]:
 
 
 def _disks() -> Iterable[Fault]:
-    for kind, title in (("mongo", "MongoDB"), ("nats", "NATS")):
-        leads = MONGOD if kind == "mongo" else NATS
+    for kind, title, leads, role in (
+        ("mongo", "MongoDB", MONGOD, "primary"),
+        ("nats", "NATS", NATS, "leader of `UPLINK`"),
+    ):
 
         async def fill_leader(harm: Harm, kind: str = kind, leads: str = leads) -> None:
             places, number = harm.cluster.places, (await harm.cluster.leaders())[leads]
@@ -225,7 +227,7 @@ def _disks() -> Iterable[Fault]:
                 places.empty(kind, number)
             harm.strike()
 
-        yield Fault(f"disk full: the leading member of {title}", fill_leader, places=True)
+        yield Fault(f"disk full: {title}, {role}", fill_leader, places=True)
         yield Fault(f"disk full: every member of {title} (from room)", every, places=True)
 
 
