@@ -158,7 +158,7 @@ class Writer:
                 raise self.output.error
 
     def _open_encryption(self, key: Key) -> BinaryIO:
-        recipients = [_recipient(text) for text in key.recipients]
+        recipients = [_parse_recipient(text) for text in key.recipients]
         if key.passphrase:
             identity = pyrage.x25519.Identity.generate()
             recipients.append(identity.to_public())
@@ -239,7 +239,7 @@ class Reader:
             raise ArchiveBroken("the file is not a Thingway backup")
         if not identities:
             raise CommandError("the backup is encrypted: add --identity-file or --passphrase-file")
-        opened = [_identity(text) for text in identities]
+        opened = [_parse_identity(text) for text in identities]
         inside, sink = os.pipe()
         whole = _Prefixed(beginning, source)
 
@@ -298,14 +298,14 @@ class _Prefixed:
         return data
 
 
-def _recipient(text: str) -> pyrage.x25519.Recipient:
+def _parse_recipient(text: str) -> pyrage.x25519.Recipient:
     try:
         return pyrage.x25519.Recipient.from_str(text)
     except pyrage.RecipientError as error:
         raise CommandError(f"{text!r} is not an age public key (age1…)") from error
 
 
-def _identity(text: str) -> pyrage.x25519.Identity:
+def _parse_identity(text: str) -> pyrage.x25519.Identity:
     try:
         return pyrage.x25519.Identity.from_str(text)
     except pyrage.IdentityError as error:

@@ -37,13 +37,13 @@ def read_key(options: Namespace) -> Key:
     Raises `CommandError` for a file without a key.
     """
     return Key(
-        passphrase=_passphrase(options.passphrase_file),
+        passphrase=_read_passphrase(options.passphrase_file),
         recipients=tuple(getattr(options, "recipient", None) or ()),
-        identities=_identities(getattr(options, "identity_file", None)),
+        identities=_read_identities(getattr(options, "identity_file", None)),
     )
 
 
-def _passphrase(file: Path | None) -> str | None:
+def _read_passphrase(file: Path | None) -> str | None:
     if file is None:
         return os.environ.get(PASSPHRASE_VARIABLE) or None
     text = read_text_file(file).rstrip("\r\n")
@@ -52,7 +52,7 @@ def _passphrase(file: Path | None) -> str | None:
     return text
 
 
-def _identities(file: Path | None) -> tuple[str, ...]:
+def _read_identities(file: Path | None) -> tuple[str, ...]:
     if file is None:
         return ()
     lines = (line.strip() for line in read_text_file(file).splitlines())

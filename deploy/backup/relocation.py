@@ -312,10 +312,10 @@ def _rewrite_flow_service(match: re.Match[str], move: Relocation) -> str:
     return f"system.integration.{move.shifted(_FLOW_SEQUENCE, flow)}"
 
 
-def _registry() -> Registry:
+def _node_registry() -> Registry:
     """Return the node types, to inspect designs only."""
     nothing: Any = SimpleNamespace(sandbox=None, http=None, mail=None, mqtt=None)
     return create_registry(nothing, nothing, nothing)
 
 
-REGISTRY = _registry()
+REGISTRY = _node_registry()

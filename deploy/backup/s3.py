@@ -54,7 +54,7 @@ class S3Storage:
             response_checksum_validation="when_required",
         )
         try:
-            with self._errors():
+            with self._convert_errors():
                 self._client: Any = get_session().create_client("s3", config=config)
         except ValueError as error:  # an endpoint without https://
             raise CommandError(f"cannot use {url}: {error}") from error
@@ -65,7 +65,7 @@ class S3Storage:
 
     def list_backups(self) -> list[StoredBackup]:
         """Return the complete backups, oldest first."""
-        with self._errors():
+        with self._convert_errors():
             pages = self._client.get_paginator("list_objects_v2").paginate(**self._below_prefix)
             return sort_backups(
                 (item["Key"].removeprefix(self._prefix), item["Size"])
@@ -76,7 +76,7 @@ class S3Storage:
     @contextlib.contextmanager
     def create_backup(self, name: str) -> Iterator[BinaryIO]:
         """Upload a backup; delete its parts on failure."""
-        with self._errors():
+        with self._convert_errors():
             self._abort_interrupted_uploads()
             upload = _Upload(self._client, self._object(name))
             try:
@@ -89,7 +89,7 @@ class S3Storage:
     @contextlib.contextmanager
     def open_backup(self, name: str) -> Iterator[BinaryIO]:
         """Read a backup in ranges; a lost connection repeats one range only."""
-        with self._errors():
+        with self._convert_errors():
             head = self._client.head_object(**self._object(name))
             request = {**self._object(name), "IfMatch": head["ETag"]}
             download = _Download(self._client, request, head["ContentLength"])
@@ -97,7 +97,7 @@ class S3Storage:
 
     def delete_backup(self, name: str) -> None:
         """Delete a backup."""
-        with self._errors():
+        with self._convert_errors():
             self._client.delete_object(**self._object(name))
 
     def measure_disk(self) -> tuple[int, int]:
@@ -124,7 +124,7 @@ class S3Storage:
                     )
 
     @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
+    def _convert_errors(self) -> Iterator[None]:
         """Turn errors of the store into a `CommandError` that names the bucket."""
         place = f"{S3}{self._bucket}/{self._prefix}"
         try:

@@ -72,7 +72,7 @@ async def back_up_tenant(stores: Stores, tenant: str, write: WriteRecord, log: L
         ends = {
             join_name(database, counter["_id"]): int(counter["next"])
             for database in DATABASES
-            async for counter in _decoded(snapshot, database, "counters")
+            async for counter in _read_decoded(snapshot, database, "counters")
         }
         await write(Sequences(ends))
         reader = _TenantReader(snapshot, tenant, Seal(key), stores.state)
@@ -87,7 +87,7 @@ async def back_up_tenant(stores: Stores, tenant: str, write: WriteRecord, log: L
     return moment
 
 
-async def _decoded(
+async def _read_decoded(
     snapshot: Snapshot, database: str, name: str, query: dict[str, Any] | None = None
 ) -> AsyncIterator[Document]:
     async for batch in snapshot.batches(database, name, query):
@@ -114,17 +114,17 @@ class _TenantReader:
         """
         database, tenants = split_name("auth.tenants")
         query = {"_id": self._tenant}
-        if not [tenant async for tenant in _decoded(self._snapshot, database, tenants, query)]:
+        if not [tenant async for tenant in _read_decoded(self._snapshot, database, tenants, query)]:
             raise CommandError(f"the tenant {self._tenant} does not exist")
         tenant_query = {"tenant": self._tenant}
         database, devices = split_name("device.devices")
-        async for device in _decoded(self._snapshot, database, devices, tenant_query):
+        async for device in _read_decoded(self._snapshot, database, devices, tenant_query):
             self._things.append(device["_id"])
             self._serials.append(device["snKey"])
             self._shapes |= {device["shape"]} if device.get("shape") else set()
-        async for thing in _decoded(self._snapshot, database, "things", tenant_query):
+        async for thing in _read_decoded(self._snapshot, database, "things", tenant_query):
             self._things.append(thing["_id"])
-        async for record in _decoded(self._snapshot, database, "rps", tenant_query):
+        async for record in _read_decoded(self._snapshot, database, "rps", tenant_query):
             self._serials.append(record["_id"])
         self._things.sort()
         await self._add_parent_shapes(database)
@@ -136,7 +136,7 @@ class _TenantReader:
             query = {"_id": {"$in": list(new)}}
             parents = {
                 shape["parent"]
-                async for shape in _decoded(self._snapshot, database, "shapes", query)
+                async for shape in _read_decoded(self._snapshot, database, "shapes", query)
                 if shape.get("parent")
             }
             new = parents - self._shapes

@@ -31,10 +31,10 @@ def check_certificates(environment: Mapping[str, str]) -> Iterator[Finding]:
     """Check the expiry of the certificates that a service's settings name."""
     for name in CERTIFICATES:
         if path := environment.get(PREFIX + name.upper()):
-            yield _certificate(Path(path))
+            yield _check_certificate(Path(path))
 
 
-def _certificate(path: Path) -> Finding:
+def _check_certificate(path: Path) -> Finding:
     subject = f"certificate {path.name}"
     try:
         ends = expiry(path)
@@ -70,7 +70,7 @@ async def run_checks(services: Collection[Settings], addresses: Mapping[str, str
     """
     checks: dict[tuple[str, ...], Check] = {}
     for settings in sorted(services, key=_may_not_read_partitions):
-        for key, check in _checks(settings):
+        for key, check in _select_checks(settings):
             checks.setdefault(key, check)
     ca_file = next((each[CA_FILE] for each in services if each.get(CA_FILE)), "")
     until = asyncio.get_running_loop().time() + CHECK_SECONDS
@@ -90,7 +90,7 @@ def _may_not_read_partitions(settings: Settings) -> bool:
     return settings.get(f"{PREFIX}NATS_USER") not in UPLINK_READERS
 
 
-def _checks(settings: Settings) -> Iterator[tuple[tuple[str, ...], Check]]:
+def _select_checks(settings: Settings) -> Iterator[tuple[tuple[str, ...], Check]]:
     """Yield the checks that a service's settings allow, with a key per distinct check."""
     settings_by_name = {
         name.removeprefix(PREFIX).lower(): value for name, value in settings.items()

@@ -91,10 +91,10 @@ class Login:
 
 async def check_streams(login: Login, until: float) -> list[Finding]:
     """Check all streams as the user of a service."""
-    return await run_check("nats", "stores", _streams(login), until, *FAILURES)
+    return await run_check("nats", "stores", _check_streams(login), until, *FAILURES)
 
 
-async def _streams(login: Login) -> list[Finding]:
+async def _check_streams(login: Login) -> list[Finding]:
     async with login.connected() as bus:
         names = dict.fromkeys([*STREAMS, *(await bus.read_partitions()).streams])
         if login.user in UPLINK_READERS:
@@ -136,10 +136,10 @@ def assess_stream(name: str, reading: StreamReading) -> Iterator[Finding]:
 
 async def check_servers(login: Login, until: float) -> list[Finding]:
     """Check JetStream, its leader and the clock of each nats-server, as system user."""
-    return await run_check("nats servers", "stores", _servers(login), until, *FAILURES)
+    return await run_check("nats servers", "stores", _check_servers(login), until, *FAILURES)
 
 
-async def _servers(login: Login) -> list[Finding]:
+async def _check_servers(login: Login) -> list[Finding]:
     responses: list[tuple[datetime, _Health]] = []
 
     async def collect(message: Msg) -> None:

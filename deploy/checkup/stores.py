@@ -42,15 +42,15 @@ async def check_mongo(url: str, database: str, until: float) -> list[Finding]:
                 run_check(
                     f"{subject} writes",
                     "stores",
-                    _writable(subject, mongo.database),
+                    _check_writes(subject, mongo.database),
                     until,
                     StoreError,
                 ),
-                run_check("mongo disk", "stores", _disk(mongo.database), until, StoreError),
+                run_check("mongo disk", "stores", _check_disk(mongo.database), until, StoreError),
                 run_check(
                     f"migrations of {database}",
                     "migrations",
-                    _migrations(database, mongo.database),
+                    _check_migrations(database, mongo.database),
                     until,
                     StoreError,
                     minor=True,
@@ -95,7 +95,7 @@ def clock_skew(before: datetime, theirs: datetime, after: datetime) -> float:
     return max((before - theirs).total_seconds(), (theirs - after).total_seconds(), 0.0)
 
 
-async def _writable(subject: str, database: Database) -> list[Finding]:
+async def _check_writes(subject: str, database: Database) -> list[Finding]:
     lease = Lease(database, "doctor")
     acquired = await lease.acquire()
     await lease.release()
@@ -103,7 +103,7 @@ async def _writable(subject: str, database: Database) -> list[Finding]:
     return [assess(f"{subject} writes", "", f"acknowledged by a majority{busy}", "stores")]
 
 
-async def _disk(database: Database) -> list[Finding]:
+async def _check_disk(database: Database) -> list[Finding]:
     used, size = await read_disk(database)
     text = f"{used / _GB:.1f} of {size / _GB:.1f} GB used"
     return [
@@ -111,7 +111,7 @@ async def _disk(database: Database) -> list[Finding]:
     ]
 
 
-async def _migrations(name: str, database: Database) -> list[Finding]:
+async def _check_migrations(name: str, database: Database) -> list[Finding]:
     subject = f"migrations of {name}"
     if await database[KEPT].find_one({"_id": RESTORING}) is not None:
         text = "a restore is in progress, or was interrupted"
@@ -129,10 +129,12 @@ async def _migrations(name: str, database: Database) -> list[Finding]:
 
 async def check_redis(url: str, until: float) -> list[Finding]:
     """Check Redis as the user of a service."""
-    return await run_check("redis", "stores", _redis(url), until, RedisError, OSError, ValueError)
+    return await run_check(
+        "redis", "stores", _check_redis(url), until, RedisError, OSError, ValueError
+    )
 
 
-async def _redis(url: str) -> list[Finding]:
+async def _check_redis(url: str) -> list[Finding]:
     async with connect_redis(url) as redis:
         await redis.ping()
         try:

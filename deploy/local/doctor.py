@@ -87,7 +87,7 @@ async def _check_machine(options: Namespace) -> list[Finding]:
     machine = [
         _check_python(),
         *machine_findings,
-        _writable(directory),
+        _check_data_directory(directory),
         _check_space(directory),
         *ports_found,
     ]
@@ -115,7 +115,7 @@ def _existing_parent(directory: Path) -> Path:
     )
 
 
-def _writable(directory: Path) -> Finding:
+def _check_data_directory(directory: Path) -> Finding:
     place = _existing_parent(directory)
     good = place.is_dir() and os.access(place, os.W_OK | os.X_OK)
     return Finding("data directory", good, f"{directory} is {'' if good else 'not '}writable")

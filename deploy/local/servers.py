@@ -167,15 +167,15 @@ def prepare_servers(
 
     `listeners` are the listeners of each NATS server, and `addresses` those of clients.
     """
-    redis = _redis_cluster if context.state.is_cluster else _redis
+    redis = _redis_cluster if context.state.is_cluster else _redis_servers
     return [
-        *_mongods(server_programs.mongod.path, context),
-        *_nats(server_programs.nats.path, context, listeners, addresses),
+        *_mongodb_servers(server_programs.mongod.path, context),
+        *_nats_servers(server_programs.nats.path, context, listeners, addresses),
         *redis(server_programs.redis.path, context),
     ]
 
 
-def _mongods(program: Path, context: ServerContext) -> list[Server]:
+def _mongodb_servers(program: Path, context: ServerContext) -> list[Server]:
     """Return the MongoDB servers; the first is ready when the replica set is."""
     state = context.state
     key_file = context.write("mongo.key", state.secret("mongo_key_file", keys.new_key_file))
@@ -195,7 +195,7 @@ def _mongods(program: Path, context: ServerContext) -> list[Server]:
     return servers
 
 
-def _nats(
+def _nats_servers(
     program: Path, context: ServerContext, listeners: Sequence[NatsListeners], addresses: Addresses
 ) -> list[Server]:
     state = context.state
@@ -210,7 +210,7 @@ def _nats(
             callout_issuer=keys.account_public_key(seed),
             store_dir=context.data_directory(NATS, number),
             server_name=nats_name(state, number),
-            cluster=_route(context, number),
+            cluster=_cluster_of_server(context, number),
             host=listener.host,
             port=listener.port,
             mqtt_port=listener.mqtt_port,
@@ -229,7 +229,7 @@ def nats_name(state: State, number: int) -> str:
     return f"thingway-{number}" if state.is_cluster else "thingway"
 
 
-def _route(context: ServerContext, number: int) -> NatsCluster | None:
+def _cluster_of_server(context: ServerContext, number: int) -> NatsCluster | None:
     if not context.state.is_cluster:
         return None
     routes = context.state.members(ROUTE)
@@ -244,7 +244,7 @@ def _route(context: ServerContext, number: int) -> NatsCluster | None:
     )
 
 
-def _redis(program: Path, context: ServerContext) -> list[Server]:
+def _redis_servers(program: Path, context: ServerContext) -> list[Server]:
     users = services.redis_users(context.state)
     acl_file = context.write("redis.acl", redis_server.render_acl(users))
     (server,) = context.state.members(REDIS)

@@ -39,11 +39,11 @@ _LONGEST_NAME = 64
 def new_authority(name: str) -> str:
     """Create an authority; return its private key and certificate, concatenated."""
     key = _new_key()
-    subject = _name(name)
+    subject = _subject_name(name)
     certificate = (
         _builder(subject, subject, key.public_key(), AUTHORITY_DAYS)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs=True), critical=True)
+        .add_extension(_key_usage(signs=True), critical=True)
         .sign(key, hashes.SHA256())
     )
     return _key_pem(key) + _pem(certificate)
@@ -82,11 +82,11 @@ class Authority:
         """Return a server certificate for these host names and addresses, and its key."""
         key = _new_key()
         issued = self._issue(
-            _name("thingway"),
+            _subject_name("thingway"),
             key.public_key(),
             SERVER_DAYS,
             ExtendedKeyUsageOID.SERVER_AUTH,
-            x509.SubjectAlternativeName([_general(name) for name in names]),
+            x509.SubjectAlternativeName([_general_name(name) for name in names]),
         )
         return _pem(issued), _key_pem(key)
 
@@ -101,7 +101,7 @@ class Authority:
             raise CommandError(f"the SN of a certificate has at most {_LONGEST_NAME} characters")
         key = None if csr else _new_key()
         public = key.public_key() if key else _requested_key(csr or b"")
-        issued = self._issue(_name(sn), public, days, ExtendedKeyUsageOID.CLIENT_AUTH)
+        issued = self._issue(_subject_name(sn), public, days, ExtendedKeyUsageOID.CLIENT_AUTH)
         return IssuedCertificate(
             _hexadecimal(issued.serial_number),
             round(issued.not_valid_after_utc.timestamp() * 1000),
@@ -120,7 +120,7 @@ class Authority:
         builder = (
             _builder(subject, self._own.subject, public, days)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(_usage(signs=False), critical=True)
+            .add_extension(_key_usage(signs=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
             .add_extension(
                 x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
@@ -148,7 +148,7 @@ def is_valid_for(certificate: str, names: Sequence[str], authority: Authority) -
     except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
         return False
     is_fresh = loaded.not_valid_after_utc - datetime.now(UTC) > timedelta(days=RENEW_DAYS)
-    return is_fresh and {_general(name) for name in names} <= set(covered)
+    return is_fresh and {_general_name(name) for name in names} <= set(covered)
 
 
 def _requested_key(csr: bytes) -> CertificateIssuerPublicKeyTypes:
@@ -180,7 +180,7 @@ def _builder(
     )
 
 
-def _usage(*, signs: bool) -> x509.KeyUsage:
+def _key_usage(*, signs: bool) -> x509.KeyUsage:
     """Return the usage of a key: signing certificates, or TLS handshakes."""
     return x509.KeyUsage(
         digital_signature=not signs,
@@ -195,14 +195,14 @@ def _usage(*, signs: bool) -> x509.KeyUsage:
     )
 
 
-def _general(name: str) -> x509.GeneralName:
+def _general_name(name: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
         return x509.DNSName(name)
 
 
-def _name(text: str) -> x509.Name:
+def _subject_name(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
 

@@ -165,19 +165,21 @@ def render_nats_config(config: NatsConfig) -> str:
     if missing:
         raise ValueError(f"no password for the NATS users {', '.join(missing)}")
     users = "".join(_user(name, config) for name in (*SERVICE_USERS, ADMIN, BACKUP))
-    monitor = "" if config.monitor_port is None else _listen("http", config, config.monitor_port)
+    monitor = (
+        "" if config.monitor_port is None else _render_listener("http", config, config.monitor_port)
+    )
     return f"""\
-server_name: {_value(config.server_name)}
-{_listen("listen", config, config.port)}{monitor}max_payload: {config.max_payload}
+server_name: {_quote_value(config.server_name)}
+{_render_listener("listen", config, config.port)}{monitor}max_payload: {config.max_payload}
 {_tls(config)}{_websocket(config)}
 jetstream {{
-  store_dir: {_value(str(config.store_dir))}
-  sync_interval: {_value(config.sync_interval)}
+  store_dir: {_quote_value(str(config.store_dir))}
+  sync_interval: {_quote_value(config.sync_interval)}
   max_file_store: {config.max_file_store}
 }}
 
 mqtt {{
-  {_listen("listen", config, config.mqtt_port)}{_tls(config)}\
+  {_render_listener("listen", config, config.mqtt_port)}{_tls(config)}\
   # Per QoS 1 subscription; `down/#` counts twice, and a session is limited to 65535.
   max_ack_pending: 100
   # Resend a QoS 1 command after this time without acknowledgement.
@@ -194,9 +196,9 @@ system_account: {SYSTEM_ACCOUNT}
 authorization {{
   timeout: {config.auth_timeout}
   auth_callout {{
-    issuer: {_value(config.callout_issuer)}
+    issuer: {_quote_value(config.callout_issuer)}
     account: {ACCOUNT}
-    auth_users: {_list(USERS)}
+    auth_users: {_render_list(USERS)}
   }}
 }}
 
@@ -207,7 +209,7 @@ accounts {{
 {_mappings(config.partitions)}    users: [
 {users}    ]
     exports: [
-{_lines(_exports())}    ]
+{_render_lines(_exports())}    ]
     imports: [
       {{ service: {{ account: {OUTSIDE}, subject: "{_INTEGRATION_REQUESTS}" }} }}
     ]
@@ -220,7 +222,7 @@ accounts {{
       {{ service: "{_INTEGRATION_REQUESTS}", accounts: [{ACCOUNT}] }}
     ]
     imports: [
-{_lines(_imports())}    ]
+{_render_lines(_imports())}    ]
   }}
   {SYSTEM_ACCOUNT} {{
     users: [
@@ -235,14 +237,14 @@ def _cluster(cluster: NatsCluster | None) -> str:
     if cluster is None:
         return ""
     login = f"{ROUTE}:{cluster.password}@"
-    tags = f"\nserver_tags: {_list([cluster.tag])}\n" if cluster.tag else ""
+    tags = f"\nserver_tags: {_render_list([cluster.tag])}\n" if cluster.tag else ""
     return f"""{tags}
 cluster {{
   name: thingway
-  listen: {_value(f"{cluster.host}:{cluster.port}")}
+  listen: {_quote_value(f"{cluster.host}:{cluster.port}")}
   no_advertise: true
-  authorization {{ user: {ROUTE}, password: {_value(cluster.password)}, timeout: 5 }}
-  routes: {_list(f"nats://{login}{route}" for route in cluster.routes)}
+  authorization {{ user: {ROUTE}, password: {_quote_value(cluster.password)}, timeout: 5 }}
+  routes: {_render_list(f"nats://{login}{route}" for route in cluster.routes)}
 }}
 # Lame duck mode before a planned stop moves clients to other members gradually.
 lame_duck_grace_period: "5s"
@@ -254,7 +256,7 @@ def _mqtt_replicas(cluster: NatsCluster | None) -> str:
     return "" if cluster is None else f"  stream_replicas: {cluster.replicas}\n"
 
 
-def _value(text: str) -> str:
+def _quote_value(text: str) -> str:
     """Return `text` in quotes, unless it refers to the environment."""
     return text if _ENVIRONMENT_REFERENCE.fullmatch(text) else json.dumps(text)
 
@@ -264,15 +266,15 @@ def _mappings(partitions: int) -> str:
         return ""
     chosen = f"{{{{partition({partitions},1)}}}}"
     to = partitioned("{{wildcard(1)}}", "{{wildcard(2)}}", chosen)
-    return f"    mappings: {{ {_value(up('*', '*'))}: {_value(to)} }}\n"
+    return f"    mappings: {{ {_quote_value(up('*', '*'))}: {_quote_value(to)} }}\n"
 
 
-def _list(texts: Iterable[str]) -> str:
+def _render_list(texts: Iterable[str]) -> str:
     return json.dumps(list(texts))
 
 
-def _listen(key: str, config: NatsConfig, port: int) -> str:
-    return f"{key}: {_value(f'{config.host}:{port}')}\n"
+def _render_listener(key: str, config: NatsConfig, port: int) -> str:
+    return f"{key}: {_quote_value(f'{config.host}:{port}')}\n"
 
 
 def _tls(config: NatsConfig) -> str:
@@ -280,8 +282,9 @@ def _tls(config: NatsConfig) -> str:
         return ""
     files = config.tls
     return (
-        f"tls {{ cert_file: {_value(str(files.certificate))}, key_file: {_value(str(files.key))}, "
-        f"cipher_suites: {_list(_CIPHERS)}, timeout: {_HANDSHAKE_SECONDS} }}\n"
+        f"tls {{ cert_file: {_quote_value(str(files.certificate))}, "
+        f"key_file: {_quote_value(str(files.key))}, "
+        f"cipher_suites: {_render_list(_CIPHERS)}, timeout: {_HANDSHAKE_SECONDS} }}\n"
     )
 
 
@@ -289,11 +292,13 @@ def _websocket(config: NatsConfig) -> str:
     if config.websocket_port is None:
         return ""
     security = _tls(config) or "no_tls: true\n"
-    return f"websocket {{ {_listen('listen', config, config.websocket_port)}  {security}}}\n"
+    return (
+        f"websocket {{ {_render_listener('listen', config, config.websocket_port)}  {security}}}\n"
+    )
 
 
 def _user(name: str, config: NatsConfig) -> str:
-    password = _value(config.passwords[name])
+    password = _quote_value(config.passwords[name])
     permissions = _permissions(GRANTS[name]) if name in GRANTS else ""
     return f"      {{ user: {name}, password: {password}{permissions} }}\n"
 
@@ -302,11 +307,12 @@ def _permissions(grant: Grant) -> str:
     answers = ', allow_responses: { max: 1, expires: "1m" }' if grant.may_reply else ""
     return (
         ", permissions: { publish: { allow: "
-        f"{_list(grant.publish)} }}, subscribe: {{ allow: {_list(grant.subscribe)} }}{answers} }}"
+        f"{_render_list(grant.publish)} }}, "
+        f"subscribe: {{ allow: {_render_list(grant.subscribe)} }}{answers} }}"
     )
 
 
-def _lines(entries: Iterable[str]) -> str:
+def _render_lines(entries: Iterable[str]) -> str:
     return "".join(f"      {{ {entry} }}\n" for entry in entries)
 
 

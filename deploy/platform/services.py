@@ -185,10 +185,10 @@ def environment(service: Service, state: State, endpoints: Endpoints) -> dict[st
         for name, make in _COMPUTED.items()
         if name in field_names
     }
-    return {_variable(name): value for name, value in values.items() if value is not None}
+    return {_variable_name(name): value for name, value in values.items() if value is not None}
 
 
-def _variable(name: str) -> str:
+def _variable_name(name: str) -> str:
     return f"{PREFIX}{name.upper()}"
 
 
@@ -278,7 +278,7 @@ _COMPUTED: Mapping[str, Callable[[Service, State, Endpoints], str | None]] = {
     "watched": lambda _, state, __: _addresses(state, [each for each in SERVICES if each.watched]),
 }
 TUNING = frozenset(
-    _variable(field.name)
+    _variable_name(field.name)
     for service in SERVICES
     for field in fields(service.settings)
     if field.name not in _COMPUTED

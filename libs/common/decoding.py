@@ -144,10 +144,10 @@ def parse_validation_error(message: str, above: str = "") -> InputFault:
         missing = field["what"] == "missing required"
         reason = "is required" if missing else "is unknown"
         return InputFault(f"{place}.{field['name']}".strip("."), reason, missing)
-    return InputFault(place.strip("."), _reason(plain))
+    return InputFault(place.strip("."), _translate_reason(plain))
 
 
-def _reason(plain: str) -> str:
+def _translate_reason(plain: str) -> str:
     for pattern, describe in _WORDS:
         if match := pattern.match(plain):
             return describe(match)

@@ -82,7 +82,7 @@ class IntegrationLoginService:
 
         async def insert_login(change: Change) -> None:
             await self.store.add(integration, hash_secret(secret), change.session)
-            change.record("created", _subject(integration))
+            change.record("created", _login_subject(integration))
 
         await self.changes.run(operator(DEFAULT_TENANT), insert_login)
         return IntegrationSecret(integration, integration_user(integration), secret)
@@ -98,7 +98,7 @@ class IntegrationLoginService:
         async def replace_secret(change: Change) -> None:
             if not await self.store.set_secret(integration, hash_secret(secret), change.session):
                 raise _login_not_found(integration)
-            change.record("rotated", _subject(integration))
+            change.record("rotated", _login_subject(integration))
             change.disconnect(integration_user(integration))
 
         await self.changes.run(operator(DEFAULT_TENANT), replace_secret)
@@ -111,14 +111,14 @@ class IntegrationLoginService:
         async def delete_login(change: Change) -> None:
             if not await self.store.remove(integration, change.session):
                 raise _login_not_found(integration)
-            change.record("deleted", _subject(integration))
+            change.record("deleted", _login_subject(integration))
             change.disconnect(integration_user(integration))
 
         await self.changes.run(operator(DEFAULT_TENANT), delete_login)
         return Done()
 
 
-def _subject(integration: str) -> Subject:
+def _login_subject(integration: str) -> Subject:
     return Subject("integration_login", integration, integration)
 
 

@@ -160,7 +160,7 @@ class LoginThrottle:
         allowed now, `LaneFull` if too many attempts of the tenant wait, and `Unavailable` after
         `LOGIN_DEADLINE`.
         """
-        account = _account(tenant, email)
+        account = _account_key(tenant, email)
         lane = tenant if exists else ""
         try:
             async with self._turns.slot(lane, sub=account, deadline=LOGIN_DEADLINE):
@@ -182,28 +182,28 @@ class LoginThrottle:
     async def _count(self, account: str, address: str) -> None:
         """Count an attempt, first by address, so a blocked address costs accounts nothing."""
         if address:
-            await self._spend(_address(address), ADDRESS_ATTEMPTS)
+            await self._spend(_address_key(address), ADDRESS_ATTEMPTS)
         await self._spend(account, ACCOUNT_ATTEMPTS)
 
     async def _refund_address(self, address: str) -> None:
         if address:
-            await self._refund(_address(address), ADDRESS_ATTEMPTS)
+            await self._refund(_address_key(address), ADDRESS_ATTEMPTS)
 
     async def _spend(self, key: str, burst: int) -> None:
-        granted, wait = await self._buckets.take_permits(key, rate=_rate(burst), burst=burst)
+        granted, wait = await self._buckets.take_permits(key, rate=_refill_rate(burst), burst=burst)
         if not granted:
             raise TooManyRequests("too many failed logins; try again later", retry_after=wait)
 
     async def _refund(self, key: str, burst: int) -> None:
-        await self._buckets.take_permits(key, rate=_rate(burst), burst=burst, number=-1)
+        await self._buckets.take_permits(key, rate=_refill_rate(burst), burst=burst, number=-1)
 
 
-def _rate(burst: int) -> float:
+def _refill_rate(burst: int) -> float:
     """Return the attempts per second that refill a bucket within 15 minutes."""
     return burst / ACCOUNT_ATTEMPTS / ATTEMPT_PAUSE
 
 
-def _account(tenant: str, email: str) -> str:
+def _account_key(tenant: str, email: str) -> str:
     """Return the bucket key of an account.
 
     It contains a hash, because email addresses can be long and users mistype passwords in this
@@ -213,5 +213,5 @@ def _account(tenant: str, email: str) -> str:
     return f"account:{digest}"
 
 
-def _address(address: str) -> str:
+def _address_key(address: str) -> str:
     return f"sign-in:{address_key(address)}"

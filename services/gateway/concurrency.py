@@ -49,7 +49,7 @@ class _Kind(NamedTuple):
     """Seconds after which a rejected caller may retry."""
 
 
-def _kind(name: str, whole: int, again: float) -> _Kind:
+def _create_kind(name: str, whole: int, again: float) -> _Kind:
     return _Kind(SlotCounts(), f"each{name.capitalize()}", max(1, whole * 3 // 4), again)
 
 
@@ -60,9 +60,9 @@ class ConcurrencyLimiter:
         self._known = limits_cache
         self._bounds = bounds
         self._kinds: dict[UseKind, _Kind] = {
-            "requests": _kind("requests", bounds.requests, RETRY_SECONDS),
-            "polls": _kind("polls", bounds.polls, POLL_RETRY_SECONDS),
-            "websockets": _kind("websockets", bounds.websockets, POLL_RETRY_SECONDS),
+            "requests": _create_kind("requests", bounds.requests, RETRY_SECONDS),
+            "polls": _create_kind("polls", bounds.polls, POLL_RETRY_SECONDS),
+            "websockets": _create_kind("websockets", bounds.websockets, POLL_RETRY_SECONDS),
         }
         self._strangers = SlotCounts()
         self._nameless = SlotCounts()

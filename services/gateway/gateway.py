@@ -89,25 +89,25 @@ class Gateway:
             send = self.cross_origin.add_headers(scope, send)
         route = self.routes.find(scope["raw_path"])
         if scope["method"] == "OPTIONS" and is_preflight(headers := dict(scope["headers"])):
-            await self._preflight(headers, scope, receive, send)
+            await self._answer_preflight(headers, scope, receive, send)
         elif route is None:
-            await self._page(scope, receive, send)
+            await self._answer_page(scope, receive, send)
         elif self.traced:
             await self._forward_traced(route, scope, receive, send)
         else:
-            await self._service(route, scope, receive, send)
+            await self._forward(route, scope, receive, send)
 
     async def _forward_traced(
         self, route: Route, scope: HTTPScope, receive: Receive, send: Send
     ) -> None:
         remote = dict(scope["headers"]).get(TRACE.encode(), b"").decode("latin-1")
         with begin_trace(f"{scope['method']} {route.name}", SpanKind.SERVER, remote) as span:
-            status = await self._service(route, scope, receive, send)
+            status = await self._forward(route, scope, receive, send)
             span.set_attribute("http.response.status_code", status)
             if status >= ThingwayError.status:
                 mark_failed(span, str(status))
 
-    async def _service(self, route: Route, scope: HTTPScope, receive: Receive, send: Send) -> int:
+    async def _forward(self, route: Route, scope: HTTPScope, receive: Receive, send: Send) -> int:
         """Forward a request to its service, count the result, and return the status."""
         started = time.perf_counter()
         headers = dict(scope["headers"])
@@ -123,7 +123,7 @@ class Gateway:
             request_id=request_id,
         )
         try:
-            status = await self._exchange(exchange, send)
+            status = await self._run_exchange(exchange, send)
         except ClientGone:
             status = CLIENT_CLOSED
         finally:
@@ -133,7 +133,7 @@ class Gateway:
         )
         return status
 
-    async def _exchange(self, exchange: Exchange, send: Send) -> int:
+    async def _run_exchange(self, exchange: Exchange, send: Send) -> int:
         try:
             await self._admit(exchange)
             slots = self._hold_slot(exchange)
@@ -159,7 +159,7 @@ class Gateway:
             log_rejection(answered_error, exchange.scope["method"], exchange.route.name)
             exchange.watch.stop()
             if isinstance(answered_error, TooManyRequests):
-                await self.tarpit.wait(_caller(exchange))
+                await self.tarpit.wait(_caller_key(exchange))
             await reject(
                 send,
                 answered_error,
@@ -200,7 +200,7 @@ class Gateway:
         if size + len(scope["raw_path"]) + len(scope["query_string"]) > self.max_header:
             raise HeaderTooLarge(f"the header is larger than {self.max_header} bytes")
 
-    async def _preflight(
+    async def _answer_preflight(
         self, headers: dict[bytes, bytes], scope: HTTPScope, receive: Receive, send: Send
     ) -> None:
         """Answer a preflight request of a browser, which has no credential."""
@@ -216,7 +216,7 @@ class Gateway:
             await send({"type": "http.response.start", "status": 204, "headers": fields})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _page(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
+    async def _answer_page(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
         """Answer with a page of the gateway, or its 404."""
         headers = dict(scope["headers"])
         if await self._admit_request(headers, scope, receive, send):
@@ -266,7 +266,7 @@ def _with_id(scope: HTTPScope, send: Send) -> Send:
     return add
 
 
-def _caller(exchange: Exchange) -> str:
+def _caller_key(exchange: Exchange) -> str:
     """Return the key by which rejections are counted."""
     principal = exchange.principal
     return exchange.origin.limit_key if principal is None else principal_key(principal)

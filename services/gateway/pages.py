@@ -96,7 +96,7 @@ CONSOLE_POLICY = {
 the camera is used, for QR codes. `browser_headers` adds what applies to all answers."""
 
 
-def _static(
+def _read_page(
     path: Path, seconds: int = 0, policy: Mapping[str, str] | None = None
 ) -> StaticDocument:
     return StaticDocument(path.read_bytes(), _MEDIA_TYPES[path.suffix], seconds, policy or {})
@@ -107,13 +107,13 @@ class ConsoleFiles:
 
     def __init__(self, built: Path = BUILT_CONSOLE) -> None:
         page = built / "index.html"
-        self.page = _static(page, policy=CONSOLE_POLICY) if page.is_file() else None
+        self.page = _read_page(page, policy=CONSOLE_POLICY) if page.is_file() else None
         worker = built / "sw.js"
-        self.worker = _static(worker) if worker.is_file() else None
+        self.worker = _read_page(worker) if worker.is_file() else None
         """The service worker, which browsers request each time, because it lists the files of this
         build."""
         self.assets = {
-            path.name: _static(path, YEAR)
+            path.name: _read_page(path, YEAR)
             for path in (built / "assets").glob("*")
             if path.suffix in _MEDIA_TYPES
         }
@@ -126,7 +126,7 @@ POLICY = {CSP: "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsa
 
 
 FILES = {
-    path.name: _static(path, 0, POLICY) if path.suffix == ".html" else _static(path, _DAY)
+    path.name: _read_page(path, 0, POLICY) if path.suffix == ".html" else _read_page(path, _DAY)
     for path in (Path(__file__).parent / "docs" / "static").iterdir()
     if path.suffix in _MEDIA_TYPES
 }
@@ -149,9 +149,9 @@ def create_pages(
     """
     return Application(
         route_handlers=[
-            *_probes(readiness, telemetry, operations_port),
-            *_console(console),
-            *_documentation(catalogue),
+            *_probe_handlers(readiness, telemetry, operations_port),
+            *_console_handlers(console),
+            *_documentation_handlers(catalogue),
             upgrade_needed,
         ],
         exception_handlers=HANDLERS,
@@ -173,7 +173,7 @@ def local_port(scope: HTTPScope) -> int:
     return port or 0
 
 
-def _probes(
+def _probe_handlers(
     readiness: Readiness, telemetry: Telemetry, operations_port: int
 ) -> list[ControllerRouterHandler]:
     @get("/healthz", sync_to_thread=False)
@@ -200,7 +200,7 @@ def _probes(
     return [healthz, readyz, metrics]
 
 
-def _console(console: ConsoleFiles | None) -> list[ControllerRouterHandler]:
+def _console_handlers(console: ConsoleFiles | None) -> list[ControllerRouterHandler]:
     page = (console and console.page) or FILES["start.html"]
     assets = console.assets if console else {}
 
@@ -223,7 +223,7 @@ def _console(console: ConsoleFiles | None) -> list[ControllerRouterHandler]:
     return [start, asset, worker]
 
 
-def _documentation(catalogue: Catalogue) -> list[ControllerRouterHandler]:
+def _documentation_handlers(catalogue: Catalogue) -> list[ControllerRouterHandler]:
     @get("/openapi.json")
     async def openapi(request: HttpRequest) -> Response[bytes]:
         return (await catalogue.document()).answer(request)

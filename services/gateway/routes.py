@@ -83,21 +83,21 @@ class Route:
         if self.long_poll is None or b"wait=" not in query or not path.endswith(self.long_poll):
             return 0.0
         values = parse_qs(query.decode("latin-1")).get("wait", [])
-        return max(map(_seconds, values), default=0.0)
+        return max(map(_parse_seconds, values), default=0.0)
 
 
 API = b"/api/v1"
 """Prefix that existing consoles prepend to every path of the management API."""
 
 
-def _seconds(text: str) -> float:
+def _parse_seconds(text: str) -> float:
     try:
         return min(max(0.0, float(text)), LONGEST_POLL)
     except ValueError:
         return 0.0
 
 
-def _open(prefix: bytes, upstream: str, **options: Any) -> tuple[Route, ...]:
+def _public_routes(prefix: bytes, upstream: str, **options: Any) -> tuple[Route, ...]:
     """Return routes for a public part of the management API; tokens are ignored.
 
     `options` are additional fields of `Route`.
@@ -109,7 +109,7 @@ def _open(prefix: bytes, upstream: str, **options: Any) -> tuple[Route, ...]:
     return _with_api_prefix(route)
 
 
-def _console(
+def _console_routes(
     prefix: bytes, upstream: str, *, excluded_prefix: bytes | None = None
 ) -> tuple[Route, ...]:
     """Return routes for the users' part of the management API, at and below `prefix`."""
@@ -161,39 +161,39 @@ ROUTES = (
         kinds=frozenset({Kind.DEVICE}),
         long_poll=b"/commands",
     ),
-    *_open(b"/oauth2/token", "auth", signs_in=True),
-    *_open(b"/user/register", "auth", signs_in=True),
-    *_open(b"/user/status", "auth", signs_in=True),
-    *_console(b"/user", "auth"),
-    *_console(b"/application", "auth"),
-    *_console(b"/audit", "auth"),
-    *_console(b"/tenant", "auth"),
-    *_console(b"/mqtt/web/credentials", "auth"),
-    *_console(b"/mqtt/broker-info", "auth"),
-    *_console(b"/device", "device", excluded_prefix=b"openapi/"),
-    *_console(b"/device-batch", "device"),
-    *_console(b"/device-group", "device"),
-    *_console(b"/alarms", "device"),
-    *_console(b"/alarm-rules", "device"),
-    *_console(b"/entity", "device"),
-    *_console(b"/system", "device"),
-    *_console(b"/product", "device"),
-    *_console(b"/product-template", "device"),
-    *_console(b"/blueprint-library-setting", "device"),
-    *_console(b"/rps", "device"),
-    *_console(b"/integration", "management", excluded_prefix=b"hooks/"),
-    *_open(b"/integration/hooks/", "management", secret_path=True, max_body=LARGEST_HOOK),
-    *_console(b"/dashboard", "management"),
-    *_console(b"/canvas", "management"),
-    *_console(b"/resource", "management"),
-    *_open(b"/resource/uploads/", "management", max_body=LARGEST_FILE),
-    *_open(b"/resource/files/", "management"),
-    *_open(b"/public/", "management"),
-    *_console(b"/credentials", "workflow"),
-    *_console(b"/alarm-notifications", "workflow"),
-    *_console(b"/workflow", "workflow", excluded_prefix=b"hooks/"),
-    *_open(b"/workflow/hooks/", "workflow", secret_path=True),
-    *_open(b"/workflow-http-in/", "workflow", secret_path=True, passes_login=True),
+    *_public_routes(b"/oauth2/token", "auth", signs_in=True),
+    *_public_routes(b"/user/register", "auth", signs_in=True),
+    *_public_routes(b"/user/status", "auth", signs_in=True),
+    *_console_routes(b"/user", "auth"),
+    *_console_routes(b"/application", "auth"),
+    *_console_routes(b"/audit", "auth"),
+    *_console_routes(b"/tenant", "auth"),
+    *_console_routes(b"/mqtt/web/credentials", "auth"),
+    *_console_routes(b"/mqtt/broker-info", "auth"),
+    *_console_routes(b"/device", "device", excluded_prefix=b"openapi/"),
+    *_console_routes(b"/device-batch", "device"),
+    *_console_routes(b"/device-group", "device"),
+    *_console_routes(b"/alarms", "device"),
+    *_console_routes(b"/alarm-rules", "device"),
+    *_console_routes(b"/entity", "device"),
+    *_console_routes(b"/system", "device"),
+    *_console_routes(b"/product", "device"),
+    *_console_routes(b"/product-template", "device"),
+    *_console_routes(b"/blueprint-library-setting", "device"),
+    *_console_routes(b"/rps", "device"),
+    *_console_routes(b"/integration", "management", excluded_prefix=b"hooks/"),
+    *_public_routes(b"/integration/hooks/", "management", secret_path=True, max_body=LARGEST_HOOK),
+    *_console_routes(b"/dashboard", "management"),
+    *_console_routes(b"/canvas", "management"),
+    *_console_routes(b"/resource", "management"),
+    *_public_routes(b"/resource/uploads/", "management", max_body=LARGEST_FILE),
+    *_public_routes(b"/resource/files/", "management"),
+    *_public_routes(b"/public/", "management"),
+    *_console_routes(b"/credentials", "workflow"),
+    *_console_routes(b"/alarm-notifications", "workflow"),
+    *_console_routes(b"/workflow", "workflow", excluded_prefix=b"hooks/"),
+    *_public_routes(b"/workflow/hooks/", "workflow", secret_path=True),
+    *_public_routes(b"/workflow-http-in/", "workflow", secret_path=True, passes_login=True),
 )
 
 

@@ -106,14 +106,14 @@ def parse_upstreams(text: str, variable: str = "THINGWAY_UPSTREAMS") -> Mapping[
     upstreams: dict[str, URL] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         name, separator, address = entry.partition("=")
-        url = _origin(address)
+        url = _parse_origin(address)
         if not (name and separator and url):
             raise SettingsInvalid(f"{variable}: {entry!r} must be name=http://host:port")
         upstreams[name] = url
     return upstreams
 
 
-def _origin(address: str) -> URL | None:
+def _parse_origin(address: str) -> URL | None:
     try:
         url = URL(address)
     except ValueError:

@@ -249,7 +249,9 @@ class Tunnels:
             handshake,
             path=route.prefix,
             host=self.upstream.authority,
-            identity={} if principal is None else self._identity(principal, handshake.token or ""),
+            identity={}
+            if principal is None
+            else self._identity_fields(principal, handshake.token or ""),
             origin=origin,
             request_id=request_id,
         )
@@ -269,7 +271,7 @@ class Tunnels:
             return self.concurrency.acquire_anonymous_websocket(origin.limit_key)
         return self.concurrency.acquire("websockets", principal)
 
-    def _identity(self, principal: Principal, token: str) -> dict[str, str]:
+    def _identity_fields(self, principal: Principal, token: str) -> dict[str, str]:
         """Return the header fields with the principal and token."""
         return {PRINCIPAL_HEADER: self.signer.sign(principal), TOKEN_HEADER: token_hash(token)}
 

@@ -93,22 +93,22 @@ def find_secret_fields(node: Node, registry: Registry) -> Iterator[SecretField]:
 @lru_cache(maxsize=100)
 def find_secret_paths(parameters: type[Parameters]) -> tuple[Path, ...]:
     """Return the paths of secret fields at any depth."""
-    return tuple(_paths(type_info(parameters), ()))
+    return tuple(_secret_paths(type_info(parameters), ()))
 
 
-def _paths(kind: Type, path: Path) -> Iterator[Path]:
+def _secret_paths(kind: Type, path: Path) -> Iterator[Path]:
     if isinstance(kind, UnionType):
         for option in kind.types:
             if not isinstance(option, NoneType):
-                yield from _paths(option, path)
+                yield from _secret_paths(option, path)
     elif isinstance(kind, Metadata):
         if (kind.extra or {}).get("secret"):
             yield path
         else:
-            yield from _paths(kind.type, path)
+            yield from _secret_paths(kind.type, path)
     elif isinstance(kind, StructType):
         for field in kind.fields:
-            yield from _paths(field.type, (*path, field.encode_name))
+            yield from _secret_paths(field.type, (*path, field.encode_name))
 
 
 def _value_at(value: Any, path: Path) -> Any:
@@ -199,7 +199,7 @@ class Vault:
             if not secret.has_mark:
                 context = secret.context(tenant)
                 sealed = self._seal.seal(mark, context)
-                mark = secret.holder[secret.name] = self._mark(mark, context)
+                mark = secret.holder[secret.name] = self._mask_secret(mark, context)
                 new_secrets[mark] = sealed
             marks.add(mark)
         written = msgspec.json.encode(design).decode() if new_secrets else text
@@ -238,7 +238,7 @@ class Vault:
         secret.holder[secret.name] = text
         return True
 
-    def _mark(self, secret: str, context: str) -> str:
+    def _mask_secret(self, secret: str, context: str) -> str:
         text = msgspec.json.encode([context, secret])
         digest = hmac.digest(self._key, text, "sha256")[:_MARK_BYTES]
         return "******" + base64.b32encode(digest).decode().rstrip("=").lower()

@@ -141,7 +141,7 @@ class AsyncThingway:
 
     async def add_device(self, sn: str, name: str, **more: Any) -> DeviceRef:
         """Add a device. Examples of `more`: `model`, `description`, `tag`, `data_storage`."""
-        body = AddDevice.from_dict({"snDevEUI": sn, "name": name, **_wire(more)})
+        body = AddDevice.from_dict({"snDevEUI": sn, "name": name, **_to_api_fields(more)})
         return await self._ask(lambda: add_device.asyncio_detailed(client=self._client, body=body))
 
     async def issue_key(self, device_id: int) -> DeviceCredentials:
@@ -158,7 +158,7 @@ class AsyncThingway:
         self, *, page_size: int = PAGE, **filters: Any
     ) -> AsyncGenerator[DeviceRecord, None]:
         """Yield matching devices. Examples: `keyword="roof"`, `connect_status=["ONLINE"]`."""
-        wanted = {"pageSize": page_size, **_wire(filters)}
+        wanted = {"pageSize": page_size, **_to_api_fields(filters)}
         async for device in self._pages(
             lambda number: search_devices.asyncio_detailed(
                 client=self._client, body=SearchDevices.from_dict({**wanted, "pageNumber": number})
@@ -168,7 +168,7 @@ class AsyncThingway:
 
     async def update_device(self, device_id: int, name: str, **more: Any) -> None:
         """Change the record of a device. Omitted fields do not change."""
-        body = UpdateDevice.from_dict({"deviceId": device_id, "name": name, **_wire(more)})
+        body = UpdateDevice.from_dict({"deviceId": device_id, "name": name, **_to_api_fields(more)})
         await self._ask(lambda: update_device.asyncio_detailed(client=self._client, body=body))
 
     async def remove_device(self, device_id: int) -> None:
@@ -243,7 +243,7 @@ class AsyncThingway:
                 device_id, client=self._client, body=body
             )
         )
-        return AsyncCommand(self, _task_of(response))
+        return AsyncCommand(self, _task_id(response))
 
     async def call_service(
         self, device_id: int, service_id: str, inputs: dict[str, Any] | None = None
@@ -253,7 +253,7 @@ class AsyncThingway:
         response = await self._response(
             lambda: call_device_service.asyncio_detailed(device_id, client=self._client, body=body)
         )
-        return AsyncCommand(self, _task_of(response))
+        return AsyncCommand(self, _task_id(response))
 
     async def create_tasks(
         self, kind: Literal["TSL", "PROFILE"], device_ids: Sequence[int], config: dict[str, Any]
@@ -290,7 +290,7 @@ class AsyncThingway:
 
     async def put_product(self, model: str, name: str, tsl: dict[str, Any], **more: Any) -> None:
         """Create or replace a product. Examples of `more`: `sn_prefixes`, `history_days`."""
-        body = PutProduct.from_dict({"name": name, "tsl": tsl, **_wire(more)})
+        body = PutProduct.from_dict({"name": name, "tsl": tsl, **_to_api_fields(more)})
         await self._ask(lambda: put_product.asyncio_detailed(model, client=self._client, body=body))
 
     async def delete_product(self, model: str) -> None:
@@ -362,7 +362,7 @@ class AsyncThingway:
                 break
             pause = float(response.headers.get("Retry-After", "1"))
             await asyncio.sleep(min(pause, LONGEST_PAUSE))
-        return _checked(response)
+        return _require_success(response)
 
 
 class AsyncHistory(AsyncIterator[Record]):
@@ -440,7 +440,7 @@ class _Tokens(httpx.Auth):
                     answer = yield httpx.Request("POST", self._url, data=self._form)
                     await answer.aread()
                     if answer.status_code != HTTPStatus.OK:
-                        raise _refusal(answer.status_code, answer.json())
+                        raise _build_refused(answer.status_code, answer.json())
                     found = answer.json()["data"]
                     self._token = found["access_token"]
                     self._until = time.monotonic() + found["expires_in"] - RENEWAL_SECONDS
@@ -453,7 +453,7 @@ class _Tokens(httpx.Auth):
                 self._until = 0.0
 
 
-def _wire(given: dict[str, Any]) -> dict[str, Any]:
+def _to_api_fields(given: dict[str, Any]) -> dict[str, Any]:
     """Return the fields with the names of the API, without those that are None."""
     return {_camel(name): value for name, value in given.items() if value is not None}
 
@@ -465,20 +465,20 @@ def _camel(name: str) -> str:
     return first + "".join(word.capitalize() for word in others)
 
 
-def _checked(response: Response[Any]) -> Response[Any]:
+def _require_success(response: Response[Any]) -> Response[Any]:
     """Return the answer; raise `Refused` unless it is a success."""
     found = response.parsed
     if response.status_code == HTTPStatus.OK and found is not None:
         return response
     if isinstance(found, Failure | GatewayError):
-        raise _refusal(response.status_code, found.to_dict())
-    raise _refusal(response.status_code, {})
+        raise _build_refused(response.status_code, found.to_dict())
+    raise _build_refused(response.status_code, {})
 
 
-def _refusal(status: int, body: dict[str, Any]) -> Refused:
+def _build_refused(status: int, body: dict[str, Any]) -> Refused:
     code, message = body.get("errCode", "unknown"), body.get("errMsg", "no reason was given")
     return Refused(int(status), code, message, body.get("requestId", ""))
 
 
-def _task_of(response: Response[Any]) -> int:
+def _task_id(response: Response[Any]) -> int:
     return int(response.headers["Location"].rpartition("/")[2])

@@ -175,7 +175,7 @@ class MessageInbox:
         """Return the messages of a request, and late messages of an earlier one."""
         self._requests += 1
         self._wanted, self._status, self._done = int(request["batch"]), "", False
-        await self._client.publish(subject, msgspec.json.encode(request), reply=self._reply)
+        await self._client.publish(subject, msgspec.json.encode(request), reply=self._reply_subject)
         while not self._done and await self._is_alive():
             pass
         if not self._messages and not self._done:
@@ -194,7 +194,7 @@ class MessageInbox:
         return self._heard.is_set()
 
     @property
-    def _reply(self) -> str:
+    def _reply_subject(self) -> str:
         return f"{self._address}.{self._requests}"
 
     async def _receive(self, message: Msg) -> None:
@@ -203,7 +203,7 @@ class MessageInbox:
             if len(self._messages) >= self._wanted:
                 self._done = True
                 self._heard.set()
-        elif message.subject == self._reply:
+        elif message.subject == self._reply_subject:
             self._status = (message.headers or {}).get("Status", "")
             self._done |= self._status != HEARTBEAT_STATUS
             self._heard.set()

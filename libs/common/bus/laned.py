@@ -187,7 +187,7 @@ class LanedMessages:
 
     def _begin(self) -> None:
         """Assign free workers to the lanes whose turn it is."""
-        while self._free and (lane := self._lanes.next(self._idle)) is not None:
+        while self._free and (lane := self._lanes.next(self._is_idle)) is not None:
             messages = self._next_batch(lane)
             self._free -= 1
             task = asyncio.ensure_future(
@@ -196,7 +196,7 @@ class LanedMessages:
             self._running.add(task)
             task.add_done_callback(self._running.discard)
 
-    def _idle(self, lane: str) -> bool:
+    def _is_idle(self, lane: str) -> bool:
         return not self._lanes.running(lane)
 
     def _next_batch(self, lane: str) -> list[Msg]:

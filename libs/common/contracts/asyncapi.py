@@ -147,16 +147,16 @@ def document() -> dict[str, Any]:
             "license": {"name": "MIT"},
         },
         "defaultContentType": "application/json",
-        "channels": {channel.name: _channel(channel) for channel in CHANNELS},
-        "operations": {channel.name: _operation(channel) for channel in CHANNELS},
+        "channels": {channel.name: _describe_channel(channel) for channel in CHANNELS},
+        "operations": {channel.name: _describe_operation(channel) for channel in CHANNELS},
         "components": {
-            "messages": {body.__name__: _message(body) for body in bodies},
+            "messages": {body.__name__: _describe_message(body) for body in bodies},
             "schemas": schemas,
         },
     }
 
 
-def _channel(channel: Channel) -> dict[str, Any]:
+def _describe_channel(channel: Channel) -> dict[str, Any]:
     body = channel.body.__name__
     return {
         "address": channel.address,
@@ -169,7 +169,7 @@ def _channel(channel: Channel) -> dict[str, Any]:
     }
 
 
-def _operation(channel: Channel) -> dict[str, Any]:
+def _describe_operation(channel: Channel) -> dict[str, Any]:
     """Return the operation of a channel: Thingway sends, subscribers receive."""
     at = f"#/channels/{channel.name}"
     return {
@@ -180,7 +180,7 @@ def _operation(channel: Channel) -> dict[str, Any]:
     }
 
 
-def _message(body: type[msgspec.Struct]) -> dict[str, Any]:
+def _describe_message(body: type[msgspec.Struct]) -> dict[str, Any]:
     return {
         "name": body.__name__,
         "contentType": "application/json",

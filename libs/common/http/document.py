@@ -141,7 +141,7 @@ class DocumentPlugin(JsonRenderPlugin):
 
 def finish(document: dict[str, Any], app: Litestar) -> None:
     """Add the options of handlers, name schemas, and correct unions."""
-    for path, method, handler in _documented(app):
+    for path, method, handler in _iterate_operations(app):
         operation = document["paths"][path][method]
         if BODY in handler.opt:
             _add_body(document, operation, handler.opt[BODY])
@@ -158,7 +158,7 @@ def finish(document: dict[str, Any], app: Litestar) -> None:
     _name_callers(document, app)
 
 
-def _documented(app: Litestar) -> Iterator[tuple[str, str, HTTPRouteHandler]]:
+def _iterate_operations(app: Litestar) -> Iterator[tuple[str, str, HTTPRouteHandler]]:
     for route in app.routes:
         if isinstance(route, HTTPRoute):
             for handler in route.route_handlers:
@@ -203,10 +203,10 @@ def _name_callers(document: dict[str, Any], app: Litestar) -> None:
     for operation in list_guarded(app):
         item = document.get("paths", {}).get(operation.path, {})
         if operation.guard is not None and operation.method.lower() in item:
-            item[operation.method.lower()][CALLER_EXTENSION] = _caller(operation.guard)
+            item[operation.method.lower()][CALLER_EXTENSION] = _describe_caller(operation.guard)
 
 
-def _caller(guard: Guard) -> dict[str, Any]:
+def _describe_caller(guard: Guard) -> dict[str, Any]:
     caller: dict[str, Any] = {"kind": guard.kind.value}
     if guard.functions:
         caller["functions"] = sorted(guard.functions)

@@ -122,12 +122,12 @@ def _response_headers(error: Exception) -> dict[str, str]:
     """Return Litestar's headers, with `Allow` for a 405 (RFC 9110, 15.5.6)."""
     litestar_headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
     return {
-        name: _allowed(value.split(", ")) if name == "allow" else value
+        name: _allow_header(value.split(", ")) if name == "allow" else value
         for name, value in litestar_headers.items()
     }
 
 
-def _allowed(methods: list[str]) -> str:
+def _allow_header(methods: list[str]) -> str:
     """Return `Allow` for methods: HEAD is allowed wherever GET is (RFC 9110, 9.3.2)."""
     return ", ".join(sorted({*methods, "HEAD"} if "GET" in methods else methods))
 

@@ -167,12 +167,12 @@ class RequestContext:
                 return
             extra[PRINCIPAL] = caller
             name_lines(tenant=caller.tenant)
-        await self._traced(scope, receive, send, headers)
+        await self._serve_traced(scope, receive, send, headers)
 
     def _is_public_path(self, path: str) -> bool:
         return path in self._public_paths or path.startswith(self._public_prefixes)
 
-    async def _traced(
+    async def _serve_traced(
         self, scope: Scope, receive: Receive, send: Send, headers: dict[bytes, bytes]
     ) -> None:
         parent = headers.get(TRACE.encode())

@@ -75,7 +75,7 @@ class StaticDocument:
             "Vary": "Accept-Encoding",
             **self.policy,
         }
-        if _has(request.headers.get("if-none-match", ""), self.tag):
+        if _has_tag(request.headers.get("if-none-match", ""), self.tag):
             return Response(b"", status_code=HTTP_304_NOT_MODIFIED, headers=headers)
         coding = choose_coding(request.headers.get("accept-encoding", "").encode("latin-1"))
         if coding is None or len(self.content) <= PACKET:
@@ -90,7 +90,7 @@ class StaticDocument:
         return self._encoded[coding]
 
 
-def _has(tags: str, tag: str) -> bool:
+def _has_tag(tags: str, tag: str) -> bool:
     """Return whether `If-None-Match` has the tag, strong or weak (RFC 9110, 13.1.2)."""
     strong = tag.removeprefix("W/")
     listed_tags = {part.strip().removeprefix("W/") for part in tags.split(",")}

@@ -36,12 +36,12 @@ def normalize_network(text: str) -> str:
 
 def is_inside(address: str, networks: tuple[str, ...]) -> bool:
     """Return whether `address` is in one of `networks`; False if it is not an address."""
-    parsed = _address(address)
-    return parsed is not None and any(parsed in network for network in _networks(networks))
+    parsed = _parse_address(address)
+    return parsed is not None and any(parsed in network for network in _parse_networks(networks))
 
 
 @lru_cache(maxsize=4096)
-def _address(text: str) -> IPv4Address | IPv6Address | None:
+def _parse_address(text: str) -> IPv4Address | IPv6Address | None:
     try:
         parsed = ip_address(text.partition("%")[0])
     except ValueError:
@@ -50,7 +50,7 @@ def _address(text: str) -> IPv4Address | IPv6Address | None:
 
 
 @lru_cache(maxsize=1024)
-def _networks(texts: tuple[str, ...]) -> tuple[_Network, ...]:
+def _parse_networks(texts: tuple[str, ...]) -> tuple[_Network, ...]:
     return tuple(ip_network(text) for text in texts)
 
 

@@ -145,9 +145,9 @@ class FloodGuard:
         """Disconnect a user, unless it was disconnected recently."""
         if not self.is_blocked(user):
             self._since.put(user, time.monotonic())
-            self._asking.start(user, partial(self._end, user))
+            self._asking.start(user, partial(self._disconnect, user))
 
-    async def _end(self, user: str) -> None:
+    async def _disconnect(self, user: str) -> None:
         try:
             await self._rpc.call(BLOCK_USER, BlockUser(user), Done, timeout=TIMEOUT)
         except ThingwayError as error:

@@ -95,13 +95,13 @@ def _allow_only_computing(*, timer: bool) -> None:
     architecture, allowed = system_calls
     if timer:
         allowed |= {_SETITIMER[machine]}
-    code = _filter(architecture, sorted(allowed))
+    code = _build_filter(architecture, sorted(allowed))
     program = _Program(len(code) // 8, code)
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
     _prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(program))
 
 
-def _filter(architecture: int, allowed: list[int]) -> bytes:
+def _build_filter(architecture: int, allowed: list[int]) -> bytes:
     """Return a BPF program that kills the process at any call not in `allowed`."""
     count = len(allowed)
     steps = [
@@ -132,8 +132,8 @@ HEADER = struct.Struct(">I")
 
 def read_frame(source: int) -> bytes | None:
     """Return the next frame of a pipe; None at its end."""
-    header = _exactly(source, HEADER.size)
-    return None if header is None else _exactly(source, HEADER.unpack(header)[0])
+    header = _read_exactly(source, HEADER.size)
+    return None if header is None else _read_exactly(source, HEADER.unpack(header)[0])
 
 
 def write_frame(target: int, content: bytes) -> None:
@@ -143,7 +143,7 @@ def write_frame(target: int, content: bytes) -> None:
         rest = rest[os.write(target, rest) :]
 
 
-def _exactly(source: int, size: int) -> bytes | None:
+def _read_exactly(source: int, size: int) -> bytes | None:
     content = b""
     while len(content) < size:
         more = os.read(source, size - len(content))

@@ -71,11 +71,11 @@ def connect_redis(url: str) -> Redis:
     if scheme == "rediss":
         options["ssl_exclude_verify_flags"] = [ssl.VERIFY_X509_STRICT]  # see `trusting_context`
     if scheme == _SCHEME:
-        return _primary(url, options)
+        return _primary_client(url, options)
     return Redis.from_pool(BlockingConnectionPool.from_url(url, **options))
 
 
-def _primary(url: str, options: dict[str, Any]) -> Redis:
+def _primary_client(url: str, options: dict[str, Any]) -> Redis:
     """Return a client of the primary that Sentinels report."""
     parts = urlsplit(url)
     login, _, hosts = parts.netloc.rpartition("@")
@@ -87,7 +87,7 @@ def _primary(url: str, options: dict[str, Any]) -> Redis:
         key: values[-1] for key, values in parse_qs(parts.query, keep_blank_values=True).items()
     }
     sentinels = Sentinel(  # type: ignore[no-untyped-call]
-        [_address(host) for host in hosts.split(",")],
+        [_parse_address(host) for host in hosts.split(",")],
         sentinel_kwargs={
             "username": more.get("sentinel_username", user) or None,
             "password": more.get("sentinel_password", password) or None,
@@ -102,7 +102,7 @@ def _primary(url: str, options: dict[str, Any]) -> Redis:
     return Redis.from_pool(pool)
 
 
-def _address(host: str) -> tuple[str, int]:
+def _parse_address(host: str) -> tuple[str, int]:
     parts = urlsplit(f"//{host}")
     return parts.hostname or "", parts.port or SENTINEL_PORT
 

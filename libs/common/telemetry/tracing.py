@@ -127,14 +127,14 @@ def begin_trace(name: str, kind: SpanKind, remote: str = "") -> AbstractContextM
     id nor its sampling decision is used.
     """
     if not is_sampled():
-        return _inside(INVALID_SPAN)
+        return _run_if_traced(INVALID_SPAN)
     other = span_context(remote)
-    return _inside(start_span(name, kind, links=[Link(other)] if other.is_valid else ()))
+    return _run_if_traced(start_span(name, kind, links=[Link(other)] if other.is_valid else ()))
 
 
 def continue_trace(name: str, kind: SpanKind, value: str) -> AbstractContextManager[Span]:
     """Continue the trace of a message; without one, run untraced."""
-    return _inside(start_span(name, kind, value) if value else INVALID_SPAN)
+    return _run_if_traced(start_span(name, kind, value) if value else INVALID_SPAN)
 
 
 def trace_step(
@@ -142,7 +142,9 @@ def trace_step(
 ) -> AbstractContextManager[Span]:
     """Record a step of this task's trace, if it has one."""
     value = current_trace()
-    return _inside(start_span(name, kind, value, attributes=attributes)) if value else _UNTRACED
+    return (
+        _run_if_traced(start_span(name, kind, value, attributes=attributes)) if value else _UNTRACED
+    )
 
 
 def trace_batch(name: str, values: Iterable[str]) -> AbstractContextManager[Span]:
@@ -150,10 +152,12 @@ def trace_batch(name: str, values: Iterable[str]) -> AbstractContextManager[Span
     links = [
         Link(context) for value in values if value and (context := span_context(value)).is_valid
     ]
-    return _inside(start_span(name, SpanKind.CONSUMER, links=links) if links else INVALID_SPAN)
+    return _run_if_traced(
+        start_span(name, SpanKind.CONSUMER, links=links) if links else INVALID_SPAN
+    )
 
 
-def _inside(span: Span) -> AbstractContextManager[Span]:
+def _run_if_traced(span: Span) -> AbstractContextManager[Span]:
     """Run the block in `span`, then end it."""
     return _UNTRACED if span is INVALID_SPAN and not current_trace() else _run_in_span(span)
 

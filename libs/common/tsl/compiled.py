@@ -108,7 +108,7 @@ class CompiledTsl(Tsl):
         """Return the valid properties and the faults of the others."""
         faults: list[Fault] = []
         good = check_each(self._reported, properties, "properties", faults)
-        return good, self._concealed(properties, faults)
+        return good, self._conceal_faults(properties, faults)
 
     @cached_property
     def _settable(self) -> dict[str, Node]:
@@ -118,7 +118,7 @@ class CompiledTsl(Tsl):
         """Return the valid settings, including write-only ones, and the faults of the others."""
         faults: list[Fault] = []
         good = check_each(self._settable, properties, "properties", faults)
-        return good, self._concealed(properties, faults)
+        return good, self._conceal_faults(properties, faults)
 
     def readable(self, values: Values) -> Values:
         """Return `values` without write-only members, found by key, id or dotted path."""
@@ -143,7 +143,7 @@ class CompiledTsl(Tsl):
         masked: Values = mask_names(self._hidden_names, mask_write_only(self._hidden, values))
         return masked
 
-    def _concealed(self, properties: Values, faults: list[Fault]) -> list[Fault]:
+    def _conceal_faults(self, properties: Values, faults: list[Fault]) -> list[Fault]:
         """Return the faults without values that have the name of a write-only member.
 
         An unknown value that contains such a name also counts as write-only.
@@ -168,7 +168,7 @@ class CompiledTsl(Tsl):
         faults: list[Fault] = []
         values = parse_members(self._reported, values)
         good = check_each(self._reported, values, "properties", faults, keep_parts=True)
-        return good, self._concealed(properties, faults)
+        return good, self._conceal_faults(properties, faults)
 
     def _round_values(self, wire: msgspec.Struct) -> Values:
         """Return the decoded values with rounded numbers."""
@@ -195,7 +195,7 @@ class CompiledTsl(Tsl):
             for key, value in properties.items()
         }
         if faults:
-            raise InvalidValues(self._concealed(properties, faults))
+            raise InvalidValues(self._conceal_faults(properties, faults))
         return values
 
     def writable(self, values: Values) -> Values:

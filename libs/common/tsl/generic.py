@@ -39,7 +39,7 @@ def check_open(values: Mapping[str, object], path: str, faults: list[Fault]) -> 
     good: dict[str, Any] = {}
     remaining = MAX_MEMBERS
     for key, item in values.items():
-        place = _place(path, key)
+        place = _member_path(path, key)
         walk = _Walk(remaining)
         try:
             checked = walk.member(key, item, place, 1)
@@ -53,7 +53,7 @@ def check_open(values: Mapping[str, object], path: str, faults: list[Fault]) -> 
     return good
 
 
-def _place(path: str, key: object) -> str:
+def _member_path(path: str, key: object) -> str:
     return f"{path}.{str(key)[:MAX_KEY]}"
 
 
@@ -79,7 +79,7 @@ class _Walk:
             return self._reject(path, f"is nested more than {MAX_DEPTH} levels deep")
         if isinstance(value, dict):
             return {
-                key: self.member(key, item, _place(path, key), depth + 1)
+                key: self.member(key, item, _member_path(path, key), depth + 1)
                 for key, item in value.items()
             }
         if isinstance(value, list):

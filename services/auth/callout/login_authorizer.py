@@ -106,19 +106,19 @@ class LoginAuthorizer:
     ) -> tuple[LoginMethod, Admission | None]:
         if mqtt_id is None:
             if user.startswith(LOGIN_PREFIX):
-                return "nats_integration", await self._integration(user, password)
+                return "nats_integration", await self._admit_integration(user, password)
             application = (
                 await self.applications.find_by_client_id(user) if _is_uuid(user) else None
             )
             if application is not None:
-                return "nats_application", self._application(application, password, address)
+                return "nats_application", self._admit_application(application, password, address)
         elif ACCESS_KEY(user):
-            client = await self._client(user, password)
+            client = await self._admit_mqtt_client(user, password)
             if client is not None:
                 return "mqtt_client", client
-        return "nats_device", await self._device(user, password, mqtt=mqtt_id is not None)
+        return "nats_device", await self._admit_device(user, password, mqtt=mqtt_id is not None)
 
-    def _application(
+    def _admit_application(
         self, application: StoredApplication, secret: str, address: str
     ) -> Admission | None:
         if not secret_matches(secret, application.secret_hash) or not application.events:
@@ -134,14 +134,14 @@ class LoginAuthorizer:
             application.tenant,
         )
 
-    async def _integration(self, user: str, secret: str) -> Admission | None:
+    async def _admit_integration(self, user: str, secret: str) -> Admission | None:
         integration = user.removeprefix(LOGIN_PREFIX)
         stored = await self.integrations.secret_hash(integration)
         if not secret_matches(secret, stored) or stored is None:
             return None
         return Admission(user, integration_permissions(integration), derive_credential(stored))
 
-    async def _client(self, access_key: str, secret: str) -> Admission | None:
+    async def _admit_mqtt_client(self, access_key: str, secret: str) -> Admission | None:
         login = await self.clients.login(access_key, secret)
         if not login.tenant:
             return None
@@ -153,7 +153,7 @@ class LoginAuthorizer:
             shared=True,
         )
 
-    async def _device(self, sn: str, key: str, *, mqtt: bool) -> Admission | None:
+    async def _admit_device(self, sn: str, key: str, *, mqtt: bool) -> Admission | None:
         certificate = self.passes.verify(key)
         protocol: LoginProtocol = "MQTT" if mqtt else "NATS"
         if certificate is None:

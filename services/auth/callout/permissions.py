@@ -59,7 +59,7 @@ class Admission(msgspec.Struct, frozen=True):
     """Whether up to `MAX_SHARED_CLIENTS` clients and client ids share the credentials."""
 
 
-def _token(text: str, name: str) -> str:
+def _require_token(text: str, name: str) -> str:
     if not is_token(text):
         raise InvalidIdentityError(f"{name} {text!r} must be one token of a NATS subject")
     return text
@@ -78,7 +78,7 @@ def device_permissions(sn: str, *, mqtt: bool) -> Permissions:
 
     Raises `InvalidIdentityError` if `sn` is not one plain token.
     """
-    sn = _token(sn, "the SN")
+    sn = _require_token(sn, "the SN")
     mapped = [partitioned(sn, channel, "*") for channel in CHANNELS]
     answers = "$MQTT.sub.>" if mqtt else f"{device_inbox_prefix(sn)}.>"
     return Permissions(
@@ -93,7 +93,7 @@ def client_permissions(access_key: str) -> Permissions:
 
     Raises `InvalidIdentityError` if the access key is not one plain token.
     """
-    topics = outside_topics(_token(access_key, "the access key"))
+    topics = outside_topics(_require_token(access_key, "the access key"))
     return Permissions(
         publish=(topics,),
         subscribe=(topics, "$MQTT.sub.>"),
@@ -112,8 +112,8 @@ def application_permissions(client_id: str, tenant: str) -> Permissions:
 
     Raises `InvalidIdentityError` if an argument is not one plain token.
     """
-    client_id = _token(client_id, "the client id")
-    tenant = _token(tenant, "the tenant")
+    client_id = _require_token(client_id, "the client id")
+    tenant = _require_token(tenant, "the tenant")
     consumer = f"{EVENTS}.{client_id}"
     return Permissions(
         publish=(
@@ -134,7 +134,7 @@ def integration_permissions(integration: str) -> Permissions:
 
     Raises `InvalidIdentityError` if the id is not one plain token.
     """
-    integration = _token(integration, "the integration")
+    integration = _require_token(integration, "the integration")
     return Permissions(
         publish=(
             announce_subject(integration),

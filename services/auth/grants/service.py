@@ -92,7 +92,7 @@ class GrantService:
             ):
                 added = await self.accounts.grants.add(tenant, role_id, resources, session)
                 await self._check_count(tenant, role_id, session)
-                _record(change, "resources_added", _role(role_id), after=added)
+                _record(change, "resources_added", _role_subject(role_id), after=added)
 
         await self.changes.run(Caller(user), insert_grants)
         return Done()
@@ -113,7 +113,7 @@ class GrantService:
         async def delete_grants(change: Change) -> None:
             forgotten = await self.accounts.grants.forget(tenant, resources, change.session)
             for role_id, removed in forgotten.items():
-                _record(change, "resources_removed", _role(role_id), before=removed)
+                _record(change, "resources_removed", _role_subject(role_id), before=removed)
 
         await self.changes.run(operator(tenant), delete_grants)
 
@@ -135,7 +135,7 @@ def _too_many_grants_error() -> Conflict:
     )
 
 
-def _role(role_id: int) -> Subject:
+def _role_subject(role_id: int) -> Subject:
     return Subject("role", str(role_id))
 
 

@@ -140,7 +140,7 @@ class RoleService:
         role = Role(
             id=await self.accounts.roles.next_id(),
             name=parse_name(request.name, maximum=MAX_NAME),
-            description=_description(request.description or ""),
+            description=_check_description(request.description or ""),
             created_at=datetime.now(UTC),
         )
 
@@ -155,7 +155,9 @@ class RoleService:
     async def update(self, caller: Caller, role_id: int, request: SaveRole) -> None:
         """Rename or describe a role; raise `InvalidInput` or `Conflict`."""
         name = parse_name(request.name, maximum=MAX_NAME)
-        description = None if request.description is None else _description(request.description)
+        description = (
+            None if request.description is None else _check_description(request.description)
+        )
 
         async def update_role(change: Change) -> None:
             before = await self.get(caller, role_id, change.session)
@@ -272,7 +274,7 @@ def summarize_ids(ids: Sequence[Any]) -> dict[str, Any]:
     return {"count": len(ids), "first": list(ids[:MAX_AUDITED_IDS])}
 
 
-def _description(text: str) -> str:
+def _check_description(text: str) -> str:
     if len(text) > MAX_DESCRIPTION:
         raise InvalidInput(f"must have at most {MAX_DESCRIPTION} characters", field="description")
     return text

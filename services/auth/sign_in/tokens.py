@@ -246,7 +246,7 @@ class UserTokenService:
         """Record the login, and store a renewed hash."""
 
         async def record_login(change: Change) -> None:
-            change.record("created", _session(user))
+            change.record("created", _session_subject(user))
             if renewed is not None:
                 await self.accounts.users.renew_hash(user, renewed, change.session)
 
@@ -276,11 +276,11 @@ class UserTokenService:
         )
         if outcome is Rejection.REUSED:
             log.warning("user %d used a refresh token twice; its family is revoked", user.id)
-            await self.changes.record(_caller(user, origin), "revoked", _session(user))
+            await self.changes.record(_caller(user, origin), "revoked", _session_subject(user))
         return outcome if isinstance(outcome, TokenPair) else None
 
 
-def _session(user: StoredUser) -> Subject:
+def _session_subject(user: StoredUser) -> Subject:
     return Subject("session", str(user.id), user.email)
 
 

@@ -315,7 +315,7 @@ class _Fold:
             point.status, point.since, point.value = "PENDING", row.ts, _truncate(row.value)
             point.arrival, point.at, point.sequence = row.arrival, row.ts, row.sequence
             if not self.duration:
-                self._raise()
+                self._raise_alarm()
         elif row.arrival < point.arrival:
             point.arrival = row.arrival
             if point.status == "RAISED" and self.transitions:
@@ -323,9 +323,9 @@ class _Fold:
 
     def _end_duration(self) -> None:
         self.point.at, self.point.sequence = self.point.since + self.duration, 0
-        self._raise()
+        self._raise_alarm()
 
-    def _raise(self) -> None:
+    def _raise_alarm(self) -> None:
         point = self.point
         point.status = "RAISED"
         transition = _Transition(point.at, point.sequence, raised=True)

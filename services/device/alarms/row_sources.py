@@ -123,10 +123,10 @@ def merge_values(rows: Iterable[TimedValue], messages: Iterable[TimedValue]) -> 
 
 def contains_all(rows: Sequence[TimedValue], messages: Iterable[TimedValue]) -> bool:
     """Return whether `rows` have all readings of `messages`; a device may store no history."""
-    return all(_has(rows, row) for row in messages)
+    return all(_contains_row(rows, row) for row in messages)
 
 
-def _has(rows: Sequence[TimedValue], row: TimedValue) -> bool:
+def _contains_row(rows: Sequence[TimedValue], row: TimedValue) -> bool:
     at = bisect_left(rows, row[:2])
     return at < len(rows) and rows[at][:2] == row[:2]
 
@@ -203,14 +203,14 @@ class UplinkReader:
         } or self._streams
         messages = await asyncio.gather(
             *(
-                self._first(stream, subject, after, stored)
+                self._find_first_unstored(stream, subject, after, stored)
                 for stream in streams
                 for subject in _subjects(stream, sn)
             )
         )
         return min((message for message in messages if message is not None), default=None)
 
-    async def _first(
+    async def _find_first_unstored(
         self, stream: str, subject: str, after: int, stored: Container[int]
     ) -> UnstoredMessage | None:
         sequence = max(after - global_sequence(stream, 0), 0)

@@ -73,7 +73,7 @@ class AlarmService:
         query = await self._query(principal, request)
 
         async def complete(alarms: Sequence[Alarm]) -> list[AlarmResponse]:
-            places = await self._places(principal.tenant, alarms)
+            places = await self._read_locations(principal.tenant, alarms)
             return [_alarm_response(alarm, places.get(alarm.device)) for alarm in alarms]
 
         rows = self.store.queries.read(query, order, request.skip, request.size)
@@ -185,7 +185,7 @@ class AlarmService:
         devices = {"device": {"$in": [*granted.devices, *inside]}}
         return {"$or": [devices, {"integration": {"$in": list(granted.integrations)}}]}
 
-    async def _places(self, tenant: str, alarms: Sequence[Alarm]) -> dict[int, Location]:
+    async def _read_locations(self, tenant: str, alarms: Sequence[Alarm]) -> dict[int, Location]:
         devices = await self.devices.find_all(tenant, list({alarm.device for alarm in alarms}))
         return {device.id: device.location for device in devices if device.location is not None}
 

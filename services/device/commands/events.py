@@ -87,7 +87,11 @@ def command_messages(command: Command, encoded: bytes | None = None) -> list[Out
     reconnect. All other subscriptions receive plain messages only (docs/decisions/0003).
     """
     subject = down_command(command.sn)
-    payload = msgspec.json.encode(command.to_wire()) if encoded is None else _wire(command, encoded)
+    payload = (
+        msgspec.json.encode(command.to_wire())
+        if encoded is None
+        else _encode_command(command, encoded)
+    )
     plain = QOS_1 | hops_header(command.hops)
     return [
         OutboxEntry(stored_subject(command.sn), payload, headers=QOS_1),
@@ -95,7 +99,7 @@ def command_messages(command: Command, encoded: bytes | None = None) -> list[Out
     ]
 
 
-def _wire(command: Command, payload: bytes) -> bytes:
+def _encode_command(command: Command, payload: bytes) -> bytes:
     """Return `Command.to_wire` as JSON around a payload that is encoded already."""
     head = msgspec.json.encode({"commandId": command.id, "kind": command.kind})
     return b'%b,%b,"expiresAt":%d}' % (head[:-1], payload[1:-1], to_ms(command.expires_at))

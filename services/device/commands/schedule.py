@@ -54,7 +54,7 @@ class CommandSchedule(ReconnectListener):
         """
 
         def again(command: Command) -> datetime:
-            return now + timedelta(seconds=_pause(command))
+            return now + timedelta(seconds=_resend_seconds(command))
 
         plain = [command for command in commands if not command.coded]
         await self._reschedule(plain, again, {"status": "SENT"})
@@ -123,6 +123,6 @@ def _due_query(moment: datetime) -> Document:
     return {"status": {"$in": OPEN_STATES}, "nextSendAt": {"$lte": moment}}
 
 
-def _pause(command: Command) -> int:
+def _resend_seconds(command: Command) -> int:
     pauses = CODED_RESEND if command.coded else RESEND
     return pauses[min(command.attempts, len(pauses) - 1)]

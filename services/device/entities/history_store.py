@@ -207,7 +207,7 @@ class ValueStore:
         fold = min if kind == "MIN" else max
         best: str | None = None
         async for row in rows:
-            best = row["_id"] if best is None else fold(best, row["_id"], key=_bytes)
+            best = row["_id"] if best is None else fold(best, row["_id"], key=_decode_binary)
         return best
 
     async def _count_scans(self, scans: Sequence[Scan]) -> list[tuple[Scan, int]]:
@@ -270,7 +270,7 @@ async def _merge_walks(
             yield record
 
 
-def _bytes(text: Any) -> bytes:
+def _decode_binary(text: Any) -> bytes:
     """Return the bytes of a stored BINARY; invalid base64 is compared as text."""
     try:
         return base64.b64decode(text, validate=True)

@@ -261,7 +261,7 @@ class EntityWriter:
         """
         for update in updates:
             try:
-                update.reports = list(_reports(update))
+                update.reports = list(_build_reports(update))
             except InvalidInput as error:
                 update.error = error
         done = [update for update in updates if not update.dry_run]
@@ -282,7 +282,7 @@ def integration_error(thing: EntityThing, error: InvalidInput) -> InvalidInput:
     return multiple_error(FIELD, [integration_fault(key, member, error.code, error.message)])
 
 
-def _reports(flow_update: FlowUpdate) -> Iterable[ThingReport]:
+def _build_reports(flow_update: FlowUpdate) -> Iterable[ThingReport]:
     for update in collect_updates(flow_update.exchange, flow_update.entities, is_settable_by_flows):
         values = _check_settings(update)
         if isinstance(values, InvalidInput):

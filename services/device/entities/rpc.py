@@ -123,7 +123,7 @@ class EntityRpc:
         with carrying_hops(update.hops):
             try:
                 await self.writer.write(
-                    _platform(update.tenant),
+                    _platform_principal(update.tenant),
                     update.exchange,
                     update.entities,
                     is_settable_by_flows,
@@ -142,7 +142,7 @@ class EntityRpc:
         if missing:
             raise missing
         with carrying_hops(request.hops):
-            caller = _platform(request.tenant)
+            caller = _platform_principal(request.tenant)
             called = await self.caller.call_entities(
                 caller, request.exchange, entities, dry_run=request.dry_run
             )
@@ -212,7 +212,7 @@ def _to_resolved(entity: Entity) -> ResolvedEntity:
     )
 
 
-def _platform(tenant: str) -> Principal:
+def _platform_principal(tenant: str) -> Principal:
     return Principal(
         kind=Kind.USER, tenant=tenant, subject=PLATFORM, name="workflow", super_admin=True
     )

@@ -67,7 +67,9 @@ class ValueReader:
                 reported.append(entity)
         reported_values = await self.find_reported(reported)
         if common:
-            for device_id, entries in (await self._common(tenant, sorted(common))).items():
+            for device_id, entries in (
+                await self._read_device_values(tenant, sorted(common))
+            ).items():
                 reported_values.setdefault(device_id, {}).update(entries)
         return reported_values
 
@@ -85,7 +87,9 @@ class ValueReader:
             if entity.member.type == "EVENT"
         }
         outputs_by_thing = dict[int, Entries]()
-        calls = (partial(self._last, thing, name) for (_, name), thing in by_kind.items())
+        calls = (
+            partial(self._find_last_event, thing, name) for (_, name), thing in by_kind.items()
+        )
         rows = await gather_limited(AT_ONCE, calls)
         for (thing_id, name), row in zip(by_kind, rows, strict=True):
             if row is not None:
@@ -93,11 +97,11 @@ class ValueReader:
                 outputs_by_thing.setdefault(thing_id, {})[name] = entry
         return outputs_by_thing
 
-    async def _last(self, thing: EntityThing, name: str) -> Document | None:
+    async def _find_last_event(self, thing: EntityThing, name: str) -> Document | None:
         oldest = await self.retention.oldest(thing.tenant, thing.model)
         return await self.event_store.find_newest(thing.id, name.removesuffix("@event"), oldest)
 
-    async def _common(self, tenant: str, ids: list[int]) -> dict[int, Entries]:
+    async def _read_device_values(self, tenant: str, ids: list[int]) -> dict[int, Entries]:
         devices = await self.devices.find_all(tenant, ids)
         alarms = await self.alarms.queries.newest_unclaimed(tenant, ids)
         return {

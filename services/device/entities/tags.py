@@ -176,7 +176,7 @@ class TagStore(ThingDataStore):
             rows = await self._tagged.find(entity_filter, session=session).to_list(None)
             current: Mapping[int, list[int]] = {row["_id"]: row["tags"] for row in rows}
             operations = [
-                _operation(entity_id, tenant, after)
+                _write_operation(entity_id, tenant, after)
                 for entity_id in entity_ids
                 if (after := change(current.get(entity_id, []))) != current.get(entity_id, [])
             ]
@@ -212,7 +212,7 @@ def _tag_fields(request: SaveTag, now: datetime) -> Document:
     }
 
 
-def _operation(entity: int, tenant: str, tags: Sequence[int]) -> UpdateOne | DeleteOne:
+def _write_operation(entity: int, tenant: str, tags: Sequence[int]) -> UpdateOne | DeleteOne:
     if not tags:
         return DeleteOne({"_id": entity})
     return UpdateOne({"_id": entity}, {"$set": {"tenant": tenant, "tags": tags}}, upsert=True)

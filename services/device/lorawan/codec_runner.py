@@ -154,7 +154,7 @@ class CodecWorkers:
         If a call ends the process, all calls fail.
         """
         request = RunRequest(codec.version, list(calls), logging=logging)
-        return (await self._answer(tenant, request, len(calls), codec)).outcomes
+        return (await self._request_answer(tenant, request, len(calls), codec)).outcomes
 
     async def run_each(self, tenant: str, codec: Codec, calls: Sequence[Call]) -> Sequence[Outcome]:
         """Return the outcomes of calls; a call that ends its process fails alone.
@@ -184,20 +184,20 @@ class CodecWorkers:
     ) -> BatchResult:
         """Run calls within processor time (`seconds`); return outcomes and time used."""
         request = RunRequest(codec.version, list(calls), seconds=seconds)
-        return await self._answer(tenant, request, len(calls), codec)
+        return await self._request_answer(tenant, request, len(calls), codec)
 
     async def read(
         self, tenant: str, scripts: Sequence[str], names: Sequence[str]
     ) -> list[Outcome]:
         """Return which of `names` are functions of each script, or its fault."""
         request = ReadRequest(list(scripts), list(names))
-        return (await self._answer(tenant, request, len(scripts))).outcomes
+        return (await self._request_answer(tenant, request, len(scripts))).outcomes
 
     def is_late(self, tenant: str, since: float) -> bool:
         """Return whether calls that wait `since` (monotonic) are late."""
         return time.monotonic() > self._due.get(tenant, since + self._late_seconds)
 
-    async def _answer(
+    async def _request_answer(
         self, tenant: str, request: Request, count: int, codec: Codec | None = None
     ) -> BatchResult:
         async with self._turns.slot(tenant):

@@ -127,7 +127,7 @@ class GapStore(ThingDataStore):
         (thing_id,) = {KEY.unpack(gap.key)[0] for gap in gaps}
         room = MAX_TRACKED - await self._gaps.count_documents({"_id": keys_between(thing_id)})
         largest = sorted(gaps, key=lambda gap: gap.missing, reverse=True)[: max(room, 0)]
-        writes = [_insert(gap, until) for gap in largest]
+        writes = [_insert_operation(gap, until) for gap in largest]
         if writes:
             await self._gaps.bulk_write(writes, ordered=False)
 
@@ -162,7 +162,7 @@ class GapStore(ThingDataStore):
         await self._gaps.delete_many({"_id": keys_between(thing_id)}, session=session)
 
 
-def _insert(gap: Gap, until: datetime) -> UpdateOne:
+def _insert_operation(gap: Gap, until: datetime) -> UpdateOne:
     tracked = copy_fields(TrackedGap, gap, at=until)
     document = msgspec.to_builtins(tracked, builtin_types=(bytes, datetime))
     return UpdateOne({"_id": document.pop("_id")}, {"$setOnInsert": document}, upsert=True)

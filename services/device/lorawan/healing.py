@@ -166,7 +166,7 @@ class Healer:
     async def _heal_device(self, product: HealingProduct, state: HealingState, latest: int) -> None:
         before = msgspec.structs.replace(state)
         if state.latest != latest:
-            await self._find(product, state, latest)
+            await self._store_new_gaps(product, state, latest)
         if state.gap is not None:
             await self._follow(state, state.gap)
         if state != before and not await self.store.put(state):
@@ -174,7 +174,9 @@ class Healer:
         if state.gap is None and state.open and _has_budget(product, state):
             await self._request_largest(product, state)
 
-    async def _find(self, product: HealingProduct, state: HealingState, latest: int) -> None:
+    async def _store_new_gaps(
+        self, product: HealingProduct, state: HealingState, latest: int
+    ) -> None:
         """Store the gaps between frames that arrived since the last check."""
         device = await self._device(product, state)
         if device is None:
@@ -283,7 +285,7 @@ class Healer:
         await self.gaps.change(gap, state="ASKED", asks=gap.asks + 1, asked=now)
         _outcome_counter.add(1, {"outcome": "asked"})
         try:
-            (command,) = await self.commands.issue(_platform(draft), [draft])
+            (command,) = await self.commands.issue(_platform_principal(draft), [draft])
         except InvalidInput as error:
             await self._fail(gap, error.text)
             state.gap = None
@@ -304,7 +306,7 @@ class Healer:
             return None
 
 
-def _platform(draft: Draft) -> Principal:
+def _platform_principal(draft: Draft) -> Principal:
     return Principal(Kind.USER, draft.thing.tenant, PLATFORM, name="healing", super_admin=True)
 
 

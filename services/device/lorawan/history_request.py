@@ -73,15 +73,16 @@ def _fault(codec: Codec, outcomes: Sequence[Outcome]) -> str | None:
         try:
             answer = read_encoded(codec.encoder, outcome.result(), _TEST_PORT).content
         except CodecFailed as error:
-            return f"{_range(bounds)}: the codec {error}"[:500]
+            return f"{_render_range(bounds)}: the codec {error}"[:500]
         if not answer:
-            return f"{_range(bounds)}: the codec returns no bytes"
+            return f"{_render_range(bounds)}: the codec returns no bytes"
         other = ranges_by_bytes.setdefault(answer, bounds)
         if other != bounds:
             which = "end_time" if other[0] == bounds[0] else "start_time"
-            return f"leaves out {which}: {_range(other)} and {_range(bounds)} give the same bytes"
+            ranges = f"{_render_range(other)} and {_render_range(bounds)}"
+            return f"leaves out {which}: {ranges} give the same bytes"
     return None
 
 
-def _range(bounds: tuple[int, int]) -> str:
+def _render_range(bounds: tuple[int, int]) -> str:
     return f"{bounds[0]} to {bounds[1]}"

@@ -150,7 +150,7 @@ class Redecoder:
         codec = cached.codec
         if codec is None:
             raise LookupError("the product has no codec")
-        calls = [_call(row) for _, rows in frames for row in rows]
+        calls = [_decode_call(row) for _, rows in frames for row in rows]
         outcomes = await self.workers.run_each(tenant, codec, calls)
         called = zip(calls, outcomes, strict=True)
         return [
@@ -285,7 +285,7 @@ class Redecoder:
             progress.changed_times.update(KEY.unpack(key)[1] for key in write.assumed)
 
 
-def _call(row: Document) -> Call:
+def _decode_call(row: Document) -> Call:
     frame, (_, ts, _) = decode_frame(row), KEY.unpack(row["_id"])
     return Call("decode", frame.data, frame.port, ts)
 

@@ -154,7 +154,7 @@ class EntityDirectory:
             False: defaultdict(set),
         }
         for split in parts.values():
-            identifier, _ = _place(split)
+            identifier, _ = _split_place(split)
             paths_by_kind[split.device is not None][split.integration].add(identifier)
         things = {
             True: await self._find_devices(tenant, paths_by_kind[True], records=records),
@@ -162,7 +162,7 @@ class EntityDirectory:
         }
         entities: dict[str, Entity] = {}
         for key, split in parts.items():
-            identifier, path = _place(split)
+            identifier, path = _split_place(split)
             thing = things[split.device is not None].get((split.integration, identifier))
             member = thing.find_member_at(path) if thing else None
             if thing and member:
@@ -239,7 +239,7 @@ def integrations_in(keys: Mapping[str, KeyParts]) -> set[str]:
     }
 
 
-def _place(split: KeyParts) -> tuple[str, str]:
+def _split_place(split: KeyParts) -> tuple[str, str]:
     """Return the identifier of the thing, and the path of the entity in it."""
     if split.device is not None:
         return split.device, split.path

@@ -222,11 +222,11 @@ def sort_batch(
         elif len(uplink.payload) > MAX_PAYLOAD:
             batch.rejected.append(RejectedUplink(uplink, f"larger than {MAX_PAYLOAD} bytes", thing))
         else:
-            _sort(uplink, thing, retention_ms, batch)
+            _sort_uplink(uplink, thing, retention_ms, batch)
     return batch
 
 
-def _sort(uplink: Uplink, thing: Thing, retention_ms: int, batch: Batch) -> None:
+def _sort_uplink(uplink: Uplink, thing: Thing, retention_ms: int, batch: Batch) -> None:
     try:
         match uplink.channel:
             case "report":

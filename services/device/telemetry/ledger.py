@@ -81,7 +81,7 @@ class Ledger:
             if not await write(session):
                 return False
             if stored or rejected:
-                changes = [{"$set": self._changes(stored, rejected)}]
+                changes = [{"$set": self._count_changes(stored, rejected)}]
                 await self._mongo.direct["ledger"].update_one(
                     {"_id": page}, changes, upsert=True, session=session
                 )
@@ -93,7 +93,9 @@ class Ledger:
             self._free.append(page)
             self.writes += 1
 
-    def _changes(self, stored: Collection[Uplink], rejected: Collection[Uplink]) -> dict[str, Any]:
+    def _count_changes(
+        self, stored: Collection[Uplink], rejected: Collection[Uplink]
+    ) -> dict[str, Any]:
         """Return the fields of a page with more counted uplinks, as expressions of an update."""
         counted = {"$ifNull": ["$seen", []]}
         last = "$$this.last"

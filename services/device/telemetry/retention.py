@@ -101,7 +101,7 @@ class HistoryRowLimits:
         oldest = partition_at(now - self.kept_days * DAY_MS)
         for partition in range(partition_at(now) + 1, oldest - 1, -1):
             start, end = partition * SPAN_MS, min((partition + 1) * SPAN_MS, now)
-            for tenant, rows in (await self._rows(partition)).items():
+            for tenant, rows in (await self._estimate_rows(partition)).items():
                 maximum = (await self.limits.fetch(tenant)).history_rows
                 kept_rows[tenant] += rows
                 if kept_rows[tenant] > maximum and tenant not in fitting_days:
@@ -110,7 +110,7 @@ class HistoryRowLimits:
                     count_limited("historyRows", tenant)
         return fitting_days
 
-    async def _rows(self, partition: int) -> dict[str, float]:
+    async def _estimate_rows(self, partition: int) -> dict[str, float]:
         """Estimate the records of a partition by tenant; omit deleted things."""
         history = self.partitions.collection(partition)
         number = await history.estimated_document_count()

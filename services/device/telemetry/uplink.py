@@ -150,7 +150,7 @@ def read_report(thing: Thing, raw: bytes, received: int, retention_ms: int) -> t
     The time defaults to `received`. At least one property is valid.
     """
     report = thing.tsl.decode_report(raw)
-    ts = _time(report.ts, received, retention_ms)
+    ts = _choose_time(report.ts, received, retention_ms)
     if not report.properties:
         raise InvalidValues(report.faults)
     return ts, report
@@ -159,7 +159,7 @@ def read_report(thing: Thing, raw: bytes, received: int, retention_ms: int) -> t
 def read_event(thing: Thing, raw: bytes, received: int, retention_ms: int) -> tuple[int, Event]:
     """Return the time (ms) and content of an event of the TSL; raise `Rejection`."""
     event = thing.tsl.decode_event(raw)
-    return _time(event.ts, received, retention_ms), event
+    return _choose_time(event.ts, received, retention_ms), event
 
 
 def read_reply(raw: bytes) -> tuple[Reply, int]:
@@ -212,7 +212,7 @@ def frame_time(ts: int | None, received: int, retention_ms: int) -> int:
     return ts
 
 
-def _time(ts: int | None, received: int, retention_ms: int) -> int:
+def _choose_time(ts: int | None, received: int, retention_ms: int) -> int:
     if ts is None:
         return received
     if ts > received + FUTURE_MS:

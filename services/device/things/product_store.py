@@ -273,7 +273,7 @@ class ProductStore:
 
         async def write_codec(session: Session) -> bool:
             query = {"_id": product_id(tenant, model), "codecVersion": codec.version}
-            change = {"$set": {"historyService": _service(codec)}}
+            change = {"$set": {"historyService": _history_service(codec)}}
             updated = await self._products.update_one(query, change, session=session)
             if updated.matched_count:
                 await self.codecs.put(tenant, model, codec, session)
@@ -294,7 +294,7 @@ class ProductStore:
     async def _put_codec(
         self, tenant: str, model: str, codec: ProductCodec, session: Session
     ) -> None:
-        fields = {"codecVersion": codec.version, "historyService": _service(codec)}
+        fields = {"codecVersion": codec.version, "historyService": _history_service(codec)}
         await self._change(tenant, model, fields, session)
         await self.codecs.put(tenant, model, codec, session)
 
@@ -384,7 +384,7 @@ class ProductStore:
         return {row["_id"]["model"]: row["historyDays"] async for row in cursor}
 
 
-def _service(codec: ProductCodec) -> str | None:
+def _history_service(codec: ProductCodec) -> str | None:
     """Return the service that asks for stored readings, if it has no fault."""
     request = codec.history
     return request.service if request and request.fault is None else None

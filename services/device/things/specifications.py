@@ -88,11 +88,11 @@ class TslStore:
                 if cached is None:
                     missing.append(head["_id"])
                 else:
-                    tsls[_key(head)] = cached
+                    tsls[_tsl_key(head)] = cached
         if missing:
             async for stored in self._tsls.find({"_id": {"$in": missing}}):
                 cached = self._compiled.get(stored["hash"])
-                tsls[_key(stored)] = cached or self.compile(stored["hash"], stored["document"])
+                tsls[_tsl_key(stored)] = cached or self.compile(stored["hash"], stored["document"])
         return tsls
 
     async def compare(self, tenant: str, model: str, tsl: StoredTsl, session: Session) -> Relation:
@@ -123,7 +123,7 @@ class TslStore:
         query = {"_id.tenant": tenant, "conceals": {"$ne": False}}
         async for stored in self._tsls.find(query, {"document": 0}):
             conceals = stored.get("conceals")
-            key = _key(stored)
+            key = _tsl_key(stored)
             if conceals is None:
                 conceals = (await self.find(*key)).conceals
                 same = {"_id": stored["_id"], "hash": stored["hash"]}
@@ -147,7 +147,7 @@ def _version_id(tenant: str, model: str, version: str) -> Document:
     return {"tenant": tenant, "model": model, "version": version}
 
 
-def _key(stored: Document) -> TslKey:
+def _tsl_key(stored: Document) -> TslKey:
     identity = stored["_id"]
     return identity["tenant"], identity["model"], identity["version"]
 

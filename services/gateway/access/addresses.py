@@ -26,7 +26,7 @@ class Origin(NamedTuple):
         return address_key(self.address)
 
 
-def _text(headers: dict[bytes, bytes], name: bytes, default: str) -> str:
+def _header_text(headers: dict[bytes, bytes], name: bytes, default: str) -> str:
     value = headers.get(name)
     return default if value is None else value.decode("latin-1")
 
@@ -51,16 +51,16 @@ class TrustedProxies:
         """Return the client: the last address in the chain that is not a trusted proxy."""
         client = scope["client"]
         peer = client[0] if client else "unknown"
-        host = _text(headers, b"host", "")
+        host = _header_text(headers, b"host", "")
         if not self.trusts(peer):
             return Origin(peer, peer, scope["scheme"], host)
-        forwarded = _text(headers, b"x-forwarded-for", "").split(",")
+        forwarded = _header_text(headers, b"x-forwarded-for", "").split(",")
         chain = [part.strip() for part in forwarded if part.strip()]
         return Origin(
             self._first_foreign([*chain, peer]),
             ", ".join([*chain, peer]),
-            _text(headers, b"x-forwarded-proto", scope["scheme"]),
-            _text(headers, b"x-forwarded-host", host),
+            _header_text(headers, b"x-forwarded-proto", scope["scheme"]),
+            _header_text(headers, b"x-forwarded-host", host),
         )
 
     def _first_foreign(self, chain: list[str]) -> str:

@@ -279,9 +279,9 @@ def merge(documents: Mapping[str, Document], routes: tuple[Route, ...]) -> Docum
             if section != "securitySchemes":
                 merged["components"].setdefault(section, {}).update(entries)
         for path, item in document.get("paths", {}).items():
-            route = _route(routes, service, path)
+            route = _find_route(routes, service, path)
             if route is not None:
-                merged["paths"][path] = _public(service, route, path, item)
+                merged["paths"][path] = _add_gateway_parts(service, route, path, item)
     merged["tags"] = [{"name": name} for name in sorted(_tags(merged))]
     return merged
 
@@ -295,14 +295,14 @@ def _tags(document: Document) -> set[str]:
     }
 
 
-def _route(routes: tuple[Route, ...], service: str, path: str) -> Route | None:
+def _find_route(routes: tuple[Route, ...], service: str, path: str) -> Route | None:
     for route in routes:
         if route.upstream == service and not route.rewrite and route.matches(path.encode()):
             return route
     return None
 
 
-def _public(service: str, route: Route, path: str, item: Document) -> Document:
+def _add_gateway_parts(service: str, route: Route, path: str, item: Document) -> Document:
     for operation in _operations(item):
         tags = operation.get("tags") or [service.capitalize()]
         operation["tags"] = [f"{find_api(path).value}: {tag}" for tag in tags]

@@ -193,7 +193,7 @@ class Relay:
         """Relay messages for ever, tenants in turn."""
         while True:
             batch = await self._queue.pop_batch(BATCH_MESSAGES, BATCH_BYTES)
-            frames = [self._frame(*message) for _, message in batch]
+            frames = [self._build_frame(*message) for _, message in batch]
             try:
                 await write_frames(self._bus.client, frames)
             except (NatsError, OSError) as error:  # lost messages were not acknowledged
@@ -213,7 +213,7 @@ class Relay:
         else:
             self._queue.count_overflow(lane)
 
-    def _frame(self, pattern: str, sender: Sender, message: Msg) -> bytes:
+    def _build_frame(self, pattern: str, sender: Sender, message: Msg) -> bytes:
         """Return the frame of the relayed message or of an error answer; it may be empty."""
         reply = ""
         try:

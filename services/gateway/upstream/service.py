@@ -210,7 +210,9 @@ class Upstream:
 
     def timed_out(self) -> ThingwayError:
         """Return the error for a slow service."""
-        return self._failed(UpstreamTimeout(f"the service {self.name} did not answer in time"))
+        return self._count_failure(
+            UpstreamTimeout(f"the service {self.name} did not answer in time")
+        )
 
     def end(self, connection: Connection) -> None:
         """Return the connection to the pool."""
@@ -232,9 +234,9 @@ class Upstream:
                 what = "closed the connection"
             case _:
                 what = "did not answer with HTTP"
-        return self._failed(error(f"the service {self.name} {what}"))
+        return self._count_failure(error(f"the service {self.name} {what}"))
 
-    def _failed(self, error: ThingwayError) -> ThingwayError:
+    def _count_failure(self, error: ThingwayError) -> ThingwayError:
         log.warning("%s", error.message)
         self._metrics.count_upstream_failure(self.name, error.status)
         return error
@@ -254,7 +256,7 @@ class Upstream:
         body = request.body
         try:
             answer = connection.start(
-                self._head(request),
+                self._build_head(request),
                 body if isinstance(body, bytes) else None,
                 bodiless=request.method == "HEAD",
             )
@@ -267,7 +269,7 @@ class Upstream:
             raise
         return answer
 
-    def _head(self, request: Request) -> bytes:
+    def _build_head(self, request: Request) -> bytes:
         lines = [f"{request.method} {request.target} HTTP/1.1".encode("latin-1")]
         lines.append(b"host: " + self._host)
         lines += [name + b": " + value for name, value in request.fields]

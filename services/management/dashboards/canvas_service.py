@@ -99,7 +99,7 @@ class CanvasService:
         """Return the canvases of a dashboard, the main one first."""
         dashboard = await self.dashboard_service.find_visible(user, dashboard_id)
         others = await self.store.list_of_dashboard(user.tenant, dashboard_id)
-        return list(map(_row, [dashboard.main_canvas, *others]))
+        return list(map(_canvas_summary, [dashboard.main_canvas, *others]))
 
     async def add(self, user: Principal, dashboard_id: int, request: CreateCanvas) -> CanvasSummary:
         """Add an empty canvas to a dashboard."""
@@ -114,7 +114,7 @@ class CanvasService:
         if await self.dashboards.get(user.tenant, dashboard_id) is None:
             await self.store.remove(user.tenant, dashboard_id, [canvas.id])
             raise dashboard_not_found(dashboard_id)
-        return _row(canvas)
+        return _canvas_summary(canvas)
 
     async def remove(self, user: Principal, dashboard_id: int, request: DeleteCanvases) -> None:
         """Delete canvases of a dashboard except its main one; unknown ones are ignored."""
@@ -208,7 +208,7 @@ class CanvasService:
         return grants.allows_device(device.id, device.integration, device.group)
 
 
-def _row(canvas: Canvas) -> CanvasSummary:
+def _canvas_summary(canvas: Canvas) -> CanvasSummary:
     return CanvasSummary.from_fields(canvas, canvas_id=str(canvas.id))
 
 

@@ -223,7 +223,7 @@ def read_frame(text: str) -> frozenset[str] | Follow | str | None:
         if kind == HEARTBEAT.lower():
             return text
         if kind == SUBSCRIBE.lower():
-            return Follow(_pattern(frame.payload), text)
+            return Follow(_decode_pattern(frame.payload), text)
         if kind != EXCHANGE.lower():
             return None
         return frozenset(_subscription_decoder.decode(frame.payload).entity_key)
@@ -233,7 +233,7 @@ def read_frame(text: str) -> frozenset[str] | Follow | str | None:
         raise BadFrame("not JSON") from error
 
 
-def _pattern(payload: msgspec.Raw) -> Pattern | None:
+def _decode_pattern(payload: msgspec.Raw) -> Pattern | None:
     pattern: Pattern | None = _pattern_decoder.decode(payload)
     if pattern is not None:
         try:

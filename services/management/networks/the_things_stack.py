@@ -226,7 +226,7 @@ def _uplink(tenant: str, identifier: str, up: _Up, message: _Uplink) -> DeviceFr
         session=cut_name(message.session_key_id),
         confirmed=message.confirmed,
         data_rate=str(settings.data_rate),
-        frequency=_hertz(settings.frequency),
+        frequency=_parse_hertz(settings.frequency),
         gateways=[
             Reception(
                 gateway=cut_name(reception.gateway_ids.eui or reception.gateway_ids.gateway_id),
@@ -238,7 +238,7 @@ def _uplink(tenant: str, identifier: str, up: _Up, message: _Uplink) -> DeviceFr
     )
 
 
-def _hertz(value: str | int | None) -> int | None:
+def _parse_hertz(value: str | int | None) -> int | None:
     """Return a number that JSON of protobuf writes as text, because it has 64 bits."""
     text = str(value or "")
     return int(text) if _HERTZ.fullmatch(text) else None

@@ -50,7 +50,7 @@ async def get_default_credentials(
     """
     needs_secret = bool(with_secret or also_with_secret)
     return await credentials.get_default(
-        principal, _kind(credentials_type), with_secret=needs_secret
+        principal, _parse_type(credentials_type), with_secret=needs_secret
     )
 
 
@@ -66,7 +66,7 @@ async def list_credentials(
     """List credentials of the tenant, of one type or of all, newest first."""
     text = kind or also_kind
     request = PageRequest(page_size=page_size, page_number=page_number or 1)
-    return await credentials.search(principal, None if not text else _kind(text), request)
+    return await credentials.search(principal, None if not text else _parse_type(text), request)
 
 
 @get("/{credential_id:str}", guards=[READERS])
@@ -111,7 +111,7 @@ async def delete_credentials(
     await credentials.delete(principal, distinct_ids(data.ids))
 
 
-def _kind(text: str) -> CredentialsType:
+def _parse_type(text: str) -> CredentialsType:
     try:
         return CredentialsType(text.upper())
     except ValueError as error:

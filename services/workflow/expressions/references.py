@@ -120,7 +120,7 @@ def _parse_step(match: re.Match[str]) -> str | int:
 def resolve(value: Any, properties: Mapping[str, Any]) -> Any:
     """Return `value` with all references replaced, in lists and in values of maps."""
     if isinstance(value, str):
-        return _text(value, properties) if "#{" in value else value
+        return _resolve_text(value, properties) if "#{" in value else value
     if isinstance(value, dict):
         return {key: resolve(item, properties) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -128,7 +128,7 @@ def resolve(value: Any, properties: Mapping[str, Any]) -> Any:
     return value
 
 
-def _text(text: str, properties: Mapping[str, Any]) -> Any:
+def _resolve_text(text: str, properties: Mapping[str, Any]) -> Any:
     parts = split_references(text)
     if len(parts) == 1:
         (only,) = parts

@@ -77,7 +77,7 @@ async def get_design(
     principal: RequestPrincipal, flows: Flows, flow_id: PathId, version: Version = None
 ) -> DesignResponse:
     """Get a version of a flow's design. `version` in the response is the latest one."""
-    wanted = _version(version)
+    wanted = _parse_version(version)
     return await flows.get_design(principal, flow_id, wanted)
 
 
@@ -97,7 +97,7 @@ async def save_design(
     return await flows.save(principal, data)
 
 
-def _version(text: str | None) -> int | None:
+def _parse_version(text: str | None) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS):

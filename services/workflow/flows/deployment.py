@@ -129,7 +129,9 @@ class FlowDeployer:
         sealed secrets that the same transaction stores.
         """
         runs_already = before is not None and before.enabled and before.design == flow.design
-        deployed = await self._deployed(None if runs_already else user, flow, unsaved_secrets)
+        deployed = await self._compile_deployed(
+            None if runs_already else user, flow, unsaved_secrets
+        )
         await self._prepare(flow)
 
         async def apply(session: Session) -> None:
@@ -162,7 +164,7 @@ class FlowDeployer:
         for trigger in self.triggers:
             await trigger.forget(tenant, flow_id)
 
-    async def _deployed(
+    async def _compile_deployed(
         self, user: Principal | None, flow: Flow, unsaved_secrets: Mapping[str, str] | None
     ) -> Deployed | None:
         if not flow.enabled:

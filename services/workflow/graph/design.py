@@ -182,14 +182,14 @@ def complete_for_editors(text: str) -> str:
         if not isinstance(design.get(name), list):
             design[name], changed = [], True
     nodes, edges = design["nodes"], design["edges"]
-    if not all(map(_complete, nodes)):
-        places, changed = _places(nodes, edges), True
+    if not all(map(_is_complete, nodes)):
+        places, changed = _lay_out(nodes, edges), True
         for node, place in zip(nodes, places, strict=True):
             _complete_with(node, place)
     return msgspec.json.encode(design).decode() if changed else text
 
 
-def _complete(node: dict[str, Any]) -> bool:
+def _is_complete(node: dict[str, Any]) -> bool:
     return (
         _has_position(node)
         and isinstance(node.get("type"), str)
@@ -214,7 +214,7 @@ def _complete_with(node: dict[str, Any], place: dict[str, int]) -> None:
         node["data"] = {}
 
 
-def _places(nodes: list[dict[str, Any]], edges: list[dict[str, Any]]) -> list[dict[str, int]]:
+def _lay_out(nodes: list[dict[str, Any]], edges: list[dict[str, Any]]) -> list[dict[str, int]]:
     """Return positions of nodes: the column is the distance from the entry."""
     followers: dict[Any, list[Any]] = defaultdict(list)
     for edge in edges:

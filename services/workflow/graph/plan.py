@@ -75,10 +75,10 @@ def compile_design(text: str, registry: Registry) -> Plan:
         if node_parameters is not None:
             parameters[node.id] = node_parameters
     DesignInvalid.raise_for(reasons or find_branch_faults(design, registry, parameters))
-    return _plan(design, registry, parameters)
+    return _build_plan(design, registry, parameters)
 
 
-def _plan(design: Design, registry: Registry, parameters: dict[str, Parameters]) -> Plan:
+def _build_plan(design: Design, registry: Registry, parameters: dict[str, Parameters]) -> Plan:
     outgoing_edges: dict[str, list[OutgoingEdge]] = defaultdict(list)
     incoming: dict[str, int] = defaultdict(int)
     for place, edge in enumerate(design.edges):
@@ -122,7 +122,7 @@ def read_parameters(
     if kind is None:
         return None, [report_unknown_type(node)]
     raw = node.data.parameters or {}
-    reasons = list(_references(node, raw, kind.parameters.verbatim, node_ids))
+    reasons = list(_check_references(node, raw, kind.parameters.verbatim, node_ids))
     if node.data.node_name and len(node.data.node_name) > MAX_NAME:
         reasons.append(Reason(node.id, "data.nodeName", f"must have at most {MAX_NAME} characters"))
     try:
@@ -149,7 +149,7 @@ def report_unknown_type(node: DesignNode) -> Reason:
     return Reason(node.id, "componentName", text)
 
 
-def _references(
+def _check_references(
     node: DesignNode, raw: dict[str, Any], verbatim: Collection[str], node_ids: Collection[str]
 ) -> Iterator[Reason]:
     for field, value in raw.items():
@@ -172,8 +172,8 @@ def find_structure_faults(design: Design, registry: Registry) -> list[Reason]:
     """Return all reasons why the graph cannot run, ignoring parameters."""
     if not design.nodes:
         return [Reason(None, "nodes", "must not be empty; add an entry node")]
-    reasons = [*_ids(design), *_types(design, registry), *_edges(design)]
-    return reasons or [*_entry(design, registry), *_cycles(design)]
+    reasons = [*_check_ids(design), *_check_types(design, registry), *_check_edges(design)]
+    return reasons or [*_check_entry(design, registry), *_check_cycles(design)]
 
 
 def find_start_nodes(design: Design) -> list[DesignNode]:
@@ -182,7 +182,7 @@ def find_start_nodes(design: Design) -> list[DesignNode]:
     return [node for node in design.nodes if node.id not in reached]
 
 
-def _ids(design: Design) -> Iterator[Reason]:
+def _check_ids(design: Design) -> Iterator[Reason]:
     for node_id, times in Counter(node.id for node in design.nodes).items():
         if times > 1:
             yield Reason(node_id, "id", f"{times} nodes have this id; it must be unique")
@@ -191,13 +191,13 @@ def _ids(design: Design) -> Iterator[Reason]:
             yield Reason(node_id[:100], "id", text)
 
 
-def _types(design: Design, registry: Registry) -> Iterator[Reason]:
+def _check_types(design: Design, registry: Registry) -> Iterator[Reason]:
     for node in design.nodes:
         if registry.find(node.component_name) is None:
             yield report_unknown_type(node)
 
 
-def _edges(design: Design) -> Iterator[Reason]:
+def _check_edges(design: Design) -> Iterator[Reason]:
     node_ids = {node.id for node in design.nodes}
     for place, edge in enumerate(design.edges):
         for end, node_id in (("source", edge.source), ("target", edge.target)):
@@ -210,7 +210,7 @@ def _edges(design: Design) -> Iterator[Reason]:
             yield Reason(source, "edges", f"{times} edges lead to {target:.100}; keep one")
 
 
-def _entry(design: Design, registry: Registry) -> Iterator[Reason]:
+def _check_entry(design: Design, registry: Registry) -> Iterator[Reason]:
     begins = find_start_nodes(design)
     if not begins:
         yield Reason(None, "nodes", "all nodes have incoming edges; a flow needs an entry")
@@ -227,7 +227,7 @@ def _entry(design: Design, registry: Registry) -> Iterator[Reason]:
             yield Reason(node.id, "edges", "is an entry, which must not have incoming edges")
 
 
-def _cycles(design: Design) -> Iterator[Reason]:
+def _check_cycles(design: Design) -> Iterator[Reason]:
     """Yield the nodes on cycles, and those that follow them."""
     sorter = TopologicalSorter[str]()
     for edge in design.edges:

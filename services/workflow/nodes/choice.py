@@ -254,7 +254,7 @@ class Choice(Step[ChoiceParameters]):
                 blank = value.operator in _UNARY
                 right = None if blank else context.resolve(value.value)
                 return compare(value.operator, context.resolve(value.key), right)
-            result = await self._expression(context, kind, value, body)
+            result = await self._evaluate_expression(context, kind, value, body)
         except CelFailed as error:
             raise NodeFailed(f"{context.node_name}: `{value:.200}` {error}") from error
         except ConditionFailed as error:
@@ -263,7 +263,9 @@ class Choice(Step[ChoiceParameters]):
             raise NodeFailed(f"a condition must be true or false. Got {result!r:.100}.")
         return result
 
-    async def _expression(self, context: NodeContext, kind: str, text: str, body: Any) -> Any:
+    async def _evaluate_expression(
+        self, context: NodeContext, kind: str, text: str, body: Any
+    ) -> Any:
         variables: Mapping[str, Any] = {"properties": context.properties, "body": body}
         if kind == "cel":
             variables = select_variables(text, context.properties, body)

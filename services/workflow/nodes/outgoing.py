@@ -106,13 +106,13 @@ class HttpRequestNode(Step[HttpRequestParameters]):
 
 def _build_request(context: NodeContext, parameters: HttpRequestParameters) -> HttpRequest:
     url = str(context.resolve(parameters.url))
-    if query := _texts(context.resolve(parameters.params)):
+    if query := _to_texts(context.resolve(parameters.params)):
         url = _with_query(url, urlencode(query))
-    headers = _texts(context.resolve(parameters.header)) | hops_header(context.hops + 1)
+    headers = _to_texts(context.resolve(parameters.header)) | hops_header(context.hops + 1)
     kind, content = _split_body(context.resolve(parameters.body))
     encoded = b""
     if kind == FORM and isinstance(content, Mapping):
-        encoded = urlencode(_texts(content)).encode()
+        encoded = urlencode(_to_texts(content)).encode()
     elif isinstance(content, str):
         encoded = content.encode()
     elif content is not None:
@@ -148,7 +148,7 @@ def _split_body(body: Any) -> tuple[str, Any]:
     return "", body
 
 
-def _texts(values: Mapping[str, Any]) -> dict[str, str]:
+def _to_texts(values: Mapping[str, Any]) -> dict[str, str]:
     return {name: format_text(value) for name, value in values.items() if value is not None}
 
 

@@ -143,7 +143,7 @@ class RunStore:
         ids = await ids_in_turns(self._runs, query, "_id", maximum)
         if not ids:
             return []
-        return [_run(document) async for document in self._runs.find({"_id": {"$in": ids}})]
+        return [_decode_run(document) async for document in self._runs.find({"_id": {"$in": ids}})]
 
     async def adopt(self, run: Run, replica: str, alive: Iterable[str], *, restart: bool) -> bool:
         """Take over a run; return False if another replica has it.
@@ -171,13 +171,13 @@ class RunStore:
         rows, total = await find_page(
             self._runs, query, order, request.skip, request.limit, _LISTED
         )
-        return [_run(row) for row in rows], total
+        return [_decode_run(row) for row in rows], total
 
     async def get(self, tenant: str, run_id: int) -> Run | None:
         """Return a run with its trace."""
         query = {"_id": run_id, "tenant": tenant, **ENDED}
         document = await self._runs.find_one(query, {"entered": 0})
-        return None if document is None else _run(document)
+        return None if document is None else _decode_run(document)
 
     async def list_running_versions(self, flow_id: int) -> set[int]:
         """Return the versions of a flow that current runs need."""
@@ -250,7 +250,7 @@ def _end_fields(run: Run) -> Document:
     }
 
 
-def _run(document: Document) -> Run:
+def _decode_run(document: Document) -> Run:
     trace, entered = document.get("trace"), document.get("entered")
     read = {
         "entered": msgspec.json.decode(entered) if entered else None,

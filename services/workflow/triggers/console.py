@@ -54,7 +54,7 @@ async def begin_flow(
     The body may be JSON or text of up to 256 KiB. The token is the only authentication.
     """
     request_input = await _read_input(request)
-    return StartedRun(str(await hooks.call(token, request_input, _hops(request))))
+    return StartedRun(str(await hooks.call(token, request_input, _read_hops(request))))
 
 
 @route(
@@ -77,7 +77,7 @@ async def call_flows(
     tenant = await logins.verify(unquote(access_key), login, get_address(request))
     request_input = await _read_input(request) | {"url": rest}
     method = request.scope["method"]
-    await hooks.call_address(tenant, method, rest, request_input, _hops(request))
+    await hooks.call_address(tenant, method, rest, request_input, _read_hops(request))
 
 
 async def _read_input(request: HttpRequest) -> dict[str, Any]:
@@ -107,7 +107,7 @@ async def _read_form(request: HttpRequest) -> dict[str, str]:
     return parts
 
 
-def _hops(request: HttpRequest) -> int:
+def _read_hops(request: HttpRequest) -> int:
     return read_hops({HOPS: request.headers.get(HOPS, "")})
 
 

@@ -251,7 +251,7 @@ class TimerRunner:
         """Start due runs until cancelled."""
         while True:
             try:
-                while (pause := await self._pause()) <= 0:
+                while (pause := await self._seconds_until_query()) <= 0:
                     await self.fire()
             except (StoreError, ThingwayError) as error:
                 log.warning("due timers were not started; retrying: %s", error)
@@ -263,7 +263,7 @@ class TimerRunner:
         """Start due runs; return the number of claimed timers."""
         timers = await self._store.claim(self._now(), AT_ONCE)
         if timers:
-            starts = [_start(timer) for timer in timers]
+            starts = [_build_start(timer) for timer in timers]
             executed = await record_and_execute(self._engine, starts)
             late = {start.flow.flow_id for start in executed.without_room}
             begun = [timer for timer in timers if timer.flow.flow_id not in late]
@@ -274,13 +274,13 @@ class TimerRunner:
                 await self._store.advance(list(zip(begun, dues, strict=True)))
         return len(timers)
 
-    async def _pause(self) -> float:
+    async def _seconds_until_query(self) -> float:
         """Return the seconds until the next query; at most 0 if a timer is due."""
         due = await self._store.find_next_due(self._now())
         return IDLE_PERIOD if due is None else min((due - self._now()) / 1000, IDLE_PERIOD)
 
 
-def _start(timer: Timer) -> Start:
+def _build_start(timer: Timer) -> Start:
     """Return the run of a due timer, which starts a trace."""
     with begin_trace("timer", SpanKind.PRODUCER) as span:
         return Start(timer.flow, timer.entered, replace(timer.cause, trace=span_header(span)))

@@ -149,10 +149,12 @@ class DeviceProvisioner:
             if new.tsl is None:
                 await self.templates.ensure(principal, model)
             else:
-                return await self._make(principal, model, new.tsl)
+                return await self._create_product(principal, model, new.tsl)
         return await self.products.choose(draft.tenant, model, serial_key(new.identifier))
 
-    async def _make(self, principal: Principal, model: str, tsl: dict[str, Any]) -> Product:
+    async def _create_product(
+        self, principal: Principal, model: str, tsl: dict[str, Any]
+    ) -> Product:
         try:
             return await self.products.put(principal, model, PutProduct(name=model, tsl=tsl))
         except InvalidInput as error:

@@ -264,8 +264,8 @@ def parse_location(sent: LocationInput, field: str = "") -> Location | None:
 
     `field` is the prefix of its fields in the body, with a dot at the end.
     """
-    latitude = _degrees("latitude", sent.latitude, field)
-    longitude = _degrees("longitude", sent.longitude, field)
+    latitude = _parse_degrees("latitude", sent.latitude, field)
+    longitude = _parse_degrees("longitude", sent.longitude, field)
     address = (sent.address or "").strip() or None
     if latitude is not None and longitude is not None:
         return Location(latitude, longitude, address)
@@ -284,7 +284,7 @@ def parse_location(sent: LocationInput, field: str = "") -> Location | None:
     return None
 
 
-def _degrees(name: str, sent: float | str | None, field: str) -> float | None:
+def _parse_degrees(name: str, sent: float | str | None, field: str) -> float | None:
     if sent is None or sent == "":
         return None
     try:

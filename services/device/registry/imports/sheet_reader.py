@@ -108,7 +108,7 @@ async def read_sheet(data: bytes, titles: Collection[str], maximum: int) -> Shee
 
 def parse(data: bytes, titles: Collection[str], maximum: int = sys.maxsize) -> Sheet:
     """Return the sheet in a file with its first `maximum` rows; raise `Unreadable`."""
-    read = _workbook if data.startswith(_WORKBOOKS) else _text
+    read = _read_workbook if data.startswith(_WORKBOOKS) else _read_csv
     head, rows, about = read(data, titles)
     columns = [cell.strip() for cell in head]
     kept_columns = [at for at, column in enumerate(columns) if column not in ("", ERROR)]
@@ -117,7 +117,7 @@ def parse(data: bytes, titles: Collection[str], maximum: int = sys.maxsize) -> S
     ]  # with more columns, one of the kept columns is unknown or duplicate
     sheet = Sheet([columns[at] for at in kept_columns], [], **about)
     for number, row in enumerate(rows):
-        cells = [_cell(row[at]) if at < len(row) else None for at in kept_columns]
+        cells = [_normalize_cell(row[at]) if at < len(row) else None for at in kept_columns]
         if any(cell is not None for cell in cells):
             sheet.total += 1
             if sheet.total <= maximum:
@@ -129,7 +129,7 @@ Table = tuple[list[str], Iterable[Sequence[Any]], dict[str, Any]]
 """The first row of a table, its other rows, and further fields of `Sheet`."""
 
 
-def _workbook(data: bytes, titles: Collection[str]) -> Table:
+def _read_workbook(data: bytes, titles: Collection[str]) -> Table:
     from python_calamine import (  # noqa: PLC0415 - only in the reading process
         CalamineError,
         CalamineWorkbook,
@@ -160,7 +160,7 @@ def _workbook(data: bytes, titles: Collection[str]) -> Table:
     raise Unreadable(f"has no sheet whose first row names a column; its sheets are {sheets}")
 
 
-def _text(data: bytes, _: Collection[str]) -> Table:
+def _read_csv(data: bytes, _: Collection[str]) -> Table:
     text, encoding = _decode_text(data)
     delimiter, text = _split_delimiter(text.lstrip("\r\n"))
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
@@ -226,7 +226,7 @@ def plain_title(head: str) -> str:
     return head.strip().removesuffix("*").strip().casefold()
 
 
-def _cell(cell: Any) -> Any:
+def _normalize_cell(cell: Any) -> Any:
     """Return a cell: null if blank, whole numbers as int, times as ISO 8601 text."""
     if isinstance(cell, str):
         return plain_cell(_QUOTED.sub(r"\1", cell.strip())) or None

@@ -35,7 +35,7 @@ def write(
     labelled_rows = ([_cell_label(*cell) for cell in zip(labels, row, strict=True)] for row in rows)
     if file_format == "csv":
         return csv_lines([titles, *([_cell_text(cell) for cell in row] for row in labelled_rows)])
-    return _workbook(columns, titles, labelled_rows)
+    return _write_workbook(columns, titles, labelled_rows)
 
 
 def _cell_label(labels: dict[str, str], cell: Any) -> Any:
@@ -50,7 +50,7 @@ def _cell_text(cell: Any) -> str:
     return safe_cell(cell) if isinstance(cell, str) else str(cell)
 
 
-def _workbook(
+def _write_workbook(
     columns: Sequence[Column], titles: Sequence[str], rows: Iterable[Sequence[Any]]
 ) -> bytes:
     import xlsxwriter  # noqa: PLC0415 - rare, and it needs 2 MiB
@@ -68,7 +68,7 @@ def _workbook(
             sheet.write_string(0, at, title, required if needed else bold)
         for at, column in enumerate(columns):
             keys.write_row(at, 0, [at, column.key, column.title])
-            if (rule := _rule(column, at)) is not None:
+            if (rule := _validation_rule(column, at)) is not None:
                 sheet.data_validation(1, at, LAST_VALIDATED_ROW, at, rule)
         for number, labels in enumerate(zip_longest(*(column.choices for column in columns))):
             lists.write_row(
@@ -85,7 +85,7 @@ def _workbook(
     return target.getvalue()
 
 
-def _rule(column: Column, at: int) -> dict[str, Any] | None:
+def _validation_rule(column: Column, at: int) -> dict[str, Any] | None:
     """Return the validation rule of a column for spreadsheet programs, if any."""
     from xlsxwriter.utility import xl_col_to_name  # noqa: PLC0415 - as above
 

@@ -145,7 +145,7 @@ async def find_products(
         page_size=search.size,
         page_number=search.number,
         total=page.total,
-        content=[ProductResponse(**_fields(product)) for product in page.content],
+        content=[ProductResponse(**_response_fields(product)) for product in page.content],
     )
 
 
@@ -155,7 +155,7 @@ async def get_product_detail(
 ) -> ProductDetail:
     """Return a product with its current TSL."""
     product = await product_service.get(principal, model)
-    return ProductDetail(**_fields(product), tsl=product.tsl)
+    return ProductDetail(**_response_fields(product), tsl=product.tsl)
 
 
 @get("/{model:str}/versions/{version:str}", guards=_VIEWERS)
@@ -184,7 +184,7 @@ async def save_product(
     Absent optional fields are removed. The codec stays.
     """
     try:
-        saved = await product_service.put(principal, model, _put(data))
+        saved = await product_service.put(principal, model, _to_put_product(data))
     except InvalidInput as error:
         if not error.faults:
             raise
@@ -192,7 +192,7 @@ async def save_product(
             msgspec.structs.replace(fault, path=_console_path(fault.path)) for fault in error.faults
         ]
         raise InvalidInput.from_faults(faults) from error
-    return ProductResponse(**_fields(saved))
+    return ProductResponse(**_response_fields(saved))
 
 
 @post("/{model:str}/check", guards=_MANAGERS, example=_EXAMPLE)
@@ -203,7 +203,7 @@ async def check_product(
     data: JSONBody[SaveProduct],
 ) -> CheckedProduct:
     """Validate a product without saving it, and return all faults of the body."""
-    faults: list[Fault] = product_service.check(principal.tenant, model, _put(data))
+    faults: list[Fault] = product_service.check(principal.tenant, model, _to_put_product(data))
     return CheckedProduct(
         [ProductFault(_console_path(fault.path), fault.reason) for fault in faults]
     )
@@ -217,11 +217,11 @@ async def remove_product(
     await product_service.delete(principal, model)
 
 
-def _put(data: SaveProduct) -> PutProduct:
+def _to_put_product(data: SaveProduct) -> PutProduct:
     return PutProduct(**msgspec.structs.asdict(data))
 
 
-def _fields(product: Product) -> dict[str, Any]:
+def _response_fields(product: Product) -> dict[str, Any]:
     """Return the fields of `ProductResponse`."""
     fields = {name: getattr(product, name) for name in Product.__struct_fields__}
     set_fields = {name: value for name, value in fields.items() if value is not msgspec.UNSET}

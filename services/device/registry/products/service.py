@@ -90,8 +90,8 @@ class ProductService:
                 field="model",
             )
         faults: list[Fault] = []
-        prefixes = _prefixes(body.sn_prefixes, faults)
-        document = _document(body.tsl, faults)
+        prefixes = _check_prefixes(body.sn_prefixes, faults)
+        document = _parse_document(body.tsl, faults)
         tsl = _encode_tsl(document, faults) if document else None
         if document is not None and body.location_property is not None:
             faults += _location_faults(document, body.location_property)
@@ -203,14 +203,14 @@ def generic_product() -> Product:
     )
 
 
-def _prefixes(prefixes: list[str], faults: list[Fault]) -> list[str]:
+def _check_prefixes(prefixes: list[str], faults: list[Fault]) -> list[str]:
     for at, prefix in enumerate(prefixes):
         if not SERIAL.fullmatch(prefix):
             faults.append(Fault(f"snPrefixes[{at}]", "must be 1 to 64 letters, digits, '_' or '-'"))
     return list(dict.fromkeys(prefix.upper() for prefix in prefixes))
 
 
-def _document(document: dict[str, Any], faults: list[Fault]) -> TslDocument | None:
+def _parse_document(document: dict[str, Any], faults: list[Fault]) -> TslDocument | None:
     try:
         return parse_document(document)
     except TslInvalid as invalid:

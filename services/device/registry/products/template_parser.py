@@ -132,7 +132,7 @@ class _Codecs(msgspec.Struct):
 
 def read_template(files: Mapping[str, bytes], path: str) -> Template:
     """Return the template at `path` of `files`; raise `TemplateInvalid`."""
-    template = _yaml(files, path, _TemplateFile)
+    template = _read_yaml(files, path, _TemplateFile)
     faults: list[Fault] = []
     document = codec = None
     try:
@@ -148,7 +148,7 @@ def read_template(files: Mapping[str, bytes], path: str) -> Template:
     return Template(document, codec)
 
 
-def _yaml(files: Mapping[str, bytes], path: str, kind: type[T]) -> T:
+def _read_yaml(files: Mapping[str, bytes], path: str, kind: type[T]) -> T:
     content = files.get(path)
     if content is None:
         raise TemplateInvalid([Fault(path, "does not exist")])
@@ -193,7 +193,7 @@ def _check_shape(content: bytes) -> None:
 
 def _codec(files: Mapping[str, bytes], template: _TemplateFile) -> Codec:
     ref = template.codec
-    found = {codec.id: codec for codec in _yaml(files, ref.ref, _Codecs).codecs}.get(ref.id)
+    found = {codec.id: codec for codec in _read_yaml(files, ref.ref, _Codecs).codecs}.get(ref.id)
     if found is None:
         raise TemplateInvalid([Fault(ref.ref, f"has no codec {ref.id!r}")])
     encoder = found.encoder.chain if found.encoder else []
@@ -269,14 +269,14 @@ def _document(entities: list[_Entity]) -> _Part:
     properties = [entity for entity in entities if entity.type != "service"]
     return {
         "version": "v1.0",
-        "properties": _limit(
+        "properties": _take_members(
             _with_parents(part for entity in properties for part in _members(entity))
         ),
-        "services": _limit(_service(service) for service in services),
+        "services": _take_members(_service(service) for service in services),
     }
 
 
-def _limit(parts: Iterator[_Part]) -> list[_Part]:
+def _take_members(parts: Iterator[_Part]) -> list[_Part]:
     """Return parts up to the limit of a TSL and one more, which makes the TSL invalid."""
     return list(islice(parts, MAX_MEMBERS + 1))
 

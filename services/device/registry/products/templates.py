@@ -255,10 +255,10 @@ class Templates:
         them.
         """
         try:
-            async with self._turn(tenant):
+            async with self._tenant_lock(tenant):
                 name, content = await self.resources.read(tenant, url)
                 async with self._readers.slot(tenant):
-                    version, templates = await asyncio.to_thread(_templates, content, name)
+                    version, templates = await asyncio.to_thread(_read_library, content, name)
         except NotFound as error:
             raise InvalidInput(error.message, field="url", code=LIBRARY_NOT_READ) from error
         except NoTemplates as error:
@@ -299,7 +299,7 @@ class Templates:
         self, principal: Principal, models: Iterable[str]
     ) -> list[ImportedTemplate]:
         """Create or update products from templates; return one result for each."""
-        async with self._turn(principal.tenant):
+        async with self._tenant_lock(principal.tenant):
             return await self._import(principal, models)
 
     async def ensure(self, principal: Principal, model: str) -> None:
@@ -309,7 +309,7 @@ class Templates:
         """
         if model not in {template.ref.model for template in await self._find_all(principal.tenant)}:
             return
-        async with self._turn(principal.tenant):
+        async with self._tenant_lock(principal.tenant):
             if await self.products.has(principal.tenant, model):
                 return  # another request created it meanwhile
             (made,) = await self._import(principal, [model])
@@ -373,12 +373,12 @@ class Templates:
             return ImportedTemplate(model=model, faults=product_faults(faults))
         return ImportedTemplate(model=model, faults=[], warning=codec_warning(codec))
 
-    def _turn(self, tenant: str) -> asyncio.Lock:
+    def _tenant_lock(self, tenant: str) -> asyncio.Lock:
         """Return the lock that serializes the imports of a tenant."""
         return self._turns.setdefault(tenant, asyncio.Lock())
 
 
-def _templates(content: bytes, file_name: str) -> tuple[str, list[StoredTemplate]]:
+def _read_library(content: bytes, file_name: str) -> tuple[str, list[StoredTemplate]]:
     """Return the version of a library, and its templates with their faults."""
     archive = Archive(content)
     library = read_library(archive, file_name.rpartition(".")[0] or file_name)

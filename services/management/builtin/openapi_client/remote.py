@@ -139,7 +139,7 @@ class Remote:
                 "pageNumber": number,
                 "sorts": [{"property": "deviceId", "direction": "asc"}],
             }
-            page = await self._data("POST", "/devices/search", DevicePage, query)
+            page = await self._call_for_data("POST", "/devices/search", DevicePage, query)
             for device in page.content:
                 yield device
             if len(page.content) < PAGE:
@@ -149,21 +149,21 @@ class Remote:
     async def find(self, device: str) -> RemoteDevice | None:
         """Return the device with this SN, else with this id."""
         query = {"sn": device, "pageSize": 1, "pageNumber": 1}
-        page = await self._data("POST", "/devices/search", DevicePage, query)
+        page = await self._call_for_data("POST", "/devices/search", DevicePage, query)
         for remote_device in page.content:
             if remote_device.sn.upper() == device.upper():
                 return remote_device
         if not re.fullmatch("[0-9]{1,19}", device):
             return None
         try:
-            return await self._data("GET", f"/devices/{device}", RemoteDevice)
+            return await self._call_for_data("GET", f"/devices/{device}", RemoteDevice)
         except NotFound:
             return None
 
     async def tsl(self, device_id: str) -> dict[str, Any]:
         """Return the TSL of a device."""
         path = f"/devices/{device_id}/thing-specification"
-        return await self._data("GET", path, dict[str, Any])
+        return await self._call_for_data("GET", path, dict[str, Any])
 
     async def history(self, device_id: str, start: int, end: int) -> AsyncIterator[HistoryPage]:
         """Yield pages of reports between two inclusive times in ms, the oldest first."""
@@ -175,7 +175,7 @@ class Remote:
         }
         path = f"/devices/{device_id}/properties/history"
         while True:
-            page = await self._data("GET", path, HistoryPage, query=query)
+            page = await self._call_for_data("GET", path, HistoryPage, query=query)
             yield page
             if not page.next_page_key or not page.records:
                 return
@@ -197,21 +197,21 @@ class Remote:
         """Set values of a device profile by key; return the id of the task, if any."""
         number = int(device_id) if device_id.isdigit() else device_id
         body = {"type": "PROFILE", "deviceIds": [number], "config": {"values": values}}
-        made = await self._data("POST", "/tasks", CreatedTasks, body)
+        made = await self._call_for_data("POST", "/tasks", CreatedTasks, body)
         tasks = made.device_task_relations
         return str(tasks[0].task_id) if tasks else None
 
     async def task(self, task_id: str) -> Task:
         """Return a task."""
-        return await self._data("GET", f"/tasks/{task_id}", Task)
+        return await self._call_for_data("GET", f"/tasks/{task_id}", Task)
 
     async def _start_task(self, method: str, path: str, body: Any) -> str | None:
         answer = await self._call(method, path, body)
-        _envelope(answer)
+        _read_envelope(answer)
         task = _TASK_PATH.search(answer.headers.get("Location", ""))
         return task[1] if task else None
 
-    async def _data(
+    async def _call_for_data(
         self,
         method: str,
         path: str,
@@ -221,7 +221,7 @@ class Remote:
     ) -> T:
         answer = await self._call(method, path, body, query)
         try:
-            return msgspec.json.decode(_envelope(answer).data, type=kind)
+            return msgspec.json.decode(_read_envelope(answer).data, type=kind)
         except INVALID_JSON as error:
             raise UpstreamFailed(f"{method} {path} sent an invalid answer: {error}") from error
 
@@ -254,7 +254,7 @@ class Remote:
                     "client_id": self.account.client_id,
                     "client_secret": self.account.client_secret,
                 }
-                answer = _envelope(await self._send("POST", "/oauth/token", data=form))
+                answer = _read_envelope(await self._send("POST", "/oauth/token", data=form))
                 try:
                     self._token = msgspec.json.decode(answer.data, type=Token).access_token
                 except INVALID_JSON as error:
@@ -278,7 +278,7 @@ class Remote:
         return _Answer(answer.status, body, answer.headers)
 
 
-def _envelope(answer: _Answer) -> Envelope:
+def _read_envelope(answer: _Answer) -> Envelope:
     """Return the envelope of a success; raise the error of a failure."""
     try:
         envelope: Envelope = decode_json(

@@ -47,7 +47,7 @@ REASONS: dict[str, list[str]] = {
         "libs/common/store/migrations.py _renew: endless loop",
         "libs/common/tls.py ServerTls.reload_forever: endless loop",
         "services/gateway/docs/catalogue.py Catalogue.__init__: Lock",
-        "services/gateway/pages.py _probes.metrics: to_thread",
+        "services/gateway/pages.py _probe_handlers.metrics: to_thread",
         "services/gateway/pages.py Readiness.__init__: Lock",
         "services/workflow/sandbox/python.py Python.__aexit__: to_thread",
     ],
@@ -107,7 +107,7 @@ REASONS: dict[str, list[str]] = {
     "It belongs to one tenant, device, account, connection or answer.": [
         "libs/common/limits/quota.py Quota._count: Lock",
         "services/device/commands/store.py CommandStore.insert_serialized: Lock",
-        "services/device/registry/products/templates.py Templates._turn: Lock",
+        "services/device/registry/products/templates.py Templates._tenant_lock: Lock",
         "services/gateway/upstream/connection.py Answer.__init__: deque",
         "services/gateway/upstream/connection.py Answer.part: deque",
         "services/management/networks/broker.py Connection.__init__: deque",
