@@ -64,7 +64,7 @@ def _show(findings: Iterable[Finding]) -> None:
 
 
 async def _check_container(settings: Settings) -> list[Finding]:
-    """Check from a service's container, with its settings."""
+    """Return the findings from inside a service's container, with its settings."""
     scheme = "https" if settings.get(f"{PREFIX}TLS_CERTIFICATE") else "http"
     port = settings.get(f"{PREFIX}OPERATIONS_PORT") or settings.get(f"{PREFIX}PORT", "8000")
     own_url = f"{scheme}://{ports.LOOPBACK}:{port}"

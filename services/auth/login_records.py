@@ -96,7 +96,11 @@ class RejectedLoginRecorder:
         await self._changes.record(claimed, "refused", subject, after={"reason": reason})
 
     async def _is_within_limits(self, claimed: Caller) -> bool:
-        """Return whether to record a rejection: first its account's limit counts."""
+        """Return whether the limits permit to record a rejection.
+
+        The limit of the account is checked first, so that one account does not use up that of its
+        tenant.
+        """
         principal = claimed.principal
         for key, maximum in (
             (f"refused:{principal.kind}:{principal.subject}", MAX_PER_ACCOUNT),

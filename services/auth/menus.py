@@ -147,7 +147,10 @@ class MenuService:
         return await self.store.list_all(caller.tenant)
 
     async def create(self, caller: Caller, request: NewMenu) -> int:
-        """Add an entry; raise `InvalidInput`, `NotFound` (parent), `Conflict` (code)."""
+        """Add an entry and return its id.
+
+        Raises `InvalidInput`, `NotFound` (parent) and `Conflict` (code).
+        """
         menu = Menu(
             id=await self.store.next_id(),
             code=parse_name(request.code, "code", MAX_CODE),

@@ -23,8 +23,8 @@ from libs.common.http.app import (
     NOT_READY,
     OK,
     VERSION_HEADER,
-    Application,
     Check,
+    HttpApplication,
     check_all,
     is_ready,
 )
@@ -147,7 +147,7 @@ def create_pages(
     If the console was not built, `/` is a page of links. With `operations_port`, only this port
     answers `/metrics`.
     """
-    return Application(
+    return HttpApplication(
         route_handlers=[
             *_probe_handlers(readiness, telemetry, operations_port),
             *_console_handlers(console),

@@ -61,7 +61,7 @@ _up = measures.get_meter("thingway").create_gauge(
 )
 
 
-class Application(Litestar):
+class HttpApplication(Litestar):
     """Assigns request ids, answers HEAD like GET and OPTIONS like a 405."""
 
     async def __call__(
@@ -130,7 +130,7 @@ def create_app(service: Service) -> Litestar:
         middleware=[lambda app: RequestContext(app, service.verifier, service.public_paths, turns)],
         logging_config=None,
     )
-    return Application.from_config(config)
+    return HttpApplication.from_config(config)
 
 
 def _operations(service: Service) -> list[ControllerRouterHandler]:

@@ -88,7 +88,7 @@ class MessageMeter:
     def count(
         self, tenant: str, device: Hashable, number: int, size: int, at: float
     ) -> Excess | None:
-        """Count `number` messages of `size` bytes, unless they exceed a limit."""
+        """Count `number` messages of `size` bytes, or return the limit that they exceed."""
         limits = self._limits.get(tenant)
         permits = _permits_by_limit(limits, tenant, device, number, size)
         for key, amount, rate, what in permits:

@@ -153,9 +153,10 @@ class CompiledTsl(Tsl):
         return [conceal_fault(self._hidden_names, properties, fault) for fault in faults]
 
     def check_decoded(self, properties: Values) -> tuple[Values, list[Fault]]:
-        """Check values of a codec: booleans may be 0 and 1, numbers may be text.
+        """Return the valid values of a codec, and the faults of the others.
 
-        Valid members of a STRUCT are kept if others are invalid.
+        Booleans may be 0 and 1, numbers may be text. Valid members of a STRUCT are kept if
+        others are invalid.
         """
         values = with_booleans(self._booleans, properties)
         if self._flat:  # otherwise, members of STRUCTs would be reordered
@@ -185,7 +186,10 @@ class CompiledTsl(Tsl):
         return Event(wire.ts, wire.event_id, _validate(members, wire.outputs, "outputs"))
 
     def check_write(self, properties: Values, current: Values) -> Values:
-        """Check a write, and complete its partial STRUCTs from `current`."""
+        """Return the values of a write, with partial STRUCTs completed from `current`.
+
+        Raises `InvalidValues`.
+        """
         require_object(properties, "properties")
         if not properties:
             raise InvalidValues([Fault("properties", "must not be empty")])

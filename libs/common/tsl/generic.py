@@ -154,7 +154,10 @@ class Tsl:
         return good, faults
 
     def check_settings(self, properties: Values) -> tuple[Values, list[Fault]]:
-        """Check properties that are set for a thing other than a device, also write-only ones."""
+        """Return the valid properties set for a thing that is no device, and the faults.
+
+        The properties may be write-only.
+        """
         return self.check_report(properties)
 
     def readable(self, values: Values) -> Values:

@@ -133,7 +133,7 @@ class RoleService:
         return role
 
     async def create(self, caller: Caller, request: SaveRole) -> int:
-        """Add a role without users, menus and grants.
+        """Add a role without users, menus and grants; return its id.
 
         Raises `InvalidInput` or `Conflict`.
         """

@@ -70,5 +70,5 @@ def value_at(properties: Mapping[str, Any], path: tuple[str, ...]) -> Any:
 
 
 def bounded(value: Any) -> Any:
-    """Shorten text that is longer than any threshold, so that it still differs from each."""
+    """Return a value; cut a text to one character more than a threshold may have."""
     return value[: LONGEST_VALUE + 1] if isinstance(value, str) else value

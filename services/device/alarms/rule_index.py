@@ -63,7 +63,7 @@ class PropertyRules:
         else:
             self.ordered = False
 
-    def is_inside(self, value: Any) -> bool:
+    def meets_no_condition(self, value: Any) -> bool:
         """Return whether a value certainly meets no condition."""
         number = type(value) is float or type(value) is int
         return number and self.ordered and self.above < value < self.below
@@ -212,7 +212,7 @@ class RuleIndex:
         for plan in self._find_target_rules(*about):
             for property_rules in plan.properties.values():
                 value = value_at(properties, property_rules.path)
-                if value is None or (normal and property_rules.is_inside(value)):
+                if value is None or (normal and property_rules.meets_no_condition(value)):
                     continue
                 for rule in property_rules.rules:
                     if normal:

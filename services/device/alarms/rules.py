@@ -187,7 +187,7 @@ class AlarmRules:
         return _rule_response(await self._find(principal, rule_id))
 
     async def create(self, principal: Principal, body: PutRule) -> int:
-        """Create a rule.
+        """Create a rule and return its id.
 
         Raises `InvalidInput`, `NotFound`, `Forbidden` or `TooManyRequests`.
         """

@@ -243,11 +243,11 @@ class AlarmEraser:
         kept_states = [
             state_key(rule.id, rule.generation, device_id)
             for rule in rules.values()
-            if not _is_hidden(rule.condition, tsl)
+            if not _compares_write_only(rule.condition, tsl)
         ]
         return await self.alarms.erase_values(device_id, kept_states)
 
 
-def _is_hidden(condition: Condition, tsl: Tsl) -> bool:
+def _compares_write_only(condition: Condition, tsl: Tsl) -> bool:
     """Return whether a condition compares a write-only value."""
     return isinstance(condition, ValueCondition) and not tsl.readable({condition.property: 0})

@@ -300,7 +300,7 @@ class AlarmStore:
         devices: Mapping[int, PresentDevice],
         session: Session,
     ) -> list[Document]:
-        """Write states, their alarms, and events."""
+        """Write states, their alarms and events; return the outbox documents."""
         lasting = [
             _end_unless_applies(decision, devices.get(decision.before.device))
             for decision in decisions

@@ -96,7 +96,7 @@ class CommandStore(ThingDataStore):
         self._marking = NamedTasks()
 
     async def write(self, new: CommandsWithEvents) -> Sequence[Command]:
-        """Insert new commands, all or none, and publish their events and messages."""
+        """Insert and return new commands, all or none; publish their events and messages."""
         commands, entries = new
         self.wakeups.notify(DELIVERY)
         documents, outgoing = (

@@ -149,7 +149,10 @@ class CustomEntityStore:
         return deleted[0] if deleted else None
 
     async def _delete(self, query: Document) -> list[Document]:
-        """Delete things with their latest values; other data is deleted within an hour."""
+        """Delete and return things, with their latest values.
+
+        Other data is deleted within an hour.
+        """
 
         async def delete_entities(session: Session) -> list[Document]:
             things = await self._own.delete(query, session)

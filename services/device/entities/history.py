@@ -18,7 +18,7 @@ from libs.common.http.streaming import Streamed, join_pieces
 from libs.common.identity import Principal
 from libs.common.integrations.client import Integrations, IntegrationSummary
 from libs.common.spreadsheet import csv_lines, safe_cell
-from services.device.entities.history_store import Record, Span, ValueSource, ValueStore
+from services.device.entities.history_store import Record, TimeSpan, ValueSource, ValueStore
 from services.device.entities.schemas import (
     MAX_ENTITIES,
     Aggregate,
@@ -107,7 +107,7 @@ class EntityHistory:
             entity, await self.retention.oldest(entity.thing.tenant, entity.thing.model)
         )
 
-    def span(self, start: int | None, end: int | None, *, newest_first: bool = True) -> Span:
+    def span(self, start: int | None, end: int | None, *, newest_first: bool = True) -> TimeSpan:
         """Return the bounds (ms), both inclusive, within the retention.
 
         Raises `InvalidInput` when the end is before the start.
@@ -117,7 +117,7 @@ class EntityHistory:
         if last < first:
             raise InvalidInput("must not be before start_timestamp", field="end_timestamp")
         oldest = max(now - self.retention_days * DAY_MS, 0)
-        return Span(max(first, oldest), min(last, now + FUTURE_MS), newest_first)
+        return TimeSpan(max(first, oldest), min(last, now + FUTURE_MS), newest_first)
 
 
 async def _items(
@@ -220,7 +220,7 @@ class EntityExport:
     async def _lines(
         self,
         entities: Sequence[Entity],
-        span: Span,
+        span: TimeSpan,
         integrations: Mapping[str, IntegrationSummary],
         zone: tzinfo,
     ) -> AsyncGenerator[bytes, None]:

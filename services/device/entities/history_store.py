@@ -32,7 +32,7 @@ COMMANDS = "commands"
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TimeSpan:
     """`start` ≤ time ≤ `end`, in ms."""
 
     start: int
@@ -81,7 +81,7 @@ class ValueSource:
             {"t": "$createdAt"} if self.entity.member.type == "SERVICE" else {}
         )
 
-    def scans(self, span: Span) -> list[Scan]:
+    def scans(self, span: TimeSpan) -> list[Scan]:
         """Return the queries, in the order of `span`; none for a write-only entity."""
         member = self.entity.member
         if self.entity.write_only:
@@ -118,7 +118,7 @@ class ValueSource:
         first = self.entity.reported_path[0]
         return first.removesuffix(f"@{self.entity.member.type.lower()}")
 
-    def _scan_commands(self, span: Span) -> Scan:
+    def _scan_commands(self, span: TimeSpan) -> Scan:
         first, last = (from_ms(ms) for ms in (span.start, span.end))
         match = {
             "thingId": self.entity.thing.id,
@@ -159,7 +159,7 @@ class ValueStore:
         self._database = mongo.direct
 
     async def page(
-        self, sources: Sequence[ValueSource], span: Span, skip: int, limit: int
+        self, sources: Sequence[ValueSource], span: TimeSpan, skip: int, limit: int
     ) -> tuple[AsyncGenerator[Record, None], int]:
         """Return `limit` records after the first `skip`, and the total."""
         counted = [await self._count_scans(source.scans(span)) for source in sources]
@@ -172,19 +172,21 @@ class ValueStore:
         ]
         return _merge_walks(walks, skip, limit, newest_first=span.newest_first), total
 
-    async def records(self, source: ValueSource, span: Span) -> AsyncGenerator[Record, None]:
+    async def records(self, source: ValueSource, span: TimeSpan) -> AsyncGenerator[Record, None]:
         """Yield all records in order, in constant memory."""
         scans = [(scan, sys.maxsize) for scan in source.scans(span)]
         async for record in self._walk(source, 0, scans, 0, sys.maxsize):
             yield record
 
-    async def last(self, source: ValueSource, span: Span) -> Record | None:
+    async def last(self, source: ValueSource, span: TimeSpan) -> Record | None:
         """Return the newest record, or None."""
         scans = [(scan, 1) for scan in source.scans(span)]
         async with aclosing(self._walk(source, 0, scans, 0, 1)) as records:
             return await anext(records, None)
 
-    async def aggregate(self, source: ValueSource, span: Span, kind: AggregateKind) -> list[Any]:
+    async def aggregate(
+        self, source: ValueSource, span: TimeSpan, kind: AggregateKind
+    ) -> list[Any]:
         """Return the documents of an aggregate."""
         pipeline = _pipeline(source, span, kind)
         if pipeline is None:
@@ -194,7 +196,7 @@ class ValueStore:
         return await rows.to_list()
 
     async def extreme_bytes(
-        self, source: ValueSource, span: Span, kind: Literal["MIN", "MAX"]
+        self, source: ValueSource, span: TimeSpan, kind: Literal["MIN", "MAX"]
     ) -> str | None:
         """Return the least or greatest base64 value, compared as bytes."""
         pipeline = _pipeline(source, span, "DISTINCT")
@@ -278,7 +280,9 @@ def _decode_binary(text: Any) -> bytes:
         return str(text).encode()
 
 
-def _pipeline(source: ValueSource, span: Span, kind: AggregateKind) -> tuple[str, Stages] | None:
+def _pipeline(
+    source: ValueSource, span: TimeSpan, kind: AggregateKind
+) -> tuple[str, Stages] | None:
     """Return the collection and the stages of an aggregate; None if there are no values.
 
     The stages of MIN and MAX yield one document with the value `v`, those of TOTAL one with the sum

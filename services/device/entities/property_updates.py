@@ -88,7 +88,7 @@ class ServiceCall:
 
 
 Settable = Callable[[Entity], bool]
-"""Whether the caller may set an entity."""
+"""Returns whether the caller may set an entity."""
 
 
 def is_settable_by_users(entity: Entity) -> bool:

@@ -328,7 +328,7 @@ def _integration_names(integrations: ShownIntegrations) -> dict[str, str]:
 def _split_disjoint(
     parts: Sequence[list[Condition]], either: Sequence[Condition]
 ) -> list[list[Condition]]:
-    """Split conditions on devices into disjoint ones; each requires one of `either`.
+    """Return conditions for `parts` and any of `either`, of which a device meets only one.
 
     MongoDB uses an index for each condition, but not for a disjunction of all of them.
     """

@@ -112,7 +112,10 @@ class TagStore(ThingDataStore):
         return dict(zip(ids, counts, strict=True))
 
     async def add(self, tenant: str, request: SaveTag) -> int:
-        """Insert a tag; raise `InvalidInput` for an existing name or too many tags."""
+        """Insert a tag and return its id.
+
+        Raises `InvalidInput` for an existing name or too many tags.
+        """
         if await self.count(tenant) >= MAX_TAGS:
             text = f"the tenant has {MAX_TAGS} tags, the maximum"
             raise InvalidInput(text, field="name", code="number_of_entity_tags_exceeded")

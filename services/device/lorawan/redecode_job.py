@@ -164,7 +164,10 @@ class RedecodeWorker:
         interrupted: set[int],
         until: float,
     ) -> dict[int, DeviceProgress]:
-        """Re-decode frames of devices, then update what derives from history."""
+        """Re-decode frames of devices, then update what derives from history.
+
+        Returns the progress by device.
+        """
         progresses = await self.redecoder.redecode(job, cached, things, until)
         if not job.dry:
             await self._update_derived(

@@ -29,7 +29,8 @@ from services.device.things.model import Thing
 log = logging.getLogger(__name__)
 
 ALLOWANCE_SECONDS = 1.0
-"""Seconds by which the allowance exceeds that of the edge, so that its messages are accepted."""
+"""Seconds of the rate that are allowed in addition to those of HTTP ingest and the relay, so that
+messages that these have admitted are not rejected here."""
 
 
 class Quota:

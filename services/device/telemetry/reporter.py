@@ -39,7 +39,7 @@ LONGEST_REASON = 1000
 """Maximum characters of a reason; 100 reasons fit into an answer, even with escapes."""
 
 
-class Outcome(msgspec.Struct, omit_defaults=True):
+class StorageOutcome(msgspec.Struct, omit_defaults=True):
     """The reason why a message was rejected; None when it is stored."""
 
     refused: str | None = None
@@ -47,7 +47,7 @@ class Outcome(msgspec.Struct, omit_defaults=True):
     """The number that the sender gave the message."""
 
 
-_decode_outcomes = msgspec.json.Decoder(list[Outcome]).decode
+_decode_outcomes = msgspec.json.Decoder(list[StorageOutcome]).decode
 
 
 async def notify(bus: Bus, uplinks: Iterable[Uplink], batch: Batch) -> None:
@@ -63,9 +63,9 @@ async def notify(bus: Bus, uplinks: Iterable[Uplink], batch: Batch) -> None:
     reasons = {
         rejected.uplink.sequence: rejected.reason[:LONGEST_REASON] for rejected in batch.rejected
     }
-    answers: dict[str, list[Outcome]] = defaultdict(list)
+    answers: dict[str, list[StorageOutcome]] = defaultdict(list)
     for uplink, waiter in waiting:
-        outcome = Outcome(reasons.get(uplink.sequence), int(waiter[2] or 0))
+        outcome = StorageOutcome(reasons.get(uplink.sequence), int(waiter[2] or 0))
         answers[waiter[1]].append(outcome)
     for subject, outcomes in answers.items():
         for first in range(0, len(outcomes), CHUNK):
@@ -78,7 +78,7 @@ class StoredWaiter:
     def __init__(self, bus: Bus, expected: int) -> None:
         self._bus = bus
         self._expected = expected
-        self._outcomes: list[Outcome] = []
+        self._outcomes: list[StorageOutcome] = []
         self._complete = asyncio.Event()
         self.subject = f"{PREFIX}{uuid4().hex}"
 
@@ -97,7 +97,7 @@ class StoredWaiter:
         if len(self._outcomes) >= self._expected:
             self._complete.set()
 
-    async def wait(self) -> list[Outcome]:
+    async def wait(self) -> list[StorageOutcome]:
         """Return every outcome; raise `UpstreamTimeout` after `STORED_WAIT`."""
         try:
             async with asyncio.timeout(STORED_WAIT):

@@ -271,9 +271,9 @@ def _group_stage(*fields: str) -> Condition:
 
 
 def _count_devices(counts: Counter[ModelKey]) -> int:
-    """Return the number of counted devices, by which the cache decides whether to keep counts.
+    """Return the number of counted devices; 0 for more than `MAX_MODELS` models.
 
-    It is 0 for more than `MAX_MODELS` models, whose counts are not kept.
+    The cache keeps counts of many devices, and no counts of so many models.
     """
     return counts.total() if len(counts) <= MAX_MODELS else 0
 

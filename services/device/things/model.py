@@ -102,7 +102,7 @@ class ListedDevice(msgspec.Struct, rename="camel", kw_only=True):
 
     @property
     def thing_key(self) -> str:
-        """Return the key with which the entity keys of the device begin."""
+        """Return the key of the device, the prefix of its entity keys."""
         return device_key(self.integration, self.sn)
 
     @property

@@ -391,7 +391,7 @@ def _history_service(codec: ProductCodec) -> str | None:
 
 
 def _product(document: Document) -> Product:
-    """Read a product; None and 0 mean unset."""
+    """Return the product in a document, in which None and 0 mean unset."""
     required = {"name", "snPrefixes"}
     set_fields = {name: value for name, value in document.items() if value or name in required}
     times = {name: to_ms(document[name]) for name in ("createdAt", "updatedAt")}

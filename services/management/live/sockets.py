@@ -41,7 +41,7 @@ class Turns:
     def __init__(self) -> None:
         self._scheduler = FairScheduler("live", STEPS_PER_ITERATION, items=MAX_STEPS)
         self._until = 0.0
-        """The end of the time slice in which steps need no turn; 0 at its beginning."""
+        """The time until which steps need no turn; 0 before the first step of a loop iteration."""
 
     @asynccontextmanager
     async def step(self, tenant: str) -> AsyncIterator[None]:

@@ -18,7 +18,7 @@ import msgspec
 from libs.common.clock import now_ms
 from libs.common.errors import ThingwayError
 from libs.common.telemetry.tracing import current_trace, trace_step
-from services.workflow.engine.queue import Limits
+from services.workflow.engine.queue import EngineLimits
 from services.workflow.engine.trace import Trace
 from services.workflow.errors import NodeFailed, NotKnown
 from services.workflow.graph.plan import OutgoingEdge, Plan, PlanNode
@@ -76,7 +76,10 @@ class Edges:
         return ready
 
     def close(self, edges: Sequence[OutgoingEdge]) -> list[Ready]:
-        """Close edges that are not followed, and all edges that depend on them."""
+        """Close edges that are not followed, and all edges that depend on them.
+
+        Returns the nodes that thereby become ready.
+        """
         ready: list[Ready] = []
         waiting = list(edges)
         while waiting:
@@ -139,7 +142,7 @@ class Execution:
 
     plan: Plan
     run: Run
-    limits: Limits
+    limits: EngineLimits
     mark_unrepeatable: MarkUnrepeatable
     turn: Turn = nullcontext
     dry_run: bool = False

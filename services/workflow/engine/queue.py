@@ -25,7 +25,7 @@ RETRY_AFTER = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class EngineLimits:
     """Limits of one process; those of tenants are `contracts.limits.Limits`."""
 
     running: int = 256
@@ -62,7 +62,7 @@ def build_share(owner: Owner, size: int) -> QueueShare:
 class RunQueue:
     """Limits waiting runs, and executes them fairly by tenant."""
 
-    def __init__(self, limits: Limits, limits_of: Callable[[str], TenantLimits]) -> None:
+    def __init__(self, limits: EngineLimits, limits_of: Callable[[str], TenantLimits]) -> None:
         """`limits_of` returns the limits of a tenant."""
         self._limits_of = limits_of
         self._free = limits.waiting
@@ -78,7 +78,7 @@ class RunQueue:
         )
 
     def find_reached_limit(self, share: QueueShare) -> str:
-        """Return the name of the reached limit, as in `Limits` on the wire, or ""."""
+        """Return the name of the reached limit, as in `contracts.limits.Limits`, or ""."""
         (tenant, _), number = share
         if self._waiting[share.owner] + number > self._limits_of(tenant).each_waiting_runs:
             return "eachWaitingRuns"
@@ -145,7 +145,7 @@ class RunQueue:
         running = self._slots.held(tenant) + self._quick.held(tenant)
         return {"runs": running, "waitingRuns": self._waiting[tenant]}
 
-    def _scheduler(self, name: str, limits: Limits, times: int = 1) -> FairScheduler:
+    def _scheduler(self, name: str, limits: EngineLimits, times: int = 1) -> FairScheduler:
         caps = partial(self._caps, times)
         return FairScheduler(name, times * limits.running, items=sys.maxsize, caps=caps)
 

@@ -26,7 +26,7 @@ from libs.common.telemetry.tracing import continue_trace, mark_failed
 from services.workflow.engine.execution import Execution
 from services.workflow.engine.log_entries import CircuitBreaker, RejectedRunCounter
 from services.workflow.engine.plans import Plans
-from services.workflow.engine.queue import Limits, NoRoom, QueueShare, RunQueue, build_share
+from services.workflow.engine.queue import EngineLimits, NoRoom, QueueShare, RunQueue, build_share
 from services.workflow.graph.design import DesignInvalid
 from services.workflow.graph.plan import Plan
 from services.workflow.runs.log import ReplicaLog
@@ -90,7 +90,7 @@ class Engine:
     plans: Plans
     log: ReplicaLog
     breaker: CircuitBreaker
-    limits: Limits
+    limits: EngineLimits
     queue: RunQueue
     rejected_runs: RejectedRunCounter
     ids: IdAllocator
@@ -172,7 +172,10 @@ class Engine:
         return not self.queue.find_reached_limit(_compute_share(run, run.entered))
 
     async def _record(self, queued: Sequence[tuple[Start, QueueShare]]) -> list[Run]:
-        """Record runs that have places; runs that exist already release their places."""
+        """Record and return runs that have places.
+
+        Runs that exist already release their places.
+        """
         now, runs = now_ms(), list[Run]()
         begun: set[int] = set()
         try:

@@ -7,7 +7,7 @@ from libs.common.store.ids import IdAllocator
 from services.workflow.clients import Clients
 from services.workflow.engine.log_entries import CircuitBreaker, RejectedRunCounter, RunLogWriter
 from services.workflow.engine.plans import Plans
-from services.workflow.engine.queue import Limits, RunQueue
+from services.workflow.engine.queue import EngineLimits, RunQueue
 from services.workflow.engine.recovery import PendingRunRecovery, Recovery, Replicas
 from services.workflow.engine.runner import Engine
 from services.workflow.flows.wiring import Flows
@@ -38,7 +38,7 @@ def wire_engine(clients: Clients, *, nodes: Nodes, flows: Flows) -> EngineParts:
     settings, database = clients.settings, clients.mongo.database
     replicas, ids = Replicas(database, uuid4().hex), IdAllocator(database, "runs", RUN_IDS)
     log = ReplicaLog(flows.runs, replicas.own)
-    limits = Limits(
+    limits = EngineLimits(
         running=settings.flow_runs,
         waiting=settings.flow_runs_waiting,
         run_seconds=settings.flow_run_seconds,

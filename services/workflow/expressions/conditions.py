@@ -20,7 +20,10 @@ def compare(operator: str, left: Any, right: Any) -> bool:
 
 
 def _equal(left: Any, right: Any) -> bool:
-    """Compare values of one type as such, number and text as numbers, others as texts."""
+    """Return whether values are equal.
+
+    Values of one type are compared as such, number and text as numbers, others as texts.
+    """
     if left is None or right is None:
         return left is right
     if _is_number(left) != _is_number(right) and isinstance(left, str) != isinstance(right, str):

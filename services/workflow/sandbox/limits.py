@@ -26,7 +26,7 @@ class CodeFailed(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class CodeLimits:
     """Limits of one run."""
 
     seconds: float = 1.0

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
-from services.workflow.sandbox.limits import CodeFailed, Limits, to_json_value
+from services.workflow.sandbox.limits import CodeFailed, CodeLimits, to_json_value
 
 if TYPE_CHECKING:
     import pydantic_monty as monty
@@ -31,7 +31,7 @@ WORKER_WAIT = 30.0
 class Python:
     """Runs Python in the worker processes of Monty."""
 
-    def __init__(self, processes: int, limits: Limits) -> None:
+    def __init__(self, processes: int, limits: CodeLimits) -> None:
         self._processes, self._limits = processes, limits
         self._threads = ThreadPoolExecutor(processes, "monty")
         self._pool: monty.Monty | None = None

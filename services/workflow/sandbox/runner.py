@@ -8,7 +8,7 @@ from typing import Any, Self
 from libs.common.scheduling import FairScheduler, LaneFull
 from services.workflow.errors import NodeFailed
 from services.workflow.runs.model import Owner
-from services.workflow.sandbox.limits import LONGEST_REASON, CodeFailed, Limits
+from services.workflow.sandbox.limits import LONGEST_REASON, CodeFailed, CodeLimits
 from services.workflow.sandbox.python import Python
 from services.workflow.sandbox.scripts import Processes
 
@@ -36,9 +36,9 @@ _Run = Callable[[str, Mapping[str, Any], float], Awaitable[Any]]
 class Sandbox:
     """Runs code of users. Its processes live in an `async with` block."""
 
-    def __init__(self, processes: int, limits: Limits | None = None) -> None:
+    def __init__(self, processes: int, limits: CodeLimits | None = None) -> None:
         """Use `processes` processes for Python, and as many for JavaScript and CEL."""
-        self._limits = limits or Limits()
+        self._limits = limits or CodeLimits()
         self._python = Python(processes, self._limits)
         self._processes = Processes(processes, self._limits)
         self._languages: dict[str, _Run] = {

@@ -14,7 +14,7 @@ from services.workflow.sandbox.limits import (
     SCRIPT,
     SECONDS,
     CodeFailed,
-    Limits,
+    CodeLimits,
     to_json_value,
 )
 
@@ -34,7 +34,7 @@ class Processes:
     `Sandbox` limits concurrent runs. Its methods raise `CodeFailed`.
     """
 
-    def __init__(self, count: int, limits: Limits) -> None:
+    def __init__(self, count: int, limits: CodeLimits) -> None:
         self._limits = limits
         self._idle: list[Process | None] = [None] * count
         """Workers that wait for a run, the last used at the end; None before they start."""

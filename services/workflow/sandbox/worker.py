@@ -179,7 +179,10 @@ def _read_answer(child: Child, until: float, maximum: int) -> bytes | None:
 
 
 def _wait_readable(child: Child, until: float) -> bool:
-    """Wait for a child, which gets idle processor time only after `USUAL_SECONDS`."""
+    """Wait for a child's answer; return False if none has arrived at `until`.
+
+    After `USUAL_SECONDS` the child gets only idle processor time.
+    """
     for seconds in (USUAL_SECONDS, max(0.0, until - time.monotonic())):
         if select.select([child.answers], [], [], seconds)[0]:
             return True

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from libs.common.contracts.limits import Limits as TenantLimits
-from services.workflow.engine.queue import QUICK_FACTOR, Limits
+from services.workflow.engine.queue import QUICK_FACTOR, EngineLimits
 from services.workflow.engine.runner import TEST_SECONDS
 from services.workflow.graph.design import MAX_EDGES, MAX_NODES
 from services.workflow.nodes.base import Entry
@@ -76,7 +76,7 @@ async def test_the_page_names_every_node_type(workflow):
 
 def test_the_limits_of_the_page_are_those_of_the_code():
     """Limits on the page equal the constants of the code."""
-    limits, tenant = Limits(), TenantLimits()
+    limits, tenant = EngineLimits(), TenantLimits()
     settings = WorkflowSettings(internal_public_key="", secrets_key="")
     assert f"| {MAX_NODES}; {MAX_EDGES:,} |" in PAGE
     assert f"| {limits.node_seconds:g} s; {limits.run_seconds:g} s; {TEST_SECONDS:g} s |" in PAGE

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from services.workflow.engine.execution import Execution
-from services.workflow.engine.queue import Limits
+from services.workflow.engine.queue import EngineLimits
 from services.workflow.graph.plan import Plan, compile_design
 from services.workflow.nodes.base import BranchChoice, Entry, Group, NodeContext, Registry, Step
 from services.workflow.nodes.parameters import Parameters
@@ -135,7 +135,10 @@ class Flow:
             started_at=0,
         )
         await Execution(
-            plan=self.plan, run=run, limits=Limits(**limits), mark_unrepeatable=mark_unrepeatable
+            plan=self.plan,
+            run=run,
+            limits=EngineLimits(**limits),
+            mark_unrepeatable=mark_unrepeatable,
         ).execute()
         return run
 

@@ -95,7 +95,7 @@ class ImportStore:
         *,
         rejected: bool,
     ) -> int:
-        """Insert an import with its rows; it runs unless it is `rejected`."""
+        """Insert an import with its rows and return its id; it runs unless it is `rejected`."""
         import_id, now = await self._ids.allocate(), datetime.now(UTC)
         await self._forget_oldest(principal.tenant)
         await self._rows.bulk_write(

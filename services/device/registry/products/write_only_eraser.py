@@ -142,7 +142,10 @@ class WriteOnlyEraser:
         return erased
 
     async def _erase_week(self, week: Collection, thing_id: int, tsl: Tsl) -> bool:
-        """Delete values of a week of history, and the frames that reported them."""
+        """Delete values of a week of history, and the frames that reported them.
+
+        Returns whether there were any.
+        """
         holds = [{f"p.{path}": {"$exists": True}} for path in tsl.write_only_paths()]
         after, last = history_key(thing_id, 0, 0), history_key(thing_id, LAST, LAST)
         erased = False

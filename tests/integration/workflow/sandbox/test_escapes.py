@@ -14,12 +14,12 @@ import pytest_asyncio
 
 from services.workflow.errors import NodeFailed
 from services.workflow.runs.model import Owner
-from services.workflow.sandbox.limits import Limits
+from services.workflow.sandbox.limits import CodeLimits
 from services.workflow.sandbox.runner import Sandbox
 
 OWNER = Owner("t", 1)
 
-QUICK = Limits(seconds=1.0)
+QUICK = CodeLimits(seconds=1.0)
 ROOT = Path(__file__).parents[4]
 
 PYTHON = {
@@ -196,7 +196,7 @@ async def test_a_process_that_is_killed_is_replaced():
 async def test_others_are_served_meanwhile():
     """A tenant whose code loops, as often as it likes, leaves a process to others."""
     before = set(children_of(os.getpid()))
-    async with Sandbox(2, Limits(seconds=300)) as sandbox:
+    async with Sandbox(2, CodeLimits(seconds=300)) as sandbox:
         loops = [
             asyncio.ensure_future(sandbox.run(OWNER, language, code, {}, 300))
             for language, code in (("js", "for (;;) {}"), ("python", "while True: pass"))

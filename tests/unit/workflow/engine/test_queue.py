@@ -9,7 +9,7 @@ import pytest
 from libs.common.contracts.limits import Limits as TenantLimits
 from services.workflow.engine.queue import (
     BYTES_PER_PLACE,
-    Limits,
+    EngineLimits,
     NoRoom,
     QueueShare,
     RunQueue,
@@ -20,7 +20,9 @@ from services.workflow.runs.model import Owner
 
 def queue(waiting: int = 1000, running: int = 10, **limits: int) -> RunQueue:
     """A queue whose tenants all have these limits."""
-    return RunQueue(Limits(waiting=waiting, running=running), lambda _: TenantLimits(**limits))
+    return RunQueue(
+        EngineLimits(waiting=waiting, running=running), lambda _: TenantLimits(**limits)
+    )
 
 
 def entered(queue: RunQueue, tenant: str, flow_id: int = 1, most: int = 10_000) -> int:
