@@ -63,7 +63,7 @@ def _command_without_values(raw: bytes) -> bytes:
 
 
 def _outbox_without_values(raw: bytes) -> bytes:
-    """Return an outbox document without commands with write-only values.
+    """Return an outbox document; withdraw its commands with write-only values.
 
     Only versions before decision 0064 stored them.
     """

@@ -31,7 +31,7 @@ from libs.common.jobs import cancel_and_wait, gather_limited, wait_for_event
 from libs.common.tls import mqtt_addresses
 
 KEYS_FILE = "simulated.json"
-_AT_ONCE = 8
+_CONCURRENT_REQUESTS = 8
 _SAVE_EVERY = 100
 
 
@@ -64,7 +64,7 @@ async def _create(api: OpenApi, model: str, sns: list[str], keys: dict[str, str]
         device_id = await api.add_device(sn, f"Simulated {sn[-9:].lstrip('0')}", model)
         _, keys[sn] = await api.issue_credentials(device_id)
 
-    await gather_limited(_AT_ONCE, (partial(create, sn) for sn in sns))
+    await gather_limited(_CONCURRENT_REQUESTS, (partial(create, sn) for sn in sns))
 
 
 def _load(directory: Path) -> dict[str, str]:

@@ -47,7 +47,7 @@ IMPORTS_KEPT = 7 * DAY
 BATCH = 2_000
 """Devices that a migration changes at a time."""
 
-OF_APPLICATION = ("tenant", "application.applicationId")
+APPLICATION_FIELDS = ("tenant", "application.applicationId")
 MODEL_FIELDS = ("tenant", "model", "tslVersion", "shape")
 
 HAS_NAME = {"name": {"$type": "string"}}
@@ -80,11 +80,11 @@ COLLECTIONS = {
         index("shape", name="shape", sparse=True),
         index("httpUntil", name="silent", sparse=True),
         # searches of applications
-        index(*OF_APPLICATION, "_id", name="application"),
-        index(*OF_APPLICATION, "name", "_id", name="application_name"),
-        index(*OF_APPLICATION, "snKey", "_id", name="application_sn"),
-        index(*OF_APPLICATION, "connectStatus", "_id", name="application_connect_status"),
-        index("grams", *OF_APPLICATION, "_id", name=INDEX),
+        index(*APPLICATION_FIELDS, "_id", name="application"),
+        index(*APPLICATION_FIELDS, "name", "_id", name="application_name"),
+        index(*APPLICATION_FIELDS, "snKey", "_id", name="application_sn"),
+        index(*APPLICATION_FIELDS, "connectStatus", "_id", name="application_connect_status"),
+        index("grams", *APPLICATION_FIELDS, "_id", name=INDEX),
         # orders and filters of consoles
         index("tenant", "_id", "integration", name="console_id"),
         index("tenant", "integration", "identifier", "_id", name="console_key"),

@@ -90,7 +90,7 @@ class RateLimiter:
             lease.refill = None
 
 
-AT_ONCE = 2.0
+FREE_REJECTIONS = 2.0
 """Rejections per second of a caller without delay; bursts of `meter.BURST` seconds' worth are
 permitted."""
 MAX_DELAY = 5.0
@@ -118,7 +118,7 @@ class Tarpit:
             self._held -= 1
 
     def _pause(self, caller: str, now: float) -> float:
-        pause = self._meter.seconds_until(caller, 1, AT_ONCE, now, BURST)
+        pause = self._meter.seconds_until(caller, 1, FREE_REJECTIONS, now, BURST)
         if pause < MAX_DELAY:
             self._meter.consume(caller, 1)
         return min(pause, MAX_DELAY)

@@ -11,7 +11,7 @@ QUIET_DAYS = 90
 excluded devices."""
 DOWNLINK_DAYS = 30
 """Days for which downlinks are kept, because a device of class A may rarely send uplinks."""
-OF_DEVICE = ("tenant", "integration", "identifier", "at")
+DEVICE_FIELDS = ("tenant", "integration", "identifier", "at")
 COLLECTIONS = {
     "dashboards": [index("tenant", "name", unique=True)],
     "integrations": [index("announcedAt", expireAfterSeconds=QUIET_DAYS * DAY)],
@@ -31,7 +31,7 @@ COLLECTIONS = {
     "network_servers": [index("hook", unique=True, where={"hook": {"$exists": True}})],
     "network_downlinks": [
         index("at", expireAfterSeconds=DOWNLINK_DAYS * DAY),
-        index(*OF_DEVICE, name="device"),
+        index(*DEVICE_FIELDS, name="device"),
     ],
     **dict.fromkeys(("openapi_accounts", "network_routes", "counters"), ()),
 }

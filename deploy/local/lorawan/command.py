@@ -35,7 +35,7 @@ from libs.common.tsl import parse_document
 from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.things.product_model import ProductCodec, codec_scripts
 
-_AT_ONCE = 8
+_CONCURRENT_REQUESTS = 8
 _POLL_SECONDS, _MAX_POLLS = 0.5, 40
 """Seconds between checks of the integration's connection, and their number."""
 _CONFLICT, _NOT_FOUND = 409, 404
@@ -185,7 +185,9 @@ async def register(api: ManagementApi, server: str, sensors: list[Sensor]) -> in
             return False
         return True
 
-    return sum(await gather_limited(_AT_ONCE, (partial(add, sensor) for sensor in sensors)))
+    return sum(
+        await gather_limited(_CONCURRENT_REQUESTS, (partial(add, sensor) for sensor in sensors))
+    )
 
 
 APPLICATION = "5eed0000-0000-4000-8000-000000000001"

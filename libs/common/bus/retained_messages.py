@@ -28,7 +28,7 @@ IDLE_SECONDS = 10.0
 """Seconds after which nats-server deletes a consumer that its process did not delete."""
 TIMEOUT = 5.0
 """Seconds that reading may take."""
-AT_ONCE = 50
+MESSAGES_PER_REQUEST = 50
 """Messages per request: at most 64 KiB of payload each."""
 
 
@@ -136,7 +136,9 @@ class _Reader:
             pulled = await self._js.pull_subscribe_bind(consumer.name, self._stream)
             try:
                 while remaining > 0:
-                    for message in await pulled.fetch(min(remaining, AT_ONCE), timeout=TIMEOUT):
+                    for message in await pulled.fetch(
+                        min(remaining, MESSAGES_PER_REQUEST), timeout=TIMEOUT
+                    ):
                         remaining -= 1
                         about = message.metadata
                         if about.sequence.stream >= self._end:

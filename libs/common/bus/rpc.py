@@ -46,7 +46,7 @@ TENANT = "Thingway-Tenant"
 """Header: the tenant that a request is for; tenants take turns."""
 PATIENCE_HEADER = "Thingway-Patience"
 """Header: seconds for which the client waits for the answer."""
-AT_ONCE = 128
+MAX_CONCURRENT = 128
 """Concurrent requests of an operation, at most half of them of one tenant."""
 WAITING, WAITING_BYTES = 10_000, 16 * 1024**2
 """Waiting requests of a tenant per operation, and their bytes; more are rejected (429)."""
@@ -91,7 +91,7 @@ class RpcServer:
         request: type[Q],
         answer: Callable[[Q], Awaitable[Any]],
         *,
-        at_once: int = AT_ONCE,
+        at_once: int = MAX_CONCURRENT,
     ) -> None:
         """Answer `rpc.{service}.{operation}` with a JSON `request` or a `RawRequest`.
 
@@ -119,7 +119,7 @@ class RpcServer:
         subject: str,
         request: type[Q],
         answer: Callable[[str, Q], Awaitable[Any]],
-        at_once: int = AT_ONCE,
+        at_once: int = MAX_CONCURRENT,
     ) -> None:
         async def handle(message: Request) -> None:
             caller = message.subject.rpartition(".")[2]

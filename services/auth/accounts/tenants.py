@@ -36,7 +36,7 @@ COPY_PERIOD = 2.0
 """Seconds between two copies of recent access versions to Redis."""
 COPY_AGE = timedelta(seconds=30)
 """Maximum age of the copied versions: longer than a crash and a takeover last."""
-COUNTED: dict[str, tuple[str, Document]] = {
+COUNTED_BY_LIMIT: dict[str, tuple[str, Document]] = {
     "users": ("users", {}),
     "roles": ("roles", {}),
     "applications": ("applications", {}),
@@ -108,7 +108,7 @@ class TenantStore:
             {"_id": tenant}, {"$inc": {"additions": 1}}, {"limits": 1}, session=session
         )
         maximum = (document or {}).get("limits", {}).get(limit, self._defaults[limit])
-        name, only = COUNTED[limit]
+        name, only = COUNTED_BY_LIMIT[limit]
         query, options = {"tenant": tenant, **only}, {"session": session, "limit": maximum}
         if await self._database[name].count_documents(query, **options) >= maximum:
             count_limited(limit, tenant)
@@ -118,7 +118,7 @@ class TenantStore:
         """Return the usage of each limit that only `auth` counts."""
         return {
             limit: await self._database[name].count_documents({"tenant": tenant, **only})
-            for limit, (name, only) in COUNTED.items()
+            for limit, (name, only) in COUNTED_BY_LIMIT.items()
             if limit != "records"
         }
 

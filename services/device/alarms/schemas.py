@@ -11,7 +11,7 @@ from libs.common.http.ids import Id
 from libs.common.tsl.limits import MAX_TS
 from services.device.alarms.model import Condition
 
-MAX_AT_ONCE = 1000
+MAX_ALARMS = 1000
 """Maximum alarms of a page or a claim."""
 
 Timestamp = Annotated[int, msgspec.Meta(ge=0, le=MAX_TS)]
@@ -20,13 +20,13 @@ Keyword = Annotated[str, msgspec.Meta(max_length=512)]
 Name = Annotated[str, name_rule(255)]
 Note = Annotated[str, msgspec.Meta(max_length=2000)]
 Model = Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[^\x00]+$")]
-AlarmIds = Annotated[list[Id], msgspec.Meta(max_length=MAX_AT_ONCE)]
+AlarmIds = Annotated[list[Id], msgspec.Meta(max_length=MAX_ALARMS)]
 
 
 class SearchAlarms(PageRequest, kw_only=True):
     """Filters of alarms: an alarm must match each filter, and one value of a list."""
 
-    largest: ClassVar[int] = MAX_AT_ONCE
+    largest: ClassVar[int] = MAX_ALARMS
 
     keyword: Keyword | None = None
     """Part of the content or the device's name, ignoring case."""
@@ -126,7 +126,7 @@ class PutRule(msgspec.Struct, kw_only=True):
 class SearchRules(PageRequest, kw_only=True):
     """Body of `POST /alarm-rules/search`; `keyword` is part of the name, ignoring case."""
 
-    largest: ClassVar[int] = MAX_AT_ONCE
+    largest: ClassVar[int] = MAX_ALARMS
 
     keyword: Keyword | None = None
     device_id: Id | None = None

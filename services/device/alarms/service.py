@@ -21,7 +21,7 @@ from libs.common.tsl import Tsl
 from services.device.alarms.model import Alarm, Condition, ValueCondition, state_key
 from services.device.alarms.rules import RuleStore
 from services.device.alarms.schemas import (
-    MAX_AT_ONCE,
+    MAX_ALARMS,
     AlarmCounts,
     AlarmResponse,
     ClaimAlarms,
@@ -115,7 +115,7 @@ class AlarmService:
         else:
             query["_id"] = {"$in": distinct_ids(body.alarm_ids or [])}
             query.update(await self._visibility(principal.tenant, grants))
-        while ids := await self.store.queries.ids(query, MAX_AT_ONCE):
+        while ids := await self.store.queries.ids(query, MAX_ALARMS):
             await self.store.claim(ids, principal.subject, principal.name, body.note)
             query["$nor"] = [{"_id": {"$lte": ids[-1]}}]
 
@@ -126,7 +126,7 @@ class AlarmService:
             "_id": {"$in": distinct_ids(body.alarm_ids)},
             **await self._visibility(principal.tenant, await self.grants.read(principal)),
         }
-        ids = await self.store.queries.ids(query, MAX_AT_ONCE)
+        ids = await self.store.queries.ids(query, MAX_ALARMS)
         await self.store.clear(ids, principal.subject, body.note)
 
     async def export(

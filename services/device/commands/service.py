@@ -46,7 +46,7 @@ from services.device.things.directory import ThingDirectory
 from services.device.things.errors import device_not_found
 from services.device.things.model import Device, Thing
 
-READ_AT_ONCE = 100
+DEVICES_IN_MEMORY = 100
 """Devices whose records and values are in memory at the same time."""
 
 
@@ -106,8 +106,8 @@ class CommandService:
         whose update contains a STRUCT, because a STRUCT may be partial. Raises `TooLarge`.
         """
         checked: list[Draft | InvalidInput] = []
-        for start in range(0, len(updates), READ_AT_ONCE):
-            batch = updates[start : start + READ_AT_ONCE]
+        for start in range(0, len(updates), DEVICES_IN_MEMORY):
+            batch = updates[start : start + DEVICES_IN_MEMORY]
             partial = [thing for thing, properties in batch if has_struct(properties)]
             current = await self._find_current_values(partial) if partial else {}
             for thing, properties in batch:
@@ -134,9 +134,9 @@ class CommandService:
         ids = read_device_ids(request.device_ids)
         check_layout(request.type, request.config)
         drafts: list[Draft] = []
-        for start in range(0, len(ids), READ_AT_ONCE):
+        for start in range(0, len(ids), DEVICES_IN_MEMORY):
             drafts += await self._draft_configs(
-                principal, ids[start : start + READ_AT_ONCE], request
+                principal, ids[start : start + DEVICES_IN_MEMORY], request
             )
             check_size(drafts)
         commands = await self.issue(principal, drafts)
@@ -260,8 +260,8 @@ class CommandService:
 
     async def _complete_structs(self, drafts: Sequence[Draft], session: Session) -> list[Draft]:
         whole: list[Draft] = []
-        for start in range(0, len(drafts), READ_AT_ONCE):
-            batch = drafts[start : start + READ_AT_ONCE]
+        for start in range(0, len(drafts), DEVICES_IN_MEMORY):
+            batch = drafts[start : start + DEVICES_IN_MEMORY]
             partial = [draft.thing for draft in batch if draft.given is not None]
             current = await self._find_current_values(partial, session) if partial else {}
             whole += [

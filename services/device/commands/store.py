@@ -43,7 +43,7 @@ from services.device.commands.write_only import WIPING_TOPIC, WriteOnlyCommands
 from services.device.things.deleted_things import ThingDataStore
 from services.device.things.model import Device
 
-ENDED_AT_ONCE = 100
+COMMANDS_PER_READ = 100
 """Commands that are read together when all commands of a thing end."""
 MARK_INTERVAL = 0.5
 """Seconds after which published commands are marked, all together."""
@@ -194,11 +194,11 @@ class CommandStore(ThingDataStore):
         last = -1
         while True:
             query = {"thingId": thing_id, "status": {"$in": OPEN_STATES}, "_id": {"$gt": last}}
-            cursor = self._commands.find(query, sort=[("_id", 1)], limit=ENDED_AT_ONCE)
+            cursor = self._commands.find(query, sort=[("_id", 1)], limit=COMMANDS_PER_READ)
             commands = msgspec.convert(await cursor.to_list(None), list[Command])
             for command in commands:
                 await self.end(command, "FAILED", reason.text, reason.code)
-            if len(commands) < ENDED_AT_ONCE:
+            if len(commands) < COMMANDS_PER_READ:
                 return
             last = commands[-1].id
 

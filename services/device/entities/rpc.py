@@ -39,7 +39,7 @@ from services.device.members.directory import EntityDirectory, integrations_in, 
 from services.device.members.entity import Entity
 from services.device.members.integration_things import IntegrationThings
 
-AT_ONCE = 64
+CONCURRENT_WRITES = 64
 """Updates of a request that are written at the same time."""
 
 
@@ -104,11 +104,10 @@ class EntityRpc:
         }
         updates = [_update(update, entities_by_tenant[update.tenant]) for update in request.updates]
         good = [update for update in updates if update.error is None]
+        calls = (partial(self._write, update) for update in good if not update.is_custom)
         await asyncio.gather(
             self._write_custom([update for update in good if update.is_custom]),
-            gather_limited(
-                AT_ONCE, (partial(self._write, update) for update in good if not update.is_custom)
-            ),
+            gather_limited(CONCURRENT_WRITES, calls),
         )
         return UpdatedEntities(list(map(_to_outcome, updates)))
 

@@ -38,7 +38,7 @@ from services.device.things.device_store import DeviceStore
 from services.device.things.model import Device
 from services.device.things.thing_store import EntityNames, with_name
 
-AT_ONCE = 16
+CONCURRENT_LOOKUPS = 16
 """Kinds of events that are looked up at the same time."""
 
 Entries = dict[str, Any]
@@ -90,7 +90,7 @@ class ValueReader:
         calls = (
             partial(self._find_last_event, thing, name) for (_, name), thing in by_kind.items()
         )
-        rows = await gather_limited(AT_ONCE, calls)
+        rows = await gather_limited(CONCURRENT_LOOKUPS, calls)
         for (thing_id, name), row in zip(by_kind, rows, strict=True):
             if row is not None:
                 entry = {"v": row["o"], "t": KEY.unpack(bytes(row["_id"]))[1]}

@@ -59,7 +59,7 @@ COLUMNS = {
 """Sort keys of tags."""
 MAX_MATCHES = 100_000
 """Maximum entities that a search by tags finds."""
-AT_ONCE = 8
+CONCURRENT_COUNTS = 8
 """Tags whose uses are counted at the same time."""
 TagChange = Callable[[list[int]], list[int]]
 """Returns the new tags of an entity from its current tags."""
@@ -108,7 +108,7 @@ class TagStore(ThingDataStore):
         """Return the number of entities with each tag."""
         queries = ({"tenant": tenant, "tags": tag_id} for tag_id in ids)
         counted = (partial(self._tagged.count_documents, query) for query in queries)
-        counts = await gather_limited(AT_ONCE, counted)
+        counts = await gather_limited(CONCURRENT_COUNTS, counted)
         return dict(zip(ids, counts, strict=True))
 
     async def add(self, tenant: str, request: SaveTag) -> int:

@@ -49,7 +49,7 @@ SETTLED_MS = 15_000
 """Time after which ingest has stored the last frame that the previous codec decoded."""
 DEVICES = 192
 """Devices that are looked up together."""
-AT_ONCE, GROUP = 32, 8
+CONCURRENT_READS, DEVICES_PER_WRITE = 32, 8
 """Devices whose frames are read at the same time, and devices of one transaction."""
 ROWS = 1000
 """History records that are read together."""
@@ -102,8 +102,10 @@ class RedecodeWorker:
             return
         until = time.monotonic() + TURN
         ids = await self._list_next_devices(job)
-        for first in range(0, len(ids), AT_ONCE):
-            if not await self._redecode_devices(job, cached, ids[first : first + AT_ONCE], until):
+        for first in range(0, len(ids), CONCURRENT_READS):
+            if not await self._redecode_devices(
+                job, cached, ids[first : first + CONCURRENT_READS], until
+            ):
                 break
         if not ids:
             await self._finish_pass(job)
@@ -117,7 +119,10 @@ class RedecodeWorker:
             return False
         things = await self._find_things(job, ids)
         batch = list(things.values())
-        groups = (batch[first : first + GROUP] for first in range(0, len(batch), GROUP))
+        groups = (
+            batch[first : first + DEVICES_PER_WRITE]
+            for first in range(0, len(batch), DEVICES_PER_WRITE)
+        )
         progress = ChainMap(
             *await asyncio.gather(
                 *(self._redecode_group(job, cached, group, interrupted, until) for group in groups)

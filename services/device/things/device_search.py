@@ -143,7 +143,7 @@ FEW_DEVICES, MANY_DEVICES = 1_000, 10_000
 have is not used to find a page, unless its index has the order."""
 CACHE_SIZE = 10_000
 """Searches whose totals are cached."""
-READ_TOGETHER = 1_000
+DEVICES_PER_QUERY = 1_000
 """Devices of a page that are read in one query."""
 Devices = AsyncGenerator[Device, None]
 DEVICE_FIELDS = {"grams": 0}
@@ -356,7 +356,7 @@ class DeviceSearch:
         page: dict[str, Any] = {"sort": query.order, "skip": query.skip, "limit": query.limit}
         if query.hint:
             page["hint"] = query.hint
-        if not query.skip and 0 < query.limit <= READ_TOGETHER:
+        if not query.skip and 0 < query.limit <= DEVICES_PER_QUERY:
             return iterate_rows(
                 await _read(self._devices.find(query.filter, DEVICE_FIELDS, **page))
             )
@@ -365,8 +365,8 @@ class DeviceSearch:
 
     async def _with_ids(self, ids: Sequence[int]) -> Devices:
         """Yield devices in the order of ids, read in parts."""
-        for start in range(0, len(ids), READ_TOGETHER):
-            part = ids[start : start + READ_TOGETHER]
+        for start in range(0, len(ids), DEVICES_PER_QUERY):
+            part = ids[start : start + DEVICES_PER_QUERY]
             devices = await _read(self._devices.find({"_id": {"$in": part}}, DEVICE_FIELDS))
             devices_by_id = {device.id: device for device in devices}
             for device_id in part:

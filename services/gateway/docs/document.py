@@ -142,7 +142,7 @@ def _rename_references(node: Any, names: Mapping[Key, str]) -> Any:
 
 SUPER_ADMIN = "super_admin"
 _USER = "user"
-_OF_KIND: dict[Kind, list[dict[str, list[str]]]] = {
+_SECURITY_BY_KIND: dict[Kind, list[dict[str, list[str]]]] = {
     Kind.APPLICATION: [{"bearer": []}, {"accessToken": []}],
     Kind.DEVICE: [{"deviceKey": []}],
     Kind.USER: [{_USER: []}],
@@ -191,7 +191,7 @@ def security_requirements(route: Route, operation: dict[str, Any]) -> list[dict[
         return [{_USER: [SUPER_ADMIN]}]
     if functions := caller.get("functions"):
         return [{_USER: [function]} for function in functions]
-    return [requirement for kind in sorted(route.kinds) for requirement in _OF_KIND[kind]]
+    return [requirement for kind in sorted(route.kinds) for requirement in _SECURITY_BY_KIND[kind]]
 
 
 _CALLER_SENTENCES = {

@@ -41,7 +41,7 @@ LIST_PERIOD = 60.0
 """Seconds between two listings of the devices; events announce changes sooner."""
 LIST_PAUSE = 0.5
 """Minimum seconds between two listings."""
-AT_ONCE = 32
+CONCURRENT_REPORTS = 32
 """Reports that are sent concurrently, of all tenants."""
 
 
@@ -103,7 +103,7 @@ class Simulator(Integration):
         self._wheel = Wheel(self._rng)
         self._list_now = asyncio.Event()
         self._turned = asyncio.Event()
-        self._reports = FairScheduler("simulator", AT_ONCE)
+        self._reports = FairScheduler("simulator", CONCURRENT_REPORTS)
         self._failing = False
 
     async def add_device(self, request: AddDevice) -> NewDevice:
@@ -137,8 +137,8 @@ class Simulator(Integration):
         if outcome.report:
             await self._things.report(ref.tenant, ref.identifier, outcome.report)
 
-    def note_change(self, device_id: int) -> None:
-        """Note that a device is new or changed; its TSL may have changed."""
+    def mark_outdated(self, device_id: int) -> None:
+        """Mark a device as new or changed; its TSL may have changed."""
         self._stale.add(device_id)
         self._list_now.set()
 
@@ -241,7 +241,7 @@ async def follow_changes(bus: Bus, simulator: Simulator) -> AsyncIterator[None]:
         if event.change == "deleted":
             simulator.forget(event.device.device_id)
         else:
-            simulator.note_change(event.device.device_id)
+            simulator.mark_outdated(event.device.device_id)
 
     subscriptions = [
         await bus.client.subscribe(f"event.*.device.*.{change}", cb=on_change)

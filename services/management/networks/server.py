@@ -77,7 +77,7 @@ class NetworkServer(Dialect):
         try:
             message = self.read_hook(call.tenant, call.body, connection.values)
         except InvalidInput as error:
-            connection.state.note_failure(f"webhook: {error.text}")
+            connection.state.record_failure(f"webhook: {error.text}")
             raise
         await connection.forward(message)
         return Acknowledged()

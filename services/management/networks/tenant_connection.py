@@ -86,7 +86,7 @@ class ConnectionState:
         """Record that there is no connection; `reason` is empty if none is configured."""
         self._set(connected=False, error=reason)
 
-    def note_failure(self, reason: str) -> None:
+    def record_failure(self, reason: str) -> None:
         """Record an error with its time; the connection continues."""
         error = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC: {reason}"
         self._set(connected=self.connected, error=error)
@@ -97,7 +97,7 @@ class ConnectionState:
         if (self.connected, self.last_error) != before:
             self._urgent.set()
 
-    def note_rejected(self, identifier: str, reason: str) -> None:
+    def record_rejected(self, identifier: str, reason: str) -> None:
         """Record why a message of a device was rejected."""
         reason = reason[:LONGEST_REASON]
         if self._rejected.pop(identifier, None) != reason:
@@ -106,7 +106,7 @@ class ConnectionState:
         if len(self._rejected) > MAX_REJECTED:
             self._rejected.pop(next(iter(self._rejected)))
 
-    def note_accepted(self, identifiers: AbstractSet[str], uplinks: int) -> None:
+    def record_accepted(self, identifiers: AbstractSet[str], uplinks: int) -> None:
         """Count accepted uplinks of devices."""
         if not self.uplinks and uplinks:
             self._urgent.set()
@@ -152,7 +152,7 @@ class UplinkForwarder:
                 await self.forward(messages)
             except ThingwayError as error:
                 log.info("messages of the server of %s wait: %s", self._tenant, error)
-                self._state.note_failure(f"the platform does not accept uplinks: {error.text}")
+                self._state.record_failure(f"the platform does not accept uplinks: {error.text}")
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
             else:
@@ -181,7 +181,7 @@ class UplinkForwarder:
             rejected = (await self._things.send_frames(frames)).refused
         except (InvalidInput, TooLarge) as error:
             if len(messages) == 1:
-                self._state.note_rejected(frames[0].identifier, error.text)
+                self._state.record_rejected(frames[0].identifier, error.text)
                 return
             half = len(messages) // 2
             await self._forward_frames(messages[:half])
@@ -189,9 +189,9 @@ class UplinkForwarder:
             return
         reasons = {refused.index: refused.reason for refused in rejected}
         for index, reason in reasons.items():
-            self._state.note_rejected(frames[index].identifier, reason)
+            self._state.record_rejected(frames[index].identifier, reason)
         accepted = [message for index, message in enumerate(messages) if index not in reasons]
-        self._state.note_accepted(
+        self._state.record_accepted(
             {message.report.identifier for message in accepted}, len(accepted)
         )
         routes = {
@@ -210,7 +210,7 @@ class UplinkForwarder:
         except ThingwayError as error:
             if error.status >= SERVER_ERROR or isinstance(error, TooManyRequests):
                 raise
-            self._state.note_rejected(report.identifier, error.text)
+            self._state.record_rejected(report.identifier, error.text)
 
     async def _forward_downlink(self, report: SendDownlinkState) -> None:
         """Send the state of one of our downlinks; those of other clients are ignored."""
@@ -274,7 +274,7 @@ class TenantConnection:
         if self.broker is None:
             self.state.set_connected()
         if message is not None and message.unreadable:
-            self.state.note_failure(f"webhook: {message.unreadable}")
+            self.state.record_failure(f"webhook: {message.unreadable}")
 
     async def stop(self) -> None:
         """Disconnect, and stop reporting the state."""
@@ -333,12 +333,12 @@ class TenantConnection:
         try:
             return self._dialect.read(self._tenant, message.topic, message.payload)
         except InvalidInput as error:
-            self.state.note_failure(f"{message.topic}: {error.text}")
+            self.state.record_failure(f"{message.topic}: {error.text}")
         except Exception as error:
             if type(error) not in self._unread:  # a broker may repeat it without limit
                 self._unread.add(type(error))
                 log.exception("a message of %s could not be decoded", self._tenant)
-            self.state.note_failure(f"{message.topic}: {type(error).__name__}")
+            self.state.record_failure(f"{message.topic}: {type(error).__name__}")
         return None
 
     async def _report_state(self) -> None:

@@ -15,7 +15,7 @@ CACHE_SIZE = 2_000
 """Maximum cached plans. Beyond it, the largest tenant loses its oldest plans."""
 CHARACTERS = 32 * 1024**2
 """Maximum characters of the designs of all cached plans."""
-AT_ONCE = 4
+MAX_COMPILING = 4
 """Maximum plans compiled concurrently."""
 
 
@@ -39,7 +39,10 @@ class Plans:
         self._sizes: Counter[str] = Counter()
         """Characters by tenant."""
         self._reading = FairScheduler(
-            "flow plans", AT_ONCE, items=sys.maxsize, caps=lambda _: Caps(AT_ONCE, sub=1)
+            "flow plans",
+            MAX_COMPILING,
+            items=sys.maxsize,
+            caps=lambda _: Caps(MAX_COMPILING, sub=1),
         )
         """Without a limit, because many runs of a flow need its plan and `RunQueue` limits them."""
 

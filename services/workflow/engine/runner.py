@@ -47,7 +47,7 @@ TEST_SECONDS = 25.0
 """Maximum seconds of a test, because the gateway's timeout is 30 seconds."""
 DROPPED_LIMIT = "waitingRuns"
 """Name of the limit on waiting runs, for reports of runs that were dropped."""
-AT_ONCE = 200
+RUNS_PER_WRITE = 200
 """Maximum runs of events or timers per write."""
 PACE = 20
 """Runs started before the event loop runs other tasks."""
@@ -311,7 +311,7 @@ async def record_and_execute(engine: Engine, starts: Iterable[Start]) -> Executi
     without_room: list[Start] = []
     deferred: dict[asyncio.Task[None], Run] = {}
     remaining = iter(starts)
-    while chunk := list(islice(remaining, AT_ONCE)):
+    while chunk := list(islice(remaining, RUNS_PER_WRITE)):
         runs, more = await engine.admit(chunk)
         without_room += more
         for begin in range(0, len(runs) or 1, PACE):

@@ -33,7 +33,7 @@ GZIP = b"\x1f\x8b"
 """Start of a gzip member; a body may have several."""
 LONGEST_URL = 4096
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
-KEPT_AS_IS = frozenset({307, 308})
+METHOD_KEEPING_REDIRECTS = frozenset({307, 308})
 """Redirects that keep method and body."""
 NO_CODING = frozenset({"", "identity", "none", "utf-8", "utf8"})
 """Values of `Content-Encoding` that mean no encoding; some servers wrongly send a charset there."""
@@ -135,7 +135,7 @@ class OutgoingHttp:
                     for name, value in headers.items()
                     if name.lower() in PORTABLE_HEADERS
                 )
-            if answer.status not in KEPT_AS_IS and method not in ("GET", "HEAD"):
+            if answer.status not in METHOD_KEEPING_REDIRECTS and method not in ("GET", "HEAD"):
                 method, body = "GET", b""
                 headers.popall("Content-Type", None)
             url = following

@@ -24,7 +24,7 @@ from libs.common.clock import now_ms
 from libs.common.decoding import INVALID_JSON
 from libs.common.store.mongo import StoreError
 from libs.common.telemetry.tracing import read_trace, trace_batch
-from services.workflow.engine.runner import AT_ONCE, Engine, Start, record_and_execute
+from services.workflow.engine.runner import RUNS_PER_WRITE, Engine, Start, record_and_execute
 from services.workflow.runs.model import Run
 from services.workflow.triggers.deployed_flows import DeployedFlowIndex
 from services.workflow.triggers.listener_index import build_starts
@@ -138,7 +138,9 @@ class EventConsumer:
             for message in messages:
                 events.append((message, self._build_starts(message)))
                 number += len(events[-1][1])
-                if number >= AT_ONCE:  # an event with many listeners must not block the process
+                if (
+                    number >= RUNS_PER_WRITE
+                ):  # an event with many listeners must not block the process
                     await self._begin(events)
                     events, number = [], 0
             await self._begin(events)

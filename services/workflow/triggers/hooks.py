@@ -51,7 +51,7 @@ from services.workflow.triggers.deployed_flows import DeployedFlows
 FIELD = "exchange"
 """Name of the field that errors of service call requests name."""
 
-AT_ONCE = 4096
+CONCURRENT_CALLS = 4096
 """Maximum concurrent calls; one tenant may use half (`RpcServer`)."""
 
 log = logging.getLogger(__name__)

@@ -148,9 +148,9 @@ class TimerStore:
         """
         fields = {"due": 1, "claim.until": 1}
         cursor = self._timers.find({"due": {"$type": "number"}}, fields).sort("due", 1)
-        rows = await cursor.to_list(AT_ONCE)
+        rows = await cursor.to_list(TIMERS_PER_CLAIM)
         claims = [row.get("claim", {}).get("until", 0) for row in rows]
-        if len(rows) == AT_ONCE and min(claims) > now:
+        if len(rows) == TIMERS_PER_CLAIM and min(claims) > now:
             return now + int(PERIOD * 1000)  # timers without a claim may follow
         dues = [max(row["due"], claim) for row, claim in zip(rows, claims, strict=True)]
         return min(dues, default=None)
@@ -175,7 +175,7 @@ PERIOD = 1.0
 """Seconds between two queries while timers are claimed, or the store is unavailable."""
 MIN_PAUSE = 0.02
 """Minimum seconds between two queries."""
-AT_ONCE = 50
+TIMERS_PER_CLAIM = 50
 """Maximum timers that a replica claims at a time."""
 
 
@@ -261,7 +261,7 @@ class TimerRunner:
 
     async def fire(self) -> int:
         """Start due runs; return the number of claimed timers."""
-        timers = await self._store.claim(self._now(), AT_ONCE)
+        timers = await self._store.claim(self._now(), TIMERS_PER_CLAIM)
         if timers:
             starts = [_build_start(timer) for timer in timers]
             executed = await record_and_execute(self._engine, starts)

@@ -14,7 +14,7 @@ from services.workflow.nodes.wiring import Nodes
 from services.workflow.triggers.deployed_flows import FLOWS, DeployedFlowIndex, DeployedFlows
 from services.workflow.triggers.events import consume_events
 from services.workflow.triggers.hooks import (
-    AT_ONCE,
+    CONCURRENT_CALLS,
     FlowCaller,
     FlowServices,
     HookCaller,
@@ -66,7 +66,7 @@ def wire_triggers(
 ) -> Triggers:
     """Construct the triggers, and offer `call_flow` on the bus."""
     caller, index = FlowCaller(stores.deployed, engine), stores.index
-    clients.server.offer("call_flow", CallFlow, caller.call, at_once=AT_ONCE)
+    clients.server.offer("call_flow", CallFlow, caller.call, at_once=CONCURRENT_CALLS)
     return Triggers(
         stores.deployed,
         index,

@@ -28,7 +28,7 @@ from services.device.registry.devices.schemas import (
     RenameDevice,
     TagDevices,
 )
-from services.device.registry.devices.search import NOT_BOTH, parse_location
+from services.device.registry.devices.search import COORDINATE_MISSING, parse_location
 from services.device.things.model import Location
 from services.device.things.schemas import DeleteDevices, DeviceResult
 
@@ -170,7 +170,7 @@ async def set_device_location(
     """Set the location of a device (WGS 84)."""
     location = parse_location(data)
     if location is None:
-        raise InvalidInput("is required", field="latitude", code=NOT_BOTH)
+        raise InvalidInput("is required", field="latitude", code=COORDINATE_MISSING)
     await user_devices.set_location(principal, device_id, location)
 
 

@@ -254,7 +254,7 @@ def _order(search: FindDevices) -> Order:
     return order
 
 
-NOT_BOTH = "device_location_latitude_and_longitude_not_both_provided"
+COORDINATE_MISSING = "device_location_latitude_and_longitude_not_both_provided"
 BOUNDS = {"latitude": 90.0, "longitude": 180.0}
 """Degrees on either side of the equator and of the prime meridian (WGS 84)."""
 
@@ -273,7 +273,7 @@ def parse_location(sent: LocationInput, field: str = "") -> Location | None:
         raise InvalidInput(
             "give both latitude and longitude",
             field=field + ("longitude" if longitude is None else "latitude"),
-            code=NOT_BOTH,
+            code=COORDINATE_MISSING,
         )
     if address is not None:
         raise InvalidInput(

@@ -31,7 +31,11 @@ from services.device.registry.imports.schemas import (
 KEPT_IMPORTS = 20
 IMPORTS = "imports"
 """Topic of `Wakeups`: an import has started."""
-COUNTED: Mapping[Outcome, str] = {"CREATED": "created", "UPDATED": "updated", "FAILED": "failed"}
+COUNTERS: Mapping[Outcome, str] = {
+    "CREATED": "created",
+    "UPDATED": "updated",
+    "FAILED": "failed",
+}
 
 
 class Import(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
@@ -201,12 +205,12 @@ class ImportStore:
 
     async def write_outcomes(self, import_id: int, rows: Sequence[Row]) -> None:
         """Write the outcomes of rows, and count them in one transaction."""
-        counts = dict.fromkeys(COUNTED.values(), 0)
+        counts = dict.fromkeys(COUNTERS.values(), 0)
         operations = []
         for row in rows:
             if row.outcome is None:
                 continue
-            counts[COUNTED[row.outcome]] += 1
+            counts[COUNTERS[row.outcome]] += 1
             change = {
                 "outcome": row.outcome,
                 "identifier": row.identifier,

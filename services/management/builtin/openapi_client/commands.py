@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH = 0.2, 10.0, 1.5
 """Seconds between two checks of a task, or two attempts."""
-AT_ONCE = 64
+CONCURRENT_CALLS = 64
 """Concurrent calls of other platforms for commands, of all tenants."""
 RESULT_OF_STATUS = {"SUCCESS": "SUCCESS", "FAILED": "FAILED", "TIMEOUT": "FAILED"}
 """The result of a command, by the final state of its task at the other platform."""
@@ -37,7 +37,7 @@ class CommandCarrier:
         self._things = things
         self._store = store
         self._accounts = accounts
-        self._calls = FairScheduler("openapi-client commands", AT_ONCE)
+        self._calls = FairScheduler("openapi-client commands", CONCURRENT_CALLS)
         self._beside = NamedTasks()
 
     async def accept(self, request: DeviceCommand) -> None:

@@ -36,7 +36,7 @@ FIRST_DAYS = 30
 DAY_MS = 86_400_000
 log = logging.getLogger(__name__)
 
-AT_ONCE = 16
+CONCURRENT_REPORTS = 16
 """Reports of a page that are sent concurrently."""
 PAGES = 4
 """Pages of history of all tenants that are processed concurrently."""
@@ -185,7 +185,7 @@ class Sync:
             return True
 
         rest = iter(new.items())
-        while batch := list(islice(rest, AT_ONCE)):
+        while batch := list(islice(rest, CONCURRENT_REPORTS)):
             outcomes = await asyncio.gather(*starmap(send_report, batch), return_exceptions=True)
             for outcome in outcomes:
                 if isinstance(outcome, BaseException):

@@ -9,13 +9,13 @@ from libs.common.errors import NotFound
 from libs.common.identity import Kind, Principal
 from libs.common.store.ids import IdAllocator
 from services.device.commands.model import Config, CreateTasks, ProfileValue
-from services.device.commands.service import READ_AT_ONCE, CommandService
+from services.device.commands.service import DEVICES_IN_MEMORY, CommandService
 from tests.carrier import NoCarrier
 from tests.integration.device.commands.test_replies import command, issue
 from tests.integration.device.telemetry.world import World
 
 ME = Principal(Kind.APPLICATION, "default", "1")
-MINE = list(range(1, READ_AT_ONCE + 6))
+MINE = list(range(1, DEVICES_IN_MEMORY + 6))
 
 
 def process(world: World) -> CommandService:

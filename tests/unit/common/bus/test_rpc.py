@@ -87,7 +87,7 @@ async def test_requests_of_one_tenant_that_hang_do_not_delay_others(kind: str):
     async with asyncio.timeout(30):
         await quiet.answered.wait()
     assert quiet.status == "200"
-    assert hanging.begun["noisy"] == (rpc.AT_ONCE // 2 if kind == "integration" else 4)
+    assert hanging.begun["noisy"] == (rpc.MAX_CONCURRENT // 2 if kind == "integration" else 4)
 
 
 async def test_only_a_tenant_with_too_many_requests_is_refused(monkeypatch: pytest.MonkeyPatch):

@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from libs.common.http.middleware import BODIES, LARGE, LARGE_ANSWERS, OF_PRINCIPAL, WORKERS, Turns
+from libs.common.http.middleware import (
+    BODIES,
+    LARGE,
+    LARGE_ANSWERS,
+    WORKERS,
+    WORKERS_PER_PRINCIPAL,
+    Turns,
+)
 from libs.common.http.request import PRINCIPAL
 from libs.common.identity import Kind, Principal
 
@@ -90,7 +97,7 @@ async def test_a_principal_does_not_take_all_that_its_tenant_has(service: Servic
     for _ in range(100):
         service.ask("loud")
     service.ask("loud", "2")
-    assert await service.seen() == {"loud": OF_PRINCIPAL + 1}
+    assert await service.seen() == {"loud": WORKERS_PER_PRINCIPAL + 1}
 
 
 async def test_long_polls_occupy_no_worker(service: Service):

@@ -17,7 +17,7 @@ from libs.common.tsl import compile_tsl, parse_document
 from services.device.commands.drafts import read_device_ids
 from services.device.commands.events import command_messages
 from services.device.commands.model import Command, Config, CreateTasks, ProfileValue, utc_now
-from services.device.commands.service import READ_AT_ONCE, CommandService, describe
+from services.device.commands.service import DEVICES_IN_MEMORY, CommandService, describe
 from services.device.commands.store import CommandsWithEvents
 from services.device.things.errors import device_not_found
 from services.device.things.model import Thing
@@ -385,7 +385,7 @@ async def test_a_thousand_devices_are_read_in_batches(world: World):
     world.latest = {"limits": {"low": 1, "high": 9}}
     created = await world.service().create_tasks(ME, CreateTasks("TSL", ids, config))
     assert [one.device_id for one in created] == ids
-    assert world.reads == [READ_AT_ONCE] * (1000 // READ_AT_ONCE)
+    assert world.reads == [DEVICES_IN_MEMORY] * (1000 // DEVICES_IN_MEMORY)
     payload = {"properties": {"limits": {"low": 3, "high": 9}}}
     assert [command.payload for command in world.commands] == [payload] * 1000
 

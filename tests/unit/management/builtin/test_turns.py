@@ -9,7 +9,7 @@ from libs.common.clock import now_ms
 from libs.common.contracts.integrations import DeviceRef
 from libs.common.jobs import cancel_and_wait
 from services.management.builtin import simulator as simulator_module
-from services.management.builtin.openapi_client.commands import AT_ONCE, CommandCarrier
+from services.management.builtin.openapi_client.commands import CONCURRENT_CALLS, CommandCarrier
 from services.management.builtin.openapi_client.integration import OpenApiClient
 from services.management.builtin.openapi_client.remote import (
     HistoryPage,
@@ -126,8 +126,8 @@ async def test_commands_that_wait_at_one_platform_delay_no_other() -> None:
     things = Things()
     carrier = CommandCarrier(things, Store(), Accounts())  # type: ignore[arg-type]
     command = {"kind": "SET_PROPERTIES", "properties": {}, "expiresAt": now_ms() + 600_000}
-    for number in range(2 * AT_ONCE + 1):
-        tenant = "slow" if number < 2 * AT_ONCE else "other"
+    for number in range(2 * CONCURRENT_CALLS + 1):
+        tenant = "slow" if number < 2 * CONCURRENT_CALLS else "other"
         carrier._begin(
             CarriedCommand(
                 id=number, tenant=tenant, identifier="S1", remote_id="1", command=dict(command)

@@ -12,7 +12,7 @@ from tests.integration.device.values.world import Lamps, World
 
 ROAD = {"latitude": "1.500000", "longitude": "-2.500000", "address": " Road "}
 SHOWN = {"latitude": 1.5, "longitude": -2.5, "address": "Road"}
-NOT_BOTH = "device_location_latitude_and_longitude_not_both_provided"
+COORDINATE_MISSING = "device_location_latitude_and_longitude_not_both_provided"
 ADDRESS_ALONE = "device_location_setting_address_without_latitude_and_longitude"
 
 
@@ -36,9 +36,9 @@ async def test_a_place_is_set_shown_and_cleared(world: World):
 @pytest.mark.parametrize(
     ("sent", "code", "field", "inner"),
     [
-        ({}, NOT_BOTH, "latitude", ""),
-        ({"latitude": 1}, NOT_BOTH, "longitude", ""),
-        ({"longitude": "1"}, NOT_BOTH, "latitude", ""),
+        ({}, COORDINATE_MISSING, "latitude", ""),
+        ({"latitude": 1}, COORDINATE_MISSING, "longitude", ""),
+        ({"longitude": "1"}, COORDINATE_MISSING, "latitude", ""),
         ({"address": "Road"}, ADDRESS_ALONE, "address", ""),
         (
             {"latitude": "north", "longitude": 1},
@@ -75,7 +75,7 @@ async def test_a_device_is_added_where_it_is(world: World, lamps: Lamps):
     assert "location" not in await world.device("P3-b")
     body = lamp("P3-c") | {"location": {"latitude": 1}}
     field = "location.longitude"
-    await world.admin().refused(400, "POST", "/device", body, code=NOT_BOTH, field=field)
+    await world.admin().refused(400, "POST", "/device", body, code=COORDINATE_MISSING, field=field)
     assert await world.device("P3-c") is None
 
 
