@@ -174,7 +174,7 @@ class Step(Node[P]):
 
     testable = True
     repeatable: ClassVar[bool] = False
-    """Whether repeating it is harmless. An interrupted run restarts only if all its finished steps
+    """Whether repeating it is harmless. An interrupted run restarts only if all its started steps
     are repeatable."""
     forks: ClassVar[bool] = False
     """Whether `run` returns `BranchChoice`."""
