@@ -82,7 +82,7 @@ export function saveFile(file: Blob, name: string): void {
 function failureOf(error: unknown, response?: Response): Failure {
   const envelope = (typeof error === "object" ? error : null) as Envelope | null;
   return new Failure(
-    readable(envelope?.error_message ?? (response ? response.statusText : error instanceof TypeError ? t("failure.offline") : String(error))),
+    readable(envelope?.error_message ?? (response ? t("failure.status", { status: String(response.status) }) : error instanceof TypeError ? t("failure.offline") : String(error))),
     response?.status ?? 0,
     envelope?.request_id ?? response?.headers.get("x-request-id") ?? "",
     envelope?.error_code,

@@ -71,6 +71,7 @@ export const en = {
   "failure.request": "Request {id}",
   "failure.retry": "Try again",
   "page.unknown": "Page not found",
+  "page.unknown.text": "The address is wrong, or the page no longer exists.",
   "nav.menu": "Menu",
   "nav.things": "Devices and data",
   "nav.products": "Products",

@@ -71,6 +71,7 @@ export const zh: Messages = {
   "failure.request": "请求 {id}",
   "failure.retry": "重试",
   "page.unknown": "页面不存在",
+  "page.unknown.text": "地址有误，或该页面已不存在。",
   "nav.menu": "菜单",
   "nav.things": "设备与数据",
   "nav.products": "产品",

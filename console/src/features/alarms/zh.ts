@@ -16,6 +16,7 @@ export const zh: Record<keyof typeof en, string> = {
   "alarms.claimed.yes": "已认领",
   "alarms.limit-time": "按时间筛选",
   "alarms.any-time": "不限时间",
+  "alarms.one-rule": "仅一条规则",
   "alarms.content": "告警内容",
   "alarms.device": "设备",
   "alarms.raised": "发生时间",
