@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { translateReason } from "../src/i18n/reasons.ts";
+import { plainReason, translateReason } from "../src/i18n/reasons.ts";
 
 test("a reason is translated with its values, and an unknown one stays English", () => {
   assert.equal(translateReason("must have at most 255 characters"), "最多 255 个字符");
@@ -15,4 +15,9 @@ test("the reasons of several fields and a reason inside another are translated",
   assert.equal(translateReason("name: is required; content: must not be empty; describe the problem"), "name：必填；content：不能为空；请描述问题");
   assert.equal(translateReason("the codec returns no bytes for interval"), "编解码器：没有为 interval 返回字节");
   assert.equal(translateReason("history has 3 of 9 readings, after 5 requests"), "历史中有 3 / 9 个读数（已请求 5 次）");
+});
+
+test("an English reason names the type of a value", () => {
+  assert.equal(plainReason("Latitude must be DOUBLE"), "Latitude must be a number");
+  assert.equal(translateReason("Latitude must be DOUBLE"), "Latitude 必须是数字");
 });

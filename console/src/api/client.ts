@@ -3,7 +3,7 @@ import type { Profile } from "./generated";
 import { getCurrentUser } from "./generated";
 import { client } from "./generated/client.gen";
 import { localization, t } from "../i18n/index.svelte";
-import { translateReason } from "../i18n/reasons";
+import { plainReason, translateReason } from "../i18n/reasons";
 import { connection } from "../live/connection.svelte";
 import { session } from "./session.svelte";
 
@@ -99,7 +99,7 @@ function faultsOf(envelope: Envelope | null): Fault[] {
 
 /** Return a message of the API in the user's language, as far as it is known. */
 export function readable(message: string): string {
-  return localization.language === "zh" ? translateReason(message) : message;
+  return localization.language === "zh" ? translateReason(message) : plainReason(message);
 }
 
 /** Return faults with their reasons in the user's language, as far as they are known. */

@@ -1,4 +1,4 @@
-/** Chinese texts of the reasons that the API states in English, without a code for each. */
+/** Texts of the reasons that the API states in English, without a code for each. */
 
 /** English reasons with `{}` for values, and their translations with `{0}` for the first value. */
 const CHINESE: [reason: string, translation: string][] = [
@@ -297,6 +297,9 @@ const CHINESE: [reason: string, translation: string][] = [
   ["stopped: {} flows have started one another; check for a loop", "已停止：{0} 个流程相互触发，请检查是否存在循环"],
   ["the flow failed: {}", "流程失败：{0}"],
   ["output {} must be {}. Got {}.", "输出 {0} 的类型必须是 {1}。当前值：{2}。"],
+  ["{} must be DOUBLE", "{0} 必须是数字"],
+  ["{} must be LONG", "{0} 必须是整数"],
+  ["{} must be BOOLEAN", "{0} 必须是 true 或 false"],
   ["{} must be DOUBLE. Got {}.", "{0} 必须是数字。当前值：{1}。"],
   ["{} must be LONG. Got {}.", "{0} 必须是整数。当前值：{1}。"],
   ["{} must be BOOLEAN. Got {}.", "{0} 必须是 true 或 false。当前值：{1}。"],
@@ -428,4 +431,12 @@ export function translateReason(reason: string): string {
   if (known) return known;
   const parts = reason.split(/; (?=[\w.[\]]+: )/);
   return parts.length > 1 ? parts.map(translateReason).join("；") : reason;
+}
+
+/** English names of the types of values that reasons state as codes. */
+const TYPES = { DOUBLE: "a number", LONG: "a whole number", BOOLEAN: "true or false" };
+
+/** Return an English reason with the names of types instead of their codes. */
+export function plainReason(reason: string): string {
+  return reason.replace(/\bmust be (DOUBLE|LONG|BOOLEAN)\b/g, (_, type: keyof typeof TYPES) => `must be ${TYPES[type]}`);
 }

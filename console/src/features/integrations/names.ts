@@ -30,3 +30,15 @@ export async function translateEntities(found: IntegrationDetail): Promise<Integ
   });
   return { ...found, integration_entities };
 }
+
+/** Translate names of entities of the integrations that the platform includes, as lists of all entities show them. */
+export async function translateNames<T extends { entity_key: string; entity_name: string; integration_name?: string | null }>(rows: T[]): Promise<T[]> {
+  if (localization.language !== "zh") return rows;
+  const { entities } = await import("./entities.zh");
+  return rows.map((row) => {
+    const [integration = "", kind, ...id] = row.entity_key.split(".");
+    if (!translateIfKnown(`integration.text.${integration}`)) return row;
+    const entity_name = (kind === "integration" && entities[id.join(".")]?.[0]) || row.entity_name;
+    return { ...row, entity_name, integration_name: integrationName(integration, row.integration_name ?? "") };
+  });
+}

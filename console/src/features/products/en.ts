@@ -11,6 +11,7 @@ export const en = {
   "products.prefixes.hint": "Devices whose SN starts with one of these prefixes belong to this product",
   "products.changed": "Changed",
   "products.built-in": "built in",
+  "products.generic": "Generic device",
   "products.none": "No products of your own yet",
   "products.none.text": "A product defines what its devices report and can do.",
   "products.versions": "Versions",

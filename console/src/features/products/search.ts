@@ -2,6 +2,7 @@
 import { request } from "../../api/client";
 import { findProducts, findProductTemplates, type ProductResponse, type LibraryTemplate } from "../../api/generated";
 import { session } from "../../api/session.svelte";
+import { t } from "../../i18n/index.svelte";
 import type { Option } from "../../lib/Combobox.svelte";
 
 /** Products that can be chosen. */
@@ -10,7 +11,13 @@ const MOST = 1000;
 export const mayFindProducts = (): boolean => ["product.view", "product.manage", "device.add"].some((code) => session.may(code));
 
 export async function products(): Promise<ProductResponse[]> {
-  return (await request(findProducts({ body: { page_size: MOST, page_number: 1 } }))).content;
+  const { content } = await request(findProducts({ body: { page_size: MOST, page_number: 1 } }));
+  return content.map((one) => ({ ...one, name: productName(one) }));
+}
+
+/** Return the name of a product; the built-in one has a name in the user's language. */
+export function productName({ name, built_in }: Pick<ProductResponse, "name" | "built_in">): string {
+  return built_in ? t("products.generic") : name;
 }
 
 /** Return the templates from which products can be created. */

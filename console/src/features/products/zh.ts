@@ -13,6 +13,7 @@ export const zh: Record<keyof typeof en, string> = {
   "products.prefixes.hint": "SN 以其中任一前缀开头的设备属于该产品",
   "products.changed": "修改时间",
   "products.built-in": "内置",
+  "products.generic": "通用设备",
   "products.none": "您还没有创建产品",
   "products.none.text": "产品定义其设备上报的数据和支持的操作。",
   "products.versions": "版本",
