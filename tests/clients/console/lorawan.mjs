@@ -62,7 +62,7 @@ await journey(async ({ page, given, look, signIn }) => {
   await page.getByText("JSON pointers are not needed").waitFor();
   const pointers = await page.getByLabel("Frequency").count();
   await look("webhook");
-  await server.selectOption("Own JSON pointers");
+  await server.selectOption("Custom JSON pointers");
   await page.getByLabel("Frequency").waitFor();
   await page.getByRole("button", { name: "Save" }).click();
   await page.getByText("Settings saved").waitFor();
