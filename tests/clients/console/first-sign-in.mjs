@@ -71,7 +71,7 @@ await journey(async ({ page, given, look, problems }) => {
   await live.waitFor();
   await page.getByText("Values on this page may be out of date").waitFor({ state: "detached" });
   muted = true;
-  await page.getByText("Disconnected, reconnecting").waitFor({ timeout: 10_000 });
+  await page.getByText("Disconnected, reconnecting").waitFor();
   muted = false;
   await live.waitFor();
   problems.splice(0, Infinity, ...problems.filter((one) => !/ERR_(INTERNET|NETWORK|CONNECTION)|WebSocket/.test(one))); // the browser logs them
