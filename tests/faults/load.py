@@ -18,8 +18,10 @@ from typing import NamedTuple
 import aiohttp
 import aiomqtt
 from nats.aio.client import Client as NatsClient
+from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+from nats.js.errors import ServiceUnavailableError
 
 from libs.common.bus.streams import read_event_partitions
 from tests.e2e.callers import Application
@@ -325,7 +327,10 @@ def _repeated(counts: Counter[Attempt]) -> dict[Attempt, int]:
 
 
 async def _read(client: NatsClient, stream: str, subject: str) -> list[bytes]:
-    """Return every message of a stream on `subject`."""
+    """Return every message of a stream on `subject`.
+
+    In a cluster, no server may answer for a consumer in the first moments after its creation.
+    """
     consumer = await client.jetstream().pull_subscribe(
         subject,
         stream=stream,
@@ -333,9 +338,15 @@ async def _read(client: NatsClient, stream: str, subject: str) -> list[bytes]:
     )
     left = (await consumer.consumer_info()).num_pending
     found: list[bytes] = []
+
+    async def fetch() -> list[Msg] | None:
+        with contextlib.suppress(ServiceUnavailableError):
+            return await consumer.fetch(min(500, left - len(found)), timeout=5)
+        return None
+
     while left > len(found):
         try:
-            messages = await consumer.fetch(min(500, left - len(found)), timeout=5)
+            messages = await until(fetch)
         except Exception as e:
             ci = await consumer.consumer_info()
             si = await client.jetstream().stream_info(stream, subjects_filter=subject)
