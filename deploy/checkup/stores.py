@@ -11,7 +11,7 @@ from redis.exceptions import NoPermissionError
 from deploy.checkup.findings import Finding, assess, check_failed, run_check
 from libs.common.store.lease import Lease
 from libs.common.store.migrations import MIGRATIONS as KEPT
-from libs.common.store.migrations import RESTORING, Migration, due
+from libs.common.store.migrations import RESTORING, Migration, list_pending_migrations
 from libs.common.store.mongo import Database, Mongo, StoreError
 from libs.common.store.redis import RedisError, connect_redis
 from libs.common.store_metrics import read_disk
@@ -121,7 +121,7 @@ async def _check_migrations(name: str, database: Database) -> list[Finding]:
         resolve_name, "deploy.platform.migrations:MIGRATIONS"
     )
     migrations = by_database.get(name, ())
-    missing = await due(database, migrations, contract=False)
+    missing = await list_pending_migrations(database, migrations, contract=False)
     wrong = ", ".join(f"{migration.number} ({migration.title})" for migration in missing)
     text = f"missing: {wrong}" if wrong else ""
     return [assess(subject, text, f"{len(migrations)} known, none due", "migrations")]

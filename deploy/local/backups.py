@@ -198,7 +198,7 @@ def begin_archive(reader: Reader) -> tuple[VerifiedArchive, Secrets]:
 
 
 def decode_state(secrets: Secrets) -> State:
-    """Return the installation's state, without the addresses of its old place."""
+    """Return the state of the installation without its old ports and addresses."""
     state = msgspec.json.decode(secrets.state, type=State)
     state.ports, state.addresses = {}, None
     return state

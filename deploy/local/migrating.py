@@ -13,7 +13,7 @@ from deploy.platform.errors import CommandError
 from deploy.platform.migrations import MIGRATIONS
 from deploy.platform.mongo_server import raise_compatibility
 from deploy.platform.nats_grants import ADMIN
-from libs.common.store.migrations import DatabaseTooNew, due, migrate
+from libs.common.store.migrations import DatabaseTooNew, list_pending_migrations, migrate
 from libs.common.store.mongo import Mongo
 from libs.common.version import VERSION
 
@@ -51,7 +51,7 @@ async def run_migrations(options: Namespace) -> None:
 
 async def _migrate(mongo: Mongo, name: str, *, contract: bool) -> None:
     migrations = MIGRATIONS[name]
-    pending = await due(mongo.database, migrations, contract=contract)
+    pending = await list_pending_migrations(mongo.database, migrations, contract=contract)
     if not pending:
         print(f"{name}: no migration is due")
     for migration in pending:
@@ -60,7 +60,7 @@ async def _migrate(mongo: Mongo, name: str, *, contract: bool) -> None:
         await migrate(mongo.database, migrations, contract=contract)
     except DatabaseTooNew as error:
         raise CommandError(str(error)) from error
-    contracting = await due(mongo.database, migrations, contract=True)
+    contracting = await list_pending_migrations(mongo.database, migrations, contract=True)
     if contracting:
         print(
             f"{name}: {len(contracting)} more with --contract, once no older version will run again"

@@ -79,7 +79,7 @@ async def migrate(
     await _wait_for_restore(database)
     await _require_known_contracts(database, migrations)
     lease = Lease(database, MIGRATIONS, life=LOCK_SECONDS)
-    while await due(database, migrations, contract=contract):
+    while await list_pending_migrations(database, migrations, contract=contract):
         if await lease.acquire():
             break
         await asyncio.sleep(0.1)
@@ -87,7 +87,7 @@ async def migrate(
         return
     renewal = asyncio.ensure_future(_renew(lease))
     try:
-        for migration in await due(database, migrations, contract=contract):
+        for migration in await list_pending_migrations(database, migrations, contract=contract):
             log.info("migration %d: %s", migration.number, migration.title)
             await migration.run(database)
             await database[MIGRATIONS].update_one(
@@ -128,7 +128,7 @@ async def _require_known_contracts(database: Database, migrations: Sequence[Migr
             )
 
 
-async def due(
+async def list_pending_migrations(
     database: Database, migrations: Sequence[Migration], *, contract: bool
 ) -> list[Migration]:
     """Return the pending migrations in order; for a new database, all."""

@@ -77,7 +77,7 @@ DEVICES = 50
 BATCH_SECONDS = 10.0
 """Seconds after which the rest of a batch is delivered again."""
 MAX_ROWS = 20_000
-"""Maximum history rows of a device in memory, unless its states have evaluated newer rows."""
+"""History rows of a device after which reading stops. Rows that its states know are always read."""
 
 
 @dataclass(frozen=True)

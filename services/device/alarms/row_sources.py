@@ -28,7 +28,7 @@ from services.device.telemetry.device_events import EVENTS
 from services.device.telemetry.partitions import (
     DAY_MS,
     KEY,
-    LAST,
+    MAX_KEY_PART,
     collection_name,
     history_key,
     partition_at,
@@ -72,7 +72,7 @@ class History:
             start, sequence = now - self._kept, 0
         bounds = {
             "$gt": history_key(device_id, start, sequence),
-            "$lte": history_key(device_id, LAST, LAST),
+            "$lte": history_key(device_id, MAX_KEY_PART, MAX_KEY_PART),
         }
         query: Document = {
             "_id": bounds,

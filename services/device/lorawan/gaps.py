@@ -20,7 +20,7 @@ from libs.common.store.mongo import Database, Session
 from services.device.lorawan.frame_store import SAME_MS, CountedFrame, FrameStore
 from services.device.lorawan.schemas import GapRecord, GapState
 from services.device.telemetry.history import KeyRange, encode_key
-from services.device.telemetry.partitions import KEY, LAST, history_key, keys_between
+from services.device.telemetry.partitions import KEY, MAX_KEY_PART, history_key, keys_between
 from services.device.things.deleted_things import ThingDataStore
 
 MAX_COUNTER_GAP = 16_384
@@ -183,7 +183,9 @@ class GapService:
         """Return up to `size` gaps of a key range, newest first, and the next page's key."""
         device, first, last, continued = key_range
         if not continued:  # a gap may reach beyond the end
-            after = await self.frames.list_counted(last, history_key(device.id, LAST, LAST), 1)
+            after = await self.frames.list_counted(
+                last, history_key(device.id, MAX_KEY_PART, MAX_KEY_PART), 1
+            )
             last = after[0].key if after else last
         frames = await self.frames.list_counted(first, last, SCANNED_FRAMES, newest=True)
         following = frames[-1].key if len(frames) == SCANNED_FRAMES else None

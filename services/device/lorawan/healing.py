@@ -25,7 +25,7 @@ from services.device.commands.store import CommandStore
 from services.device.lorawan.frame_store import SAME_MS, FrameStore
 from services.device.lorawan.gaps import GapStore, TrackedGap, find_gaps
 from services.device.telemetry.latest_values import LatestValues
-from services.device.telemetry.partitions import DAY_MS, LAST, Partitions, history_key
+from services.device.telemetry.partitions import DAY_MS, MAX_KEY_PART, Partitions, history_key
 from services.device.things.deleted_things import ThingDataStore
 from services.device.things.device_store import DeviceStore
 from services.device.things.directory import ThingDirectory
@@ -186,7 +186,9 @@ class Healer:
         first = history_key(state.id, max(device.owned_since, now_ms() - back), 0)
         if state.seen is not None:
             first = max(state.seen, history_key(state.id, device.owned_since, 0))
-        frames = await self.frames.list_counted(first, history_key(state.id, LAST, LAST), FRAMES)
+        frames = await self.frames.list_counted(
+            first, history_key(state.id, MAX_KEY_PART, MAX_KEY_PART), FRAMES
+        )
         if gaps := find_gaps(frames):
             days = product.frame_days or self.frame_days
             until = from_ms(gaps[-1].end) + timedelta(days=days)

@@ -34,7 +34,7 @@ from services.device.lorawan.redecode_service import DeviceProgress, RedecodeJob
 from services.device.lorawan.schemas import MAX_DIFFERENCES, MAX_REPUBLISHED
 from services.device.telemetry.partitions import (
     KEY,
-    LAST,
+    MAX_KEY_PART,
     Partitions,
     collection_name,
     history_key,
@@ -76,7 +76,7 @@ class Redecoder:
                     self.frames.find_outdated(
                         decoder_stamp(cached.version, thing),
                         progresses[thing.id].last_key,
-                        history_key(thing.id, job.end, LAST),
+                        history_key(thing.id, job.end, MAX_KEY_PART),
                         limit,
                     )
                     for thing in pending

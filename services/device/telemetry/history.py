@@ -28,7 +28,7 @@ from libs.common.tsl import Tsl
 from services.device.telemetry.partitions import (
     DAY_MS,
     KEY,
-    LAST,
+    MAX_KEY_PART,
     Partitions,
     history_key,
     keys_between,
@@ -381,7 +381,7 @@ def _key_range(device: Device, bounds: Bounds, fields: tuple[str, str]) -> KeyRa
     if start is not None and end is not None and start > end:
         raise InvalidInput("must not be before the start", field=fields[0])
     first = history_key(device.id, max(start or 0, device.owned_since), 0)
-    last = history_key(device.id, now_ms() if end is None else end, LAST)
+    last = history_key(device.id, now_ms() if end is None else end, MAX_KEY_PART)
     if key is not None:
         last = min(last, decode_key(key, device.id, fields[1]))
     return KeyRange(device, first, last, continued=key is not None)

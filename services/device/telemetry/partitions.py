@@ -17,7 +17,8 @@ DAY_MS = 86_400_000
 SPAN_MS = 7 * DAY_MS
 PREFIX = "history_"
 KEY = struct.Struct(">QQQ")
-LAST = 2**64 - 1
+MAX_KEY_PART = 2**64 - 1
+"""The largest time or sequence in a key."""
 SAMPLE = 1000
 """Devices whose ids determine the ranges of shards."""
 
@@ -27,9 +28,12 @@ def history_key(device_id: int, ts: int, sequence: int) -> bytes:
     return KEY.pack(device_id, ts, sequence)
 
 
-def keys_between(device_id: int, first: int = 0, last: int = LAST) -> dict[str, bytes]:
+def keys_between(device_id: int, first: int = 0, last: int = MAX_KEY_PART) -> dict[str, bytes]:
     """Return the condition on keys of a device's reports from `first` to `last` (ms)."""
-    return {"$gte": history_key(device_id, first, 0), "$lte": history_key(device_id, last, LAST)}
+    return {
+        "$gte": history_key(device_id, first, 0),
+        "$lte": history_key(device_id, last, MAX_KEY_PART),
+    }
 
 
 def partition_at(ts: int) -> int:

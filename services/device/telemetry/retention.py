@@ -27,7 +27,7 @@ from services.device.telemetry.ledger import Ledger
 from services.device.telemetry.partitions import (
     DAY_MS,
     KEY,
-    LAST,
+    MAX_KEY_PART,
     SPAN_MS,
     Partitions,
     collection_name,
@@ -183,7 +183,7 @@ class RetentionSweeper:
                 device, ts, _ = KEY.unpack(row["_id"])
                 if ts < oldest:
                     await self.events.delete_many(_age_query(device, oldest))
-                after = history_key(device, LAST, LAST)
+                after = history_key(device, MAX_KEY_PART, MAX_KEY_PART)
 
     async def tenants(self) -> list[str]:
         """Return the tenants with devices; find those that exceed their limit of rows."""
@@ -206,13 +206,13 @@ class RetentionSweeper:
 
     async def delete_remains(self) -> None:
         """Delete the data of deleted things."""
-        while things := await self.deleted_things.list_settled(CHUNK):
+        while things := await self.deleted_things.list_after_delay(CHUNK):
             for thing in things:
                 async with throttled():
                     await self._delete_data(thing)
 
     async def _delete_data(self, thing: int) -> None:
-        everything = _age_query(thing, LAST)
+        everything = _age_query(thing, MAX_KEY_PART)
         for collection in [*await self.partitions.collections(), self.events]:
             await collection.delete_many(everything)
         for store in self.stores:

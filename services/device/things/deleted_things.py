@@ -36,7 +36,7 @@ class DeletedThings:
         if rows:
             await self._removed.insert_many(rows, session=session)
 
-    async def list_settled(self, limit: int) -> list[int]:
+    async def list_after_delay(self, limit: int) -> list[int]:
         """Return up to `limit` things that were deleted more than `DELETION_DELAY` ago."""
         old = {"at": {"$lt": datetime.now(UTC) - DELETION_DELAY}}
         rows = await self._removed.find(old, {"_id": 1}, limit=limit).to_list(None)

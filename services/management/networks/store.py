@@ -173,7 +173,7 @@ class NetworkStore:
         )
         return None if document is None else str(document["downlink"])
 
-    async def end_oldest(self, tenant: str, identifier: str) -> str | None:
+    async def end_oldest_downlink(self, tenant: str, identifier: str) -> str | None:
         """Mark the oldest pending downlink of a device as ended and return it, or None.
 
         For servers that do not identify downlinks.

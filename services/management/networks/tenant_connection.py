@@ -217,7 +217,7 @@ class UplinkForwarder:
         if report.downlink:
             downlink = await self._store.find_downlink(self._tenant, report.downlink)
         else:
-            downlink = await self._store.end_oldest(self._tenant, report.identifier)
+            downlink = await self._store.end_oldest_downlink(self._tenant, report.identifier)
         if downlink is not None:
             report.downlink = downlink
             await self._things.send_downlink_state(report)

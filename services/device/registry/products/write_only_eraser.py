@@ -35,7 +35,7 @@ from services.device.commands.store import CommandStore
 from services.device.lorawan.frame_store import FrameStore
 from services.device.lorawan.redecode_service import RedecodeStore
 from services.device.telemetry.latest_values import LatestValues
-from services.device.telemetry.partitions import LAST, Partitions, history_key
+from services.device.telemetry.partitions import MAX_KEY_PART, Partitions, history_key
 from services.device.telemetry.retention import throttled
 from services.device.things.device_store import DeviceStore
 from services.device.things.specifications import TslStore
@@ -147,7 +147,7 @@ class WriteOnlyEraser:
         Returns whether there were any.
         """
         holds = [{f"p.{path}": {"$exists": True}} for path in tsl.write_only_paths()]
-        after, last = history_key(thing_id, 0, 0), history_key(thing_id, LAST, LAST)
+        after, last = history_key(thing_id, 0, 0), history_key(thing_id, MAX_KEY_PART, MAX_KEY_PART)
         erased = False
         while True:
             query: Document = {"_id": {"$gte": after, "$lte": last}, "$or": holds}
