@@ -226,8 +226,16 @@ class Installed(Platform):
         manifest.write_text(json.dumps(made))
         self.kubectl("create", "-f", str(manifest))
         self.kubectl("wait", "--for=condition=Complete", f"job/{job}", "--timeout=3m")
-        log = self.kubectl("logs", f"job/{job}", "--all-containers")
+        log = self._whole_log(f"job/{job}")
         self.kubectl("delete", "job", job)
+        return log
+
+    def _whole_log(self, name: str) -> str:
+        """Read a log until it stays: its end may come after the end of the container."""
+        log, before = self.kubectl("logs", name, "--all-containers"), ""
+        while not log or log != before:
+            time.sleep(1)
+            log, before = self.kubectl("logs", name, "--all-containers"), log
         return log
 
     @contextlib.contextmanager
