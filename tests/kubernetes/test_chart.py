@@ -264,7 +264,9 @@ def _replace_installation(installed: Installed) -> None:
     read = f"thingway restore {file} --only-secrets --data /tmp/s && cat /tmp/s/state.json"
     state = Path(installed.directory) / "state.json"
     log = installed.run_to_end("secrets", "sh", "-c", read)
-    state.write_text(log[log.index("{") :])  # the command first says which file it reads
+    said, brace, rest = log.partition("{")  # the command first says which file it reads
+    assert brace, said
+    state.write_text(brace + rest)
     ours = "app.kubernetes.io/name=thingway,app.kubernetes.io/instance=thingway"
     installed.helm("uninstall", RELEASE, "--wait")
     kept = f"{ours},app.kubernetes.io/component!=backup"
