@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import aiomqtt
-import nats
 from nats.aio.client import Client as NatsClient
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig
 
+from libs.common.bus import SecureClient
 from tests.adversary.town import Home
 from tests.contract.live import Socket, opened
 from tests.e2e.listening import connect
@@ -153,7 +153,8 @@ async def _hear_application(ears: Ears, stack: AsyncExitStack) -> None:
 
 async def _hear_integration(ears: Ears, stack: AsyncExitStack) -> None:
     user = f"integration.{ears.home.integration}"
-    client = await nats.connect(
+    client = SecureClient()
+    await client.connect(
         f"nats://127.0.0.1:{ears.home.platform.nats_port}",
         user=user,
         password=ears.home.integration_secret,

@@ -11,9 +11,9 @@ from uuid import uuid4
 
 import aiohttp
 import aiomqtt
-import nats
 from nats.aio.client import Client as NatsClient
 
+from libs.common.bus import SecureClient
 from tests.e2e.waiting import PATIENCE, until
 
 if TYPE_CHECKING:
@@ -99,7 +99,8 @@ class Device:
     async def nats(self, *, reconnect: bool = True) -> AsyncIterator[NatsClient]:
         """Open a plain NATS connection."""
         platform = self.application.platform
-        client = await nats.connect(
+        client = SecureClient()
+        await client.connect(
             platform.nats_door(),
             tls=platform.trust,
             user=self.sn,

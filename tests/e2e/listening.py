@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-import nats
 import pytest
 from nats.aio.client import Client as NatsClient
 from nats.aio.msg import Msg
 
+from libs.common.bus import SecureClient
 from tests.e2e.callers import Application
 from tests.e2e.devices import Json
 from tests.e2e.platform import Platform
@@ -58,13 +58,15 @@ class Listener:
 async def connect(platform: Platform, client_id: str, client_secret: str) -> NatsClient:
     """Connect as an application does."""
     address = urlsplit(platform.ready.nats_url.split(",")[0])
-    return await nats.connect(
+    client = SecureClient()
+    await client.connect(
         f"{address.scheme}://{address.hostname}:{address.port}",
         tls=platform.trust,
         user=client_id,
         password=client_secret,
         inbox_prefix=f"_INBOX.app.{client_id}".encode(),
     )
+    return client
 
 
 @contextlib.asynccontextmanager

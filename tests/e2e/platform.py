@@ -19,7 +19,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
-import nats
 import pytest
 from nats.aio.client import Client as NatsClient
 
@@ -27,6 +26,7 @@ from deploy.local.cli import main
 from deploy.local.process import PROJECT_ROOT
 from deploy.platform import ports, ready
 from deploy.platform import state as states
+from libs.common.bus import SecureClient
 from tests import processor_time
 from tests.e2e.callers import Application, Console
 from tests.e2e.traces import receiver
@@ -257,7 +257,8 @@ class Platform:
     @contextlib.asynccontextmanager
     async def admin(self) -> AsyncIterator[NatsClient]:
         """Open a NATS client that may read everything, also `DEAD`."""
-        client = await nats.connect(
+        client = SecureClient()
+        await client.connect(
             self.addresses.nats_url.split(","),
             tls=self.trust,
             user="admin",

@@ -42,7 +42,7 @@ each message that it drops."""
 
 
 class SecureClient(Client):
-    """A NATS client that sends nothing unencrypted to a `tls://` server.
+    """A NATS client that sends nothing unencrypted to a `tls://` server, and that always closes.
 
     nats-py trusts the server's first message, which arrives before TLS begins.
     """
@@ -52,6 +52,20 @@ class SecureClient(Client):
         if server and server.uri.scheme == "tls" and not info.get("tls_required"):
             raise NatsError("the server offers no TLS")
         await super()._process_info(info, *args, **options)
+
+    async def close(self) -> None:
+        """Close the connection; raise `CancelledError` only if this task is cancelled.
+
+        nats-py cancels its attempt to reconnect, and then waits for the end of the lost connection.
+        If the attempt was waiting for that end, too, the future of both is cancelled.
+        """
+        task = asyncio.current_task()
+        before = task.cancelling() if task else 0
+        try:
+            await super().close()
+        except asyncio.CancelledError:
+            if task is None or task.cancelling() > before:
+                raise
 
 
 class PersistentClient(SecureClient):

@@ -504,6 +504,20 @@ async def test_a_login_that_nobody_answered_is_tried_again(reason: str):
         await bus.close()
 
 
+@pytest.mark.parametrize("turns", range(10))
+async def test_a_connection_that_was_just_lost_closes(turns: int):
+    """nats-py waits for a future that the end of its attempt to reconnect cancels."""
+    doorman = Doorman(b"PONG\r\n", b"PONG\r\n")
+    async with await asyncio.start_server(doorman, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        bus = await Bus.connect(f"nats://127.0.0.1:{port}", user="integration.x", name="x")
+        doorman.end.set()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await bus.close()
+        assert bus.client.is_closed
+
+
 @pytest.mark.parametrize("count", [1, 3])
 async def test_a_message_above_the_limit_is_rejected_before_it_is_sent(bus: Bus, count: int):
     """Headers count, too. The server would close the connection."""
