@@ -171,9 +171,14 @@ def _warm() -> None:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
     from litestar import Litestar  # noqa: PLC0415
 
+    from libs.common.store.mongo import Mongo  # noqa: PLC0415
+
+    async def create_clients() -> None:
+        await Mongo("mongodb://localhost", "none").close()
+
     Litestar(logging_config=None)
     AESGCM(bytes(32))
-    anyio.run(anyio.sleep, 0)
+    anyio.run(create_clients)
 
 
 def _serve(requests: socket.socket) -> _Program | None:
