@@ -130,6 +130,16 @@ async def test_faults_of_a_sheet_are_in_its_cells_and_an_alarm_is_claimed(
     }
 
 
+async def test_texts_of_the_platform_are_read_in_chinese(platform: Platform) -> None:
+    """Entities of integrations and states of services have Chinese texts, and sizes have units."""
+    found = await travel(platform, "chinese")
+
+    assert found["source"] == "ChirpStack"
+    assert found["found"].startswith("已接受上行数")
+    assert found["notice"] == "auth 未就绪。"
+    assert found["size"] == "1 GiB"
+
+
 @pytest.mark.slow
 async def test_pages_open_without_a_network(platform: Platform) -> None:
     """An unvisited page opens, says that it is offline, and loads when the platform answers."""

@@ -61,8 +61,9 @@ async def test_somebody_begins_with_the_link_and_sees_a_device_live(
     found: dict[str, Any] = json.loads(text)
     assert found.pop("before") != found.pop("after")
     assert found == {
-        "used": "This link has already been used to set a password.",
-        "refusal": "The email address or password is wrong.",
+        "used": "This link has already been used to set a password. Sign in with that password.",
+        "refusal": "The email address or password is wrong. "
+        "If you forgot your password, ask a super-admin to reset it.",
         "noticed": True,
         "problems": [],
     }

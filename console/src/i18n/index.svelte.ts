@@ -16,6 +16,7 @@ const UNITS: [Intl.RelativeTimeFormatUnit, number][] = [
   ["minute", 60_000],
   ["second", 1_000],
 ];
+const SIZES = ["B", "KiB", "MiB", "GiB", "TiB"];
 
 class Localization {
   language = $state<Language>("en");
@@ -72,6 +73,12 @@ export function translateIfKnown(key: string): string | undefined {
 export function formatNumber(value: number, digits: number | null = null): string {
   const options = digits === null ? {} : { minimumFractionDigits: digits, maximumFractionDigits: digits };
   return new Intl.NumberFormat(localization.locale, options).format(value);
+}
+
+/** Format a size (bytes) in the largest unit that it reaches. */
+export function formatBytes(bytes: number): string {
+  const power = Math.min(SIZES.length - 1, Math.floor(Math.log2(Math.max(bytes, 1)) / 10));
+  return `${formatNumber(Math.round((bytes / 1024 ** power) * 10) / 10)} ${SIZES[power]}`;
 }
 
 /** Format alternatives, such as `a, b or c`. */

@@ -3,12 +3,17 @@ import { SvelteMap } from "svelte/reactivity";
 
 import { request } from "../api/client";
 import { searchEntities, type SearchEntities, type EntityResponse } from "../api/generated";
+import { translateNames } from "../features/integrations/names";
+import { localization } from "../i18n/index.svelte";
 import type { Option } from "./Combobox.svelte";
 
 /** Entities that a search by words shows. */
 const FOUND = 30;
 /** Milliseconds for which keys are gathered before their entities are asked for. */
 const GATHERED = 20;
+
+/** The key of a cached entity, whose texts are in one language. */
+const cacheKey = (key: string): string => `${localization.language} ${key}`;
 
 class Entities {
   #known = new SvelteMap<string, EntityResponse | null>();
@@ -17,7 +22,7 @@ class Entities {
 
   /** The entity of a key; undefined until it is known, null when there is none that one sees. */
   get(key: string): EntityResponse | null | undefined {
-    const known = this.#known.get(key);
+    const known = this.#known.get(cacheKey(key));
     if (known === undefined) this.#want(key);
     return known;
   }
@@ -32,14 +37,14 @@ class Entities {
     const found = await request(
       searchEntities({ body: { ...wanted, keyword: words, page_size: FOUND, page_number: 1 } }),
     );
-    const rows = "content" in found ? found.content : found;
-    for (const row of rows) this.#known.set(row.entity_key, row);
+    const rows = await translateNames("content" in found ? found.content : found);
+    for (const row of rows) this.#known.set(cacheKey(row.entity_key), row);
     return rows;
   }
 
   #want(key: string): void {
-    if (this.#asked.has(key) || !key || key.includes("*") || key.includes("#{")) return;
-    this.#asked.add(key);
+    if (this.#asked.has(cacheKey(key)) || !key || key.includes("*") || key.includes("#{")) return;
+    this.#asked.add(cacheKey(key));
     if (this.#wanted.size === 0) setTimeout(() => void this.#learn(), GATHERED);
     this.#wanted.add(key);
   }
@@ -51,11 +56,11 @@ class Entities {
       const found = await request(
         searchEntities({ body: { entity_keys: keys, page_size: keys.length, page_number: 1 } }),
       );
-      const rows = "content" in found ? found.content : found;
+      const rows = await translateNames("content" in found ? found.content : found);
       const byKey = new Map(rows.map((row) => [row.entity_key, row]));
-      for (const key of keys) this.#known.set(key, byKey.get(key) ?? null);
+      for (const key of keys) this.#known.set(cacheKey(key), byKey.get(key) ?? null);
     } catch {
-      for (const key of keys) this.#asked.delete(key); // the key is shown; asked again the next time
+      for (const key of keys) this.#asked.delete(cacheKey(key)); // the key is shown; asked again the next time
     }
   }
 }

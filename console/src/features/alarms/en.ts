@@ -14,7 +14,7 @@ export const en = {
   "alarms.claimed.yes": "Claimed",
   "alarms.limit-time": "Filter by time",
   "alarms.any-time": "Any time",
-  "alarms.one-rule": "Of one rule",
+  "alarms.one-rule": "One rule only",
   "alarms.content": "Alarm",
   "alarms.device": "Device",
   "alarms.raised": "Raised",

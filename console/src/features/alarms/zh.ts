@@ -34,7 +34,7 @@ export const zh: Record<keyof typeof en, string> = {
   "alarms.note": "备注",
   "alarms.note.hint": "记录您的发现，供其他人查看",
   "alarms.none": "没有告警",
-  "alarms.none.text": "没有规则触发告警，或没有符合筛选条件的告警。",
+  "alarms.none.text": "没有规则产生告警，或没有符合筛选条件的告警。",
   "alarms.total": "共 {count} 条，每 {seconds} 秒刷新一次。",
   "alarms.export.hint": "导出符合搜索、设备、时间和认领条件的告警",
   "severity.CRITICAL": "紧急",

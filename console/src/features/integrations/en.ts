@@ -34,6 +34,7 @@ export const en = {
   "credentials.text": "The mail server of the tenant, and the credentials that MQTT and HTTP clients use to start flows.",
   "credentials.add": "Add credentials",
   "credentials.none": "No credentials",
+  "credentials.none.text": "Add credentials for flows that send email through the tenant's mail server, or that MQTT or HTTP clients start.",
   "credentials.type": "Used for",
   "credentials.type.SMTP": "Mail server",
   "credentials.type.MQTT": "MQTT clients",

@@ -1,7 +1,7 @@
 /** Names of the integrations that the platform includes. Others keep the texts that the platform sends. */
-import type { IntegrationDetail } from "../../api/generated";
+import { readable } from "../../api/client";
+import type { EntityMeta, EntityResponse, IntegrationDetail } from "../../api/generated";
 import { localization, translateIfKnown } from "../../i18n/index.svelte";
-import { translateReason } from "../../i18n/reasons";
 import { enumNames } from "../../lib/values";
 
 /** Return the name of an integration; `sent` is the platform's text. */
@@ -17,28 +17,57 @@ export function integrationText(id: string, sent: string): string {
 /** Properties with reasons of the platform, one a line. */
 const REASONS = new Set(["last_error", "not_taken"]);
 
+interface Texts {
+  name: string;
+  description?: string | null;
+  /** Unit, bounds and choices. */
+  attribute: Record<string, unknown>;
+}
+
+/** Return a function that translates texts of entities of the integrations that the platform includes. Names that users entered stay. */
+async function loadTranslator(): Promise<(key: string, texts: Texts) => Texts> {
+  if (localization.language !== "zh") return (_, texts) => texts;
+  const { names, members } = await import("./entities.zh");
+  return (key, texts) => {
+    const [integration = "", kind, ...path] = key.split(".");
+    if (kind !== "integration" || !translateIfKnown(`integration.text.${integration}`)) return texts;
+    const member = path.join(".");
+    const [description, choices] = members[`${integration}.${member}`] ?? members[member] ?? [texts.description];
+    return {
+      name: names[texts.name] ?? texts.name,
+      description,
+      attribute: choices ? { ...texts.attribute, enum: { ...enumNames(texts.attribute), ...choices } } : texts.attribute,
+    };
+  };
+}
+
 /** Translate the entities of an integration that the platform includes. */
 export async function translateEntities(found: IntegrationDetail): Promise<IntegrationDetail> {
-  if (localization.language !== "zh" || !translateIfKnown(`integration.text.${found.id}`)) return found;
-  const { entities } = await import("./entities.zh");
-  const integration_entities = found.integration_entities.map((one) => {
-    const id = one.key.split(".").slice(2).join(".");
-    const [name, description, choices] = entities[id] ?? [one.name, one.description];
-    const value = REASONS.has(id) && typeof one.value === "string" ? one.value.split("\n").map(translateReason).join("\n") : one.value;
-    const value_attribute = choices ? { ...one.value_attribute, enum: { ...enumNames(one.value_attribute), ...choices } } : one.value_attribute;
-    return { ...one, name, description: description ?? one.description, value, value_attribute };
+  const translate = await loadTranslator();
+  const integration_entities = found.integration_entities.map((entity) => {
+    const { name, description, attribute } = translate(entity.key, { ...entity, attribute: entity.value_attribute });
+    const hasReasons = REASONS.has(entity.key.split(".").slice(2).join(".")) && typeof entity.value === "string";
+    const value = hasReasons ? (entity.value as string).split("\n").map(readable).join("\n") : entity.value;
+    return { ...entity, name, description, value, value_attribute: attribute };
   });
   return { ...found, integration_entities };
 }
 
-/** Translate names of entities of the integrations that the platform includes, as lists of all entities show them. */
-export async function translateNames<T extends { entity_key: string; entity_name: string; integration_name?: string | null }>(rows: T[]): Promise<T[]> {
-  if (localization.language !== "zh") return rows;
-  const { entities } = await import("./entities.zh");
+type Row = Pick<EntityResponse, "entity_key" | "entity_name" | "entity_value_attribute" | "integration_name">;
+
+/** Translate the names of integrations and of their entities in a list of entities. */
+export async function translateNames<T extends Row>(rows: T[]): Promise<T[]> {
+  const translate = await loadTranslator();
   return rows.map((row) => {
-    const [integration = "", kind, ...id] = row.entity_key.split(".");
-    if (!translateIfKnown(`integration.text.${integration}`)) return row;
-    const entity_name = (kind === "integration" && entities[id.join(".")]?.[0]) || row.entity_name;
-    return { ...row, entity_name, integration_name: integrationName(integration, row.integration_name ?? "") };
+    const { name, attribute } = translate(row.entity_key, { name: row.entity_name, attribute: row.entity_value_attribute });
+    const [integration = ""] = row.entity_key.split(".");
+    const integration_name = row.integration_name && integrationName(integration, row.integration_name);
+    return { ...row, entity_name: name, entity_value_attribute: attribute, integration_name };
   });
+}
+
+/** Translate the texts of one entity. */
+export async function translateMeta(meta: EntityMeta): Promise<EntityMeta> {
+  const { name, description, attribute } = (await loadTranslator())(meta.key, { ...meta, attribute: meta.value_attribute });
+  return { ...meta, name, description, value_attribute: attribute };
 }

@@ -36,6 +36,7 @@ export const zh: Record<keyof typeof en, string> = {
   "credentials.text": "租户的邮件服务器，以及 MQTT 和 HTTP 客户端启动流程时使用的凭证。",
   "credentials.add": "添加凭证",
   "credentials.none": "没有凭证",
+  "credentials.none.text": "如果流程需要通过租户的邮件服务器发送邮件，或由 MQTT 或 HTTP 客户端启动，请添加凭证。",
   "credentials.type": "用途",
   "credentials.type.SMTP": "邮件服务器",
   "credentials.type.MQTT": "MQTT 客户端",

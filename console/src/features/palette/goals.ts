@@ -5,6 +5,7 @@ import { rowsOf } from "../../api/pages";
 import { session } from "../../api/session.svelte";
 import { t } from "../../i18n/index.svelte";
 import { groups, mayEnter } from "../../nav";
+import { translateNames } from "../integrations/names";
 
 export interface Goal {
   kind: "page" | "device" | "value" | "dashboard" | "flow";
@@ -44,7 +45,7 @@ async function values(name: string): Promise<Goal[]> {
     ENTITY_TYPE: { operator: "ANY_EQUALS", values: ["PROPERTY"] },
   };
   const { content } = await request(searchEntitiesByColumns({ body: { entity_filter, page_size: MOST, page_number: 1 } }));
-  return content.map((one) => ({ kind: "value", title: one.entity_name, note: one.device_name ?? one.integration_name ?? "", path: `/entities/${one.entity_id}` }));
+  return (await translateNames(content)).map((one) => ({ kind: "value", title: one.entity_name, note: one.device_name ?? one.integration_name ?? "", path: `/entities/${one.entity_id}` }));
 }
 
 async function dashboards(name: string): Promise<Goal[]> {

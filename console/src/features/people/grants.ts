@@ -14,6 +14,7 @@ import {
   type ResourceType,
 } from "../../api/generated";
 import { pageOf, rowsOf, type Page } from "../../api/pages";
+import { integrationName, translateNames } from "../integrations/names";
 
 export interface Thing {
   value: string;
@@ -54,14 +55,14 @@ function byIds(type: ResourceType, names: (ids: string[]) => Promise<Thing[]>, o
   };
 }
 
-const device = (one: { device_id: string; device_name: string; integration_name: string }): Thing => ({
+const device = (one: { device_id: string; device_name: string; integration_id: string; integration_name: string }): Thing => ({
   value: one.device_id,
   label: one.device_name,
-  note: one.integration_name,
+  note: integrationName(one.integration_id, one.integration_name),
 });
 const integration = (one: { integration_id: string; integration_name: string }): Thing => ({
   value: one.integration_id,
-  label: one.integration_name,
+  label: integrationName(one.integration_id, one.integration_name),
 });
 const dashboard = (one: { dashboard_id: string; dashboard_name: string }): Thing => ({
   value: one.dashboard_id,
@@ -80,7 +81,7 @@ async function flows(keyword = ""): Promise<Thing[]> {
 
 async function entities(search: { keyword?: string; entity_ids?: string[] }): Promise<Thing[]> {
   const found = pageOf(await request(searchEntities({ body: { ...search, page_size: FOUND, page_number: 1 } })));
-  return found.content.map((one) => ({ value: one.entity_id, label: one.entity_name, note: one.device_name ?? one.entity_key }));
+  return (await translateNames(found.content)).map((one) => ({ value: one.entity_id, label: one.entity_name, note: one.device_name ?? one.entity_key }));
 }
 
 export const KINDS: Record<ResourceType, Kind> = {

@@ -5,8 +5,8 @@ import { t } from "../../i18n/index.svelte";
 export interface Service {
   name: string;
   ready: boolean;
-  /** In the words of the service. */
-  state: string;
+  /** Why it is not ready, as the service states it. The gateway states reasons only on the port for operators. */
+  reason: string;
   version?: string;
 }
 
@@ -18,11 +18,12 @@ export async function readiness(): Promise<Service[]> {
   const states = (await answer.json()) as Record<string, string>;
   const { version } = (await health.json()) as { version: string };
   const services = Object.entries(states).map(([name, state]) => service(name, state));
-  return [{ name: "gateway", ready: true, state: "ok", version }, ...services].sort((one, other) => Number(one.ready) - Number(other.ready));
+  return [{ name: "gateway", ready: true, reason: "", version }, ...services].sort((one, other) => Number(one.ready) - Number(other.ready));
 }
 
-/** A state is `ok`, `ok: 0.2.0`, or why the part is not ready. */
+/** A state is `ok`, `ok: 0.2.0`, `not ready`, or `not ready: ` and the reason. */
 function service(name: string, state: string): Service {
   const [, version] = /^ok: (.+)$/.exec(state) ?? [];
-  return { name, ready: state === "ok" || version !== undefined, state, version };
+  const [, reason = ""] = /^not ready: (.+)$/s.exec(state) ?? [];
+  return { name, ready: state === "ok" || version !== undefined, reason, version };
 }

@@ -1,0 +1,27 @@
+// Reads, in Chinese, texts that the platform sends in English: entities of an integration and states of services.
+// Sizes have readable units.
+import { journey } from "./page.mjs";
+
+await journey(async ({ page, given, look, signIn }) => {
+  await signIn();
+  await page.evaluate(() => localStorage.setItem("thingway.language", "zh"));
+  await page.goto(`${given.baseUrl}/#/entities?name=Accepted&key=chirpstack`);
+  await page.reload();
+  const entity = page.getByRole("link", { name: "已接受上行数" });
+  await entity.waitFor();
+  const source = await page.getByRole("row").filter({ has: entity }).getByRole("cell").nth(2).innerText();
+  await entity.click();
+  await page.getByRole("heading", { name: "已接受上行数", level: 1 }).waitFor();
+  await look("entity-chinese");
+  await page.keyboard.press("ControlOrMeta+k");
+  await page.getByRole("combobox").fill("Accepted uplinks");
+  const found = await page.getByRole("option", { name: "已接受上行数" }).first().innerText();
+  await page.keyboard.press("Escape");
+
+  await page.route("**/readyz", (route) => route.fulfill({ json: { auth: "not ready", redis: "ok" } }));
+  await page.goto(`${given.baseUrl}/#/system`);
+  const notice = await page.locator("main .notice.bad").first().innerText();
+  const size = await page.getByRole("row", { name: "上传图片的总大小" }).getByRole("cell").nth(2).innerText();
+  await look("system-chinese");
+  return { source, found, notice, size };
+});
