@@ -14,7 +14,7 @@ await journey(async ({ page, given, look, signIn }) => {
   await page.getByRole("heading", { name: "已接受上行数", level: 1 }).waitFor();
   await look("entity-chinese");
   await page.keyboard.press("ControlOrMeta+k");
-  await page.getByRole("combobox").fill("Accepted uplinks");
+  await page.getByRole("dialog").getByRole("combobox").fill("Accepted uplinks");
   const found = await page.getByRole("option", { name: "已接受上行数" }).first().innerText();
   await page.keyboard.press("Escape");
 
