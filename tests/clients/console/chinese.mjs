@@ -1,6 +1,6 @@
 // Reads, in Chinese, texts that the platform sends in English: entities of an integration and states of services.
 // Sizes have readable units.
-import { journey } from "./page.mjs";
+import { journey, typeInto } from "./page.mjs";
 
 await journey(async ({ page, given, look, signIn }) => {
   await signIn();
@@ -14,7 +14,7 @@ await journey(async ({ page, given, look, signIn }) => {
   await page.getByRole("heading", { name: "已接受上行数", level: 1 }).waitFor();
   await look("entity-chinese");
   await page.keyboard.press("ControlOrMeta+k");
-  await page.getByRole("dialog").getByRole("combobox").fill("Accepted uplinks");
+  await typeInto(page.getByRole("dialog").getByRole("combobox"), "Accepted uplinks");
   const found = await page.getByRole("option", { name: "已接受上行数" }).first().innerText();
   await page.keyboard.press("Escape");
 
