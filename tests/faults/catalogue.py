@@ -187,8 +187,8 @@ def _partitions() -> Iterable[Fault]:
             finally:
                 places.cut(number, off=False)
 
-        yield Fault(f"partition: the member with {title} from the others", part, places=True)
-        yield Fault(f"partition: the member with {title} from all", cut, places=True)
+        yield Fault(f"partition: the machine with {title} from the others", part, places=True)
+        yield Fault(f"partition: the machine with {title} from all", cut, places=True)
 
     async def all_parted(harm: Harm) -> None:
         places = harm.cluster.places
@@ -200,7 +200,7 @@ def _partitions() -> Iterable[Fault]:
             places.cut(number, off=False)
         harm.strike()
 
-    yield Fault("partition: every member alone (from its end)", all_parted, places=True)
+    yield Fault("partition: every machine alone (from its end)", all_parted, places=True)
 
 
 def _disks() -> Iterable[Fault]:

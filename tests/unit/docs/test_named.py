@@ -61,3 +61,11 @@ def with_unit(name: str, number: int) -> str:
         return f"{number:,}"
     unit = next(unit for unit in UNITS if number >= unit)
     return f"{number // unit} {UNITS[unit]}"
+
+
+def test_a_run_of_the_fault_tests_keeps_the_text_of_their_page():
+    """The page of the fault tests has the sentences of the template that a run fills in."""
+    template = (ROOT / "tests/faults/faults.md").read_text()
+    pattern = re.sub(r"\\{(where|seconds|table)\\}", ".+", re.escape(template))
+    page = (ROOT / "docs/explanation/faults.md").read_text()
+    assert re.fullmatch(pattern, page, re.DOTALL)
