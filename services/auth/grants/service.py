@@ -83,7 +83,13 @@ class GrantService:
         exceed the size limit of other users' grants.
         """
         resources = parse_resources(request.resources)
-        user = Principal(kind=Kind.USER, tenant=request.tenant, subject=str(request.user_id))
+        found = await self.accounts.users.find_summaries(request.tenant, [request.user_id])
+        user = Principal(
+            kind=Kind.USER,
+            tenant=request.tenant,
+            subject=str(request.user_id),
+            name=found[request.user_id].email if found else "",
+        )
 
         async def insert_grants(change: Change) -> None:
             tenant, session = request.tenant, change.session
@@ -92,7 +98,8 @@ class GrantService:
             ):
                 added = await self.accounts.grants.add(tenant, role_id, resources, session)
                 await self._check_count(tenant, role_id, session)
-                _record(change, "resources_added", _role_subject(role_id), after=added)
+                subject = await self._role_subject(tenant, role_id, session)
+                _record(change, "resources_added", subject, after=added)
 
         await self.changes.run(Caller(user), insert_grants)
         return Done()
@@ -113,9 +120,14 @@ class GrantService:
         async def delete_grants(change: Change) -> None:
             forgotten = await self.accounts.grants.forget(tenant, resources, change.session)
             for role_id, removed in forgotten.items():
-                _record(change, "resources_removed", _role_subject(role_id), before=removed)
+                subject = await self._role_subject(tenant, role_id, change.session)
+                _record(change, "resources_removed", subject, before=removed)
 
         await self.changes.run(operator(tenant), delete_grants)
+
+    async def _role_subject(self, tenant: str, role_id: int, session: Session) -> Subject:
+        role = await self.accounts.roles.get(tenant, role_id, session)
+        return role.subject if role else Subject("role", str(role_id))
 
     async def _check_count(self, tenant: str, role_id: int, session: Session) -> None:
         if await self.accounts.grants.count(tenant, role_id, session) > MAX_GRANTS:
@@ -133,10 +145,6 @@ def _too_many_grants_error() -> Conflict:
         f"a role can have at most {MAX_GRANTS} resources; grant an integration or group instead",
         field="resources",
     )
-
-
-def _role_subject(role_id: int) -> Subject:
-    return Subject("role", str(role_id))
 
 
 def _record(

@@ -234,6 +234,25 @@ async def test_created_resources_are_granted_to_all_roles_of_the_user(auth):
         assert await resources(auth, role_id) == [("DASHBOARD", "8")]
 
 
+async def test_the_audit_log_names_user_and_role_of_a_created_resource(auth):
+    """A search for either name finds the entry, also when the resource is deleted."""
+    role_id = await create_role(auth, "crew")
+    await store_user(auth, 7, int(role_id))
+    email = (await auth.mongo.database["users"].find_one({"_id": 7}))["email"]
+
+    await share(auth, 7, DASHBOARD)
+    await forget(auth, DASHBOARD)
+
+    added, removed = [
+        entry
+        async for entry in auth.mongo.database["audit"]
+        .find({"object.id": role_id, "action": {"$in": ["resources_added", "resources_removed"]}})
+        .sort("at", 1)
+    ]
+    assert (added["actor"]["name"], added["object"]["name"]) == (email, "crew")
+    assert removed["object"]["name"] == "crew"
+
+
 async def test_a_role_that_is_full_gets_nothing_shared(auth, monkeypatch):
     """Creating resources cannot exceed the size limit of a role's grants."""
     monkeypatch.setattr(service, "MAX_GRANTS", 3)
