@@ -138,6 +138,7 @@ async def test_texts_of_the_platform_are_read_in_chinese(platform: Platform) -> 
     assert found["found"].startswith("已接受上行数")
     assert found["notice"] == "auth 未就绪。"
     assert found["size"] == "1 GiB"
+    assert found["actor"] == "平台运维人员"
 
 
 @pytest.mark.slow

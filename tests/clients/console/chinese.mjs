@@ -23,5 +23,7 @@ await journey(async ({ page, given, look, signIn }) => {
   const notice = await page.locator("main .notice.bad").first().innerText();
   const size = await page.getByRole("row", { name: "上传图片的总大小" }).getByRole("cell").nth(2).innerText();
   await look("system-chinese");
-  return { source, found, notice, size };
+  await page.goto(`${given.baseUrl}/#/audit?keyword=operator`);
+  const actor = await page.getByRole("row").nth(1).getByRole("cell").nth(1).innerText();
+  return { source, found, notice, size, actor };
 });

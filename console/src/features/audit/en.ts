@@ -6,6 +6,7 @@ export const en = {
   "audit.action": "Action",
   "audit.object": "Object",
   "audit.actor": "Performed by",
+  "audit.operator": "Operator of the platform",
   "audit.when": "Time",
   "audit.from": "From",
   "audit.to": "To",

@@ -8,6 +8,7 @@ export const zh: Record<keyof typeof en, string> = {
   "audit.action": "操作",
   "audit.object": "对象",
   "audit.actor": "操作者",
+  "audit.operator": "平台运维人员",
   "audit.when": "时间",
   "audit.from": "开始日期",
   "audit.to": "结束日期",
