@@ -44,7 +44,7 @@ TURNS_KEPT = 3600
 """Seconds after which a turn is released."""
 IMPORTS_KEPT = 7 * DAY
 """Seconds that imports are kept."""
-BATCH = 2_000
+DEVICES_PER_BATCH = 2_000
 """Devices that a migration changes at a time."""
 
 APPLICATION_FIELDS = ("tenant", "application.applicationId")
@@ -209,7 +209,7 @@ async def _store_ngrams(database: Database) -> None:
     while True:
         without = {"_id": {"$gt": after}, "grams": None}
         documents = await devices.find(
-            without, {"name": 1, "snKey": 1}, sort=[("_id", 1)], limit=BATCH
+            without, {"name": 1, "snKey": 1}, sort=[("_id", 1)], limit=DEVICES_PER_BATCH
         ).to_list()
         if not documents:
             break
@@ -229,7 +229,9 @@ async def _store_ngrams(database: Database) -> None:
 async def _release_serials(database: Database) -> None:
     """Mark the SNs of devices that were removed from their applications before."""
     nobodys = {"application": None, "userId": None, "integration": DIRECT_INTEGRATION}
-    cursor = database["devices"].find(nobodys, {"snKey": 1, "tenant": 1}, batch_size=BATCH)
+    cursor = database["devices"].find(
+        nobodys, {"snKey": 1, "tenant": 1}, batch_size=DEVICES_PER_BATCH
+    )
     async for device in cursor:
         change = {"$set": {"holder": "nobody", "behind": device["tenant"]}}
         await database["serials"].update_one({"_id": device["snKey"], "holder": "device"}, change)

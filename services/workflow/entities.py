@@ -38,6 +38,7 @@ from libs.common.things import SYSTEM_INTEGRATION, is_custom
 from services.workflow.batches import Batches
 
 ANY = "*"
+"""Stands for any characters in a pattern of entity keys."""
 
 
 class Entities:

@@ -21,7 +21,7 @@ from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from services.device.alarms.model import Rule, ValueCondition, to_document
 from services.device.migrations import MIGRATIONS
-from services.device.telemetry.wiring import DURABLE
+from services.device.telemetry.wiring import CONSUMER_NAME
 from tests.faults.replica import Replica
 from tests.servers import Servers
 
@@ -63,7 +63,7 @@ class World:
 
     async def in_progress(self) -> int:
         """Return how many messages ingest has received and not acknowledged."""
-        return (await self.bus.js.consumer_info(UPLINK, DURABLE)).num_ack_pending or 0
+        return (await self.bus.js.consumer_info(UPLINK, CONSUMER_NAME)).num_ack_pending or 0
 
     async def times(self) -> list[tuple[int, int]]:
         """Return when alarms were raised and cleared."""

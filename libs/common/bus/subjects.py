@@ -40,7 +40,7 @@ def partitioned_event(subject: str, partitions: int) -> str:
 
 
 def partition_prefix(subject: str) -> str:
-    """Return `events.{partitions}.{partition}` of such a subject; empty for others."""
+    """Return `events.{partitions}.{partition}` of a partitioned event; empty for other subjects."""
     return ".".join(subject.split(".", 3)[:3]) if subject.startswith("events.") else ""
 
 

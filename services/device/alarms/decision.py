@@ -140,7 +140,7 @@ def find_start(state: State, oldest: int, earliest: int, now: int) -> FoldStart:
 
 
 def drop_late(rows: list[TimedValue]) -> list[TimedValue]:
-    """Return readings without those that arrived `LATE_MS` after newer ones."""
+    """Return readings without those over `LATE_MS` older than a reading that arrived before."""
     if all(row.arrival <= other.arrival for row, other in pairwise(rows)):
         return rows
     newest, late = 0, set[tuple[int, int]]()
@@ -209,7 +209,7 @@ def decide_without_history(
 ) -> tuple[State, list[AlarmTransition]]:
     """Decide for a device without stored history, from the requested readings alone.
 
-    They continue the present state; earlier readings cannot be folded again.
+    They are applied to the present state, because earlier readings cannot be read again.
     """
     state_without_history = msgspec.structs.replace(state, checkpoint=None, points=[])
     window = ReadingWindow(

@@ -42,7 +42,7 @@ from services.device.alarms.evaluations import (
     merge_requests,
 )
 from services.device.alarms.events import EvaluationRequest, decode_request
-from services.device.alarms.model import ALARMS, Rule, SilenceCondition, State, new_state
+from services.device.alarms.model import ALARMS_TOPIC, Rule, SilenceCondition, State, new_state
 from services.device.alarms.row_sources import (
     StoredReport,
     UnstoredMessage,
@@ -57,24 +57,24 @@ from services.device.things.device_store import DeviceStore
 
 log = logging.getLogger(__name__)
 
-DURABLE = "alarms"
+CONSUMER_NAME = "alarms"
 SUBJECTS = (
     look_event("*", "*"),
     *(f"event.*.device.*.{change}" for change in ("added", "updated", "deleted")),
 )
-BATCH = 1000
+EVENTS_PER_BATCH = 1000
 """Events of a batch; other replicas take the next ones."""
 ACK_WAIT = 30.0
 """Seconds after which events of a crashed process are delivered again."""
 RETRY_SECONDS = 0.5
 """Seconds until an evaluation that waits for unstored messages is repeated."""
-BATCHES = 4
+CONCURRENT_TENANTS = 4
 """Tenants whose events a process handles at the same time."""
-READERS = 8
+CONCURRENT_READS = 8
 """Devices whose history a process reads at the same time."""
-DEVICES = 50
+DEVICES_PER_WRITE = 50
 """Devices whose states are read and written together."""
-BATCH_SECONDS = 10.0
+REDELIVERY_SECONDS = 10.0
 """Seconds after which the rest of a batch is delivered again."""
 MAX_ROWS = 20_000
 """History rows of a device after which reading stops. Rows that its states know are always read."""
@@ -90,7 +90,9 @@ class Evaluator:
     devices: DeviceStore
     latest: LatestValues
     uplink: UplinkReader
-    readers: FairScheduler = field(default_factory=lambda: FairScheduler("alarms", READERS))
+    readers: FairScheduler = field(
+        default_factory=lambda: FairScheduler("alarms", CONCURRENT_READS)
+    )
 
     async def evaluate_events(self, tenant: str, events: Iterable[tuple[str, bytes]]) -> set[int]:
         """Handle events of a tenant, as subjects and bodies. Repeatable.
@@ -105,8 +107,10 @@ class Evaluator:
                 changed.add(int(device))
             elif request := _decode_request(subject, body):
                 requests.append(request)
-        for first in range(0, len(changed), DEVICES):
-            await self._update_devices(tenant, set(list(changed)[first : first + DEVICES]))
+        for first in range(0, len(changed), DEVICES_PER_WRITE):
+            await self._update_devices(
+                tenant, set(list(changed)[first : first + DEVICES_PER_WRITE])
+            )
         ids = {rule for request in requests for rule in request.values}
         if not ids:
             return set()
@@ -138,7 +142,7 @@ class Evaluator:
 
     async def _evaluate(self, tenant: str, evaluations: Sequence[Evaluation]) -> set[int]:
         """Evaluate states; return the devices whose requests must be delivered again."""
-        until, waiting = time.monotonic() + BATCH_SECONDS, set[int]()
+        until, waiting = time.monotonic() + REDELIVERY_SECONDS, set[int]()
         states = [item.state for item in evaluations]
         ids = {state.device for state in states}
         serials = {
@@ -147,7 +151,7 @@ class Evaluator:
         await self.alarms.end([state for state in states if state.device not in serials])
         remaining = group_by_device(evaluations, serials)
         while remaining and time.monotonic() < until:
-            batch, remaining = remaining[:DEVICES], remaining[DEVICES:]
+            batch, remaining = remaining[:DEVICES_PER_WRITE], remaining[DEVICES_PER_WRITE:]
             jobs = [self.readers.run(tenant, partial(self._decide, device)) for device in batch]
             decided = await asyncio.gather(*jobs)
             settled = await self.alarms.apply_updates(
@@ -203,7 +207,7 @@ class Evaluator:
                 after = unstored.sequence
                 continue
             stored, missing = stored + more, missing or unstored
-            complete = len(more) < row_sources.CHUNK
+            complete = len(more) < row_sources.ROWS_PER_READ
             if complete or (len(stored) >= MAX_ROWS and more[-1].ts > newest_known):
                 return stored, missing, complete
             at, sequence = more[-1].ts, more[-1].sequence
@@ -214,7 +218,11 @@ class Evaluator:
         return await self.uplink.first(device.sn, after, near, requested)
 
     async def _update_devices(self, tenant: str, devices: set[int]) -> None:
-        """Update rules and states of devices that are new, changed or deleted."""
+        """Adapt stored rules and states to devices that are new, changed or deleted.
+
+        Rules and alarms of a deleted device are deleted. Alarms of rules that no longer concern a
+        device end. States of silence rules begin.
+        """
         models_by_device = {
             id_.id: id_.model for id_ in await self.devices.queries.list_by_ids(tenant, devices)
         }
@@ -265,22 +273,22 @@ def build_consumer(bus: Bus, evaluator: Evaluator) -> BatchConsumer:
     return BatchConsumer(
         bus=bus,
         stream=EVENTS,
-        durable=DURABLE,
+        durable=CONSUMER_NAME,
         handle=evaluate_messages,
         lane=event_tenant,
-        batch=BATCH,
-        concurrency=BATCHES,
+        batch=EVENTS_PER_BATCH,
+        concurrency=CONCURRENT_TENANTS,
         ack_wait=ACK_WAIT,
         subjects=SUBJECTS,
         from_now=True,
     )
 
 
-PERIOD = 0.5
+QUERY_SECONDS = 0.5
 """Seconds between two queries for due states."""
 SWEPT_STATES = 500
 """States of a tenant in one turn."""
-SWEEPERS = 8
+CONCURRENT_TURNS = 8
 """Concurrent turns of tenants."""
 
 
@@ -296,9 +304,15 @@ class DueStateSweep:
 
     async def run(self) -> None:
         """Run until cancelled, by the holder of the lease."""
-        wake = self.alarms.wakeups.event(ALARMS)
+        wake = self.alarms.wakeups.event(ALARMS_TOPIC)
         await take_turns(
-            "due alarms", SWEEPERS, self._tenants, self._sweep_tenant, PERIOD, wake, self._tenants
+            "due alarms",
+            CONCURRENT_TURNS,
+            self._tenants,
+            self._sweep_tenant,
+            QUERY_SECONDS,
+            wake,
+            self._tenants,
         )
 
     async def _tenants(self, within: float = 0) -> set[str]:

@@ -13,7 +13,7 @@ from libs.common.contracts.flows import Severity
 from libs.common.errors import NotFound
 from libs.common.store.mongo import Document
 
-ALARMS = "alarms"
+ALARMS_TOPIC = "alarms"
 """Topic of `Wakeups`: rules have changed, or a state has become due or has a new due time."""
 
 Comparison = Literal["GT", "GTE", "LT", "LTE", "EQ", "NE"]
@@ -23,7 +23,7 @@ LONGEST_PATH = 512
 """Maximum characters of the path of a property."""
 S = TypeVar("S", bound=msgspec.Struct)
 
-Path = Annotated[
+PropertyPath = Annotated[
     str,
     msgspec.Meta(
         min_length=1,
@@ -42,7 +42,7 @@ class ValueCondition(msgspec.Struct, tag_field="type", tag="VALUE", omit_default
     The alarm clears when the value is back by at least `hysteresis`, which needs a number.
     """
 
-    property: Path
+    property: PropertyPath
     """Path of the property, for example `temperature` or `location.latitude`."""
     comparison: Comparison
     """`GT` (greater than), `GTE`, `LT` (less than), `LTE`, `EQ` (equal) or `NE`."""
@@ -64,8 +64,8 @@ class SilenceCondition(msgspec.Struct, tag_field="type", tag="SILENCE"):
 class EventCondition(msgspec.Struct, tag_field="type", tag="EVENT", omit_defaults=True):
     """A device sends an event; another event or a user clears the alarm."""
 
-    event: Path
-    ended_by: Path | None = None
+    event: PropertyPath
+    ended_by: PropertyPath | None = None
 
 
 Condition = ValueCondition | SilenceCondition | EventCondition

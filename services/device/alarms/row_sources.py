@@ -35,7 +35,7 @@ from services.device.telemetry.partitions import (
 )
 from services.device.telemetry.uplink import MQTT_PREFIX, PARTITION_BITS, global_sequence
 
-CHUNK = 5000
+ROWS_PER_READ = 5000
 """Rows of one read."""
 HistoryCondition = ValueCondition | EventCondition
 """A condition whose check needs stored values or events."""
@@ -63,7 +63,7 @@ class History:
     async def since(
         self, sources: Collection[str], device_id: int, start: int, sequence: int
     ) -> list[StoredReport]:
-        """Return at most `CHUNK` rows after a time (ms) and sequence, oldest first.
+        """Return at most `ROWS_PER_READ` rows after a time (ms) and sequence, oldest first.
 
         `sources` are fields of history.
         """
@@ -89,10 +89,10 @@ class History:
         paths, rows = {source: tuple(source.split(".")) for source in sources}, list[StoredReport]()
         for name in names:
             cursor = self._database[name].find(
-                query, [*fields, DELAY_FIELD], sort=[("_id", 1)], limit=CHUNK - len(rows)
+                query, [*fields, DELAY_FIELD], sort=[("_id", 1)], limit=ROWS_PER_READ - len(rows)
             )
             rows += [_read_report(document, paths) async for document in cursor]
-            if len(rows) >= CHUNK:
+            if len(rows) >= ROWS_PER_READ:
                 break
         return rows
 

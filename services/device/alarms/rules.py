@@ -17,7 +17,7 @@ from libs.common.limits.tenants import LimitsCache, count_limited
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Database, Document, contains_text, find_page
 from services.device.alarms.model import (
-    ALARMS,
+    ALARMS_TOPIC,
     Condition,
     EventCondition,
     Rule,
@@ -53,7 +53,7 @@ class RuleStore:
         """Insert a rule; raise `InvalidInput` or `TooManyRequests` at a limit."""
         await self._quota.reserve(rule.tenant)
         await self.check_room(rule)
-        self._wakeups.notify(ALARMS)
+        self._wakeups.notify(ALARMS_TOPIC)
         await self._rules.insert_one(to_document(rule))
         try:
             await self.check_room(rule)  # again, because another request may have inserted a rule
@@ -79,13 +79,13 @@ class RuleStore:
 
     async def replace(self, rule: Rule, before: int) -> bool:
         """Replace a rule that was last written at `before` (ms); return False otherwise."""
-        self._wakeups.notify(ALARMS)
+        self._wakeups.notify(ALARMS_TOPIC)
         query = {"_id": rule.id, "updatedAt": before, "ending": False}
         return bool((await self._rules.replace_one(query, to_document(rule))).matched_count)
 
     async def mark_deleted(self, tenant: str, rule_id: int) -> bool:
         """Hide a rule and end its alarms; return False when it does not exist."""
-        self._wakeups.notify(ALARMS)
+        self._wakeups.notify(ALARMS_TOPIC)
         query = {"_id": rule_id, "tenant": tenant, "ending": False}
         change = {"$set": {"ending": True, "todo": True, "changed": now_ms()}}
         return bool((await self._rules.update_one(query, change)).matched_count)
@@ -142,7 +142,7 @@ class RuleStore:
 
     async def delete_for_device(self, tenant: str, device_id: int) -> None:
         """Delete the rules of a deleted device."""
-        self._wakeups.notify(ALARMS)
+        self._wakeups.notify(ALARMS_TOPIC)
         change = {"$set": {"ending": True, "todo": True, "changed": now_ms()}}
         await self._rules.update_many({"tenant": tenant, "device": device_id}, change)
 

@@ -25,7 +25,7 @@ from services.device.alarms.alarm_queries import AlarmQueries
 from services.device.alarms.decision import SETTLING_MS, AlarmTransition, is_unchanged
 from services.device.alarms.events import alarm_changed
 from services.device.alarms.model import (
-    ALARMS,
+    ALARMS_TOPIC,
     Alarm,
     Rule,
     State,
@@ -41,7 +41,7 @@ BY_RULE, BY_FLOW = "RULE", "FLOW"
 HAS_VALUE: Document = {
     "$or": [{field: {"$exists": True}} for field in ("value", "checkpoint.value", "points.value")]
 }
-CHUNK = 200
+TRANSACTION_SIZE = 200
 """Alarms that users change, or states that are written, in one transaction."""
 MAX_CHANGES = 250
 """Alarm transitions of one transaction, unless one state alone has more."""
@@ -101,7 +101,7 @@ class AlarmStore:
 
             if any(update.is_written for update in updates):
                 current, entries = await self._mongo.transaction(write)
-                self.wakeups.notify(ALARMS)
+                self.wakeups.notify(ALARMS_TOPIC)
                 await self._outbox.publish_stored(entries)
             else:
                 current = await self._filter_current(updates)
@@ -236,8 +236,8 @@ class AlarmStore:
         self, ids: Sequence[int], condition: Document, changes: Document, what: AlarmChange
     ) -> int:
         changed = 0
-        for first in range(0, len(ids), CHUNK):
-            query = {"_id": {"$in": list(ids[first : first + CHUNK])}, **condition}
+        for first in range(0, len(ids), TRANSACTION_SIZE):
+            query = {"_id": {"$in": list(ids[first : first + TRANSACTION_SIZE])}, **condition}
 
             async def change_alarms(session: Session, query: Document = query) -> list[Document]:
                 documents = await self._alarms.find(query, session=session).to_list(None)
@@ -255,7 +255,7 @@ class AlarmStore:
                 return await self._outbox.add(entries, session)
 
             entries = await self._mongo.transaction(change_alarms)
-            self.wakeups.notify(ALARMS)
+            self.wakeups.notify(ALARMS_TOPIC)
             changed += len(entries)
             await self._outbox.publish_stored(entries)
         return changed
@@ -370,7 +370,7 @@ def _split_transactions(decisions: Iterable[StateUpdate]) -> Iterator[list[State
     part, changes = list[StateUpdate](), 0
     for decision in decisions:
         changes += len(decision.changes)
-        if part and (len(part) == CHUNK or changes > MAX_CHANGES):
+        if part and (len(part) == TRANSACTION_SIZE or changes > MAX_CHANGES):
             yield part
             part, changes = [], len(decision.changes)
         part.append(decision)

@@ -7,7 +7,7 @@ change (`decision.SETTLING_MS`).
 
 The index is updated when it is used, by rules and states that were written since. A change stream
 would be faster, but makes MongoDB read all writes of ingest, once per stream and process: with two
-streams ingest lost a third of its throughput. So the index may be `PERIOD` old.
+streams ingest lost a third of its throughput. So the index may be `INDEX_SECONDS` old.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ from services.device.telemetry.ports import AlarmTrigger
 from services.device.telemetry.uplink import Uplink
 from services.device.things.model import Thing
 
-PERIOD = 0.5
+INDEX_SECONDS = 0.5
 """Seconds for which the index is considered current."""
-OVERLAP = 3_000
+OVERLAP_MS = 3_000
 """Milliseconds of writes that are read again, because clocks differ and transactions take time."""
 
 
@@ -53,14 +53,14 @@ class RuleIndexCache:
                 await (
                     self._load() if self._updated_ms is None else self._refresh(self._updated_ms)
                 )
-                self._updated_ms, self._valid_until = now, time.monotonic() + PERIOD
+                self._updated_ms, self._valid_until = now, time.monotonic() + INDEX_SECONDS
                 self._index.expire_uncertain_states(time.monotonic())
         return self._index
 
     async def _refresh(self, since: int) -> None:
-        for rule in await self._rules.list_changed(since - OVERLAP):
+        for rule in await self._rules.list_changed(since - OVERLAP_MS):
             self._index.put(rule)
-        for state in await self._alarms.list_changed(since - OVERLAP):
+        for state in await self._alarms.list_changed(since - OVERLAP_MS):
             self._index.set_state(state)
 
     async def _load(self) -> None:

@@ -40,7 +40,7 @@ from services.device.commands.model import (
     downlink_id,
     utc_now,
 )
-from services.device.commands.schedule import DELIVERY
+from services.device.commands.schedule import DELIVERY_TOPIC
 from services.device.commands.store import CommandStore
 from services.device.things.codec_model import CodecFailed
 from services.device.things.device_store import DeviceStore
@@ -169,7 +169,7 @@ class CommandCarrier:
 
 WORKERS, CHUNK = 4, 500
 """Concurrent tenants, and commands of one tenant that are read together."""
-PERIOD = 0.3
+QUERY_SECONDS = 0.3
 """Seconds between two queries for due commands."""
 
 
@@ -184,8 +184,11 @@ class Delivery:
 
     async def run(self) -> None:
         """Run until cancelled."""
-        tenants, wake = self.commands.schedule.tenants_due, self.commands.wakeups.event(DELIVERY)
-        await take_turns("delivery", WORKERS, tenants, self.steps, PERIOD, wake, tenants)
+        tenants, wake = (
+            self.commands.schedule.tenants_due,
+            self.commands.wakeups.event(DELIVERY_TOPIC),
+        )
+        await take_turns("delivery", WORKERS, tenants, self.steps, QUERY_SECONDS, wake, tenants)
 
     async def steps(self, tenant: str) -> Steps:
         """Process the due commands of a tenant, a batch at a time."""

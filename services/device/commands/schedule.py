@@ -14,7 +14,7 @@ from services.device.commands.model import OPEN_STATES, Command, utc_now
 from services.device.commands.write_only import WIPING_TOPIC
 from services.device.telemetry.ports import ReconnectListener
 
-RESEND = (1, 2, 5, 10, 20, 40, 60)
+RESEND_SECONDS = (1, 2, 5, 10, 20, 40, 60)
 """Seconds until an unanswered command is sent again to a connected device."""
 CODED_RESEND = (5, 10, 30, 120, 600)
 """Seconds until an unanswered coded command is sent again, unless the network server has reported a
@@ -22,8 +22,8 @@ state for each downlink."""
 POLL_AGAIN = timedelta(seconds=30)
 """Time after which an unanswered command is returned to a polling device again."""
 FIRST_ATTEMPT = 2
-"""Index in `RESEND` of the first pause of a new command; after a reconnect, the index is 0."""
-DELIVERY = "delivery"
+"""Index in `RESEND_SECONDS` of the first pause of a new command; 0 after a reconnect."""
+DELIVERY_TOPIC = "delivery"
 """Topic of `Wakeups`: commands are due, or will be."""
 DUE_INDEX = "due"
 """Name of an index whose first field is the tenant."""
@@ -112,7 +112,7 @@ class CommandSchedule(ReconnectListener):
 
     async def wake(self, thing_ids: Sequence[int], at: datetime) -> None:
         """Send the open commands of connected things again from `at` on."""
-        self._wakeups.notify(DELIVERY)
+        self._wakeups.notify(DELIVERY_TOPIC)
         await self._commands.update_many(
             {"thingId": {"$in": list(thing_ids)}, "status": {"$in": OPEN_STATES}},
             [{"$set": {"nextSendAt": {"$min": [at, "$expiresAt"]}, "attempts": 0}}],
@@ -124,5 +124,5 @@ def _due_query(moment: datetime) -> Document:
 
 
 def _resend_seconds(command: Command) -> int:
-    pauses = CODED_RESEND if command.coded else RESEND
+    pauses = CODED_RESEND if command.coded else RESEND_SECONDS
     return pauses[min(command.attempts, len(pauses) - 1)]

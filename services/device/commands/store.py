@@ -38,7 +38,12 @@ from services.device.commands.model import (
     settings_in,
     utc_now,
 )
-from services.device.commands.schedule import DELIVERY, FIRST_ATTEMPT, RESEND, CommandSchedule
+from services.device.commands.schedule import (
+    DELIVERY_TOPIC,
+    FIRST_ATTEMPT,
+    RESEND_SECONDS,
+    CommandSchedule,
+)
 from services.device.commands.write_only import WIPING_TOPIC, WriteOnlyCommands
 from services.device.things.deleted_things import ThingDataStore
 from services.device.things.model import Device
@@ -67,7 +72,7 @@ def to_document(command: Command) -> Document:
             del fields[seldom]
     if command.coded:
         fields["awaited"] = command.thing_id
-    again = command.created_at + timedelta(seconds=RESEND[FIRST_ATTEMPT])
+    again = command.created_at + timedelta(seconds=RESEND_SECONDS[FIRST_ATTEMPT])
     due = min(again, command.expires_at)
     return fields | {"attempts": FIRST_ATTEMPT, "nextSendAt": due, "unpublished": True}
 
@@ -98,7 +103,7 @@ class CommandStore(ThingDataStore):
     async def write(self, new: CommandsWithEvents) -> Sequence[Command]:
         """Insert and return new commands, all or none; publish their events and messages."""
         commands, entries = new
-        self.wakeups.notify(DELIVERY)
+        self.wakeups.notify(DELIVERY_TOPIC)
         documents, outgoing = (
             [to_document(command) for command in commands],
             self._outbox.build(entries),
@@ -122,7 +127,7 @@ class CommandStore(ThingDataStore):
 
         async def insert_in_turn(session: Session) -> tuple[Sequence[Command], list[Document]]:
             await self._lock_things(things, session)
-            self.wakeups.notify(DELIVERY)
+            self.wakeups.notify(DELIVERY_TOPIC)
             commands, entries = await make(session)
             outgoing = self._outbox.build(entries)
             await self._insert([to_document(command) for command in commands], session)

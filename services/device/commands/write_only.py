@@ -19,9 +19,9 @@ from services.device.commands.model import OPEN_STATES, Command, utc_now
 
 log = logging.getLogger(__name__)
 
-WORKERS = 4
+CONCURRENT_TENANTS = 4
 """Concurrent tenants."""
-PERIOD = 1.0
+QUERY_SECONDS = 1.0
 """Seconds between two queries for due commands."""
 MAX_PUBLISH_DELAY = timedelta(seconds=30)
 """Time after a read within which a process publishes a command that was open when it read it."""
@@ -106,7 +106,9 @@ class CommandWiper:
     async def run(self) -> None:
         """Run until cancelled."""
         tenants, wake = self._commands.tenants_to_wipe, self._commands.wakeups.event(WIPING_TOPIC)
-        await take_turns("wiping", WORKERS, tenants, self.steps, PERIOD, wake, tenants)
+        await take_turns(
+            "wiping", CONCURRENT_TENANTS, tenants, self.steps, QUERY_SECONDS, wake, tenants
+        )
 
     async def steps(self, tenant: str) -> Steps:
         """Delete messages of a tenant's commands until none is due."""

@@ -28,7 +28,7 @@ from services.device.telemetry.partitions import (
     partition_at,
 )
 
-COMMANDS = "commands"
+COMMANDS_COLLECTION = "commands"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,9 @@ class ValueSource:
             "createdAt": {"$gte": first, "$lte": last},
             **self._value_exists(),
         }
-        return Scan(COMMANDS, match, [("createdAt", span.direction), ("_id", span.direction)])
+        return Scan(
+            COMMANDS_COLLECTION, match, [("createdAt", span.direction), ("_id", span.direction)]
+        )
 
 
 def read_time(row: dict[str, Any]) -> int:
@@ -137,7 +139,7 @@ def read_time(row: dict[str, Any]) -> int:
     return int(KEY.unpack(row["_id"])[1])
 
 
-BATCH = 1000
+VALUES_PER_READ = 1000
 """Values that are read at a time for a comparison."""
 
 AggregateKind = Literal["MIN", "MAX", "TOTAL", "COUNT", "DISTINCT"]
@@ -204,7 +206,7 @@ class ValueStore:
             return None
         collection, stages = pipeline
         rows = await self._database[collection].aggregate(
-            stages, allowDiskUse=True, batchSize=BATCH
+            stages, allowDiskUse=True, batchSize=VALUES_PER_READ
         )
         fold = min if kind == "MIN" else max
         best: str | None = None

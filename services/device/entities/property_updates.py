@@ -28,7 +28,7 @@ from services.device.members.values import (
 )
 from services.device.telemetry.reporter import Reporter, ThingReport
 
-FIELD = "exchange"
+VALUES_FIELD = "exchange"
 
 T = TypeVar("T")
 
@@ -155,7 +155,7 @@ def collect_calls(exchange: Mapping[str, Any], entities: Mapping[str, Entity]) -
 
 def _require_any(updates: list[T]) -> list[T]:
     if not updates:
-        raise InvalidInput("names no entity that allows this operation", field=FIELD)
+        raise InvalidInput("names no entity that allows this operation", field=VALUES_FIELD)
     return updates
 
 
@@ -229,7 +229,7 @@ class EntityWriter:
             else:
                 others.append((update.thing, outcome))
         if faults:
-            raise multiple_error(FIELD, faults)
+            raise multiple_error(VALUES_FIELD, faults)
         if dry_run:
             return
         if drafts:
@@ -277,16 +277,16 @@ def integration_error(thing: EntityThing, error: InvalidInput) -> InvalidInput:
     name = error.message.partition(":")[0]
     member = thing.members.by_path.get(name)
     if member is None:
-        return integration_rejection(FIELD, error)
+        return integration_rejection(VALUES_FIELD, error)
     key = member_key(thing.key, name)
-    return multiple_error(FIELD, [integration_fault(key, member, error.code, error.message)])
+    return multiple_error(VALUES_FIELD, [integration_fault(key, member, error.code, error.message)])
 
 
 def _build_reports(flow_update: FlowUpdate) -> Iterable[ThingReport]:
     for update in collect_updates(flow_update.exchange, flow_update.entities, is_settable_by_flows):
         values = _check_settings(update)
         if isinstance(values, InvalidInput):
-            raise multiple_error(FIELD, update.faults(values.faults))
+            raise multiple_error(VALUES_FIELD, update.faults(values.faults))
         thing = update.thing.record
         if readable := thing.tsl.readable(values):
             yield ThingReport(thing, readable, flow_update.hops)

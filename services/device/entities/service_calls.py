@@ -23,7 +23,7 @@ from services.device.commands.model import Command, Draft
 from services.device.commands.service import CommandService
 from services.device.commands.store import CommandStore
 from services.device.entities.property_updates import (
-    FIELD,
+    VALUES_FIELD,
     ServiceCall,
     collect_calls,
     integration_error,
@@ -98,7 +98,7 @@ class EntityCaller:
                     raise
                 faults += call.faults(error.faults)
         if faults:
-            raise multiple_error(FIELD, faults)
+            raise multiple_error(VALUES_FIELD, faults)
         if dry_run:
             return CallResult({})
         rest = (self._call_other(principal, call, inputs) for call, inputs in others)
@@ -180,7 +180,7 @@ def _merge_outputs(answers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 def _not_callable_error(call: ServiceCall, reason: str) -> InvalidInput:
     key = f"{call.thing.key}.{call.service.path}".removesuffix(".")
     text = f"{key} cannot be called: {reason}"
-    return InvalidInput(text, field=FIELD, code="method_not_allowed")
+    return InvalidInput(text, field=VALUES_FIELD, code="method_not_allowed")
 
 
 class ServiceReplies:
@@ -229,7 +229,7 @@ class ServiceReplies:
             if stored is not None and stored.finished_at is not None:
                 return _outputs(stored.status, stored.outputs, stored.error)
             text = f"{command.sn} did not answer within {self._seconds:g} s; the call continues"
-            raise UpstreamTimeout(text, field=FIELD) from error
+            raise UpstreamTimeout(text, field=VALUES_FIELD) from error
         return _outputs(reply.status, reply.outputs, reply.error)
 
     def _future(self, command_id: int) -> "asyncio.Future[ServiceReplied]":
@@ -242,5 +242,5 @@ def _outputs(
     if status == "SUCCESS":
         return outputs or {}
     if status == "TIMEOUT":
-        raise UpstreamTimeout(error or "the device did not answer in time", field=FIELD)
-    raise UpstreamFailed(error or "the device reported an error", field=FIELD)
+        raise UpstreamTimeout(error or "the device did not answer in time", field=VALUES_FIELD)
+    raise UpstreamFailed(error or "the device reported an error", field=VALUES_FIELD)

@@ -98,10 +98,10 @@ class Budgets:
         self._tenants.spend(tenant, frames, seconds)
 
 
-WORKER = "services.device.lorawan.codec_worker"
+WORKER_MODULE = "services.device.lorawan.codec_worker"
 MAX_PROCESSES = 8
 """Maximum number of processes."""
-WAITING = 10_000
+MAX_WAITING_CALLS = 10_000
 """Maximum number of waiting calls of a tenant."""
 LARGEST_PROCESS = 32 * 1024 * 1024
 """Bytes of memory above which a process ends after its call."""
@@ -133,7 +133,9 @@ class CodecWorkers:
     def __init__(self, maximum: int = MAX_PROCESSES, late_seconds: float = LATE_SECONDS) -> None:
         self._maximum = maximum
         self._late_seconds = late_seconds
-        self._turns = FairScheduler("codecs", maximum, items=WAITING, caps=lambda _: Caps(1, 1))
+        self._turns = FairScheduler(
+            "codecs", maximum, items=MAX_WAITING_CALLS, caps=lambda _: Caps(1, 1)
+        )
         self._processes: dict[str, Process | None] = {}
         """By tenant, the most recently used process last; None while a process starts."""
         self._due: dict[str, float] = {}
@@ -230,7 +232,7 @@ class CodecWorkers:
                     next(idle for idle in self._processes if not self._turns.held(idle))
                 )
             self._processes[tenant] = None
-            process = await start_worker(WORKER, largest=LARGEST_ANSWER)
+            process = await start_worker(WORKER_MODULE, largest=LARGEST_ANSWER)
         self._processes[tenant] = process
         return process
 

@@ -264,7 +264,7 @@ class CodecService:
 def _assemble_codec(
     body: PutCodec, scripts: dict[str, str], functions: dict[str, list[str]]
 ) -> Codec:
-    """Return the codec of scripts whose functions are known."""
+    """Return the codec; raise an error for steps whose script or function is missing."""
     faults = []
     for chain, steps in (("decoder", body.decoder), ("encoder", body.encoder)):
         for at, step in enumerate(steps):

@@ -88,13 +88,13 @@ class HealingStore(ThingDataStore):
         await self._heals.delete_one({"_id": thing_id}, session=session)
 
 
-WORKERS = 4
+CONCURRENT_TENANTS = 4
 """Tenants whose devices are checked at the same time."""
-PERIOD = 30.0
+CHECK_SECONDS = 30.0
 """Minimum seconds between two checks of all devices of a tenant."""
-DEVICES = 50
+DEVICES_PER_TURN = 50
 """Devices of one turn of their tenant."""
-FRAMES = 2000
+FRAMES_PER_CHECK = 2000
 """Maximum frames of a device per check."""
 MAX_TRIED_GAPS = 20
 """Maximum open gaps of a device per check."""
@@ -136,14 +136,16 @@ class Healer:
 
     async def run(self) -> None:
         """Run until cancelled."""
-        await take_turns("healing", WORKERS, self.products.healing_tenants, self.steps, PERIOD)
+        await take_turns(
+            "healing", CONCURRENT_TENANTS, self.products.healing_tenants, self.steps, CHECK_SECONDS
+        )
 
     async def steps(self, tenant: str) -> Steps:
         """Check the devices of a tenant's products with healing, a batch at a time."""
         for product in await self.products.list_healing(tenant):
             last = 0
             while ids := await self.devices.queries.list_ids_of_product(
-                tenant, product.model, last, DEVICES
+                tenant, product.model, last, DEVICES_PER_TURN
             ):
                 last = ids[-1]
                 latest = await self.latest.find_report_times(ids)
@@ -187,7 +189,7 @@ class Healer:
         if state.seen is not None:
             first = max(state.seen, history_key(state.id, device.owned_since, 0))
         frames = await self.frames.list_counted(
-            first, history_key(state.id, MAX_KEY_PART, MAX_KEY_PART), FRAMES
+            first, history_key(state.id, MAX_KEY_PART, MAX_KEY_PART), FRAMES_PER_CHECK
         )
         if gaps := find_gaps(frames):
             days = product.frame_days or self.frame_days
@@ -196,7 +198,7 @@ class Healer:
             state.open = True
         if frames:
             state.seen = frames[-1].key
-        state.latest = latest if len(frames) < FRAMES else -1
+        state.latest = latest if len(frames) < FRAMES_PER_CHECK else -1
 
     async def _device(self, product: HealingProduct, state: HealingState) -> Device | None:
         """Return the device, unless it was deleted or stores no history."""

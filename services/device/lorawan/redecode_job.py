@@ -41,19 +41,19 @@ from services.device.things.model import Thing
 
 log = logging.getLogger(__name__)
 
-WORKERS = 4
+CONCURRENT_TENANTS = 4
 """Tenants whose jobs run at the same time."""
-PERIOD = 0.5
+QUERY_SECONDS = 0.5
 """Seconds between two queries for jobs."""
 SETTLED_MS = 15_000
 """Time after which ingest has stored the last frame that the previous codec decoded."""
-DEVICES = 192
+DEVICES_PER_LOOKUP = 192
 """Devices that are looked up together."""
 CONCURRENT_READS, DEVICES_PER_WRITE = 32, 8
 """Devices whose frames are read at the same time, and devices of one transaction."""
-ROWS = 1000
+ROWS_PER_READ = 1000
 """History records that are read together."""
-TURN = 0.5
+TURN_SECONDS = 0.5
 """Seconds of a turn; a batch that has begun is completed."""
 CODEC_CHANGED = "the codec was changed while the job was running"
 TOO_MANY_REPORTS = (
@@ -80,7 +80,9 @@ class RedecodeWorker:
         """Run until cancelled."""
         tenants = partial(self.store.tenants, self.settled_ms)
         wake = self.store.wakeups.event(REDECODES)
-        await take_turns("redecode", WORKERS, tenants, self.steps, PERIOD, wake, tenants)
+        await take_turns(
+            "redecode", CONCURRENT_TENANTS, tenants, self.steps, QUERY_SECONDS, wake, tenants
+        )
 
     async def steps(self, tenant: str) -> Steps:
         """Run the jobs of a tenant, one turn per product."""
@@ -100,7 +102,7 @@ class RedecodeWorker:
         if cached.version != job.version:
             await self.store.end(job, "FAILED", fault=CODEC_CHANGED)
             return
-        until = time.monotonic() + TURN
+        until = time.monotonic() + TURN_SECONDS
         ids = await self._list_next_devices(job)
         for first in range(0, len(ids), CONCURRENT_READS):
             if not await self._redecode_devices(
@@ -150,9 +152,11 @@ class RedecodeWorker:
 
     async def _list_next_devices(self, job: RedecodeJob) -> list[int]:
         if job.devices is not None:
-            return [device_id for device_id in job.devices if device_id > job.last_device][:DEVICES]
+            return [device_id for device_id in job.devices if device_id > job.last_device][
+                :DEVICES_PER_LOOKUP
+            ]
         return await self.devices.queries.list_ids_of_product(
-            job.tenant, job.model, job.last_device, DEVICES
+            job.tenant, job.model, job.last_device, DEVICES_PER_LOOKUP
         )
 
     async def _finish_pass(self, job: RedecodeJob) -> None:
@@ -237,7 +241,7 @@ class RedecodeWorker:
             return
         for week in kept_weeks:
             rows = week.find({"_id": bounds}, sort=[("_id", 1)])
-            while chunk := await rows.to_list(ROWS):
+            while chunk := await rows.to_list(ROWS_PER_READ):
                 yield _to_reports(chunk)
 
 

@@ -142,7 +142,7 @@ CACHE_SIZE = 100_000
 """Devices whose shapes a process caches; shared shapes are cached once."""
 MAX_PATHS = 1_000_000
 """Maximum paths of all cached shapes; each takes about 100 bytes."""
-PERIOD = 3600.0
+SWEEP_SECONDS = 3600.0
 """Seconds between two searches for unused shapes."""
 UNUSED_FOR = 3600.0
 """Seconds that an unused shape is kept."""
@@ -234,7 +234,7 @@ class ShapeStore:
             if deleted := await self.delete_unused(devices, before):
                 log.info("deleted %d unused shapes", deleted)
 
-        await repeat(delete_unused_shapes, PERIOD, "deletion of unused shapes")
+        await repeat(delete_unused_shapes, SWEEP_SECONDS, "deletion of unused shapes")
 
 
 def _reference_stage(collection: str, field: str) -> Document:

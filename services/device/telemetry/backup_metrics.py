@@ -9,7 +9,7 @@ from libs.common.contracts.backups import FinishedBackup
 from libs.common.scheduling.turns import repeat
 from libs.common.store.mongo import Database
 
-PERIOD = 60.0
+READ_SECONDS = 60.0
 """Seconds between two readings."""
 LAST, VERIFIED, RESTORED = "last", "verified", "restored"
 _create_gauge = metrics.get_meter("thingway").create_gauge
@@ -62,7 +62,7 @@ class BackupMetrics:
 
     async def run(self) -> None:
         """Read the records for ever; another replica may have stored them."""
-        await repeat(self._read, PERIOD, "metrics of backups")
+        await repeat(self._read, READ_SECONDS, "metrics of backups")
 
     async def _read(self) -> None:
         records_by_id = {record["_id"]: record async for record in self._records.find({})}

@@ -35,7 +35,7 @@ from services.device.things.model import Thing
 SEEN_COLLECTION = "uplinks_seen"
 DELAY_FIELD = "d"
 """ms between a reading or event and its arrival; missing if 0."""
-TRIES = 5
+MAX_ATTEMPTS = 5
 """Attempts to store a batch whose frames other processes store at the same time."""
 
 
@@ -90,7 +90,7 @@ class ReportStore:
         )
         redelivered = [uplink for uplink in batch.uplinks() if uplink.delivered > 1]
         counted = await self._ledger.find_counted(redelivered)
-        for _ in range(TRIES):
+        for _ in range(MAX_ATTEMPTS):
             if redelivered and batch.frames:
                 await self._frames.remove_stored(batch)
             rows = self._build_rows(batch)

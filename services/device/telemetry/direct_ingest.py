@@ -18,7 +18,7 @@ from libs.common.http.request import PRINCIPAL, assign_request_id
 from libs.common.identity import PRINCIPAL_HEADER, HeaderVerifier, Kind, Principal
 from libs.common.telemetry.logs import name_lines
 from libs.common.telemetry.tracing import TRACE
-from services.device.telemetry.http_ingest import EdgeService
+from services.device.telemetry.http_ingest import HttpIngestService
 
 MAX_DIRECT_BODY = 4096
 """Maximum bytes of a body, because the answer to a larger one may itself be large."""
@@ -38,7 +38,7 @@ class _Message(NamedTuple):
 class DirectIngest:
     """Answers small messages of devices, and passes other requests to `app`."""
 
-    def __init__(self, app: ASGIApp, edge: EdgeService, verifier: HeaderVerifier) -> None:
+    def __init__(self, app: ASGIApp, edge: HttpIngestService, verifier: HeaderVerifier) -> None:
         self.app = app
         self._edge = edge
         self._verifier = verifier

@@ -54,7 +54,7 @@ class IngestResult(msgspec.Struct):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EdgeService:
+class HttpIngestService:
     """Accepts the messages over HTTP that MQTT devices publish on their subjects."""
 
     bus: Bus
@@ -197,7 +197,7 @@ class ReplyMessage(msgspec.Struct, rename="camel"):
     """Reason of the failure."""
 
 
-Edge = NamedDependency[EdgeService]
+HttpIngest = NamedDependency[HttpIngestService]
 Wait = Annotated[
     Literal["stored"] | None,
     QueryParameter(
@@ -216,7 +216,7 @@ Wait = Annotated[
 async def report_properties(
     request: HttpRequest,
     principal: RequestPrincipal,
-    edge: Edge,
+    edge: HttpIngest,
     sn: FromPath[str],
     wait: Wait = None,
 ) -> IngestResult:
@@ -234,7 +234,7 @@ async def report_properties(
 async def report_event(
     request: HttpRequest,
     principal: RequestPrincipal,
-    edge: Edge,
+    edge: HttpIngest,
     sn: FromPath[str],
     wait: Wait = None,
 ) -> IngestResult:
@@ -252,7 +252,7 @@ async def report_event(
 async def answer_command(
     request: HttpRequest,
     principal: RequestPrincipal,
-    edge: Edge,
+    edge: HttpIngest,
     sn: FromPath[str],
     wait: Wait = None,
 ) -> IngestResult:

@@ -126,7 +126,7 @@ _size_histogram = _meter.create_histogram(
 )
 
 
-TRIES = 3
+MAX_FAILURES = 3
 """Failures after which a message that fails alone is moved to `DEAD`."""
 MAX_FAILED_MESSAGES = 10_000
 """Failed single messages that are remembered."""
@@ -161,7 +161,7 @@ class Ingest:
         With `slow`, all messages are of one tenant with slow codecs, and the batch waits for them.
 
         One message must not block the others. If a batch fails while store and bus work, it is
-        halved until the failing message is alone; that message goes to `DEAD` after `TRIES`
+        halved until the failing message is alone; that message goes to `DEAD` after `MAX_FAILURES`
         failures. If the store or the bus is unavailable, the whole batch is delivered again.
         """
         try:
@@ -202,7 +202,7 @@ class Ingest:
         """Move a message that fails alone to `DEAD`; raise `error` the first times."""
         uplink = read_uplink(message)
         failures = self._failures.pop(uplink.key, 0) + 1
-        if failures < TRIES:
+        if failures < MAX_FAILURES:
             self._failures[uplink.key] = failures
             if len(self._failures) > MAX_FAILED_MESSAGES:
                 self._failures.popitem(last=False)

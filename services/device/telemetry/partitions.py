@@ -19,7 +19,7 @@ PREFIX = "history_"
 KEY = struct.Struct(">QQQ")
 MAX_KEY_PART = 2**64 - 1
 """The largest time or sequence in a key."""
-SAMPLE = 1000
+SAMPLE_SIZE = 1000
 """Devices whose ids determine the ranges of shards."""
 
 
@@ -68,11 +68,11 @@ class Partitions:
 
     async def _sample_keys(self) -> list[bytes]:
         """Return the first keys of a sample of the devices, in order."""
-        devices = await sample_device_ids(self._database, SAMPLE)
+        devices = await sample_device_ids(self._database, SAMPLE_SIZE)
         return sorted(history_key(device, 0, 0) for device in devices)
 
     async def find_properties(self, keys: Iterable[bytes]) -> dict[bytes, Document]:
-        """Return the properties at keys of a device; unknown keys are missing."""
+        """Return the properties of stored reports by history key; unknown keys are missing."""
         weeks: dict[int, list[bytes]] = {}
         for key in keys:
             weeks.setdefault(partition_at(KEY.unpack(key)[1]), []).append(key)

@@ -33,7 +33,7 @@ from services.device.things.device_store import DeviceStore
 from services.device.things.model import PresentDevice, Thing, event_profile
 from services.device.things.product_store import ProductStore
 
-CHUNK = 500
+TRANSACTION_SIZE = 500
 """Connections or devices in one transaction."""
 MAX_CONNECTIONS = 2_000
 """Maximum connections of one user in one query."""
@@ -56,10 +56,10 @@ class PresenceStore:
         return [_connection(row) async for row in cursor]
 
     async def list_known(self, server: str, after: int, until: int | None) -> list[User]:
-        """Return up to `CHUNK` connections of a server with `after` < cid <= `until`."""
+        """Return up to `TRANSACTION_SIZE` connections of a server with `after` < cid <= `until`."""
         last = _LAST_CID if until is None else until
         between = {"$gt": _id(Connection(server, after)), "$lte": _id(Connection(server, last))}
-        cursor = self._connections.find({"_id": between}).sort("_id", 1).limit(CHUNK)
+        cursor = self._connections.find({"_id": between}).sort("_id", 1).limit(TRANSACTION_SIZE)
         return [User(_connection(row), row["user"]) async for row in cursor]
 
     async def servers(self) -> set[str]:
@@ -74,7 +74,7 @@ class PresenceStore:
             above = Connection(row["_id"]["server"], _LAST_CID)
 
     async def change(self, opened: Iterable[User], ended: Iterable[User]) -> list[int]:
-        """Apply up to `CHUNK` opened and ended connections; return ids of opened devices.
+        """Apply up to `TRANSACTION_SIZE` opened and ended connections; return opened devices.
 
         Known changes have no effect.
         """
@@ -101,7 +101,7 @@ class PresenceStore:
         return await self._devices.has_silent(datetime.now(UTC) + timedelta(seconds=seconds))
 
     async def sweep_http(self) -> int:
-        """Update up to `CHUNK` devices whose HTTP lifetime ended; return their number.
+        """Update up to `TRANSACTION_SIZE` devices whose HTTP lifetime ended; return their number.
 
         They become OFFLINE unless they are connected.
         """
@@ -111,7 +111,7 @@ class PresenceStore:
 
         async def update_silent(session: Session) -> tuple[int, list[dict[str, Any]]]:
             await self._lock(session)
-            devices = await self._devices.pop_silent(now, CHUNK, session)
+            devices = await self._devices.pop_silent(now, TRANSACTION_SIZE, session)
             connected = await self._filter_connected({device.sn_key for device in devices}, session)
             return len(devices), await self._update_states(devices, connected, session)
 
@@ -128,8 +128,8 @@ class PresenceStore:
         """Record reports of several devices over HTTP, with one write for ONLINE devices."""
         online = await self._devices.record_contacts(ids, at, life)
         others = [device_id for device_id in ids if device_id not in online]
-        for first in range(0, len(others), CHUNK):
-            await self._set_online(others[first : first + CHUNK], at, life)
+        for first in range(0, len(others), TRANSACTION_SIZE):
+            await self._set_online(others[first : first + TRANSACTION_SIZE], at, life)
 
     async def _set_online(self, ids: Sequence[int], at: datetime, life: timedelta) -> None:
         """Make devices ONLINE that sent a report over HTTP."""

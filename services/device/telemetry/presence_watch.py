@@ -28,9 +28,9 @@ from libs.common.lru_cache import LruCache
 from libs.common.scheduling.turns import IDLE_PERIOD
 from libs.common.store.mongo import StoreError
 from services.device.telemetry.ports import ReconnectListener
-from services.device.telemetry.presence_store import CHUNK, PresenceStore
+from services.device.telemetry.presence_store import TRANSACTION_SIZE, PresenceStore
 from services.device.telemetry.system_account import (
-    PAGE,
+    ROWS_PER_ANSWER,
     Change,
     SystemAccount,
     User,
@@ -39,7 +39,7 @@ from services.device.telemetry.system_account import (
 
 log = logging.getLogger(__name__)
 
-OVERLAP = 128
+OVERLAP_ROWS = 128
 """Rows of the previous page that a page repeats."""
 
 
@@ -70,13 +70,13 @@ class ConnectionScan:
 
     async def next(self) -> ConnectionPage:
         """Return the next page; `ended` is set on the last one."""
-        offset = max(0, self._position - OVERLAP)
+        offset = max(0, self._position - OVERLAP_ROWS)
         page = await self._account.page(self._server, offset)
         while offset and (not page.number or page.first > self._seen):
-            offset = max(0, offset - PAGE)
+            offset = max(0, offset - ROWS_PER_ANSWER)
             page = await self._account.page(self._server, offset)
         after = self._seen
-        self.ended = page.number < PAGE
+        self.ended = page.number < ROWS_PER_ANSWER
         self._position = offset + page.number
         self._seen = max(after, page.last)
         users = [user for user in page.users if user.connection.cid > after]
@@ -91,7 +91,7 @@ RETRY_DELAY = 1.0
 """Seconds until a failed step is tried again, and between two checks of HTTP lifetimes."""
 MAX_SILENCE = 10.0
 """Seconds without an answer after which a server's connections have ended."""
-QUEUE = 20_000
+MAX_WAITING_EVENTS = 20_000
 """Events that wait to be written; further events are dropped, and a scan finds the changes."""
 CONCURRENT_CHECKS = 32
 """Connections that are checked concurrently."""
@@ -125,7 +125,7 @@ class PresenceWatch:
         self._received = asyncio.Event()
         self._lost = asyncio.Event()
         self._lost.set()
-        self._ended: LruCache[Connection, None] = LruCache(QUEUE)
+        self._ended: LruCache[Connection, None] = LruCache(MAX_WAITING_EVENTS)
         """Ended connections, which an older page may still contain."""
         self._system_reconnects = 0
         self._missing: dict[str, float] = {}
@@ -166,7 +166,7 @@ class PresenceWatch:
             return
         if not change.is_opened:
             self._ended.put(user.connection, None)
-        if len(self._changes) < QUEUE:
+        if len(self._changes) < MAX_WAITING_EVENTS:
             self._changes.append(change)
             self._received.set()
         else:
@@ -185,7 +185,9 @@ class PresenceWatch:
     async def _write_events(self) -> None:
         """Write queued events."""
         await self._received.wait()
-        changes = [self._changes.popleft() for _ in range(min(CHUNK, len(self._changes)))]
+        changes = [
+            self._changes.popleft() for _ in range(min(TRANSACTION_SIZE, len(self._changes)))
+        ]
         if not self._changes:
             self._received.clear()
         last = {user.connection: change for change in changes if (user := change.user)}
@@ -226,7 +228,7 @@ class PresenceWatch:
             known_connections.update(row.connection for row in rows)
             missing = [row for row in rows if row.connection not in page_connections]
             await self._write((), await filter_closed(self._account, missing, CONCURRENT_CHECKS))
-            more = len(rows) == CHUNK
+            more = len(rows) == TRANSACTION_SIZE
             after = rows[-1].connection.cid if rows else after
             known_connections &= page_connections
         await self._write(
@@ -258,7 +260,7 @@ class PresenceWatch:
             return
         async with self._writing:
             number = await self._store.sweep_http()
-        if number < CHUNK:
+        if number < TRANSACTION_SIZE:
             await asyncio.sleep(RETRY_DELAY)
 
     async def _notice_reconnects(self) -> None:
@@ -271,8 +273,8 @@ class PresenceWatch:
 
     async def _write(self, opened: Sequence[User], closed: Iterable[User]) -> None:
         over = list(closed)
-        for first in range(0, max(len(opened), len(over)), CHUNK):
-            part = slice(first, first + CHUNK)
+        for first in range(0, max(len(opened), len(over)), TRANSACTION_SIZE):
+            part = slice(first, first + TRANSACTION_SIZE)
             async with self._writing:
                 new = [user for user in opened[part] if user.connection not in self._ended]
                 ids = await self._store.change(new, over[part])

@@ -68,7 +68,7 @@ class Quota:
         return self._meter.count(thing.tenant, thing.id, len(uplinks), size, at)
 
 
-BATCH = 8000
+MAX_WAITING_MESSAGES = 8000
 """Messages of a tenant that wait, and that are processed together."""
 MAX_CONCURRENT_TENANTS = 6
 """Slow tenants that are processed concurrently: fewer than there are codec processes."""
@@ -86,7 +86,13 @@ class SlowCodecs:
     def __init__(self, bus: Bus, handle: Callable[[list[Msg]], Awaitable[bool]]) -> None:
         """`handle` processes a batch of one tenant; if it returns False, the batch is retried."""
         self._messages = LanedMessages(
-            bus, "slow codecs", self._find_tenant, handle, BATCH, MAX_CONCURRENT_TENANTS, BATCH
+            bus,
+            "slow codecs",
+            self._find_tenant,
+            handle,
+            MAX_WAITING_MESSAGES,
+            MAX_CONCURRENT_TENANTS,
+            MAX_WAITING_MESSAGES,
         )
         self._tenants: LruCache[str, str] = LruCache(CACHE_SIZE)
 

@@ -31,7 +31,7 @@ PREFIX = "ingest.stored."
 _match_own_subject = re.compile(
     rf"({re.escape(PREFIX)}[0-9a-f]{{32}})(?:\.([0-9]{{1,6}}))?"
 ).fullmatch
-CHUNK = 100
+OUTCOMES_PER_ANSWER = 100
 """Outcomes in one answer."""
 STORED_WAIT = 10.0
 """Seconds that a sender waits for the storage of its messages."""
@@ -68,8 +68,10 @@ async def notify(bus: Bus, uplinks: Iterable[Uplink], batch: Batch) -> None:
         outcome = StorageOutcome(reasons.get(uplink.sequence), int(waiter[2] or 0))
         answers[waiter[1]].append(outcome)
     for subject, outcomes in answers.items():
-        for first in range(0, len(outcomes), CHUNK):
-            await bus.publish_core(subject, msgspec.json.encode(outcomes[first : first + CHUNK]))
+        for first in range(0, len(outcomes), OUTCOMES_PER_ANSWER):
+            await bus.publish_core(
+                subject, msgspec.json.encode(outcomes[first : first + OUTCOMES_PER_ANSWER])
+            )
 
 
 class StoredWaiter:

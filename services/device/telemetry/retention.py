@@ -80,7 +80,7 @@ class Retention:
         return days
 
 
-SAMPLE = 1000
+SAMPLE_SIZE = 1000
 """Records in the sample of a partition."""
 
 
@@ -116,7 +116,9 @@ class HistoryRowLimits:
         number = await history.estimated_document_count()
         if not number:
             return {}
-        sample = await history.aggregate([{"$sample": {"size": SAMPLE}}, {"$project": {"_id": 1}}])
+        sample = await history.aggregate(
+            [{"$sample": {"size": SAMPLE_SIZE}}, {"$project": {"_id": 1}}]
+        )
         things = Counter([KEY.unpack(row["_id"])[0] async for row in sample])
         tenants: Counter[str] = Counter()
         for store in (self.devices, self.thing_store):
@@ -126,11 +128,11 @@ class HistoryRowLimits:
         return {tenant: number * sampled / looked_at for tenant, sampled in tenants.items()}
 
 
-WORKERS = 2
+CONCURRENT_TENANTS = 2
 """Tenants whose history is deleted concurrently."""
-PERIOD = 3600.0
+SWEEP_SECONDS = 3600.0
 """Seconds between two sweeps."""
-CHUNK = 200
+THINGS_PER_BATCH = 200
 """Things that are processed together."""
 PAUSE_RATIO = 9
 """Ratio of pause to work of a sweep."""
@@ -157,8 +159,10 @@ class RetentionSweeper:
 
     async def run(self) -> None:
         """Sweep once an hour; run by the lease holder."""
-        tenants = take_turns("retention", WORKERS, self.tenants, self.sweep_tenant, PERIOD)
-        await run_until_first_ends(tenants, repeat(self.sweep_platform, PERIOD, "retention"))
+        tenants = take_turns(
+            "retention", CONCURRENT_TENANTS, self.tenants, self.sweep_tenant, SWEEP_SECONDS
+        )
+        await run_until_first_ends(tenants, repeat(self.sweep_platform, SWEEP_SECONDS, "retention"))
 
     async def sweep_platform(self) -> None:
         """Delete data regardless of tenants, the cheapest steps first."""
@@ -206,7 +210,7 @@ class RetentionSweeper:
 
     async def delete_remains(self) -> None:
         """Delete the data of deleted things."""
-        while things := await self.deleted_things.list_after_delay(CHUNK):
+        while things := await self.deleted_things.list_after_delay(THINGS_PER_BATCH):
             for thing in things:
                 async with throttled():
                     await self._delete_data(thing)
@@ -223,7 +227,7 @@ class RetentionSweeper:
         """Delete old data of the tenant's devices, and of its other things if needed."""
         models = None if days < self.days else list(products)
         after = 0
-        while chunk := await self.devices.list_models(tenant, models, after, CHUNK):
+        while chunk := await self.devices.list_models(tenant, models, after, THINGS_PER_BATCH):
             await self._delete_older(
                 {thing: min(days, products.get(model, days)) for thing, model in chunk}
             )
@@ -231,7 +235,7 @@ class RetentionSweeper:
             yield
         if days < self.days:
             after = 0
-            while ids := await self.thing_store.list_ids(tenant, after, CHUNK):
+            while ids := await self.thing_store.list_ids(tenant, after, THINGS_PER_BATCH):
                 await self._delete_older(dict.fromkeys(ids, days))
                 after = ids[-1]
                 yield

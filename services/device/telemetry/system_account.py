@@ -20,7 +20,7 @@ from libs.common.errors import Unavailable
 from libs.common.jobs import gather_limited
 
 SYSTEM_ACCOUNT = "SYS"
-PAGE = 2048
+ROWS_PER_ANSWER = 2048
 """Rows of one answer, some 1 MB. For each answer the server reads all its connections."""
 ANSWER_SECONDS = 2.0
 """Seconds within which a server answers."""
@@ -98,7 +98,7 @@ class Page(msgspec.Struct, frozen=True):
     """The lowest cid; 0 without rows."""
     last: int
     number: int
-    """The number of rows; the last page has fewer than `PAGE`."""
+    """The number of rows; the last page has fewer than `ROWS_PER_ANSWER`."""
     users: list[User]
     """The rows of external users."""
 
@@ -160,7 +160,7 @@ class SystemAccount:
 
     async def page(self, server: str, offset: int) -> Page:
         """Return the rows of a server in all accounts, from `offset` on."""
-        rows = await self._request(server, sort="cid", limit=PAGE, offset=offset)
+        rows = await self._request(server, sort="cid", limit=ROWS_PER_ANSWER, offset=offset)
         users = _users(server, rows)
         if not rows:
             return Page(0, 0, 0, [])
@@ -177,10 +177,12 @@ class SystemAccount:
     async def list_user_connections(self, server: str, user: str) -> list[User]:
         """Return a user's connections to a server, which searches all of its own."""
         users: list[User] = []
-        for offset in range(0, 2**31, PAGE):
-            rows = await self._request(server, user=user, sort="cid", limit=PAGE, offset=offset)
+        for offset in range(0, 2**31, ROWS_PER_ANSWER):
+            rows = await self._request(
+                server, user=user, sort="cid", limit=ROWS_PER_ANSWER, offset=offset
+            )
             users += _users(server, rows)
-            if len(rows) < PAGE:
+            if len(rows) < ROWS_PER_ANSWER:
                 break
         return users
 

@@ -34,7 +34,7 @@ from services.device.telemetry.history import (
     get_property_history,
 )
 from services.device.telemetry.http_ingest import ROUTER as EDGE
-from services.device.telemetry.http_ingest import EdgeService
+from services.device.telemetry.http_ingest import HttpIngestService
 from services.device.telemetry.ingest import Ingest
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.ledger import Ledger, UplinkMetrics
@@ -62,7 +62,7 @@ from services.device.telemetry.uplink import may_linger
 from services.device.things.deleted_things import DeletedThings, ThingDataStore
 from services.device.things.wiring import ThingsPackage
 
-DURABLE = "ingest"
+CONSUMER_NAME = "ingest"
 OVERLAP_FROM = 1000
 """Minimum messages of a batch for the next one to be written concurrently."""
 
@@ -90,7 +90,7 @@ def wire_stores(clients: Clients, *, things: ThingsPackage) -> ReportStores:
 class TelemetryHandlers:
     """Dependencies of the HTTP handlers."""
 
-    edge: EdgeService
+    edge: HttpIngestService
     history: HistoryService
     device_events: EventService
     rejections: RejectedMessageReader
@@ -113,7 +113,7 @@ class TelemetryPackage:
     retention: Retention
     reporter: Reporter
     presence: HttpPresence
-    edge: EdgeService
+    edge: HttpIngestService
     parts: PackageParts
 
 
@@ -153,7 +153,7 @@ def wire_telemetry(
         things.devices, direct_partitions, stores.retention, things.specifications
     )
     handlers = TelemetryHandlers(
-        edge=EdgeService(
+        edge=HttpIngestService(
             bus=bus,
             things=things.directory,
             presence=presence,
@@ -240,7 +240,7 @@ def wire_ingest(
         BatchConsumer(
             bus=bus,
             stream=stream,
-            durable=DURABLE,
+            durable=CONSUMER_NAME,
             handle=ingest.handle,
             batch=settings.ingest_batch,
             concurrency=settings.ingest_concurrency,

@@ -45,7 +45,7 @@ from services.device.things.visibility import (
     owner_condition,
 )
 
-CHUNK = 500
+TRANSACTION_SIZE = 500
 """Devices that are changed in one transaction."""
 InTransaction = Callable[[Session], Awaitable[None]]
 """A step that runs in the transaction which adds devices or puts them into a group."""
@@ -212,12 +212,12 @@ class DeviceStore:
     ) -> list[int]:
         """Change those of `ids` that meet a condition; return their ids.
 
-        Each transaction changes `CHUNK` devices and runs `extra_step`. Devices for which `change`
-        returns None stay as they are; the others get an event.
+        Each transaction changes `TRANSACTION_SIZE` devices and runs `extra_step`. Devices for which
+        `change` returns None stay as they are; the others get an event.
         """
         changed_ids: list[int] = []
-        for first in range(0, len(ids), CHUNK):
-            query = {"_id": {"$in": list(ids[first : first + CHUNK])}, "tenant": tenant}
+        for first in range(0, len(ids), TRANSACTION_SIZE):
+            query = {"_id": {"$in": list(ids[first : first + TRANSACTION_SIZE])}, "tenant": tenant}
 
             async def change_chunk(
                 session: Session, query: Condition = query

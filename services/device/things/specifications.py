@@ -152,7 +152,8 @@ def _tsl_key(stored: Document) -> TslKey:
     return identity["tenant"], identity["model"], identity["version"]
 
 
-SLOTS = 16
+LOCK_SLOTS = 16
+"""Documents by which devices lock a product, so that they seldom wait for each other."""
 
 
 class ProductUsage:
@@ -163,7 +164,7 @@ class ProductUsage:
 
     async def tie(self, tenant: str, model: str, devices: Iterable[str], session: Session) -> bool:
         """Lock the product against deletion for devices (SN keys); False if it does not exist."""
-        slots = {crc32(device.encode()) % SLOTS for device in devices}
+        slots = {crc32(device.encode()) % LOCK_SLOTS for device in devices}
         keys = [_slot_key(tenant, model, slot) for slot in slots]
         written = await self._slots.update_many(
             {"_id": {"$in": keys}}, {"$inc": {"ties": 1}}, session=session
@@ -182,7 +183,7 @@ class ProductUsage:
 
     async def seal(self, tenant: str, model: str, session: Session) -> None:
         """Conflict with every concurrent `tie` of the product; create missing slots."""
-        for slot in range(SLOTS):
+        for slot in range(LOCK_SLOTS):
             await self._slots.update_one(
                 {"_id": _slot_key(tenant, model, slot)},
                 {"$inc": {"seals": 1}},
@@ -192,7 +193,7 @@ class ProductUsage:
 
     async def delete(self, tenant: str, model: str, session: Session) -> None:
         """Delete the slots of a deleted product."""
-        keys = [_slot_key(tenant, model, slot) for slot in range(SLOTS)]
+        keys = [_slot_key(tenant, model, slot) for slot in range(LOCK_SLOTS)]
         await self._slots.delete_many({"_id": {"$in": keys}}, session=session)
 
 

@@ -180,7 +180,7 @@ class DashboardService:
         )
 
     async def find_visible(self, user: Principal, dashboard_id: int) -> Dashboard:
-        """Return a dashboard; raise `NotFound`, or `Forbidden` for a user without any grant."""
+        """Return a dashboard; raise `NotFound`, or `Forbidden` if the user has no grants at all."""
         grants = await self._sharing.read_grants(user)
         if grants.is_empty:
             raise Forbidden("the user does not have data permission")

@@ -21,14 +21,14 @@ later."""
 READ_TIMEOUT = 30.0
 """Seconds without reading after which a client is disconnected."""
 LONGEST_REASON = 120
-"""Characters of a close reason, which has at most 123 bytes (RFC 6455, 5.5.1)."""
+"""Maximum characters of a close reason, which has at most 123 bytes (RFC 6455, 5.5.1)."""
 WRITABLE = "writable"
 """Key in the state of a connection: the event that is set while its client reads."""
 STEPS_PER_ITERATION = 16
 """Maximum steps of all sockets per iteration of the event loop once the time slice is used up. A
 step is a frame that is received or sent. A single tenant gets half of the steps."""
 MAX_STEPS = 100_000
-"""Waiting steps of a tenant; each socket has at most two."""
+"""Maximum waiting steps of a tenant; each socket has at most two."""
 SLICE_SECONDS = 0.005
 """Seconds for which a long job may occupy the event loop."""
 

@@ -186,7 +186,7 @@ def _is_blank(value: Any) -> bool:
 
 
 class Choice(Step[ChoiceParameters]):
-    """Forks a flow."""
+    """Continues the flow at the first branch whose conditions hold."""
 
     name = "choice"
     title = "If / Else"

@@ -43,7 +43,7 @@ class EntitySelectorParameters(Parameters):
 
 
 class EntitySelector(EntityStep[EntitySelectorParameters]):
-    """Returns `{key: latest value}`."""
+    """Reads latest values of entities. The output is `{key: value}`."""
 
     name = "entitySelector"
     title = "Entity Selector"

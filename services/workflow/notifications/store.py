@@ -22,6 +22,7 @@ from libs.common.store.mongo import Database, Document
 
 Channel = Literal["MAIL", "WEBHOOK"]
 Change = Literal["raised", "cleared"]
+"""What happened to the alarm."""
 Language = Literal["en", "zh"]
 MAX_DEVICES, MAX_OTHERS = 1000, 100
 """Maximum devices, and maximum groups or products, in the settings."""

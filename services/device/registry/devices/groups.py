@@ -28,9 +28,9 @@ from services.device.things.groups import (
 )
 from services.device.things.visibility import MATCHES_NOTHING, without_groups
 
-WORKERS = 2
+CONCURRENT_TENANTS = 2
 """Tenants whose turn it is concurrently."""
-PERIOD = 60.0
+SEARCH_SECONDS = 60.0
 """Seconds between two searches for interrupted deletions."""
 
 
@@ -80,7 +80,13 @@ class Groups:
 
     async def run(self) -> None:
         """Complete interrupted deletions periodically; run by the lease holder."""
-        await take_turns("groups", WORKERS, self.store.list_deleting_tenants, self.finish, PERIOD)
+        await take_turns(
+            "groups",
+            CONCURRENT_TENANTS,
+            self.store.list_deleting_tenants,
+            self.finish,
+            SEARCH_SECONDS,
+        )
 
     async def finish(self, tenant: str) -> Steps:
         """Complete the interrupted deletions of a tenant."""

@@ -75,11 +75,11 @@ class DeviceRemover:
             log.warning("device %d: its tasks could not be ended yet: %s", device.id, error)
 
 
-WORKERS = 2
+CONCURRENT_TENANTS = 2
 """Tenants whose turn it is concurrently."""
-PERIOD = 300.0
+SEARCH_SECONDS = 300.0
 """Seconds between two searches."""
-CHUNK = 20
+DEVICES_PER_READ = 20
 """Devices that are read together."""
 
 
@@ -130,7 +130,9 @@ class OrphanCleaner:
         subject = auth_event("*", "application.deleted")
         subscription = await bus.client.subscribe(subject, cb=on_deleted)
         try:
-            await take_turns("orphans", WORKERS, self.tenants, self.steps, PERIOD, ended)
+            await take_turns(
+                "orphans", CONCURRENT_TENANTS, self.tenants, self.steps, SEARCH_SECONDS, ended
+            )
         finally:
             if bus.is_connected:
                 await subscription.unsubscribe()
@@ -145,7 +147,7 @@ class OrphanCleaner:
             if await self.applications.exists(tenant, application):
                 continue
             list_devices = self.devices.queries.list_by_application
-            while devices := await list_devices(tenant, application, CHUNK):
+            while devices := await list_devices(tenant, application, DEVICES_PER_READ):
                 for device in devices:
                     await self._release(device, application)
                 yield

@@ -35,10 +35,11 @@ MAX_FILE_BYTES = 5 * 1024 * 1024
 """Maximum bytes of a file."""
 READERS, EXPORTS = 2, 2
 """Files that a process reads, and writes, at the same time, because each is in memory."""
-WAITING = 32 * 1024 * 1024
+MAX_WAITING_BYTES = 32 * 1024 * 1024
 """Bytes of a tenant's files that wait to be read."""
 MAX_MODELS = 1000
-PAGE = 1000
+DEVICES_PER_PAGE = 1000
+"""Devices that an export reads at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class SheetService:
     groups: GroupStore
     devices: UserDevices
     readers: FairScheduler = field(
-        default_factory=lambda: FairScheduler("sheets", READERS, size=WAITING), init=False
+        default_factory=lambda: FairScheduler("sheets", READERS, size=MAX_WAITING_BYTES), init=False
     )
     _exports: FairScheduler = field(
         default_factory=lambda: FairScheduler("exports of devices", EXPORTS), init=False
@@ -152,13 +153,13 @@ class SheetService:
         form, columns = await self.columns(principal, request.integration)
         keys = {key: name for name, key, _ in form.parameters.inputs()}
         rows: list[list[Any]] = []
-        request.page_size, request.page_number = PAGE, 1
+        request.page_size, request.page_number = DEVICES_PER_PAGE, 1
         while len(rows) < MAX_EXPORTED:
             page, _ = await self.devices.find(principal, request)
             devices = [device async for device in page]
             groups = await self.devices.names_of_groups(principal, devices)
             rows += [_export_row(form, columns.all, keys, device, groups) for device in devices]
-            if len(devices) < PAGE:
+            if len(devices) < DEVICES_PER_PAGE:
                 break
             request.page_number += 1
         return await asyncio.to_thread(write, request.format, columns.all, rows)

@@ -29,7 +29,7 @@ from services.device.registry.imports.schemas import (
 )
 
 KEPT_IMPORTS = 20
-IMPORTS = "imports"
+IMPORTS_TOPIC = "imports"
 """Topic of `Wakeups`: an import has started."""
 COUNTERS: Mapping[Outcome, str] = {
     "CREATED": "created",
@@ -126,7 +126,7 @@ class ImportStore:
             ended_at=now if rejected else None,
         )
         await self._imports.insert_one(msgspec.to_builtins(job, builtin_types=(datetime,)))
-        self.wakeups.notify(IMPORTS)
+        self.wakeups.notify(IMPORTS_TOPIC)
         return import_id
 
     async def _forget_oldest(self, tenant: str) -> None:

@@ -36,7 +36,7 @@ from services.device.registry.imports.schemas import Outcome
 from services.device.registry.imports.service import fail_row, same_device_conflict
 from services.device.registry.imports.sheet_reader import Sheet
 from services.device.registry.imports.sheets import SheetService
-from services.device.registry.imports.store import IMPORTS, Import, ImportStore, Row
+from services.device.registry.imports.store import IMPORTS_TOPIC, Import, ImportStore, Row
 from services.device.things.device_store import DeviceStore
 from services.device.things.groups import GroupStore
 from services.device.things.model import DeviceChanges
@@ -44,17 +44,17 @@ from services.device.things.serial_numbers import SerialTaken, serial_key
 
 log = logging.getLogger(__name__)
 
-WORKERS = 8
+CONCURRENT_TENANTS = 8
 """Tenants whose imports have a turn concurrently."""
-TURN = 5.0
+TURN_SECONDS = 5.0
 """Seconds of a turn in which rows are started; the last ones may take longer."""
 CHUNK, CONCURRENT_ROWS = 100, 16
 """Rows that are counted together, and rows that are processed concurrently."""
-PERIOD = 0.5
+QUERY_SECONDS = 0.5
 """Seconds until new imports are noticed."""
-RETRIES = (0.5, 1.0, 2.0)
+RETRY_SECONDS = (0.5, 1.0, 2.0)
 """Seconds until an unavailable integration is asked again for a device."""
-PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+PAUSE_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 """Seconds until a failed import is tried again; the last value repeats."""
 MAX_CACHED_FAILURES = 10_000
 """Imports whose failures are cached."""
@@ -90,7 +90,7 @@ class ImportBackoff:
         """Pause an import; return whether the reason is a new one."""
         before = self._failures.get(job.id)
         times = 0 if before is None else before.times + 1
-        pause = PAUSES[min(times, len(PAUSES) - 1)]
+        pause = PAUSE_SECONDS[min(times, len(PAUSE_SECONDS) - 1)]
         self._failures.put(job.id, _Failure(times, reason, now + pause))
         return before is None or before.reason != reason
 
@@ -110,8 +110,10 @@ class ImportWorker:
 
     async def run(self) -> None:
         """Process imports until cancelled."""
-        tenants, wake = self.store.tenants, self.store.wakeups.event(IMPORTS)
-        await take_turns("imports", WORKERS, tenants, self.steps, PERIOD, wake, tenants)
+        tenants, wake = self.store.tenants, self.store.wakeups.event(IMPORTS_TOPIC)
+        await take_turns(
+            "imports", CONCURRENT_TENANTS, tenants, self.steps, QUERY_SECONDS, wake, tenants
+        )
 
     async def steps(self, tenant: str) -> Steps:
         """Process the imports of a tenant, the oldest that is not paused first."""
@@ -137,7 +139,7 @@ class ImportWorker:
             self._pauses.reset(job)
 
     async def _continue(self, job: Import) -> None:
-        """Process an import for `TURN` seconds.
+        """Process an import for `TURN_SECONDS` seconds.
 
         Raises `NoResponders` when its integration or `management` is not running.
         """
@@ -149,7 +151,7 @@ class ImportWorker:
             await self.store.end(job.id, "CANCELLED")
             return
         rows_by_identifier = await self.store.find_identifiers(job.id)
-        until = time.monotonic() + TURN
+        until = time.monotonic() + TURN_SECONDS
         no_responders: list[NoResponders] = []
 
         async def prepare(row: Row) -> tuple[Row, DeviceDraft] | None:
@@ -186,7 +188,7 @@ class ImportWorker:
     async def _prepare(
         self, principal: Principal, form: AddDeviceForm, request: CreateDevice
     ) -> DeviceDraft:
-        for pause in RETRIES:
+        for pause in RETRY_SECONDS:
             try:
                 return await self.adder.prepare(principal, form, request)
             except NoResponders:

@@ -32,7 +32,7 @@ MAX_PARTS = 30_000
 """YAML events of a file, except its document events; public templates have at most 6,000."""
 LONGEST_ID = 256
 """Maximum characters of an identifier, which may name several levels."""
-VALUE = "value"
+VALUE_INPUT = "value"
 """The input of a template's service that takes one value; boolean services have none."""
 _Part = dict[str, Any]
 T = TypeVar("T")
@@ -285,7 +285,7 @@ def _service(entity: _Entity) -> _Part:
     above = f"{entity.identifier}."
     children = entity.children
     if entity.value_type not in {"object", "boolean"}:
-        children = [msgspec.structs.replace(entity, identifier=VALUE)]
+        children = [msgspec.structs.replace(entity, identifier=VALUE_INPUT)]
     inputs = [part for child in children for part in _members(child, above)]
     return {
         "id": entity.identifier,

@@ -43,13 +43,13 @@ from services.device.things.thing_store import ThingStore
 
 log = logging.getLogger(__name__)
 
-WORKERS = 2
+CONCURRENT_TENANTS = 2
 """Tenants whose turn it is concurrently."""
-PERIOD = 300.0
+SEARCH_SECONDS = 300.0
 """Seconds between two searches for TSLs."""
-CHUNK = 50
+DEVICES_PER_BATCH = 50
 """Devices that are processed together."""
-ROWS = 500
+ROWS_PER_WRITE = 500
 """Records of history that are changed together."""
 MAX_MESSAGES = 20_000
 """Maximum messages of a stream that are read for one thing."""
@@ -75,7 +75,7 @@ class WriteOnlyEraser:
 
     async def run(self) -> None:
         """Process tenants until cancelled."""
-        await take_turns("erasing", WORKERS, self.tenants, self.steps, PERIOD)
+        await take_turns("erasing", CONCURRENT_TENANTS, self.tenants, self.steps, SEARCH_SECONDS)
 
     async def tenants(self) -> set[str]:
         """Return the tenants with things that may have values to delete."""
@@ -89,7 +89,7 @@ class WriteOnlyEraser:
         for model, version, content in await self.tsls.list_concealing(tenant):
             tsl = await self.tsls.find(tenant, model, version)
             while devices := await self.devices.queries.list_unerased(
-                tenant, model, version, content, CHUNK
+                tenant, model, version, content, DEVICES_PER_BATCH
             ):
                 for device_id, sn in devices:
                     async with throttled():
@@ -151,7 +151,7 @@ class WriteOnlyEraser:
         erased = False
         while True:
             query: Document = {"_id": {"$gte": after, "$lte": last}, "$or": holds}
-            rows = await week.find(query, sort=[("_id", 1)], limit=ROWS).to_list()
+            rows = await week.find(query, sort=[("_id", 1)], limit=ROWS_PER_WRITE).to_list()
             if not rows:
                 return erased
             erased = True

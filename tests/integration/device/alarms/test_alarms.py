@@ -14,7 +14,7 @@ from libs.common.clock import now_ms
 from libs.common.contracts.access import ResourceType
 from libs.common.errors import InvalidInput
 from libs.common.identity.functions import Function
-from services.device.alarms.evaluator import DURABLE
+from services.device.alarms.evaluator import CONSUMER_NAME
 from services.device.alarms.model import EventCondition, Rule
 from services.device.alarms.rules import RuleStore
 from tests.console import User
@@ -82,7 +82,7 @@ async def settled(world: World) -> None:
         while (await world.clients.bus.js.stream_info("UPLINK")).state.messages:
             await asyncio.sleep(0.02)
         while True:
-            info = await world.clients.bus.js.consumer_info(EVENTS, DURABLE)
+            info = await world.clients.bus.js.consumer_info(EVENTS, CONSUMER_NAME)
             if not (info.num_pending or info.num_ack_pending):
                 return
             await asyncio.sleep(0.02)

@@ -56,7 +56,7 @@ def platform(world: World, monkeypatch: pytest.MonkeyPatch) -> "Platform":
     clock: Callable[[], int] = _clock.get
     for module in (evaluating, row_sources, store):
         monkeypatch.setattr(module, "now_ms", clock)
-    monkeypatch.setattr(row_sources, "CHUNK", 7)  # most evaluations read history in parts
+    monkeypatch.setattr(row_sources, "ROWS_PER_READ", 7)  # most evaluations read history in parts
     monkeypatch.setattr(evaluating, "MAX_ROWS", 14)
     monkeypatch.setattr(evaluating, "RETRY_SECONDS", 0)
     return platform_of(world)
@@ -318,7 +318,7 @@ async def test_all_rules_of_a_device_share_one_read_and_one_transaction(
     platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next evaluation reads only new readings."""
-    monkeypatch.setattr(row_sources, "CHUNK", 5000)
+    monkeypatch.setattr(row_sources, "ROWS_PER_READ", 5000)
     device = Device(platform, 1003, Sequence(ValueCondition("t", "GT", 30), in_order=True))
     await add(platform, [device])
     rules = [

@@ -34,7 +34,7 @@ from services.device.commands.polling import ROUTER as POLLING_ROUTER
 from services.device.commands.polling import CommandPolls
 from services.device.telemetry.dead_messages import DeadMessageBuilder, DeadMessagePublisher
 from services.device.telemetry.direct_ingest import MAX_DIRECT_BODY, DirectIngest
-from services.device.telemetry.http_ingest import ROUTER, EdgeService
+from services.device.telemetry.http_ingest import ROUTER, HttpIngestService
 from services.device.telemetry.presence_store import HttpPresence, OfflineTimeouts, PresenceStore
 from tests.integration.device.commands.test_replies import command, issue, state
 from tests.integration.device.telemetry.test_retention import products
@@ -85,7 +85,7 @@ class Device:
 class Handlers:
     """Dependencies of the handlers."""
 
-    edge: EdgeService
+    edge: HttpIngestService
     command_polls: CommandPolls
 
 
@@ -97,7 +97,7 @@ async def device(world: World) -> AsyncIterator[Device]:
     presence = HttpPresence(states, 60, OfflineTimeouts(products(world)))
     polls = CommandPolls(world.bus, things, world.commands, presence)
     await polls.start()
-    edge = EdgeService(
+    edge = HttpIngestService(
         bus=world.bus,
         things=things,
         presence=presence,

@@ -427,7 +427,7 @@ class Account:
         return set(self.open)
 
     async def page(self, server: str, offset: int) -> Page:
-        rows = self.open[server][offset : offset + system_account.PAGE]
+        rows = self.open[server][offset : offset + system_account.ROWS_PER_ANSWER]
         cids = [row.connection.cid for row in rows]
         return Page(cids[0] if cids else 0, cids[-1] if cids else 0, len(rows), rows)
 
@@ -549,7 +549,7 @@ async def test_more_events_than_can_wait_are_made_good(
     world: World, monkeypatch: pytest.MonkeyPatch, watching: Any
 ):
     """They are not kept, and all servers are looked through."""
-    monkeypatch.setattr(watches, "QUEUE", 2)
+    monkeypatch.setattr(watches, "MAX_WAITING_EVENTS", 2)
     monkeypatch.setattr(watches, "ROUND_SECONDS", 60.0)
     watch, account = watching
     for number in range(1, 6):

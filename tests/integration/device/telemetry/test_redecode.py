@@ -264,7 +264,7 @@ async def test_another_process_may_end_between_two_turns_of_one(
     await world.deal(4)
     await begin(world, await put_codec(world), total=1)
     monkeypatch.setattr(redecoder, "BATCH_FRAMES", 2)
-    monkeypatch.setattr(redecode_job, "TURN", -1.0)
+    monkeypatch.setattr(redecode_job, "TURN_SECONDS", -1.0)
     one, ended = worker(world), replace(worker(world), latest=Away(world.database))
     await take_turn(one)
     with pytest.raises(ConnectionError):
@@ -288,7 +288,7 @@ async def test_a_device_with_many_frames_is_read_in_several_turns(
     right = await put_codec(world)
     await begin(world, right, total=1)
     monkeypatch.setattr(redecoder, "BATCH_FRAMES", 3)
-    monkeypatch.setattr(redecode_job, "TURN", -1.0)
+    monkeypatch.setattr(redecode_job, "TURN_SECONDS", -1.0)
     one, reads = worker(world), []
     while await take_turn(one):
         found = await one.store.find("default", "m")

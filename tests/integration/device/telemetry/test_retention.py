@@ -33,7 +33,7 @@ ME = Principal(Kind.APPLICATION, "default", "1")
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing rests, and little is held at a time."""
     monkeypatch.setattr(sweeps, "PAUSE_RATIO", 0)
-    monkeypatch.setattr(sweeps, "CHUNK", 2)
+    monkeypatch.setattr(sweeps, "THINGS_PER_BATCH", 2)
 
 
 def products(world: World) -> ProductStore:

@@ -46,7 +46,7 @@ from services.device.process import Foundation, wire_foundation
 from services.device.registry.products.service import ProductService
 from services.device.settings import DeviceSettings
 from services.device.telemetry.partitions import Partitions, history_key, partition_at
-from services.device.telemetry.wiring import DURABLE
+from services.device.telemetry.wiring import CONSUMER_NAME
 from services.device.things.product_model import PutProduct
 from services.management.builtin.direct import Direct, System
 from services.management.integrations import Registry
@@ -358,7 +358,7 @@ async def running(servers: Servers, mongo: Mongo) -> AsyncIterator[World]:
     for stream in (UPLINK, EVENTS, DEAD):
         await bus.js.purge_stream(stream)
     with suppress(NotFoundError):
-        await bus.js.delete_consumer(UPLINK, DURABLE)
+        await bus.js.delete_consumer(UPLINK, CONSUMER_NAME)
     await migrate(mongo.database, MIGRATIONS)
     private, public = generate_keys()
     foundation = _foundation(servers, mongo, bus, public)
@@ -375,12 +375,12 @@ async def running(servers: Servers, mongo: Mongo) -> AsyncIterator[World]:
     await management.start()
     await auth_rpc.start()
     fresh, known.CACHE_SECONDS = known.CACHE_SECONDS, 0.0
-    period, trigger.PERIOD = trigger.PERIOD, 0.0
-    pause, healing.PERIOD = healing.PERIOD, 0.2
+    period, trigger.INDEX_SECONDS = trigger.INDEX_SECONDS, 0.0
+    pause, healing.CHECK_SECONDS = healing.CHECK_SECONDS, 0.2
     late, healing.LATE_MS = healing.LATE_MS, 0
     ingest, ingest_parts = build_ingest(foundation, [UPLINK])
     consumer = BatchConsumer(
-        bus=bus, stream=UPLINK, durable=DURABLE, handle=ingest.ingest.handle, concurrency=1
+        bus=bus, stream=UPLINK, durable=CONSUMER_NAME, handle=ingest.ingest.handle, concurrency=1
     )
     consuming = asyncio.ensure_future(consumer.run())
     try:
@@ -396,8 +396,8 @@ async def running(servers: Servers, mongo: Mongo) -> AsyncIterator[World]:
             signer = HeaderSigner(private)
             yield World(http, foundation, grants, signer, announced, outside, keys, shown)
     finally:
-        known.CACHE_SECONDS, trigger.PERIOD = fresh, period
-        healing.PERIOD, healing.LATE_MS = pause, late
+        known.CACHE_SECONDS, trigger.INDEX_SECONDS = fresh, period
+        healing.CHECK_SECONDS, healing.LATE_MS = pause, late
         consuming.cancel()
         await asyncio.gather(consuming, return_exceptions=True)
         await management.stop()

@@ -61,7 +61,7 @@ async def test_a_slow_tenant_delays_no_other_and_begins_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The next turn of a tenant begins when its last one has ended."""
-    monkeypatch.setattr(evaluator, "PERIOD", 0)
+    monkeypatch.setattr(evaluator, "QUERY_SECONDS", 0)
     fake = cast("Any", Fake())
     running = asyncio.ensure_future(DueStateSweep(fake, fake, fake, fake, fake).run())
     async with asyncio.timeout(30):

@@ -9,7 +9,7 @@ from nats.aio.msg import Msg
 
 from libs.common.store.mongo import StoreError
 from services.device.telemetry.batch import Batch
-from services.device.telemetry.ingest import TRIES, Ingest
+from services.device.telemetry.ingest import MAX_FAILURES, Ingest
 from tests.unit.device.telemetry.test_ingest_ports import report
 from tests.unit.device.things.examples import thing
 
@@ -51,7 +51,7 @@ async def test_a_message_that_fails_alone_is_moved_after_several_tries(
     ingest: FailingIngest,
 ) -> None:
     """The others of its batch are processed each time."""
-    for _ in range(TRIES - 1):
+    for _ in range(MAX_FAILURES - 1):
         with pytest.raises(ValueError, match="bad value"):
             await ingest.handle(BATCH)
     assert ingest.dead == []
@@ -67,7 +67,7 @@ async def test_the_reason_hides_write_only_values(ingest: FailingIngest) -> None
     """An error may quote a value of a device with write-only properties."""
     hiding = replace(thing(sn=SN), tsl=Mock(conceals=True))
     ingest.things.find_by_sn = AsyncMock(return_value={SN: hiding})  # type: ignore[method-assign]
-    for _ in range(TRIES - 1):
+    for _ in range(MAX_FAILURES - 1):
         with pytest.raises(ValueError, match="bad value"):
             await ingest.handle(BATCH[2:3])
     await ingest.handle(BATCH[2:3])
@@ -81,7 +81,7 @@ async def test_nothing_is_moved_while_a_server_does_not_answer(
     """The whole batch is delivered again."""
     answer: Any = ingest.store.check if part == "store" else ingest.bus.js.stream_info
     answer.side_effect = StoreError("no answer")
-    for _ in range(TRIES + 1):
+    for _ in range(MAX_FAILURES + 1):
         with pytest.raises(ValueError, match="bad value"):
             await ingest.handle(BATCH)
     assert (ingest.done, ingest.dead) == ([], [])

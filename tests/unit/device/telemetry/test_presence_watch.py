@@ -15,8 +15,8 @@ PAGE, OVERLAP = 10, 3
 
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looks, "PAGE", PAGE)
-    monkeypatch.setattr(looks, "OVERLAP", OVERLAP)
+    monkeypatch.setattr(looks, "ROWS_PER_ANSWER", PAGE)
+    monkeypatch.setattr(looks, "OVERLAP_ROWS", OVERLAP)
 
 
 class Server:

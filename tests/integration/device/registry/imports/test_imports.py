@@ -445,7 +445,7 @@ def given_of(given: dict[str, Any]) -> dict[str, Any]:
 
 async def test_tenants_take_turns(world: World, lamps: Lamps, monkeypatch: pytest.MonkeyPatch):
     """A short import does not wait for the end of another tenant's long one."""
-    monkeypatch.setattr(worker, "TURN", 0.05)
+    monkeypatch.setattr(worker, "TURN_SECONDS", 0.05)
     lamps.answers.clear()
     heads = ["Name", "add_lamp.serial"]
     content = sheet(*([f"l{at}", f"I19-{at}"] for at in range(1000)), heads=heads)
@@ -470,7 +470,7 @@ async def test_an_import_waits_for_an_integration_that_is_away(
     world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
     """It says so, in the log once and without a trace; another one of its tenant goes on."""
-    monkeypatch.setattr(worker, "PAUSES", (0.05,))
+    monkeypatch.setattr(worker, "PAUSE_SECONDS", (0.05,))
     lamps = Lamps()
     async with world.hosting(lamps):
         pass
