@@ -39,7 +39,7 @@ from libs.common.changes import ChangedThing, EntityChange
 from libs.common.contracts.integrations import GetIntegrations, KnownIntegrations
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal, generate_keys
 from services.workflow.runs.model import Deployed
-from services.workflow.triggers.deployed_flows import FLOWS
+from services.workflow.triggers.deployed_flows import FLOWS_TOPIC
 from services.workflow.triggers.listener_index import ListenerIndex, build_starts
 
 REPORTS, ROUNDS = 3000, 5
@@ -262,7 +262,7 @@ async def _ours() -> AsyncIterator[_Ours]:
         processes |= {"mongod": mongo, "nats": nats}
         found = _Ours(servers, bus, {name: process.pid for name, process in processes.items()})
         await bus.client.subscribe(f"event.*.workflow.{FLOW}.finished", cb=found.count)
-        changes = Changes("bench", {FLOWS: 1})
+        changes = Changes("bench", {FLOWS_TOPIC: 1})
         await bus.publish_core(wakeup("workflow"), msgspec.json.encode(changes))
         await asyncio.sleep(1)  # wait until the service has read the deployed flow
         yield found

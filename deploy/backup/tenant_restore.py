@@ -38,7 +38,7 @@ from libs.common.settings import SettingsInvalid
 from libs.common.store.ids import FIRST
 from libs.common.store.migrations import create_missing
 from libs.common.store.mongo import DUPLICATE_KEY
-from services.workflow.triggers.deployed_flows import CHANGES, FLOWS
+from services.workflow.triggers.deployed_flows import CHANGES_COLLECTION, FLOWS_TOPIC
 
 _WORKFLOW = "workflow"
 _MAX_LISTED = 5
@@ -92,7 +92,7 @@ async def _wake_flow_replicas(stores: Stores, log: Log) -> None:
     try:
         async with stores.bus(_WORKFLOW) as bus:
             wakeups = Wakeups(bus, _WORKFLOW)
-            wakeups.notify(FLOWS)
+            wakeups.notify(FLOWS_TOPIC)
             await wakeups.send()
             await bus.client.flush()
     except (CommandError, SettingsInvalid, Unavailable, NatsError) as error:
@@ -242,7 +242,7 @@ class _TenantWriter:
         cursor = self._collection_of("workflow.deployments").find(query, {"_id": 1})
         changes = [{"flow": entry["_id"], "at": now} async for entry in cursor]
         if changes:
-            await self._collection_of(f"workflow.{CHANGES}").insert_many(changes)
+            await self._collection_of(f"workflow.{CHANGES_COLLECTION}").insert_many(changes)
 
     async def delete_marker(self) -> None:
         """Delete the marker of an incomplete attempt."""

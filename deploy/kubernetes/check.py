@@ -22,7 +22,7 @@ from deploy.platform.openapi import OpenApi
 from libs.common.tls import mqtt_addresses
 
 SECRETS = Path("/secrets")
-SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 _PAUSE_SECONDS = 0.2
 _DEVICES_PATH = "/device/openapi/v1/devices"
 
@@ -33,7 +33,7 @@ async def check(api: OpenApi, mqtt_url: str, ca_file: str) -> None:
     device = await api.add_device(sn, "helm test", demo_product()["model"])
     try:
         sn, key = await api.issue_credentials(device)
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await _report(mqtt_addresses(mqtt_url, ca_file)[0], sn, key, {"temperature": 21.5})
             await _wait_stored(api, device, {"temperature": 21.5})
     finally:
@@ -78,7 +78,7 @@ def main() -> int:
         sys.stderr.write(f"check: {error}\n")
         return 1
     except TimeoutError:
-        sys.stderr.write(f"check: the report was not in history within {SECONDS:.0f} s\n")
+        sys.stderr.write(f"check: the report was not in history within {TIMEOUT_SECONDS:.0f} s\n")
         return 1
     sys.stdout.write("check: the report sent over MQTT is in the history\n")
     return 0

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from libs.common.bus import RpcClient
 from libs.common.contracts.entities import (
     INTEGRATION_ENTITIES,
-    RESOLVE,
+    RESOLVE_ENTITIES,
     DescribeIntegrationEntities,
     ResolvedEntities,
     ResolvedEntity,
@@ -14,8 +14,8 @@ from libs.common.contracts.entities import (
     ThingEntity,
 )
 from libs.common.contracts.names import (
+    DESCRIBE_DEVICES,
     DEVICE_COUNTS,
-    DEVICES,
     MAX_DEVICES,
     CountDevices,
     DescribedDevice,
@@ -38,14 +38,14 @@ class DeviceClient:
     async def describe_devices(self, tenant: str, ids: Sequence[int]) -> list[DescribedDevice]:
         """Return the existing devices of at most `MAX_DEVICES` ids."""
         request = DescribeDevices(tenant, ids=list(ids), limit=MAX_DEVICES, counted=False)
-        return (await self._rpc.call(DEVICES, request, DescribedDevices)).devices
+        return (await self._rpc.call(DESCRIBE_DEVICES, request, DescribedDevices)).devices
 
     async def resolve(
         self, tenant: str, *, ids: Sequence[int] = (), keys: Sequence[str] = ()
     ) -> list[ResolvedEntity]:
         """Return the existing entities of at most `MAX_KEYS` ids or keys."""
         request = ResolveEntities(tenant=tenant, ids=list(ids), keys=list(keys))
-        return (await self._rpc.call(RESOLVE, request, ResolvedEntities)).entities
+        return (await self._rpc.call(RESOLVE_ENTITIES, request, ResolvedEntities)).entities
 
     async def resolve_all(self, tenant: str, ids: Sequence[int]) -> list[ResolvedEntity]:
         """Return the existing entities of any number of ids, with their value attributes."""

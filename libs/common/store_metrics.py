@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 _create_gauge = metrics.get_meter("thingway").create_gauge
 
-PERIOD = 15.0
+MEASURE_SECONDS = 15.0
 """Seconds between two measurements."""
 STALE_SECONDS = 60.0
 """Seconds after which an outdated measurement is no longer shown."""
@@ -161,10 +161,10 @@ class StreamMetrics:
 
     async def run(self) -> None:
         """Measure the streams periodically, for ever."""
-        await repeat(self._read, PERIOD, "metrics of streams")
+        await repeat(self._read, MEASURE_SECONDS, "metrics of streams")
 
     async def _read(self) -> None:
-        events = (await self._bus.read_partitions(PERIOD)).streams
+        events = (await self._bus.read_partitions(MEASURE_SECONDS)).streams
         names = {*self._streams, *events}
         self._last = {name: await read_stream(self._bus, name) for name in names}
         self._read_at = time.monotonic()
@@ -197,12 +197,12 @@ class StreamMetrics:
 async def measure_event_readers(bus: Bus) -> None:
     """Measure for ever the backlog of each service that reads events, even if it is stopped."""
     read = partial(read_backlogs, bus)
-    await repeat(read, PERIOD, "metrics of the consumers of events")
+    await repeat(read, MEASURE_SECONDS, "metrics of the consumers of events")
 
 
 async def read_backlogs(bus: Bus) -> None:
     """Measure the backlog of each service that reads events."""
-    for stream in (await bus.read_partitions(PERIOD)).streams:
+    for stream in (await bus.read_partitions(MEASURE_SECONDS)).streams:
         for name in EVENT_READERS:
             try:
                 await measure_backlog(bus, stream, name)

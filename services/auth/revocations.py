@@ -101,7 +101,7 @@ log = logging.getLogger(__name__)
 SETTLE_SECONDS = 6.0
 """Seconds after which a revocation is applied again: longer than the data that Redis may lose and
 than NATS's timeout of a login (`auth_timeout`)."""
-PAUSE = 2.0
+SWEEP_SECONDS = 2.0
 """Seconds between two sweeps."""
 
 
@@ -133,7 +133,7 @@ class Revoker:
             partial(intents.list_tenants, SETTLE_SECONDS),
             partial(self.settle, intents),
         )
-        await take_turns("revocations", WORKERS, tenants, settle, PAUSE)
+        await take_turns("revocations", WORKERS, tenants, settle, SWEEP_SECONDS)
 
     async def settle(self, intents: RevocationStore, tenant: str) -> Steps:
         """Apply a tenant's old revocations again and delete them.

@@ -8,7 +8,7 @@ _BOUNDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 """Upper bounds of the latency buckets, in seconds."""
 
 
-SAMPLE = 10
+REQUESTS_PER_SAMPLE = 10
 """One of this number of requests is timed, because recording costs 7 µs, a tenth of a request."""
 
 
@@ -33,7 +33,7 @@ class Metrics:
         self._latency = meter.create_histogram(
             "thingway.gateway.latency",
             unit="s",
-            description=f"Time to answer; one request in {SAMPLE} is measured",
+            description=f"Time to answer; one request in {REQUESTS_PER_SAMPLE} is measured",
             explicit_bucket_boundaries_advisory=_BOUNDS,
         )
         self._limited = meter.create_counter(
@@ -51,7 +51,7 @@ class Metrics:
         tally = self._tallies.get(key)
         if tally is None:
             tally = self._tallies[key] = _Tally(*key)
-        if tally.count % SAMPLE == 0:
+        if tally.count % REQUESTS_PER_SAMPLE == 0:
             self._latency.record(seconds, tally.attributes)
         tally.count += 1
 

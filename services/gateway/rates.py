@@ -12,7 +12,7 @@ import time
 
 from libs.common.errors import TooManyRequests
 from libs.common.limits import TokenBuckets
-from libs.common.limits.meter import BURST, Meter
+from libs.common.limits.meter import BURST_SECONDS, Meter
 from libs.common.store.redis import Redis
 
 LEASES_PER_BURST = 20
@@ -118,7 +118,7 @@ class Tarpit:
             self._held -= 1
 
     def _pause(self, caller: str, now: float) -> float:
-        pause = self._meter.seconds_until(caller, 1, FREE_REJECTIONS, now, BURST)
+        pause = self._meter.seconds_until(caller, 1, FREE_REJECTIONS, now, BURST_SECONDS)
         if pause < MAX_DELAY:
             self._meter.consume(caller, 1)
         return min(pause, MAX_DELAY)

@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 A = TypeVar("A")
 
-PAUSE = 1.0
+RECONNECT_SECONDS = 1.0
 """Seconds between two attempts to connect."""
 
 
@@ -39,7 +39,7 @@ class BackgroundRpcClient(RpcClient):
         """Close the connection."""
         if self._task is not None:
             self._task.cancel()
-            await asyncio.wait({self._task}, timeout=PAUSE)
+            await asyncio.wait({self._task}, timeout=RECONNECT_SECONDS)
         if self._connected is not None:
             await self._connected.drain()
 
@@ -63,4 +63,4 @@ class BackgroundRpcClient(RpcClient):
                 self._connected = bus
             except (NatsError, OSError, TimeoutError) as error:
                 log.warning("cannot connect to NATS yet: %r", error)
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(RECONNECT_SECONDS)

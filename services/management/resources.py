@@ -24,13 +24,13 @@ from litestar.response import Stream
 
 from libs.common.clock import now_ms
 from libs.common.contracts.limits import LARGEST_FILE, LARGEST_LIBRARY
-from libs.common.contracts.names import PART, ReadResource, ResourcePart
+from libs.common.contracts.names import PART_BYTES, ReadResource, ResourcePart
 from libs.common.errors import InvalidInput, NotFound, TooLarge, TooManyRequests, UnsupportedMedia
 from libs.common.http import HttpRequest, RequestPrincipal, provide
 from libs.common.http.console import get, post, put
 from libs.common.http.guards import users
 from libs.common.http.operations import route_operations
-from libs.common.http.streaming import PIECE
+from libs.common.http.streaming import PIECE_BYTES
 from libs.common.identity import Principal
 from libs.common.identity.seal import Seal, SealBroken
 from libs.common.limits.quota import RETRY_SECONDS, Quota
@@ -206,7 +206,7 @@ UPLOADS = "/resource/uploads/"
 _TICKET_CONTEXT = "upload of a resource"
 _KEY_BYTES = 24
 _MINUTE_MS = 60_000
-FILES = 8
+CONCURRENT_FILES = 8
 """Maximum files sent concurrently; one tenant may use half. Each is in memory while it is
 sent."""
 NO_LIBRARY = "blueprint_library_resources_fetch_failed"
@@ -250,7 +250,7 @@ class ResourceService:
     def __init__(self, store: ResourceStore, seal: Seal) -> None:
         self._store = store
         self._seal = seal
-        self._files = FairScheduler("files", FILES)
+        self._files = FairScheduler("files", CONCURRENT_FILES)
 
     def announce(self, user: Principal, request: UploadRequest) -> UploadTarget:
         """Return the URLs of a file to upload."""
@@ -297,8 +297,8 @@ class ResourceService:
         """Yield the content of a file; a tenant has only a few files in memory."""
         async with self._files.slot(resource.tenant):
             content = (await self.get(resource.id, whole=True)).content
-            for start in range(0, len(content), PIECE):
-                yield content[start : start + PIECE]
+            for start in range(0, len(content), PIECE_BYTES):
+                yield content[start : start + PIECE_BYTES]
 
     async def get(self, key: str, *, whole: bool = False) -> Resource:
         """Return a file, without its content unless `whole`; raise `NotFound`."""
@@ -312,7 +312,7 @@ class ResourceService:
         for key in keys_in([request.url]):
             resource = await self._store.get(key)
             if resource is not None and resource.tenant == request.tenant:
-                content = resource.content[request.offset : request.offset + PART]
+                content = resource.content[request.offset : request.offset + PART_BYTES]
                 return ResourcePart(resource.name, resource.type, content)
         raise NotFound("the resource does not exist", field="url")
 

@@ -24,7 +24,7 @@ MAX_CHARACTERS = 8 * 1024**2
 """Maximum characters per write, unless a single entry has more."""
 MAX_SHARED_ENTRIES = 16
 """Maximum waiting entries of a tenant that are written together with those of another tenant."""
-PACE = 50
+RESULTS_PER_ITERATION = 50
 """Number of results that are set before the event loop runs other tasks."""
 MAX_WRITERS, WRITERS_PER_TENANT = 8, 2
 """Maximum concurrent writes, in total and per tenant."""
@@ -107,7 +107,7 @@ class Batches(Generic[T, R]):
                     done.set_exception(error)
             return
         for number, ((_, done), result) in enumerate(zip(batch, results, strict=True)):
-            if number % PACE == PACE - 1:
+            if number % RESULTS_PER_ITERATION == RESULTS_PER_ITERATION - 1:
                 await asyncio.sleep(0)
             if not done.done():
                 done.set_result(result)

@@ -6,10 +6,10 @@ from typing import Any
 from libs.common.bus import RpcClient
 from libs.common.bus.rpc import remote_error
 from libs.common.contracts.entities import (
-    CALL,
+    CALL_SERVICE,
+    ENTITY_VALUES,
     MAX_KEYS,
-    UPDATE,
-    VALUES,
+    UPDATE_ENTITIES,
     CalledServices,
     CallServices,
     EntityUpdate,
@@ -22,8 +22,8 @@ from libs.common.contracts.entities import (
 )
 from libs.common.contracts.flows import (
     CHANGE_ALARM,
-    PUT,
-    REMOVE,
+    PUT_FLOW_SERVICE,
+    REMOVE_FLOW_SERVICE,
     ChangeAlarm,
     ChangedAlarm,
     FlowServiceAnswer,
@@ -37,7 +37,7 @@ from libs.common.identity.grants import GrantReader, Grants
 from libs.common.things import SYSTEM_INTEGRATION, is_custom
 from services.workflow.batches import Batches
 
-ANY = "*"
+WILDCARD = "*"
 """Stands for any characters in a pattern of entity keys."""
 
 
@@ -53,7 +53,7 @@ class Entities:
     async def read_values(self, tenant: str, keys: Sequence[str]) -> EntityValues:
         """Return the latest values; None without a value, unknown keys are missing."""
         request = ReadEntities(tenant, list(keys))
-        return await self._rpc.call(VALUES, request, EntityValues)
+        return await self._rpc.call(ENTITY_VALUES, request, EntityValues)
 
     async def update(
         self, tenant: str, exchange: Mapping[str, Any], hops: int, *, dry_run: bool = False
@@ -84,7 +84,7 @@ class Entities:
 
     async def _update_once(self, updates: Sequence[EntityUpdate]) -> Sequence[UpdateOutcome]:
         request = UpdateEntities(list(updates))
-        return (await self._rpc.call(UPDATE, request, UpdatedEntities)).outcomes
+        return (await self._rpc.call(UPDATE_ENTITIES, request, UpdatedEntities)).outcomes
 
     async def call_services(
         self,
@@ -97,7 +97,9 @@ class Entities:
     ) -> Mapping[str, Any]:
         """Call services and return their outputs as one map; a dry run only validates."""
         request = CallServices(tenant=tenant, exchange=dict(exchange), hops=hops, dry_run=dry_run)
-        return (await self._rpc.call(CALL, request, CalledServices, timeout=seconds)).outputs
+        return (
+            await self._rpc.call(CALL_SERVICE, request, CalledServices, timeout=seconds)
+        ).outputs
 
     async def change_alarm(self, request: ChangeAlarm, seconds: float) -> ChangedAlarm:
         """Raise or clear an alarm of the device of an entity."""
@@ -109,11 +111,13 @@ class Entities:
 
     async def put_service(self, service: PutFlowService) -> None:
         """Create or replace a flow's service."""
-        await self._rpc.call(PUT, service, FlowServiceAnswer)
+        await self._rpc.call(PUT_FLOW_SERVICE, service, FlowServiceAnswer)
 
     async def remove_service(self, tenant: str, flow_id: int) -> None:
         """Delete a flow's service if it exists."""
-        await self._rpc.call(REMOVE, RemoveFlowService(tenant, flow_id), FlowServiceAnswer)
+        await self._rpc.call(
+            REMOVE_FLOW_SERVICE, RemoveFlowService(tenant, flow_id), FlowServiceAnswer
+        )
 
 
 class EntityAccess:
@@ -130,8 +134,8 @@ class EntityAccess:
         with an integration that is fully visible to the user.
         """
         grants = await self._grants.read(user)
-        plain = [key for key in keys if ANY not in key]
-        visible = {key for key in keys if ANY in key and _covers(grants, key)}
+        plain = [key for key in keys if WILDCARD not in key]
+        visible = {key for key in keys if WILDCARD in key and _covers(grants, key)}
         for start in range(0, len(plain), MAX_KEYS):
             batch = plain[start : start + MAX_KEYS]
             entities = await self._entities.resolve(user.tenant, batch)
@@ -140,7 +144,7 @@ class EntityAccess:
 
 
 def _covers(grants: Grants, pattern: str) -> bool:
-    integration, dot, _ = pattern.partition(ANY)[0].partition(".")
+    integration, dot, _ = pattern.partition(WILDCARD)[0].partition(".")
     if grants.everything:
         return True
     return bool(dot) and (

@@ -5,21 +5,21 @@ from functools import partial
 from libs.common.store.migrations import Migration, create_collections, drop_present, index
 from libs.common.store.mongo import Database
 from services.workflow.notifications.store import CHANNELS
-from services.workflow.runs.store import ENDED
-from services.workflow.triggers.deployed_flows import CHANGE_SECONDS, CHANGES
+from services.workflow.runs.store import ENDED_RUNS
+from services.workflow.triggers.deployed_flows import CHANGE_SECONDS, CHANGES_COLLECTION
 
 COLLECTIONS = {
     "flows": [index("tenant", "-_id")],
     "flow_versions": [index("_id.flow")],
     "deployments": [index("component")],
-    CHANGES: [index("at", expireAfterSeconds=CHANGE_SECONDS)],
+    CHANGES_COLLECTION: [index("at", expireAfterSeconds=CHANGE_SECONDS)],
     "timers": [index("due")],
     "hooks": [index("token", unique=True), index("tenant", "method", "shape")],
     "runs": [
         index("flow", "key", unique=True),
         index("replica", where={"status": "RUNNING"}),
-        index("flow", "-_id", name="log", where=ENDED),
-        index("startedAt", name="age", where=ENDED),
+        index("flow", "-_id", name="log", where=ENDED_RUNS),
+        index("startedAt", name="age", where=ENDED_RUNS),
     ],
     "outbox": [index("at")],
     "flow_secrets": [index("tenant", "flows")],

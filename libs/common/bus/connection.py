@@ -22,7 +22,7 @@ from libs.common.bus.accounts import inbox_prefix
 from libs.common.bus.client import RETRY_PAUSE, DroppingClient, PersistentClient, report_errors
 from libs.common.bus.publishing import (
     IN_FLIGHT,
-    PENDING,
+    MAX_PENDING_BYTES,
     PUBLISH_TIMEOUT,
     DuplicateInBatch,
     OutgoingMessage,
@@ -105,7 +105,7 @@ class Bus:
                         connect_timeout=3,
                         ping_interval=PING_SECONDS,
                         max_outstanding_pings=2,
-                        pending_size=PENDING,
+                        pending_size=MAX_PENDING_BYTES,
                         allow_reconnect=True,
                         error_cb=report_errors(name),
                         closed_cb=client.closed,

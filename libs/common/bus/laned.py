@@ -30,7 +30,7 @@ the room that is left below the limits of all lanes."""
 MAX_ITEMS, MAX_SIZE = 20_000, 32 * 1024**2
 """Messages and bytes of all lanes, above which no more messages are requested. Messages that arrive
 nevertheless are accepted up to twice the bytes."""
-COST = 512
+MESSAGE_OVERHEAD_BYTES = 512
 """Bytes of memory that a message uses in addition to its payload."""
 MIN_PACE = 1_000.0
 """Minimum rate at which messages of a full lane are delivered again, per second."""
@@ -63,7 +63,7 @@ class _Deferred:
         if len(self.parked) >= PARKED or self.parked_size >= PARKED_SIZE:
             return False
         self.parked.append(message)
-        self.parked_size += len(message.data) + COST
+        self.parked_size += len(message.data) + MESSAGE_OVERHEAD_BYTES
         return True
 
 
@@ -164,7 +164,7 @@ class LanedMessages:
 
     def _put_if_room(self, lane: str, message: Msg) -> bool:
         """Add a message to its lane; return False if there is no room."""
-        lanes, size = self._lanes, len(message.data) + COST
+        lanes, size = self._lanes, len(message.data) + MESSAGE_OVERHEAD_BYTES
         waiting = lanes.waiting(lane)
         full = waiting and (
             waiting >= max(self._items, MAX_ITEMS - lanes.items)

@@ -107,7 +107,7 @@ FULL_SUBJECT = "messages per subject exceeded"
 """JetStream's error text for a subject with too many messages; its code (10077) is ambiguous."""
 MAX_WRITE_BYTES = 16 * 1024**2
 """Maximum bytes of one write; a complete HTTP request fits."""
-PENDING = 64 * 1024**2
+MAX_PENDING_BYTES = 64 * 1024**2
 """Maximum bytes that a connection buffers, for example while it is lost."""
 
 
@@ -195,7 +195,7 @@ class Publisher:
         """
         if self._client.is_closed or self._client.is_draining:
             raise ConnectionClosedError
-        if self._client.pending_data_size > PENDING:
+        if self._client.pending_data_size > MAX_PENDING_BYTES:
             raise OutboundBufferLimitError
         if not self._inbox:
             await self._listen()

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 BEAT, PAUSE = 1.0, 0.2
 """Seconds between two messages of a process: while nothing changes, and the minimum."""
-SILENCE = 2.5
+SILENCE_SECONDS = 2.5
 """Seconds without a message after which a process counts as silent."""
 
 
@@ -62,7 +62,7 @@ class Wakeups:
 
     async def run(self) -> None:
         """Publish the changes of this process and receive those of others, for ever."""
-        self._silent_at[self._own.process] = time.monotonic() + SILENCE
+        self._silent_at[self._own.process] = time.monotonic() + SILENCE_SECONDS
         await self._bus.client.subscribe(self._subject, cb=self._receive)
         await self.publish()
 
@@ -89,7 +89,7 @@ class Wakeups:
     def receive(self, payload: bytes) -> None:
         """Wake the loops of topics that a process has changed since its last message."""
         changes = msgspec.json.decode(payload, type=Changes)
-        self._silent_at[changes.process] = time.monotonic() + SILENCE
+        self._silent_at[changes.process] = time.monotonic() + SILENCE_SECONDS
         if changes.process != self._own.process:
             known_counts = self._others.get(changes.process, {})
             self._others[changes.process] = changes.topics
@@ -106,7 +106,7 @@ class Wakeups:
             self._others.pop(process, None)
             del self._silent_at[process]
             if process == self._own.process:
-                self._silent_at[process] = now + SILENCE
+                self._silent_at[process] = now + SILENCE_SECONDS
             for topic in self._events:
                 self._wake(topic)
 

@@ -10,7 +10,7 @@ import msgspec
 
 from libs.common.things import AccessMod, EntityType, ValueType
 
-RESOLVE = "rpc.device.resolve_entities"
+RESOLVE_ENTITIES = "rpc.device.resolve_entities"
 
 MAX_KEYS = 10_000
 """Maximum number of keys and ids of a request."""
@@ -90,9 +90,9 @@ class ThingEntities(msgspec.Struct):
     entities: list[ThingEntity]
 
 
-VALUES = "rpc.device.entity_values"
-UPDATE = "rpc.device.update_entities"
-CALL = "rpc.device.call_service"
+ENTITY_VALUES = "rpc.device.entity_values"
+UPDATE_ENTITIES = "rpc.device.update_entities"
+CALL_SERVICE = "rpc.device.call_service"
 
 
 class ReadEntities(msgspec.Struct):

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import msgspec
 
-PUT = "rpc.device.put_flow_service"
-REMOVE = "rpc.device.remove_flow_service"
-CALL = "rpc.workflow.call_flow"
+PUT_FLOW_SERVICE = "rpc.device.put_flow_service"
+REMOVE_FLOW_SERVICE = "rpc.device.remove_flow_service"
+CALL_FLOW = "rpc.workflow.call_flow"
 
 InputType = Literal["STRING", "LONG", "DOUBLE", "BOOLEAN"]
 

@@ -14,7 +14,7 @@ import msgspec
 from libs.common.tsl import TslDocument, parse_document
 
 GET_INTEGRATIONS = "rpc.management.get_integrations"
-LEASE = 15.0
+LEASE_SECONDS = 15.0
 """Seconds after its last announcement for which an integration counts as running."""
 ANNOUNCE_EVERY = 5.0
 """Seconds between announcements."""

@@ -6,13 +6,13 @@ Unknown ids are omitted from answers. Without `ids`, an answer has all resources
 
 import msgspec
 
-DEVICES = "rpc.device.describe_devices"
+DESCRIBE_DEVICES = "rpc.device.describe_devices"
 DEVICE_COUNTS = "rpc.device.count_devices"
-GROUPS = "rpc.device.describe_groups"
-INTEGRATIONS = "rpc.management.describe_integrations"
-DASHBOARDS = "rpc.management.describe_dashboards"
+DESCRIBE_GROUPS = "rpc.device.describe_groups"
+DESCRIBE_INTEGRATIONS = "rpc.management.describe_integrations"
+DESCRIBE_DASHBOARDS = "rpc.management.describe_dashboards"
 CANVAS_OF_DEVICE = "rpc.management.canvas_of_device"
-FLOWS = "rpc.workflow.describe_flows"
+DESCRIBE_FLOWS = "rpc.workflow.describe_flows"
 
 MAX_DEVICES = 500
 """Maximum number of devices in an answer, so that it fits into a message with any names."""
@@ -168,7 +168,7 @@ class DescribedFlows(msgspec.Struct):
 
 
 READ_RESOURCE = "rpc.management.read_resource"
-PART = 512 * 1024
+PART_BYTES = 512 * 1024
 """Bytes of a part, which fits into a message."""
 
 

@@ -24,7 +24,7 @@ from libs.common.http.request import (
     log_rejection,
     read_address,
 )
-from libs.common.http.streaming import PIECE
+from libs.common.http.streaming import PIECE_BYTES
 from libs.common.identity import PRINCIPAL_HEADER, HeaderVerifier, Principal
 from libs.common.scheduling import Caps, FairScheduler, LaneFull
 from libs.common.telemetry.logs import name_lines
@@ -35,10 +35,10 @@ WORKERS, WORKERS_PER_PRINCIPAL = 24, 8
 it does not use all connections to MongoDB."""
 LARGE_ANSWERS = 16
 """Large answers that a process sends concurrently, which limits their memory."""
-LARGE = 256 * 1024
+LARGE_BODY_BYTES = 256 * 1024
 """Bytes above which bodies of a tenant are read one by one, and answers are sent a few at a time,
 because parts of each are in memory."""
-BODIES = 8
+CONCURRENT_LARGE_BODIES = 8
 """Large bodies of a process that are read concurrently, one per tenant or, without login, per
 address."""
 MAX_WAITING_REQUESTS, MAX_WAITING_ANSWERS = 10_000, 32
@@ -58,9 +58,9 @@ class Turns:
         )
         self.bodies = FairScheduler(
             "large bodies",
-            BODIES,
+            CONCURRENT_LARGE_BODIES,
             items=MAX_WAITING_REQUESTS,
-            caps=lambda lane: bodies(1 if lane else BODIES),
+            caps=lambda lane: bodies(1 if lane else CONCURRENT_LARGE_BODIES),
         )
 
     async def serve(self, app: ASGIApp, scope: HTTPScope, receive: Receive, send: Send) -> None:
@@ -97,7 +97,7 @@ class _Request(AsyncExitStack):
         message = await self._receive()
         if message["type"] == "http.request" and not self.complete:
             before, self._size = self._size, self._size + len(message["body"])
-            if before <= LARGE < self._size:
+            if before <= LARGE_BODY_BYTES < self._size:
                 slot = self._turns.bodies.slot(self._lane, sub=self._sub)
                 await self.enter_async_context(slot)
             if not message["more_body"]:
@@ -107,7 +107,7 @@ class _Request(AsyncExitStack):
 
     async def send(self, message: Any) -> None:
         more = message.get("more_body", False)
-        if not more and len(message.get("body", b"")) <= LARGE:
+        if not more and len(message.get("body", b"")) <= LARGE_BODY_BYTES:
             await self._send(message)
             return
         if not self._large:
@@ -121,8 +121,8 @@ class _Request(AsyncExitStack):
 
 def _pieces(message: Any) -> Iterator[Any]:
     content = message["body"]
-    for start in range(0, len(content) or 1, PIECE):
-        end = start + PIECE
+    for start in range(0, len(content) or 1, PIECE_BYTES):
+        end = start + PIECE_BYTES
         more = message["more_body"] or end < len(content)
         yield {**message, "body": content[start:end], "more_body": more}
 

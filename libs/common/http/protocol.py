@@ -23,7 +23,7 @@ MAX_HEAD = 64 * 1024
 between two parts of a body; more is 431."""
 HEAD_TIMEOUT = 15.0
 """Seconds from the first byte of a head to its end, after which the connection is closed."""
-STALL = 30.0
+STALL_SECONDS = 30.0
 """Seconds in which a client must receive pending data, after which the connection is aborted."""
 
 
@@ -158,7 +158,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Start the stall timeout, because the client does not receive data."""
         super().pause_writing()
         self._stop_stall_timer()
-        self._stall_timer = self.loop.call_later(STALL, self.transport.abort)
+        self._stall_timer = self.loop.call_later(STALL_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
         """Cancel the stall timeout."""
@@ -170,7 +170,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_response_complete()
         if self.transport.is_closing() and self.transport.get_write_buffer_size():
             self._stop_stall_timer()
-            self._stall_timer = self.loop.call_later(STALL, self.transport.abort)
+            self._stall_timer = self.loop.call_later(STALL_SECONDS, self.transport.abort)
 
     def timeout_keep_alive_handler(self) -> None:
         """Abort an idle connection, with any data that the client has not received."""

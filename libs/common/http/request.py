@@ -184,7 +184,7 @@ MAX_LINES = 200
 """Maximum log lines per second: many invalid requests must not fill the disk."""
 
 
-class LineLimit(logging.Filter):
+class LogRateLimit(logging.Filter):
     """Passes at most `maximum` lines a second; the next line counts the dropped ones."""
 
     def __init__(self, maximum: int) -> None:
@@ -209,7 +209,7 @@ class LineLimit(logging.Filter):
         return True
 
 
-log.addFilter(LineLimit(MAX_LINES))
+log.addFilter(LogRateLimit(MAX_LINES))
 
 
 def log_rejection(error: ThingwayError, method: str, where: str) -> None:

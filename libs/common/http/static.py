@@ -11,7 +11,7 @@ from litestar.status_codes import HTTP_304_NOT_MODIFIED
 
 from libs.common.http.request import Connection
 
-PACKET = 1400
+PACKET_BYTES = 1400
 """Bytes of a network packet: compressing a smaller answer does not make it faster."""
 CODINGS = {b"gzip": 31, b"deflate": 15}
 """The `wbits` of zlib for each content coding, the preferred one first."""
@@ -78,7 +78,7 @@ class StaticDocument:
         if _has_tag(request.headers.get("if-none-match", ""), self.tag):
             return Response(b"", status_code=HTTP_304_NOT_MODIFIED, headers=headers)
         coding = choose_coding(request.headers.get("accept-encoding", "").encode("latin-1"))
-        if coding is None or len(self.content) <= PACKET:
+        if coding is None or len(self.content) <= PACKET_BYTES:
             return Response(self.content, media_type=self.media_type, headers=headers)
         headers["Content-Encoding"] = coding.decode()
         return Response(self._encode_content(coding), media_type=self.media_type, headers=headers)

@@ -17,7 +17,7 @@ from litestar.serialization import encode_json
 T = TypeVar("T")
 R = TypeVar("R")
 
-PIECE = 128 * 1024
+PIECE_BYTES = 128 * 1024
 """Bytes of a piece, after which other requests continue."""
 LARGEST_PAGE = 8 * 1024 * 1024 - 64 * 1024
 """Maximum bytes of the rows of a page that a cursor continues; with the envelope, 8 MiB."""
@@ -110,7 +110,7 @@ async def join_pieces(parts: AsyncGenerator[bytes, None]) -> AsyncGenerator[byte
     async with aclosing(parts):
         async for part in parts:
             piece += part
-            if len(piece) >= PIECE:
+            if len(piece) >= PIECE_BYTES:
                 yield bytes(piece)
                 piece.clear()
                 await asyncio.sleep(0)

@@ -26,9 +26,9 @@ from libs.common.tls import PeerCertificate
 PRINCIPAL_HEADER = "x-thingway-principal"
 TOKEN_HEADER = "x-thingway-token"  # noqa: S105 - a header name
 """Sent with a WebSocket: the SHA-256 of the token, which locates its state in Redis."""
-LIFETIME = 30.0
+LIFETIME_SECONDS = 30.0
 """Seconds for which a signed header is accepted."""
-REUSE = 10.0
+REUSE_SECONDS = 10.0
 """Seconds for which the gateway reuses a signed header."""
 CACHE_SIZE = 10_000
 """Maximum cached headers on either side."""
@@ -83,9 +83,9 @@ class HeaderSigner:
         cached = self._signed.get(principal)
         if cached and cached[0] > now:
             return cached[1]
-        payload = msgspec.json.encode(_Claims(principal, now + LIFETIME))
+        payload = msgspec.json.encode(_Claims(principal, now + LIFETIME_SECONDS))
         value = f"{encode(payload)}.{encode(self._key.sign(payload))}"
-        self._signed.put(principal, (now + REUSE, value))
+        self._signed.put(principal, (now + REUSE_SECONDS, value))
         return value
 
 

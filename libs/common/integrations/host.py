@@ -44,7 +44,7 @@ from libs.common.jobs import cancel_and_wait, seconds_to_tick
 
 log = logging.getLogger(__name__)
 
-PAGE = 500
+DEVICES_PER_PAGE = 500
 
 
 class IntegrationThings:
@@ -149,12 +149,12 @@ class IntegrationThings:
         """Yield all devices of the integration, of all tenants, by id."""
         after = 0
         while True:
-            request = ListDevices(after=after, limit=PAGE)
+            request = ListDevices(after=after, limit=DEVICES_PER_PAGE)
             subject = device_subject(self._id, "list_devices")
             devices = (await self._rpc.call(subject, request, ListedDevices)).devices
             for device in devices:
                 yield device
-            if len(devices) < PAGE:
+            if len(devices) < DEVICES_PER_PAGE:
                 return
             after = devices[-1].device_id
 

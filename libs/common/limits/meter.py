@@ -22,7 +22,7 @@ from libs.common.lru_cache import LruCache
 
 log = logging.getLogger(__name__)
 
-BURST = 10.0
+BURST_SECONDS = 10.0
 """Permits that may be used at once, in seconds of the rate."""
 DAY = 86_400.0
 """Seconds."""
@@ -43,7 +43,7 @@ class Meter:
         self._buckets: OrderedDict[Hashable, _Bucket] = OrderedDict()
 
     def seconds_until(
-        self, key: Hashable, amount: float, rate: float, at: float, burst: float = BURST
+        self, key: Hashable, amount: float, rate: float, at: float, burst: float = BURST_SECONDS
     ) -> float:
         """Return the seconds until `amount` permits are available at `rate`, or 0.
 
@@ -80,7 +80,7 @@ class Excess(NamedTuple):
 class MessageMeter:
     """Applies the limits of tenants to their devices' messages and bytes."""
 
-    def __init__(self, limits: LimitsCache, burst: float = BURST) -> None:
+    def __init__(self, limits: LimitsCache, burst: float = BURST_SECONDS) -> None:
         self._limits = limits
         self._burst = burst
         self._meter = Meter()

@@ -87,7 +87,7 @@ REQUEST_SUBJECT = "use.ask"
 ANSWER_SUBJECT = "use.answer"
 ANSWER_SECONDS = 0.3
 """Seconds in which processes answer."""
-WORKERS = 8
+CONCURRENT_USAGE_REQUESTS = 8
 """Usage requests that a process sends or answers concurrently: counting in a database may take
 seconds."""
 
@@ -107,7 +107,7 @@ async def report_usage(bus: Bus, part: Part, queue: str = "") -> None:
     database.
     """
 
-    scheduler = FairScheduler("use", WORKERS)
+    scheduler = FairScheduler("use", CONCURRENT_USAGE_REQUESTS)
 
     async def answer(message: Msg, request: UsageRequest) -> None:
         try:
@@ -130,7 +130,7 @@ class UsageCollector:
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._scheduler = FairScheduler("questions about use", WORKERS)
+        self._scheduler = FairScheduler("questions about use", CONCURRENT_USAGE_REQUESTS)
 
     async def collect(self, request: UsageRequest) -> Usage:
         """Return the sum of all shares; raise `TooManyRequests` or `Unavailable`."""

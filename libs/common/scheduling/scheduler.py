@@ -205,7 +205,7 @@ class FairScheduler:
 
 T = TypeVar("T")
 
-COST = 256
+ITEM_OVERHEAD_BYTES = 256
 """Bytes that each item uses in addition to its size."""
 QUANTUM_BYTES = 16 * 1024.0
 """Bytes of a lane per round."""
@@ -257,7 +257,7 @@ class FairQueue(Generic[T]):
         total = 0
         while len(popped) < maximum and total < size and (lane := self._lanes.next()) is not None:
             item, item_size = self._lanes.pop(lane)
-            self._lanes.charge(lane, item_size + COST)
+            self._lanes.charge(lane, item_size + ITEM_OVERHEAD_BYTES)
             total += item_size
             popped.append((lane, item))
         return popped

@@ -20,7 +20,7 @@ from libs.common.telemetry.logs import name_lines
 
 log = logging.getLogger(__name__)
 
-DEADLINE = 900.0
+STEP_TIMEOUT_SECONDS = 900.0
 """Seconds after which a step is cancelled; it must have hung, because all waits in steps end
 sooner."""
 IDLE_PERIOD = 10.0
@@ -149,7 +149,7 @@ async def _run_steps(
         async with aclosing(steps(tenant)) as each:
             more = True
             while more:
-                async with scheduler.slot(tenant), asyncio.timeout(DEADLINE):
+                async with scheduler.slot(tenant), asyncio.timeout(STEP_TIMEOUT_SECONDS):
                     more = await anext(each, _END) is not _END
     except OUTAGES as error:
         log.warning("%s for %s waits: %s", name, tenant, str(error)[:500] or repr(error))

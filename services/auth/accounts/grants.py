@@ -16,7 +16,7 @@ from libs.common.http.console import PageRequest
 from libs.common.store.mongo import Database, Document, Session, find_page
 from libs.common.things import LAST_MEMBER, entity_id
 
-PAGE = 1000
+GRANTS_PER_PAGE = 1000
 """Grants per page of a sweep."""
 _COLUMNS = {"id": "id", "resource_id": "id", "resource_type": "type"}
 """Sortable columns."""
@@ -128,7 +128,7 @@ class GrantStore:
         query: Document = {"at": {"$lt": datetime.now(UTC) - age}}
         if after is not None:
             query["_id"] = {"$gt": after}
-        page = self._grants.find(query, sort=[("_id", 1)], limit=PAGE)
+        page = self._grants.find(query, sort=[("_id", 1)], limit=GRANTS_PER_PAGE)
         return [(row["_id"], row["tenant"], msgspec.convert(row, Resource)) async for row in page]
 
     async def delete_role(self, tenant: str, role_id: int, session: Session) -> None:

@@ -15,9 +15,9 @@ from services.auth.applications.store import ApplicationStore
 
 log = logging.getLogger(__name__)
 
-PERIOD = 300.0
+SWEEP_SECONDS = 300.0
 """Seconds between two sweeps."""
-WAIT = 5.0
+TIMEOUT_SECONDS = 5.0
 """Timeout of JetStream requests, in seconds."""
 
 
@@ -35,7 +35,7 @@ class EventConsumers:
 
     async def sweep(self) -> None:
         """Delete abandoned consumers periodically; runs in the lease holder."""
-        await repeat(self.end_abandoned, PERIOD, "consumers were not checked; retrying")
+        await repeat(self.end_abandoned, SWEEP_SECONDS, "consumers were not checked; retrying")
 
     async def end_abandoned(self) -> None:
         """Delete each consumer whose application is deleted or may not read events."""
@@ -59,7 +59,7 @@ class EventConsumers:
 
     async def _request(self, subject: str, body: dict[str, int] | None = None) -> bytes:
         encoded = b"" if body is None else msgspec.json.encode(body)
-        return (await self.bus.client.request(subject, encoded, timeout=WAIT)).data
+        return (await self.bus.client.request(subject, encoded, timeout=TIMEOUT_SECONDS)).data
 
 
 def _is_client_id(name: str) -> bool:

@@ -18,7 +18,7 @@ from services.auth.applications.store import ApplicationStore
 
 log = logging.getLogger(__name__)
 
-PERIOD = 2.0
+CHECK_SECONDS = 2.0
 """Seconds until a new application receives events."""
 
 
@@ -33,7 +33,7 @@ class EventDistributor:
     async def run(self) -> None:
         """Apply the configuration periodically; runs in the lease holder."""
         late = "events were not distributed; retrying"
-        await repeat(self.apply, PERIOD, late, upcoming=self._set_partitions)
+        await repeat(self.apply, CHECK_SECONDS, late, upcoming=self._set_partitions)
 
     async def apply(self) -> None:
         """Set the number of partitions and the tenants whose events are copied."""

@@ -40,7 +40,7 @@ REJECTION_DELAY = 1.5
 timeout is 5 seconds in nats-server and at least 2 seconds in clients."""
 MAX_DELAYED = 2_000
 """Maximum delayed rejections. Further rejections are sent immediately."""
-CONCURRENCY = 16
+CONCURRENT_LOGINS = 16
 """Maximum concurrent logins; one tenant may use half of them. More would not be faster and would
 exhaust the process."""
 MAX_WAITING_LOGINS = 2_000
@@ -61,7 +61,7 @@ class Callout:
         self._authorizer = authorizer
         self._key = key
         self._tenants = tenants
-        self._log_ins = FairScheduler("bus log-ins", CONCURRENCY, items=MAX_WAITING_LOGINS)
+        self._log_ins = FairScheduler("bus log-ins", CONCURRENT_LOGINS, items=MAX_WAITING_LOGINS)
         self._delayed = NamedTasks()
         self._subscription: Subscription | None = None
 

@@ -42,9 +42,9 @@ def create_deletion_consumer(bus: Bus, grants: GrantService) -> BatchConsumer:
 
 log = logging.getLogger(__name__)
 
-PERIOD = 3600.0
+SWEEP_SECONDS = 3600.0
 """Seconds between two sweeps, and before the first one, when all services are running."""
-PAUSE = 0.5
+PAGE_PAUSE_SECONDS = 0.5
 """Seconds between two pages of a sweep."""
 MIN_AGE = timedelta(hours=1)
 """Minimum age of checked grants, because a newer grant's resource may not exist yet."""
@@ -58,8 +58,8 @@ class GrantSweep:
 
     async def run(self) -> None:
         """Sweep every hour; runs in the lease holder."""
-        await asyncio.sleep(PERIOD)
-        await repeat(self.sweep, PERIOD, "the sweep of grants failed; retrying")
+        await asyncio.sleep(SWEEP_SECONDS)
+        await repeat(self.sweep, SWEEP_SECONDS, "the sweep of grants failed; retrying")
 
     async def sweep(self) -> None:
         """Check every grant once."""
@@ -78,4 +78,4 @@ class GrantSweep:
                         "tenant %s: deleting grants of %d missing resources", tenant, len(missing)
                     )
                     await self.grants.forget_all(tenant, missing)
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(PAGE_PAUSE_SECONDS)

@@ -28,7 +28,7 @@ from services.auth.accounts.users import UserSummary
 from services.auth.grants.schemas import CandidateDevice, RoleDashboard, RoleDevice
 from services.auth.roles.service import KeywordSearch, RoleService
 
-BATCH = 200
+RESOURCES_PER_REQUEST = 200
 """Resources per request, so that the response fits into one NATS message."""
 
 
@@ -48,13 +48,15 @@ class ResourceOwners:
         """
         maximum = request.limit or LARGEST_PAGE
         part = msgspec.structs.replace(request, limit=min(maximum, names.MAX_DEVICES))
-        described = await self.rpc.call(names.DEVICES, part, names.DescribedDevices)
+        described = await self.rpc.call(names.DESCRIBE_DEVICES, part, names.DescribedDevices)
         newest = described.devices
         while len(newest) == part.limit and len(described.devices) < maximum:
             part.skip = request.skip + len(described.devices)
             part.limit = min(maximum - len(described.devices), names.MAX_DEVICES)
             part.counted = False
-            newest = (await self.rpc.call(names.DEVICES, part, names.DescribedDevices)).devices
+            newest = (
+                await self.rpc.call(names.DESCRIBE_DEVICES, part, names.DescribedDevices)
+            ).devices
             described.devices.extend(newest)
         return described
 
@@ -65,7 +67,7 @@ class ResourceOwners:
         request = names.DescribeIntegrations(tenant, None if ids is None else list(ids), keyword)
         try:
             described = await self.rpc.call(
-                names.INTEGRATIONS, request, names.DescribedIntegrations
+                names.DESCRIBE_INTEGRATIONS, request, names.DescribedIntegrations
             )
         except NoResponders:
             return []
@@ -84,7 +86,9 @@ class ResourceOwners:
         self, tenant: str, ids: Sequence[int] | None, keyword: str = ""
     ) -> list[names.DescribedDashboard]:
         request = names.DescribeDashboards(tenant, None if ids is None else list(ids), keyword)
-        described = await self.rpc.call(names.DASHBOARDS, request, names.DescribedDashboards)
+        described = await self.rpc.call(
+            names.DESCRIBE_DASHBOARDS, request, names.DescribedDashboards
+        )
         return described.dashboards
 
     async def find_missing(self, tenant: str, resources: Sequence[Resource]) -> list[Resource]:
@@ -97,8 +101,8 @@ class ResourceOwners:
             ids[resource.type].append(resource.id)
         existing: set[Resource] = set()
         for kind, resource_ids in ids.items():
-            for first in range(0, len(resource_ids), BATCH):
-                part = resource_ids[first : first + BATCH]
+            for first in range(0, len(resource_ids), RESOURCES_PER_REQUEST):
+                part = resource_ids[first : first + RESOURCES_PER_REQUEST]
                 try:
                     found = await self._find_existing(kind, tenant, part)
                 except NoResponders:
@@ -113,7 +117,7 @@ class ResourceOwners:
                 return [device.id for device in devices]
             case ResourceType.DEVICE_GROUP:
                 groups = await self.rpc.call(
-                    names.GROUPS, names.DescribeGroups(tenant, ids), names.DescribedGroups
+                    names.DESCRIBE_GROUPS, names.DescribeGroups(tenant, ids), names.DescribedGroups
                 )
                 return groups.ids
             case ResourceType.ENTITY:
@@ -128,7 +132,7 @@ class ResourceOwners:
                 return [dashboard.id for dashboard in await self._request_dashboards(tenant, ids)]
             case ResourceType.WORKFLOW:
                 flows = await self.rpc.call(
-                    names.FLOWS, names.DescribeFlows(tenant, ids), names.DescribedFlows
+                    names.DESCRIBE_FLOWS, names.DescribeFlows(tenant, ids), names.DescribedFlows
                 )
                 return flows.ids
 

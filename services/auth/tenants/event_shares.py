@@ -26,7 +26,7 @@ from services.auth.accounts.tenants import TenantStore
 
 log = logging.getLogger(__name__)
 
-PERIOD = 5.0
+CHECK_SECONDS = 5.0
 """Seconds between two checks; the stream grows more slowly from `PURGE_START` to its limit."""
 PURGE_START, PURGE_END = 0.8, 0.75
 """Shares of the size of the stream at which purging starts and ends."""
@@ -66,7 +66,7 @@ class EventShares:
 
     async def run(self) -> None:
         """Enforce shares periodically; runs in the lease holder."""
-        await repeat(self._check, PERIOD, "shares of events were not enforced; retrying")
+        await repeat(self._check, CHECK_SECONDS, "shares of events were not enforced; retrying")
 
     async def _check(self) -> None:
         """Enforce shares after a change of a stream, and at least every `IDLE_PERIOD`."""

@@ -13,7 +13,7 @@ from libs.common.bus import Bus, RpcClient
 from libs.common.bus.hops import current_hops
 from libs.common.bus.subjects import service_event
 from libs.common.contracts.events import ServiceReplied, TaskStatus
-from libs.common.contracts.flows import CALL, CallFlow, FlowOutputs
+from libs.common.contracts.flows import CALL_FLOW, CallFlow, FlowOutputs
 from libs.common.errors import InvalidInput, UpstreamFailed, UpstreamTimeout
 from libs.common.identity import Principal
 from libs.common.integrations.client import IntegrationClient, Integrations
@@ -170,7 +170,7 @@ class EntityCaller:
             seconds=self.seconds,
         )
         timeout = self.seconds + FLOW_MARGIN
-        return (await self.rpc.call(CALL, request, FlowOutputs, timeout)).outputs
+        return (await self.rpc.call(CALL_FLOW, request, FlowOutputs, timeout)).outputs
 
 
 def _merge_outputs(answers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from nats.aio.msg import Msg
 
 from libs.common.bus import Bus, RpcClient
 from libs.common.bus.laned import LanedMessages
-from libs.common.limits.meter import BURST, Excess, FloodGuard, MessageMeter
+from libs.common.limits.meter import BURST_SECONDS, Excess, FloodGuard, MessageMeter
 from libs.common.limits.tenants import LimitsCache, count_limited
 from libs.common.lru_cache import LruCache
 from libs.common.things import DIRECT_INTEGRATION
@@ -37,7 +37,7 @@ class Quota:
     """Finds the messages of a batch that exceed limits."""
 
     def __init__(self, limits: LimitsCache, rpc: RpcClient) -> None:
-        self._meter = MessageMeter(limits, BURST + ALLOWANCE_SECONDS)
+        self._meter = MessageMeter(limits, BURST_SECONDS + ALLOWANCE_SECONDS)
         self._floods = FloodGuard(rpc)
 
     def find_excess(

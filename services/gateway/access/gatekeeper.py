@@ -35,7 +35,7 @@ ADMISSION_SECONDS = 2.0
 """Seconds that admission may take before the request is rejected."""
 ADDRESS_ADMISSIONS = 32
 """Concurrent admissions of a single address, half of those of all addresses."""
-WAITING = 4_000
+MAX_WAITING_REQUESTS = 4_000
 """Waiting requests of an address."""
 MAX_TURN_WAIT = 1.0
 """Seconds for which a request may wait for its turn."""
@@ -69,7 +69,7 @@ class Gatekeeper:
         self._access = access
         self._limits = limits
         self._turns = FairScheduler(
-            "admission", 2 * ADDRESS_ADMISSIONS, items=WAITING, has_metrics=False
+            "admission", 2 * ADDRESS_ADMISSIONS, items=MAX_WAITING_REQUESTS, has_metrics=False
         )
 
     async def admit(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from libs.common.errors import MalformedRequest, UnsupportedMedia
-from libs.common.http.static import CODINGS, PACKET, choose_coding
+from libs.common.http.static import CODINGS, PACKET_BYTES, choose_coding
 
 _RAW_DEFLATE_BITS = -15
 """Raw deflate without a zlib header, which some clients send as `deflate`."""
@@ -81,9 +81,9 @@ def encoder_for(fields: list[Field], request: Mapping[bytes, bytes], method: str
     `fields` are the headers of the answer, which are adjusted; `request` are those of the request.
     """
     answer_fields = dict(fields)
-    length = int(answer_fields.get(b"content-length", PACKET + 1))
+    length = int(answer_fields.get(b"content-length", PACKET_BYTES + 1))
     if (
-        length <= PACKET
+        length <= PACKET_BYTES
         or not answer_fields.get(b"content-type", b"").startswith(_TEXTUAL)
         or b"content-encoding" in answer_fields
     ):

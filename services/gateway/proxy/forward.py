@@ -16,7 +16,7 @@ from litestar.types import HTTPScope, Receive, Send
 
 from libs.common.envelope import encode_error, error_headers
 from libs.common.errors import ThingwayError, Unauthenticated, Unavailable
-from libs.common.http.static import CODINGS, PACKET
+from libs.common.http.static import CODINGS, PACKET_BYTES
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Principal
 from libs.common.telemetry.tracing import TRACE, current_trace
 from services.gateway.access.addresses import Origin
@@ -350,7 +350,7 @@ class Forwarder:
         status, request_id, watch = answer.status, exchange.request_id, exchange.watch
         fields = to_client_fields(answer.fields, status=status, request_id=request_id)
         encode = None
-        if answer.waiting > PACKET or not answer.complete:
+        if answer.waiting > PACKET_BYTES or not answer.complete:
             encode = encoder_for(fields, exchange.headers, exchange.scope["method"])
         exchange.answered = True
         await send({"type": "http.response.start", "status": status, "headers": fields})

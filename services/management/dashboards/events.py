@@ -9,9 +9,9 @@ from libs.common.bus import EVENTS, BatchConsumer, Bus, acknowledge, event_tenan
 from libs.common.contracts.events import AccountChanged
 from services.management.dashboards.store import CanvasStore, DashboardStore
 
-DURABLE = "management"
+CONSUMER_NAME = "management"
 SUBJECTS = ("event.*.device.*.deleted", "event.*.auth.user.deleted")
-BATCH = 200
+EVENTS_PER_BATCH = 200
 MAX_CONCURRENT_TENANTS = 4
 """Tenants whose events are processed concurrently."""
 
@@ -36,10 +36,10 @@ def create_consumer(bus: Bus, dashboards: DashboardStore, canvases: CanvasStore)
     return BatchConsumer(
         bus=bus,
         stream=EVENTS,
-        durable=DURABLE,
+        durable=CONSUMER_NAME,
         subjects=SUBJECTS,
         handle=handle,
         lane=event_tenant,
-        batch=BATCH,
+        batch=EVENTS_PER_BATCH,
         concurrency=MAX_CONCURRENT_TENANTS,
     )

@@ -43,11 +43,11 @@ from services.management.live.sockets import MALFORMED, POLICY, TRY_AGAIN, LiveS
 from services.management.live.subscriber import Subscriber
 
 SUBPROTOCOL = "mqtt"
-CONNECT_WAIT = 5.0
+CONNECT_SECONDS = 5.0
 """Seconds in which CONNECT must arrive."""
 LONGEST_SILENCE = 600.0
 """Maximum seconds between two packets of a client, regardless of its keep-alive."""
-GRACE = 1.5
+KEEP_ALIVE_FACTOR = 1.5
 """Multiple of its keep-alive after which a silent client is disconnected (MQTT 3.1.1, 3.1.2.10)."""
 
 
@@ -115,7 +115,7 @@ async def mqtt(
     await socket.accept(subprotocols=SUBPROTOCOL)
     live_socket, packets = LiveSocket(socket, turns), _packets(socket)
     try:
-        async with asyncio.timeout(CONNECT_WAIT):
+        async with asyncio.timeout(CONNECT_SECONDS):
             first = await anext(packets, None)
         if isinstance(first, Connect):
             await _listen(live_socket, packets, first, events, admission)
@@ -166,7 +166,7 @@ async def _process_packets(
     listener: MqttListener,
     hub: Hub,
 ) -> None:
-    promised = int.from_bytes(connect.keep_alive, "big") * GRACE
+    promised = int.from_bytes(connect.keep_alive, "big") * KEEP_ALIVE_FACTOR
     silence = min(promised or LONGEST_SILENCE, LONGEST_SILENCE)
     while True:
         async with asyncio.timeout(silence):

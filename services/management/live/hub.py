@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 CHECK_PERIOD = 0.4
 """Seconds between two checks: sockets of a revoked token are closed within a second."""
-CHUNK = 2000
+CREDENTIALS_PER_READ = 2000
 """Credentials per read from Redis."""
 ENDED_REASON = "the token is no longer valid"
 REMEMBERED_EVENTS = 5_000
@@ -315,8 +315,8 @@ class Watch:
     async def check_sockets(self) -> None:
         """Close sockets with invalid credentials; reload changed permissions of the others."""
         listeners = list(self.hub.listeners)
-        for start in range(0, len(listeners), CHUNK):
-            chunk = listeners[start : start + CHUNK]
+        for start in range(0, len(listeners), CREDENTIALS_PER_READ):
+            chunk = listeners[start : start + CREDENTIALS_PER_READ]
             valid = await self.tokens.valid([socket.credential for socket in chunk])
             for subscriber, is_valid in zip(chunk, valid, strict=True):
                 if not is_valid:

@@ -25,7 +25,7 @@ from services.management.live.packets import publish
 from services.management.live.sockets import TRY_AGAIN, LiveSocket, Turns
 from services.management.live.subscriber import Listener
 
-PAUSE = 0.01
+MIN_COLLECT_SECONDS = 0.01
 """Minimum seconds for which changes are collected."""
 COLLECT_RATIO = 3
 """Ratio of the time for which changes are collected to the time that the last message took."""
@@ -131,7 +131,9 @@ class MqttPublisher:
             began = clock()
             await self._publish(tenant, list(collected.changes.values()))
             await asyncio.sleep(
-                min(max(PAUSE, COLLECT_RATIO * (clock() - began)), MAX_COLLECT_SECONDS)
+                min(
+                    max(MIN_COLLECT_SECONDS, COLLECT_RATIO * (clock() - began)), MAX_COLLECT_SECONDS
+                )
             )
 
     async def _publish(self, tenant: str, changes: list[EntityChange]) -> None:

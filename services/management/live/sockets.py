@@ -27,7 +27,7 @@ WRITABLE = "writable"
 STEPS_PER_ITERATION = 16
 """Maximum steps of all sockets per iteration of the event loop once the time slice is used up. A
 step is a frame that is received or sent. A single tenant gets half of the steps."""
-MAX_STEPS = 100_000
+MAX_WAITING_STEPS = 100_000
 """Maximum waiting steps of a tenant; each socket has at most two."""
 SLICE_SECONDS = 0.005
 """Seconds for which a long job may occupy the event loop."""
@@ -39,7 +39,7 @@ class Turns:
     """Tenants' turns at the event loop of a process, for the work that their sockets cause."""
 
     def __init__(self) -> None:
-        self._scheduler = FairScheduler("live", STEPS_PER_ITERATION, items=MAX_STEPS)
+        self._scheduler = FairScheduler("live", STEPS_PER_ITERATION, items=MAX_WAITING_STEPS)
         self._until = 0.0
         """The time until which steps need no turn; 0 before the first step of a loop iteration."""
 

@@ -29,8 +29,8 @@ WRITERS = allow_holders(Function.CREDENTIALS_EDIT)
 Credentials = NamedDependency[TenantCredentials]
 Kind = Annotated[str | None, QueryParameter(name="credentials_type", max_length=32)]
 KindInCamel = Annotated[str | None, QueryParameter(name="credentialsType", max_length=32)]
-Flag = Annotated[bool | None, QueryParameter(name="auto_generate_password")]
-FlagInCamel = Annotated[bool | None, QueryParameter(name="autoGeneratePassword")]
+WithSecret = Annotated[bool | None, QueryParameter(name="auto_generate_password")]
+WithSecretInCamel = Annotated[bool | None, QueryParameter(name="autoGeneratePassword")]
 Size = Annotated[int | None, QueryParameter(ge=1)]
 Number = Annotated[int | None, QueryParameter(ge=1, le=1_000_000_000)]
 
@@ -40,8 +40,8 @@ async def get_default_credentials(
     principal: RequestPrincipal,
     credentials: Credentials,
     credentials_type: FromPath[str],
-    with_secret: Flag = None,
-    also_with_secret: FlagInCamel = None,
+    with_secret: WithSecret = None,
+    also_with_secret: WithSecretInCamel = None,
 ) -> CredentialResponse:
     """Get the default `SMTP`, `MQTT` or `HTTP` credential; create it if missing.
 

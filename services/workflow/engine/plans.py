@@ -13,7 +13,7 @@ from services.workflow.vault import Vault
 
 CACHE_SIZE = 2_000
 """Maximum cached plans. Beyond it, the largest tenant loses its oldest plans."""
-CHARACTERS = 32 * 1024**2
+MAX_CACHED_CHARACTERS = 32 * 1024**2
 """Maximum characters of the designs of all cached plans."""
 MAX_COMPILING = 4
 """Maximum plans compiled concurrently."""
@@ -64,7 +64,9 @@ class Plans:
         return _Known(compile_design(text, self._registry), tenant, len(text))
 
     def _keep(self, new_key: tuple[int, int], new: _Known) -> None:
-        while len(self._known) >= CACHE_SIZE or self._sizes.total() + new.size > CHARACTERS:
+        while (
+            len(self._known) >= CACHE_SIZE or self._sizes.total() + new.size > MAX_CACHED_CHARACTERS
+        ):
             maximum = max(self._sizes, key=self._sizes.__getitem__)
             oldest = next(key for key, known in self._known.items() if known.tenant == maximum)
             self._sizes[maximum] -= self._known.pop(oldest).size

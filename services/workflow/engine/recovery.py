@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 RECOVERY_PERIOD, PENDING_PERIOD = 2.0, 10.0
 """Seconds between two recoveries of each kind."""
-BATCH = 200
+RUNS_PER_BATCH = 200
 MAX_TRIES = 3
 """Maximum attempts, so that a run that crashes its replica does not crash all replicas."""
 INTERRUPTED = "interrupted: the service stopped during the run"
@@ -99,7 +99,7 @@ class Recovery:
         if alive == self._known[0] and now < self._known[1]:
             return
         full: set[str] = set()
-        while orphans := await self.store.list_orphans(alive, BATCH, full):
+        while orphans := await self.store.list_orphans(alive, RUNS_PER_BATCH, full):
             for run in orphans:
                 if self.engine.has_room(run):
                     await self._adopt(run, alive)
@@ -133,7 +133,7 @@ class PendingRunRecovery:
         started = True
         while started:
             pending = await self.store.list_pending(
-                own_replica, self.engine.active_run_ids(), BATCH, full
+                own_replica, self.engine.active_run_ids(), RUNS_PER_BATCH, full
             )
             others = (
                 [name for name in await self.replicas.list_alive() if name != own_replica]

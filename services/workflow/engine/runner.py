@@ -49,7 +49,7 @@ DROPPED_LIMIT = "waitingRuns"
 """Name of the limit on waiting runs, for reports of runs that were dropped."""
 RUNS_PER_WRITE = 200
 """Maximum runs of events or timers per write."""
-PACE = 20
+STARTS_PER_ITERATION = 20
 """Runs started before the event loop runs other tasks."""
 LOOP_REASON = f"stopped: {MAX_HOPS} flows have started one another; check for a loop"
 
@@ -314,8 +314,8 @@ async def record_and_execute(engine: Engine, starts: Iterable[Start]) -> Executi
     while chunk := list(islice(remaining, RUNS_PER_WRITE)):
         runs, more = await engine.admit(chunk)
         without_room += more
-        for begin in range(0, len(runs) or 1, PACE):
-            for run in runs[begin : begin + PACE]:
+        for begin in range(0, len(runs) or 1, STARTS_PER_ITERATION):
+            for run in runs[begin : begin + STARTS_PER_ITERATION]:
                 task = engine.execute(run)
                 if not run.recorded:
                     deferred[task] = run

@@ -38,9 +38,9 @@ log = logging.getLogger(__name__)
 
 SETTLING_PERIOD = 30.0
 """Seconds between two repairs."""
-GRACE = 120
+CHANGE_SECONDS = 120
 """Seconds after which a change of a flow has finished or failed."""
-BATCH = 100
+FLOWS_PER_READ = 100
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ class FlowDeployer:
         )
 
     async def _prepare(self, flow: Flow, component: str | None = None) -> None:
-        """Prepare the triggers if the design has exactly one entry, of type `component` if given."""
+        """Prepare triggers if the design has exactly one entry, of type `component` if given."""
         find = self.registry.find
         entries = [
             node
@@ -233,7 +233,7 @@ class FlowSettler:
 
     async def repair(self) -> None:
         """Repair the oldest unsettled flows. Idempotent."""
-        for flow in await self.store.older(GRACE, BATCH):
+        for flow in await self.store.older(CHANGE_SECONDS, FLOWS_PER_READ):
             try:
                 await self._repair(flow)
             except Conflict as error:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from libs.common.contracts.flows import LONGEST_CONTENT, LONGEST_KEY, ChangeAlarm, Severity
-from services.workflow.entities import ANY
+from services.workflow.entities import WILDCARD
 from services.workflow.nodes.base import EntityStep, NodeContext, Sample
 from services.workflow.nodes.parameters import EntityKey, Fault, Parameters, parameter
 
@@ -43,7 +43,7 @@ class AlarmParameters(Parameters):
 
     def entity_keys(self) -> Iterable[str]:
         """Yield the entity; a reference may name any, so it needs access to all."""
-        yield ANY if _REFERENCE in self.entity else self.entity
+        yield WILDCARD if _REFERENCE in self.entity else self.entity
 
 
 class AlarmNode(EntityStep[AlarmParameters]):

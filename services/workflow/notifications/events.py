@@ -22,7 +22,7 @@ from services.workflow.notifications.store import (
     due_time,
 )
 
-BATCH = 200
+EVENTS_PER_BATCH = 200
 """Events per batch of a replica."""
 MAX_CONCURRENT_TENANTS = 4
 """Maximum tenants whose events are handled concurrently."""
@@ -118,7 +118,7 @@ def consume_alarms(bus: Bus, store: NotificationStore) -> BatchConsumer:
         durable="alarm-notifications",
         handle=handle,
         lane=event_tenant,
-        batch=BATCH,
+        batch=EVENTS_PER_BATCH,
         concurrency=MAX_CONCURRENT_TENANTS,
         subject=ALARMS,
         from_now=True,

@@ -29,7 +29,7 @@ from services.workflow.errors import NodeFailed
 from services.workflow.notifications.channels import NotificationChannels
 from services.workflow.notifications.service import NotificationSettings
 from services.workflow.notifications.store import (
-    NOTICES,
+    NOTICES_TOPIC,
     Channel,
     ChannelFailures,
     ChannelResult,
@@ -40,11 +40,11 @@ from services.workflow.notifications.store import (
     retry_pause,
 )
 
-PERIOD = 1.0
+CHECK_SECONDS = 1.0
 """Seconds between two checks for due notices."""
-DELIVERIES = 64
+CONCURRENT_DELIVERIES = 64
 """Maximum concurrent deliveries, which mostly wait for other systems."""
-LOOKUPS = 8
+CONCURRENT_PREPARATIONS = 8
 """Maximum messages prepared concurrently, as each needs stores and services."""
 DEADLINE, CLAIM = 40.0, 45.0
 """Timeout of a delivery, and of its claim, in seconds."""
@@ -69,8 +69,12 @@ class NotificationSender:
     channels: NotificationChannels
     rpc: RpcClient
     grants: GrantReader
-    slots: FairScheduler = field(default_factory=partial(FairScheduler, "notices", DELIVERIES))
-    lookups: FairScheduler = field(default_factory=partial(FairScheduler, "lookups", LOOKUPS))
+    slots: FairScheduler = field(
+        default_factory=partial(FairScheduler, "notices", CONCURRENT_DELIVERIES)
+    )
+    lookups: FairScheduler = field(
+        default_factory=partial(FairScheduler, "lookups", CONCURRENT_PREPARATIONS)
+    )
     deliveries: NamedTasks = field(default_factory=NamedTasks)
 
     async def run(self) -> None:
@@ -78,9 +82,9 @@ class NotificationSender:
         try:
             await repeat(
                 self.start_due_deliveries,
-                PERIOD,
+                CHECK_SECONDS,
                 "alarm notifications were not sent; retrying",
-                self.store.wakeups.event(NOTICES),
+                self.store.wakeups.event(NOTICES_TOPIC),
                 self._find_upcoming,
             )
         finally:

@@ -21,14 +21,14 @@ from libs.common.http.ids import Id
 from libs.common.store.mongo import Database, Document
 
 Channel = Literal["MAIL", "WEBHOOK"]
-Change = Literal["raised", "cleared"]
+AlarmChange = Literal["raised", "cleared"]
 """What happened to the alarm."""
 Language = Literal["en", "zh"]
 MAX_DEVICES, MAX_OTHERS = 1000, 100
 """Maximum devices, and maximum groups or products, in the settings."""
 LONGEST_DIGEST = 1440
 """Maximum minutes of a digest."""
-Clock = Annotated[str, msgspec.Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
+TimeOfDay = Annotated[str, msgspec.Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
 FIRST_PAUSE, LONGEST_PAUSE = 15.0, 3600.0
 """Seconds after a failure. Each pause is twice as long as the one before."""
 
@@ -45,9 +45,9 @@ class WebhookChannel(msgspec.Struct):
 class QuietHours(msgspec.Struct):
     """Daily hours without notifications; across midnight if `begin` is later."""
 
-    begin: Clock
+    begin: TimeOfDay
     """Start of the quiet hours, for example `22:00`."""
-    end: Clock
+    end: TimeOfDay
     """End of the quiet hours, for example `06:30`."""
 
 
@@ -60,7 +60,7 @@ class Notifications(msgspec.Struct, kw_only=True):
         default_factory=lambda: ["CRITICAL", "MAJOR"]
     )
     """Severities of the alarms to notify about."""
-    changes: Annotated[list[Change], msgspec.Meta(max_length=2)] = msgspec.field(
+    changes: Annotated[list[AlarmChange], msgspec.Meta(max_length=2)] = msgspec.field(
         default_factory=lambda: ["raised"]
     )
     """Changes of alarms to notify about: `raised`, `cleared`."""
@@ -128,7 +128,7 @@ class NotificationsResponse(console.ResponseModel, kw_only=True):
     """Whether notifications are sent."""
     severities: list[Severity]
     """Severities of the alarms to notify about."""
-    changes: list[Change]
+    changes: list[AlarmChange]
     """Changes of alarms to notify about: `raised`, `cleared`."""
     device_ids: list[str]
     group_ids: list[str]
@@ -234,7 +234,7 @@ def retry_pause(attempts: int) -> timedelta:
     return timedelta(seconds=min(FIRST_PAUSE * 2 ** min(attempts - 1, 20), LONGEST_PAUSE))
 
 
-NOTICES = "notices"
+NOTICES_TOPIC = "notices"
 """Topic of `Wakeups`: notices are due, or will be."""
 MAX_WAITING = 1000
 """Maximum waiting notices of a user and channel; further ones are only counted."""
@@ -298,7 +298,7 @@ class NotificationStore:
             change = {"$min": {f"due.{channel}": first}, "$inc": more}
             changes.append(UpdateOne({"_id": user}, change))
         await self._subscribers.bulk_write(changes, ordered=False)
-        self.wakeups.notify(NOTICES)
+        self.wakeups.notify(NOTICES_TOPIC)
 
     async def list_due(self, now: int) -> list[tuple[str, int, Channel]]:
         """Return the tenants, users and channels to deliver to; `now` in ms."""
@@ -341,7 +341,7 @@ class NotificationStore:
             "$inc": {f"trouble.{channel}.missed": trouble.missed if trouble else 0},
         }
         await self._subscribers.update_one({"_id": user}, change)
-        self.wakeups.notify(NOTICES)
+        self.wakeups.notify(NOTICES_TOPIC)
 
     async def list_waiting(self, user: int, channel: Channel) -> list[Notice]:
         """Return the waiting notices of a user and channel, in order."""

@@ -19,9 +19,9 @@ from services.workflow.runs.store import RunStore
 
 log = logging.getLogger(__name__)
 
-PAUSE = 0.5
+RETRY_SECONDS = 0.5
 """Seconds between attempts while the store is unavailable."""
-LINGER = 0.05
+LINGER_SECONDS = 0.05
 """Seconds for which ends of deferred runs are collected, as nobody waits for them."""
 RETENTION_PERIOD = 60.0
 """Seconds between two cleanups."""
@@ -39,7 +39,7 @@ class ReplicaLog:
         self._seals: Batches[Run, bool] = Batches("flow run seals", self._seal)
         self._ends: Batches[Run, None] = Batches("flow run ends", self._end, size=_size)
         self._deferred_ends: Batches[Run, None] = Batches(
-            "deferred flow run ends", self._end, size=_size, linger=LINGER
+            "deferred flow run ends", self._end, size=_size, linger=LINGER_SECONDS
         )
         self._grown: set[int] = set()
 
@@ -77,7 +77,7 @@ class ReplicaLog:
                 self._grown.add(run.flow_id)
             except StoreError as error:
                 log.warning("the end of run %d was not recorded; retrying: %s", run.id, error)
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(RETRY_SECONDS)
             else:
                 return
 

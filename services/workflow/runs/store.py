@@ -29,7 +29,7 @@ from services.workflow.runs.model import Identity, Run, TraceItem
 COLUMNS = {"id": "_id", "start_time": "startedAt", "time_cost": "timeCost", "status": "status"}
 """Sortable columns."""
 _LISTED = {"trace": 0, "entered": 0}
-ENDED = {"timeCost": {"$exists": True}}
+ENDED_RUNS = {"timeCost": {"$exists": True}}
 """Filter of runs in the log. Its indexes contain only ended runs, so each is indexed once."""
 _decode_traces = msgspec.json.Decoder(list[TraceItem]).decode
 
@@ -164,7 +164,7 @@ class RunStore:
         self, tenant: str, flow_id: int, status: str, request: PageRequest
     ) -> tuple[list[Run], int]:
         """Return one page of a flow's runs and the number of all; "" means all statuses."""
-        query: Document = {"tenant": tenant, "flow": flow_id, **ENDED}
+        query: Document = {"tenant": tenant, "flow": flow_id, **ENDED_RUNS}
         if status:
             query["status"] = status
         order = request.order(COLUMNS)
@@ -175,7 +175,7 @@ class RunStore:
 
     async def get(self, tenant: str, run_id: int) -> Run | None:
         """Return a run with its trace."""
-        query = {"_id": run_id, "tenant": tenant, **ENDED}
+        query = {"_id": run_id, "tenant": tenant, **ENDED_RUNS}
         document = await self._runs.find_one(query, {"entered": 0})
         return None if document is None else _decode_run(document)
 
@@ -199,7 +199,7 @@ class RunStore:
 
     async def find_surplus(self, flow_id: int, maximum: int) -> int | None:
         """Return the latest run beyond the `maximum` latest ones, or None."""
-        newest = self._runs.find({"flow": flow_id, **ENDED}, {"_id": 1}).sort("_id", -1)
+        newest = self._runs.find({"flow": flow_id, **ENDED_RUNS}, {"_id": 1}).sort("_id", -1)
         rows = await newest.skip(maximum).to_list(1)
         return rows[0]["_id"] if rows else None
 
@@ -221,7 +221,7 @@ def _owned_filter(run_id: int | Document, replica: str) -> Document:
 
 
 def _older_filter(before: datetime) -> Document:
-    return {"startedAt": {"$lt": before}, **ENDED}
+    return {"startedAt": {"$lt": before}, **ENDED_RUNS}
 
 
 def _start_document(run: Run, replica: str) -> Document:

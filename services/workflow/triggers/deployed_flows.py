@@ -37,19 +37,19 @@ from services.workflow.runs.model import Deployed
 from services.workflow.triggers.listener_index import ListenerIndex
 from services.workflow.triggers.topics import TopicIndex
 
-CHANGES = "deployment_changes"
+CHANGES_COLLECTION = "deployment_changes"
 CHANGE_SECONDS = 3600
 """Seconds that changes are stored."""
 _decode_deployed = msgspec.json.Decoder(Deployed).decode
 log = logging.getLogger(__name__)
 
-FLOWS = "flows"
+FLOWS_TOPIC = "flows"
 """Topic of `Wakeups`: a flow was deployed or undeployed."""
 OVERLAP = timedelta(seconds=10)
 """Overlap of reads, because clocks differ and transactions take time."""
-RELOAD = 30.0
+RELOAD_SECONDS = 30.0
 """Seconds between two reloads."""
-BACKOFF = 0.5
+RETRY_SECONDS = 0.5
 """Seconds between attempts while the store is unavailable."""
 
 
@@ -58,7 +58,7 @@ class DeployedFlows(DeploymentObserver):
 
     def __init__(self, database: Database) -> None:
         self._deployments = database["deployments"]
-        self._changes = database[CHANGES]
+        self._changes = database[CHANGES_COLLECTION]
 
     async def apply(
         self, tenant: str, flow_id: int, deployed: Deployed | None, session: Session
@@ -108,7 +108,7 @@ class DeployedFlowIndex(DeploymentObserver):
         self.ready = asyncio.Event()
         self._deployed = deployed
         self._limits = limits
-        self._wakeups, self._wake = wakeups, wakeups.event(FLOWS)
+        self._wakeups, self._wake = wakeups, wakeups.event(FLOWS_TOPIC)
         self._local_changes = 0
         """Number of changes by this replica."""
 
@@ -128,7 +128,7 @@ class DeployedFlowIndex(DeploymentObserver):
     async def changed(self, tenant: str, flow_id: int) -> None:
         """Apply a change of this replica immediately."""
         self._local_changes += 1
-        self._wakeups.notify(FLOWS)
+        self._wakeups.notify(FLOWS_TOPIC)
         self._update(flow_id, await self._deployed.find(tenant, flow_id))
 
     async def run(self) -> None:
@@ -140,11 +140,11 @@ class DeployedFlowIndex(DeploymentObserver):
                 log.warning("the index of listening flows is outdated; retrying: %s", error)
             finally:
                 self.ready.clear()
-            await asyncio.sleep(BACKOFF)
+            await asyncio.sleep(RETRY_SECONDS)
 
     async def _follow(self) -> None:
         while True:
-            read_at, until = datetime.now(UTC), time.monotonic() + RELOAD
+            read_at, until = datetime.now(UTC), time.monotonic() + RELOAD_SECONDS
             await self._load()
             self.ready.set()
             while time.monotonic() < until:

@@ -38,7 +38,7 @@ MAX_AGE = 300.0
 (`runs.log`), so a redelivered event does not repeat its existing runs."""
 log = logging.getLogger(__name__)
 
-BATCH = 200
+EVENTS_PER_BATCH = 200
 """Events per batch of a tenant."""
 MAX_CONCURRENT_TENANTS = 16
 """Maximum tenants whose events are handled concurrently."""
@@ -242,7 +242,7 @@ def consume_events(bus: Bus, followed: DeployedFlowIndex, engine: Engine) -> Bat
         durable="workflow",
         handle=EventConsumer(bus, followed, engine).handle,
         lane=event_tenant,
-        batch=BATCH,
+        batch=EVENTS_PER_BATCH,
         concurrency=MAX_CONCURRENT_TENANTS,
         ack_wait=ACK_WAIT,
         subjects=(*SUBJECTS, ALARMS),

@@ -48,7 +48,7 @@ from services.workflow.nodes.triggers import Trigger, TriggerInput, TriggerParam
 from services.workflow.runs.model import Cause, Deployed
 from services.workflow.triggers.deployed_flows import DeployedFlows
 
-FIELD = "exchange"
+CALL_FIELD = "exchange"
 """Name of the field that errors of service call requests name."""
 
 CONCURRENT_CALLS = 4096
@@ -117,12 +117,12 @@ class FlowCaller:
         """
         flow = await self._deployed.find(request.tenant, request.flow_id)
         if flow is None or flow.component != Trigger.name:
-            raise Conflict(f"flow {request.flow_id} is not enabled", field=FIELD)
+            raise Conflict(f"flow {request.flow_id} is not enabled", field=CALL_FIELD)
         parameters = convert_parameters(TriggerParameters, flow.parameters)
         try:
             entered = self._entry.build_output(parameters, request.inputs)
         except NodeFailed as error:
-            raise InvalidInput(str(error), field=FIELD) from error
+            raise InvalidInput(str(error), field=CALL_FIELD) from error
         cause = Cause(
             kind="SERVICE",
             key=f"s-{uuid4().hex}",
@@ -135,9 +135,9 @@ class FlowCaller:
                 run = await self._engine.start(flow, entered, cause)
         except TimeoutError as error:
             text = f"flow {flow.flow_id} takes longer than {request.seconds:g} s; it continues"
-            raise UpstreamTimeout(text, field=FIELD) from error
+            raise UpstreamTimeout(text, field=CALL_FIELD) from error
         if run.status == "ERROR":
-            raise UpstreamFailed(f"the flow failed: {run.error}", field=FIELD)
+            raise UpstreamFailed(f"the flow failed: {run.error}", field=CALL_FIELD)
         return FlowOutputs(dict(run.output) if isinstance(run.output, dict) else {})
 
 
@@ -152,9 +152,9 @@ MAX_FLOWS = 20
 
 _decode_deployed = msgspec.json.Decoder(Deployed).decode
 TOKEN = "token"  # noqa: S105 - the name of a field
-FAILURES = 20
-"""Consecutive failures of a client address, after which it has one attempt per `PAUSE` seconds."""
-PAUSE = 1.0
+MAX_FAILURES = 20
+"""Consecutive failures of a client address, after which it may try once per `PAUSE_SECONDS`."""
+PAUSE_SECONDS = 1.0
 MAX_CLIENT_ADDRESSES = 10_000
 """Maximum client addresses whose failures a process stores."""
 
@@ -324,8 +324,8 @@ class HttpLogins:
         Raises `Unauthenticated`, and `TooManyRequests` for a client address with too many failures.
         """
         failed, last = self._failures.get(client_address) or (0, 0.0)
-        if failed >= FAILURES and time.monotonic() < last + PAUSE:
-            raise TooManyRequests("too many wrong logins", retry_after=PAUSE)
+        if failed >= MAX_FAILURES and time.monotonic() < last + PAUSE_SECONDS:
+            raise TooManyRequests("too many wrong logins", retry_after=PAUSE_SECONDS)
         if login is None or login[0] != access_key:
             raise Unauthenticated("send the access key and its secret as Authorization: Basic")
         tenant = await self._credentials.verify_login(CredentialsType.HTTP, *login)

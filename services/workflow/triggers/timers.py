@@ -151,7 +151,7 @@ class TimerStore:
         rows = await cursor.to_list(TIMERS_PER_CLAIM)
         claims = [row.get("claim", {}).get("until", 0) for row in rows]
         if len(rows) == TIMERS_PER_CLAIM and min(claims) > now:
-            return now + int(PERIOD * 1000)  # timers without a claim may follow
+            return now + int(QUERY_SECONDS * 1000)  # timers without a claim may follow
         dues = [max(row["due"], claim) for row, claim in zip(rows, claims, strict=True)]
         return min(dues, default=None)
 
@@ -171,7 +171,7 @@ _DAY_OFFSETS = range(-1, 9)
 """Days from today that contain the next time of every rule in any time zone."""
 log = logging.getLogger(__name__)
 
-PERIOD = 1.0
+QUERY_SECONDS = 1.0
 """Seconds between two queries while timers are claimed, or the store is unavailable."""
 MIN_PAUSE = 0.02
 """Minimum seconds between two queries."""
@@ -255,7 +255,7 @@ class TimerRunner:
                     await self.fire()
             except (StoreError, ThingwayError) as error:
                 log.warning("due timers were not started; retrying: %s", error)
-                pause = PERIOD
+                pause = QUERY_SECONDS
             await wait_for_event(self._wake, max(pause, MIN_PAUSE))
             self._wake.clear()
 

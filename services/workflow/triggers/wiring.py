@@ -11,7 +11,7 @@ from services.workflow.entities import Entities
 from services.workflow.flows.model import DeploymentObserver
 from services.workflow.flows.store import FlowStore
 from services.workflow.nodes.wiring import Nodes
-from services.workflow.triggers.deployed_flows import FLOWS, DeployedFlowIndex, DeployedFlows
+from services.workflow.triggers.deployed_flows import FLOWS_TOPIC, DeployedFlowIndex, DeployedFlows
 from services.workflow.triggers.events import consume_events
 from services.workflow.triggers.hooks import (
     CONCURRENT_CALLS,
@@ -70,7 +70,7 @@ def wire_triggers(
     return Triggers(
         stores.deployed,
         index,
-        TimerRunner(stores.timers, engine, now_ms, clients.wakeups.event(FLOWS)),
+        TimerRunner(stores.timers, engine, now_ms, clients.wakeups.event(FLOWS_TOPIC)),
         consume_events(clients.bus, index, engine),
         TopicListener(clients.bus, index.topics, index.ready, engine),
         HookCaller(stores.hooks, engine),

@@ -25,7 +25,7 @@ MAX_BYTES = 4 * 1024**2
 @pytest.fixture(autouse=True)
 def one_look_of_its_own(monkeypatch):
     """The service looks once, at its start: shares are enforced when a test does."""
-    monkeypatch.setattr(event_shares, "PERIOD", 3600)
+    monkeypatch.setattr(event_shares, "CHECK_SECONDS", 3600)
 
 
 @pytest_asyncio.fixture

@@ -376,8 +376,8 @@ class NoCredential:
 
 async def test_a_sweep_removes_grants_of_deleted_resources(auth, owners, monkeypatch):
     """Grants are deleted when the owner responds, except recent grants."""
-    monkeypatch.setattr(deleted_resources, "PAUSE", 0)
-    monkeypatch.setattr(accounts_grants, "PAGE", 2)
+    monkeypatch.setattr(deleted_resources, "PAGE_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(accounts_grants, "GRANTS_PER_PAGE", 2)
     role = await role_with(auth, ("DEVICE", DEVICES[0].id), ("DASHBOARD", "8"), ("WORKFLOW", "7"))
     grants = auth.mongo.database["grants"]
     old = {"at": datetime.now(UTC) - timedelta(hours=2)}

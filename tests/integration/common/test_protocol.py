@@ -136,7 +136,7 @@ async def test_a_client_that_does_not_read_the_answer_is_disconnected(
     monkeypatch: pytest.MonkeyPatch, closing: bytes
 ) -> None:
     """The server does not keep unread answers forever."""
-    monkeypatch.setattr(protocol, "STALL", 0.2)
+    monkeypatch.setattr(protocol, "STALL_SECONDS", 0.2)
     lost = asyncio.Event()
     original = protocol.BoundedProtocol.connection_lost
 

@@ -300,7 +300,7 @@ async def test_silence_ends_a_connection(world: World, wire, monkeypatch):
     async with wire() as page:
         await page.says(connecting(*await world.page(), keep_alive=1))
         assert await page.closed() == (1008, "no packet arrived in time")
-    monkeypatch.setattr(module, "CONNECT_WAIT", 0.05)
+    monkeypatch.setattr(module, "CONNECT_SECONDS", 0.05)
     async with wire() as stranger:
         assert await stranger.closed() == (1008, "no packet arrived in time")
 

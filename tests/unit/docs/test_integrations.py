@@ -58,4 +58,4 @@ def test_the_page_names_the_subjects():
     for subject in allowed.subscribe:
         assert f"`{subject}`" in PAGE
     assert f"every {contract.ANNOUNCE_EVERY:g} s" in PAGE
-    assert f"{contract.LEASE:g} s after the last announcement" in PAGE
+    assert f"{contract.LEASE_SECONDS:g} s after the last announcement" in PAGE

@@ -9,7 +9,7 @@ import pytest
 
 from libs.common.http.guards import Guarded, list_guarded
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal, generate_keys
-from libs.common.identity.header import LIFETIME
+from libs.common.identity.header import LIFETIME_SECONDS
 from tests.apps import SERVICES
 
 
@@ -41,7 +41,7 @@ async def test_stolen_or_forged_headers_are_refused(service: str) -> None:
     good = HeaderSigner(private).sign(caller)
     now = time.time()
     refused = [
-        HeaderSigner(private, lambda: now - LIFETIME).sign(caller),
+        HeaderSigner(private, lambda: now - LIFETIME_SECONDS).sign(caller),
         HeaderSigner(generate_keys()[0]).sign(caller),
         good.partition(".")[0] + ".",
         "",

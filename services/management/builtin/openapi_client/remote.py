@@ -19,7 +19,7 @@ Id = int | Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
 """An id that can be part of a path."""
 T = TypeVar("T")
 API = "/device/openapi/v1"
-PAGE = 100
+ROWS_PER_PAGE = 100
 HISTORY_PAGE = 1000
 LARGEST_ANSWER = 32 * 1024**2
 LONGEST_TEXT = 500
@@ -135,14 +135,14 @@ class Remote:
         number = 1
         while True:
             query = {
-                "pageSize": PAGE,
+                "pageSize": ROWS_PER_PAGE,
                 "pageNumber": number,
                 "sorts": [{"property": "deviceId", "direction": "asc"}],
             }
             page = await self._call_for_data("POST", "/devices/search", DevicePage, query)
             for device in page.content:
                 yield device
-            if len(page.content) < PAGE:
+            if len(page.content) < ROWS_PER_PAGE:
                 return
             number += 1
 

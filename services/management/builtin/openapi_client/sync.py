@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 CONCURRENT_REPORTS = 16
 """Reports of a page that are sent concurrently."""
-PAGES = 4
+CONCURRENT_PAGES = 4
 """Pages of history of all tenants that are processed concurrently."""
 
 
@@ -113,7 +113,7 @@ class Sync:
     def __init__(self, things: IntegrationThings, store: OpenApiStore) -> None:
         self._things = things
         self._store = store
-        self._pages = FairScheduler("openapi-client pages", PAGES)
+        self._pages = FairScheduler("openapi-client pages", CONCURRENT_PAGES)
 
     async def run(self, tenant: str, remote: Remote) -> Tally:
         """Import all devices and reports; count those that are rejected.

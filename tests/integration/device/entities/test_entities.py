@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 
 from libs.common.contracts.access import ResourceType
-from libs.common.contracts.entities import RESOLVE, ResolvedEntities, ResolveEntities
+from libs.common.contracts.entities import RESOLVE_ENTITIES, ResolvedEntities, ResolveEntities
 from libs.common.errors import InvalidInput
 from libs.common.identity.functions import Function
 from libs.common.things import LAST_DECLARED
@@ -272,7 +272,7 @@ async def test_other_services_resolve_keys_and_ids(world: World, ids: dict[str, 
         ],
         ids=[int(entity(ids, "a", SSID)), int(entity(ids, "b", 2)), 5, int(entity(ids, "x", 1))],
     )
-    answer = await world.rpc(RESOLVE.removeprefix("rpc.device."), wanted, ResolvedEntities)
+    answer = await world.rpc(RESOLVE_ENTITIES.removeprefix("rpc.device."), wanted, ResolvedEntities)
     found = {one.key: one for one in answer.entities}
     assert len(found) == len(answer.entities)
     assert sorted(found) == [

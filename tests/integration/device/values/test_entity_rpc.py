@@ -9,9 +9,9 @@ from nats.js.errors import NotFoundError
 from libs.common.bus.hops import HOPS
 from libs.common.bus.rpc import remote_error
 from libs.common.contracts.entities import (
-    CALL,
-    UPDATE,
-    VALUES,
+    CALL_SERVICE,
+    ENTITY_VALUES,
+    UPDATE_ENTITIES,
     CalledServices,
     CallServices,
     EntityUpdate,
@@ -38,12 +38,14 @@ async def write(world: World, exchange: dict[str, Any], hops: int = 0, tenant: s
 
 async def write_all(world: World, *updates: EntityUpdate) -> list[UpdateOutcome]:
     """Send several updates in one request and return their outcomes."""
-    return (await world.rpc(UPDATE, UpdateEntities(list(updates)), UpdatedEntities)).outcomes
+    return (
+        await world.rpc(UPDATE_ENTITIES, UpdateEntities(list(updates)), UpdatedEntities)
+    ).outcomes
 
 
 async def read(world: World, *keys: str, tenant: str = "default") -> dict[str, Any]:
     """Return latest values."""
-    return (await world.rpc(VALUES, ReadEntities(tenant, list(keys)), EntityValues)).values
+    return (await world.rpc(ENTITY_VALUES, ReadEntities(tenant, list(keys)), EntityValues)).values
 
 
 async def custom(world: World, identifier: str) -> tuple[str, int]:
@@ -82,10 +84,10 @@ async def test_a_dry_run_only_checks(world: World):
     assert [outcome.keys for outcome in outcomes[::2]] == [[key], [f"{device}.on"]]
     assert await read(world, key) == {key: None}
     asked = CallServices(tenant="default", exchange={f"{device}.dim.to": 5}, dry_run=True)
-    assert (await world.rpc(CALL, asked, CalledServices)).outputs == {}
+    assert (await world.rpc(CALL_SERVICE, asked, CalledServices)).outputs == {}
     asked = CallServices(tenant="default", exchange={f"{device}.dim.to": 500}, dry_run=True)
     with pytest.raises(InvalidInput):
-        await world.rpc(CALL, asked, CalledServices)
+        await world.rpc(CALL_SERVICE, asked, CalledServices)
     assert await world.database["commands"].count_documents({}) == commands
 
 
@@ -190,7 +192,7 @@ async def test_a_call_of_an_offline_device_is_an_error(world: World):
     with pytest.raises(
         UpstreamTimeout, match="C-3 is offline and receives the call when it connects"
     ):
-        await world.rpc(CALL, wanted, CalledServices)
+        await world.rpc(CALL_SERVICE, wanted, CalledServices)
 
 
 async def test_calls_do_not_wait_for_one_another(world: World):
@@ -203,7 +205,7 @@ async def test_calls_do_not_wait_for_one_another(world: World):
     async def call(key: str) -> dict[str, Any]:
         wanted = CallServices(tenant="default", exchange={f"{key}.dim.to": 5})
         try:
-            return (await world.rpc(CALL, wanted, CalledServices)).outputs
+            return (await world.rpc(CALL_SERVICE, wanted, CalledServices)).outputs
         finally:
             ended.append(key)
 

@@ -9,11 +9,10 @@ import pytest
 import pytest_asyncio
 
 from libs.common.bus import RpcServer
-from libs.common.contracts.entities import CALL as CALL_SERVICE
-from libs.common.contracts.entities import CalledServices, CallServices
+from libs.common.contracts.entities import CALL_SERVICE, CalledServices, CallServices
 from libs.common.contracts.flows import (
-    PUT,
-    REMOVE,
+    PUT_FLOW_SERVICE,
+    REMOVE_FLOW_SERVICE,
     CallFlow,
     FlowInput,
     FlowOutputs,
@@ -69,7 +68,7 @@ def service(**fields) -> PutFlowService:
 async def put(world: World, **fields) -> PutFlowService:
     """Create or update the service."""
     wanted = service(**fields)
-    await world.rpc(PUT, wanted, FlowServiceAnswer)
+    await world.rpc(PUT_FLOW_SERVICE, wanted, FlowServiceAnswer)
     return wanted
 
 
@@ -163,7 +162,9 @@ async def test_only_its_flow_removes_a_service(world: World):
     await world.admin().refused(400, "POST", "/entity", child, field="parent_identifier")
     assert (await shown(world, made.flow_id)).keys() == rows.keys()
     for _ in range(2):
-        await world.rpc(REMOVE, RemoveFlowService("default", made.flow_id), FlowServiceAnswer)
+        await world.rpc(
+            REMOVE_FLOW_SERVICE, RemoveFlowService("default", made.flow_id), FlowServiceAnswer
+        )
     assert await shown(world, made.flow_id) == {}
     await world.admin().refused(404, "GET", f"/entity/{rows[key]['entity_id']}/meta")
 
@@ -175,7 +176,7 @@ async def test_an_entity_of_users_is_not_replaced(world: World):
     made = await world.admin().done("POST", "/entity", entity)
     with pytest.raises(Conflict, match="already"):
         await put(world, flow_id=flow_id)
-    await world.rpc(REMOVE, RemoveFlowService("default", flow_id), FlowServiceAnswer)
+    await world.rpc(REMOVE_FLOW_SERVICE, RemoveFlowService("default", flow_id), FlowServiceAnswer)
     await world.admin().done("GET", f"/entity/{made['id']}/meta")
 
 

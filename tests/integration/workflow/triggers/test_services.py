@@ -3,7 +3,7 @@
 import pytest
 
 from libs.common.bus import RpcClient
-from libs.common.contracts.flows import CALL, CallFlow, FlowInput, FlowOutputs
+from libs.common.contracts.flows import CALL_FLOW, CallFlow, FlowInput, FlowOutputs
 from libs.common.errors import Conflict, InvalidInput, ThingwayError, UpstreamFailed
 from tests.integration.workflow.conftest import Workflow
 from tests.integration.workflow.designs import choice, design, edge, node, trigger, when
@@ -22,7 +22,7 @@ def answering() -> str:
 async def call(workflow: Workflow, flow_id: int, **inputs):
     """Call a flow as `device` does."""
     wanted = CallFlow(tenant="default", flow_id=flow_id, inputs=inputs, user_id=7, seconds=10)
-    return (await RpcClient(workflow.bus).call(CALL, wanted, FlowOutputs, 15)).outputs
+    return (await RpcClient(workflow.bus).call(CALL_FLOW, wanted, FlowOutputs, 15)).outputs
 
 
 async def test_the_service_comes_and_goes_with_the_flow(workflow: Workflow):
@@ -74,7 +74,7 @@ async def test_a_call_that_cannot_be_says_why(workflow: Workflow):
         await call(workflow, flow_id, temperature=1)
     wanted = CallFlow(tenant="other", flow_id=flow_id, inputs={}, seconds=1)
     with pytest.raises(Conflict, match="not enabled"):
-        await RpcClient(workflow.bus).call(CALL, wanted, FlowOutputs)
+        await RpcClient(workflow.bus).call(CALL_FLOW, wanted, FlowOutputs)
     await admin.done("GET", f"{FLOWS}/{flow_id}/disable")
     with pytest.raises(Conflict, match="not enabled"):
         await call(workflow, flow_id, temperature=1, room="a")
@@ -93,6 +93,6 @@ async def test_a_flow_that_takes_long_goes_on_when_the_caller_has_gone(workflow:
     flow_id = await enabled(workflow.admin(), text)
     wanted = CallFlow(tenant="default", flow_id=flow_id, inputs={}, seconds=0.000001)
     with pytest.raises(ThingwayError, match="it continues") as raised:
-        await RpcClient(workflow.bus).call(CALL, wanted, FlowOutputs)
+        await RpcClient(workflow.bus).call(CALL_FLOW, wanted, FlowOutputs)
     assert raised.value.status == 504
     await ended(workflow.core, [flow_id], 1)

@@ -54,7 +54,7 @@ async def make_due(core: Packages, flow_id: int, **fields: Any) -> int:
     assert (
         await core.clients.mongo.database["timers"].update_one({"_id": flow_id}, change)
     ).modified_count
-    core.clients.wakeups.notify(deployed_flows.FLOWS)
+    core.clients.wakeups.notify(deployed_flows.FLOWS_TOPIC)
     return due
 
 

@@ -85,7 +85,7 @@ async def test_a_process_without_connection_wakes_its_loops_again_and_again(
     wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It hears neither others nor itself."""
-    monkeypatch.setattr(wakeups, "SILENCE", 0.05)
+    monkeypatch.setattr(wakeups, "SILENCE_SECONDS", 0.05)
     wire.is_broken = True
     alone = process(wire)
     event = alone.event("alarms")

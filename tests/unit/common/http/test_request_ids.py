@@ -11,7 +11,7 @@ from libs.common.http.app import Service, create_app
 from libs.common.http.console import get
 from libs.common.http.guards import users
 from libs.common.http.ids import PathId
-from libs.common.http.request import LineLimit
+from libs.common.http.request import LogRateLimit
 from libs.common.identity import (
     PRINCIPAL_HEADER,
     HeaderSigner,
@@ -104,7 +104,7 @@ def test_a_flood_of_refusals_does_not_fill_the_log(monkeypatch: pytest.MonkeyPat
     """Beyond the limit of a second lines are only counted; the next second says how many."""
     now = 5.0
     monkeypatch.setattr("time.monotonic", lambda: now)
-    limit = LineLimit(2)
+    limit = LogRateLimit(2)
     records = [logging.makeLogRecord({"msg": "refused"}) for _ in range(6)]
     assert [limit.filter(record) for record in records[:5]] == [True, True, False, False, False]
     now = 6.0

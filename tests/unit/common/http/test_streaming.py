@@ -16,14 +16,14 @@ from libs.common.http.failures import HANDLERS
 from libs.common.http.operations import list_operations
 from libs.common.http.streaming import (
     LARGEST_PAGE,
-    PIECE,
+    PIECE_BYTES,
     Streamed,
     cut_page,
     join_pieces,
     map_batches,
 )
 
-MANY = 3 * PIECE // 100
+MANY = 3 * PIECE_BYTES // 100
 
 
 async def rows(number: int, fault: int | None = None) -> AsyncGenerator[str, None]:
@@ -102,7 +102,7 @@ def test_a_fault_after_the_beginning_breaks_the_answer_off():
 
 async def test_an_answer_holds_two_pieces_at_most():
     """A hundred pieces are sent; memory never has a tenth of them."""
-    streamed: Streamed[list[str]] = Streamed([], rows(100 * PIECE // 100))
+    streamed: Streamed[list[str]] = Streamed([], rows(100 * PIECE_BYTES // 100))
     tracemalloc.start()
     try:
         pieces = join_pieces(streaming.encode_parts(streamed, b'{"data":[]}'))
@@ -110,8 +110,8 @@ async def test_an_answer_holds_two_pieces_at_most():
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert sent > 99 * PIECE
-    assert peak < 10 * PIECE
+    assert sent > 99 * PIECE_BYTES
+    assert peak < 10 * PIECE_BYTES
 
 
 async def test_others_go_on_between_two_pieces():

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from libs.common.http.middleware import (
-    BODIES,
-    LARGE,
+    CONCURRENT_LARGE_BODIES,
     LARGE_ANSWERS,
+    LARGE_BODY_BYTES,
     WORKERS,
     WORKERS_PER_PRINCIPAL,
     Turns,
@@ -131,23 +131,29 @@ async def test_a_large_answer_is_sent_in_pieces():
 
     async def app(_: Any, __: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b"x" * (LARGE + 1), "more_body": False})
+        await send(
+            {
+                "type": "http.response.body",
+                "body": b"x" * (LARGE_BODY_BYTES + 1),
+                "more_body": False,
+            }
+        )
 
     scope: Any = {"headers": [], "route_handler": SimpleNamespace(opt={})}
     await Turns().serve(app, scope, send, send)
-    assert b"".join(one.get("body", b"") for one in sent) == b"x" * (LARGE + 1)
+    assert b"".join(one.get("body", b"") for one in sent) == b"x" * (LARGE_BODY_BYTES + 1)
     assert [one.get("more_body") for one in sent] == [None, True, True, False]
 
 
 async def test_large_bodies_of_a_tenant_come_one_by_one(service: Service):
     """Others have their own; small ones do not wait."""
-    half = LARGE // 2
+    half = LARGE_BODY_BYTES // 2
     for _ in range(10):
         service.ask("loud", body=[half, half, half])
     assert await service.seen() == {"loud": 1}
     service.ask("loud", "2", body=[half, half])
     assert await service.seen() == {"loud": 2}
-    for at in range(BODIES):
+    for at in range(CONCURRENT_LARGE_BODIES):
         service.ask(f"other {at}", body=[3 * half])
     found = await service.seen()
-    assert sum(found.values()) == 2 + BODIES - 1
+    assert sum(found.values()) == 2 + CONCURRENT_LARGE_BODIES - 1

@@ -7,7 +7,7 @@ import pytest
 
 from libs.common.errors import Unauthenticated
 from libs.common.identity import HeaderSigner, HeaderVerifier, Kind, Principal, generate_keys
-from libs.common.identity.header import CACHE_SIZE, LIFETIME, REUSE
+from libs.common.identity.header import CACHE_SIZE, LIFETIME_SECONDS, REUSE_SECONDS
 
 WHO = Principal(Kind.APPLICATION, "default", "1", name="app")
 
@@ -88,7 +88,7 @@ def test_a_header_expires_also_from_memory(pair: tuple[HeaderSigner, HeaderVerif
     """A value that was verified before is refused from its end on."""
     signer, verifier = pair
     value = signer.sign(WHO)
-    clock.now += LIFETIME - 0.001
+    clock.now += LIFETIME_SECONDS - 0.001
     assert verifier.verify(value) == WHO
     clock.now += 0.001
     for _ in range(2):
@@ -102,7 +102,7 @@ def test_the_gateway_sends_a_header_again_while_it_has_long_to_live(
     """The same value for some seconds, then a new one; another principal has its own."""
     signer, _ = pair
     value = signer.sign(WHO)
-    clock.now += REUSE - 0.001
+    clock.now += REUSE_SECONDS - 0.001
     assert signer.sign(WHO) == value
     assert signer.sign(Principal(Kind.APPLICATION, "default", "2")) != value
     clock.now += 0.001

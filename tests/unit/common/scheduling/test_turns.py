@@ -77,7 +77,7 @@ async def test_a_failed_step_and_a_failed_list_are_repeated():
         yield
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(turns, "DEADLINE", 0.0)
+        patch.setattr(turns, "STEP_TIMEOUT_SECONDS", 0.0)
         async with (
             asyncio.timeout(30),
             run_in_background(take_turns("t", 1, tenants, steps, 60.0, wake)),

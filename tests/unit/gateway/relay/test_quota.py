@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from libs.common.bus.accounts import INTEGRATION_MESSAGES, PULL
-from libs.common.limits.meter import BURST
+from libs.common.limits.meter import BURST_SECONDS
 from services.gateway.relay import service as module
 from services.gateway.relay.rules import RejectedError, Sender
 from services.gateway.relay.service import (
@@ -42,7 +42,7 @@ def test_a_flood_is_not_answered_message_by_message(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 1.0))
     floods = Floods()
     quota = RelayQuota(None, Tenants(), floods)  # type: ignore[arg-type]
-    for _ in range(int(REQUEST_RATE * BURST)):
+    for _ in range(int(REQUEST_RATE * BURST_SECONDS)):
         quota.count(PULL, APPLICATION, b"")
     for _ in range(int(REQUEST_RATE * FLOOD_SECONDS)):
         with pytest.raises(RejectedError) as refused:
@@ -65,7 +65,7 @@ def test_a_busy_tenant_leaves_an_integration_its_requests_for_others(
 
     def accepted(tenant: str) -> int:
         body = f'{{"tenant":"{tenant}","device":"a"}}'.encode()
-        for number in range(int(REQUEST_RATE * (BURST + FLOOD_SECONDS))):
+        for number in range(int(REQUEST_RATE * (BURST_SECONDS + FLOOD_SECONDS))):
             try:
                 quota.count(REPORT, INTEGRATION, body)
             except RejectedError:
@@ -73,7 +73,7 @@ def test_a_busy_tenant_leaves_an_integration_its_requests_for_others(
         raise AssertionError(tenant)
 
     busy = int(INTEGRATION_REQUEST_RATE / REQUEST_RATE)
-    each = int(REQUEST_RATE * BURST)
+    each = int(REQUEST_RATE * BURST_SECONDS)
     assert [accepted(f"t{number}") for number in range(busy + 1)] == [each] * busy + [0]
     assert floods.ended == []
 
@@ -83,7 +83,7 @@ def test_requests_without_a_valid_tenant_share_one_rate(monkeypatch: pytest.Monk
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 1.0))
     quota = RelayQuota(None, Tenants(), Floods())  # type: ignore[arg-type]
     bodies = (b"{}", b"\xff", b'{"tenant":"%s"}' % (b"a" * 65))
-    for number in range(int(REQUEST_RATE * BURST)):
+    for number in range(int(REQUEST_RATE * BURST_SECONDS)):
         quota.count(REPORT, INTEGRATION, bodies[number % len(bodies)])
     with pytest.raises(RejectedError):
         quota.count(REPORT, INTEGRATION, bodies[-1])

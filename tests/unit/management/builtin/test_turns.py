@@ -18,7 +18,7 @@ from services.management.builtin.openapi_client.remote import (
     Task,
 )
 from services.management.builtin.openapi_client.store import CarriedCommand, Link
-from services.management.builtin.openapi_client.sync import PAGES
+from services.management.builtin.openapi_client.sync import CONCURRENT_PAGES
 from services.management.builtin.simulator import Simulator
 from services.management.networks.chirpstack import ChirpStack
 from services.management.networks.server import CONCURRENT_CHECKS
@@ -141,7 +141,7 @@ async def test_a_short_sync_ends_beside_long_ones() -> None:
     """Syncs take turns page by page."""
     things = Things()
     client = OpenApiClient(things, Store(), Accounts(), None)  # type: ignore[arg-type]
-    for number in range(2 * PAGES):
+    for number in range(2 * CONCURRENT_PAGES):
         client._begin(f"long{number}")
     for _ in range(10):
         await things.reported.get()

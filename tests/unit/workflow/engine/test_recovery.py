@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from services.workflow.engine.recovery import BATCH, PendingRunRecovery, Recovery
+from services.workflow.engine.recovery import RUNS_PER_BATCH, PendingRunRecovery, Recovery
 from services.workflow.runs.model import Cause, Run
 
 
@@ -52,7 +52,7 @@ class World:
 @pytest.mark.parametrize("kind", [Recovery, PendingRunRecovery])
 async def test_runs_of_a_tenant_without_room_stay_and_keep_nobody_elses_waiting(kind):
     """Any number of them may be ahead of other tenants' runs."""
-    busy = [run(number, "busy") for number in range(2 * BATCH)]
+    busy = [run(number, "busy") for number in range(2 * RUNS_PER_BATCH)]
     world = World([*busy, run(9000, "calm"), run(9001, "other")])
     more = (world,) if kind is Recovery else ()
     await kind(world, world, world, *more).recover()

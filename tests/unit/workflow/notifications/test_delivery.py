@@ -16,7 +16,7 @@ from libs.common.contracts.names import DescribedDevice, DescribedDevices
 from libs.common.errors import Unavailable
 from libs.common.identity.functions import Function
 from services.workflow.notifications.events import store_notices
-from services.workflow.notifications.sender import DELIVERIES, NotificationSender
+from services.workflow.notifications.sender import CONCURRENT_DELIVERIES, NotificationSender
 from services.workflow.notifications.store import (
     AlarmSummary,
     ChannelFailures,
@@ -126,12 +126,12 @@ async def settle() -> None:
 
 async def test_webhooks_that_hang_delay_no_other_tenant():
     """A look ends before its deliveries do, and a newcomer finds a free slot."""
-    store = Store([subscriber(NOISY, user) for user in range(1, DELIVERIES * 2)])
+    store = Store([subscriber(NOISY, user) for user in range(1, CONCURRENT_DELIVERIES * 2)])
     outside = Outside()
     sender = sender_of(store, outside)
     await sender.start_due_deliveries()
     await settle()
-    assert outside.reached[NOISY] == DELIVERIES // 2
+    assert outside.reached[NOISY] == CONCURRENT_DELIVERIES // 2
 
     store.subscribers[1000] = subscriber(QUIET, 1000)
     store.ready.add(1000)
@@ -141,13 +141,13 @@ async def test_webhooks_that_hang_delay_no_other_tenant():
     assert outside.sent == {QUIET: 1}
     outside.hanging.set()
     await settle()
-    assert outside.sent[NOISY] == DELIVERIES * 2 - 1
+    assert outside.sent[NOISY] == CONCURRENT_DELIVERIES * 2 - 1
     await sender.deliveries.stop()
 
 
 async def test_lookups_that_hang_delay_no_other_tenant():
     """Messages of a crowd are prepared a few at a time."""
-    store = Store([subscriber(NOISY, user) for user in range(1, DELIVERIES)])
+    store = Store([subscriber(NOISY, user) for user in range(1, CONCURRENT_DELIVERIES)])
     outside = Outside()
     outside.slow = {NOISY}
     sender = sender_of(store, outside)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from libs.common.contracts.access import ResourceType
-from libs.common.contracts.names import GROUPS, DescribedGroups, DescribeGroups
+from libs.common.contracts.names import DESCRIBE_GROUPS, DescribedGroups, DescribeGroups
 from libs.common.identity.functions import Function
 from libs.common.identity.grants import GrantReader, GrantsClient
 from services.device.registry.devices.groups import Groups
@@ -211,7 +211,7 @@ async def test_services_can_list_groups(world: World):
     """They get those of the requested groups that exist in the tenant."""
     group, theirs = await add_group(world, "G11"), await add_group(world, "G11", "other")
     wanted = DescribeGroups("default", [int(group), int(theirs), 5])
-    answer = await world.rpc(GROUPS, wanted, DescribedGroups)
+    answer = await world.rpc(DESCRIBE_GROUPS, wanted, DescribedGroups)
     assert answer.ids == [int(group)]
 
 
