@@ -23,7 +23,7 @@ from services.auth.connections import UserConnections
 from services.auth.tokens.device_keys import DeviceCopies
 from services.auth.tokens.writer import TokenWriter
 
-WORKERS, BATCH = 4, 20
+CONCURRENT_TENANTS, REVOCATIONS_PER_TURN = 4, 20
 """Concurrent tenants, and revocations per turn of a tenant."""
 
 
@@ -67,9 +67,9 @@ class RevocationStore:
         return [document["_id"] or "" async for document in cursor]
 
     async def list_older(self, seconds: float, tenant: str) -> list[tuple[object, Revocation]]:
-        """Return up to `BATCH` revocations older than `seconds`, with ids, oldest first."""
+        """Return the revocations of a turn, older than `seconds`, with ids, oldest first."""
         old = {"tenant": tenant or None, **_age_query(seconds)}
-        documents = await self._revocations.find(old).sort("at", 1).to_list(BATCH)
+        documents = await self._revocations.find(old).sort("at", 1).to_list(REVOCATIONS_PER_TURN)
         return [
             (
                 document["_id"],
@@ -133,7 +133,7 @@ class Revoker:
             partial(intents.list_tenants, SETTLE_SECONDS),
             partial(self.settle, intents),
         )
-        await take_turns("revocations", WORKERS, tenants, settle, SWEEP_SECONDS)
+        await take_turns("revocations", CONCURRENT_TENANTS, tenants, settle, SWEEP_SECONDS)
 
     async def settle(self, intents: RevocationStore, tenant: str) -> Steps:
         """Apply a tenant's old revocations again and delete them.

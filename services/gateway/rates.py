@@ -91,7 +91,7 @@ class RateLimiter:
 
 
 FREE_REJECTIONS = 2.0
-"""Rejections per second of a caller without delay; bursts of `meter.BURST` seconds' worth are
+"""Rejections per second of a caller without delay; bursts of `meter.BURST_SECONDS` are
 permitted."""
 MAX_DELAY = 5.0
 """Maximum delay of a rejection in seconds."""

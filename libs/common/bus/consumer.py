@@ -40,7 +40,7 @@ IDLE_SECONDS = 30.0
 """Seconds for which the server keeps a request open if the stream has no message."""
 HEARTBEAT = 1.5
 """Seconds between the server's heartbeats during an open request."""
-LINGER = 0.005
+LINGER_SECONDS = 0.005
 """Seconds for which a batch waits for more messages, if `may_linger` permits it."""
 FLEETING_SECONDS = 300.0
 """Seconds for which an ephemeral consumer outlives its process."""
@@ -145,7 +145,7 @@ class BatchConsumer:
     Small overlapping batches cost as many writes each as large ones and slow down everything.
     """
     may_linger: Callable[[list[Msg]], bool] | None = None
-    """Returns whether a batch may wait `LINGER` seconds for more messages."""
+    """Returns whether a batch may wait `LINGER_SECONDS` for more messages."""
     ack_wait: float = 30.0
     subject: str = ""
     """Filters messages by subject; empty accepts every message of the stream."""
@@ -238,7 +238,7 @@ class BatchConsumer:
                 try:
                     messages = await self._request(inbox, stream, self.batch, IDLE_SECONDS)
                     if messages and self.may_linger is not None and self.may_linger(messages):
-                        await asyncio.sleep(LINGER)
+                        await asyncio.sleep(LINGER_SECONDS)
                         messages += await self._request(inbox, stream, self.batch - len(messages))
                     copies = [message for message in messages if _is_copy(message)]
                     if copies:

@@ -36,12 +36,12 @@ IDLE_SWEEP_SECONDS = 10.0
 """Seconds between sweeps while no document remains."""
 MIN_AGE_SECONDS = 2.0
 """Seconds after which a sweep publishes an entry, and between sweeps while documents remain."""
-CHUNK, LARGEST = 500, 4 * 1024**2
+ENTRIES_PER_DOCUMENT, MAX_DOCUMENT_BYTES = 500, 4 * 1024**2
 """Maximum entries and bytes of a document; a single larger entry is allowed."""
 UNREADABLE = {"subject": "outbox.entries", "payload": b"", "stream": True, "headers": {}}
 """Fields that make an entry unreadable for version 0.1, which keeps the document for a later
 one."""
-WORKERS, DOCUMENTS_PER_STEP = 4, 20
+CONCURRENT_TENANTS, DOCUMENTS_PER_STEP = 4, 20
 """Tenants that are swept concurrently, and documents per tenant and step."""
 
 _depth_gauge = metrics.get_meter("thingway").create_gauge(
@@ -106,7 +106,9 @@ class Outbox:
             | UNREADABLE
             for tenant, group in groups.items()
             # events last, because version 0.1 publishes all entries like the first one
-            for chunk in chunks(sorted(group, key=_is_event), CHUNK, LARGEST)
+            for chunk in chunks(
+                sorted(group, key=_is_event), ENTRIES_PER_DOCUMENT, MAX_DOCUMENT_BYTES
+            )
         ]
 
     async def publish_stored(self, documents: Iterable[dict[str, Any]]) -> None:
@@ -146,7 +148,12 @@ class Outbox:
         """Publish remaining documents for ever, tenants in turn; run by the lease holder."""
         try:
             await take_turns(
-                "outbox", WORKERS, self._tenants, self._steps, IDLE_SWEEP_SECONDS, self._wake
+                "outbox",
+                CONCURRENT_TENANTS,
+                self._tenants,
+                self._steps,
+                IDLE_SWEEP_SECONDS,
+                self._wake,
             )
         finally:  # the new lease holder reports these metrics from now on
             _depth_gauge.set(0)

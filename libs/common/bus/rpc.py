@@ -48,7 +48,7 @@ PATIENCE_HEADER = "Thingway-Patience"
 """Header: seconds for which the client waits for the answer."""
 MAX_CONCURRENT = 128
 """Concurrent requests of an operation, at most half of them of one tenant."""
-WAITING, WAITING_BYTES = 10_000, 16 * 1024**2
+MAX_WAITING_REQUESTS, MAX_WAITING_BYTES = 10_000, 16 * 1024**2
 """Waiting requests of a tenant per operation, and their bytes; more are rejected (429)."""
 
 LONGEST_TEXT = 2000
@@ -156,7 +156,7 @@ class RpcServer:
 
     def _scheduled(self, name: str, handle: Handler, at_once: int) -> Handler:
         """Return a handler that starts `handle` without waiting for it, unlike nats.micro."""
-        scheduler = FairScheduler(name, at_once, items=WAITING, size=WAITING_BYTES)
+        scheduler = FairScheduler(name, at_once, items=MAX_WAITING_REQUESTS, size=MAX_WAITING_BYTES)
         self._schedulers.append(scheduler)
 
         async def answer(message: Request, tenant: str, arrived: float) -> None:

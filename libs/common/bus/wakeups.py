@@ -23,7 +23,7 @@ from libs.common.jobs import seconds_to_tick, wait_for_event
 
 log = logging.getLogger(__name__)
 
-BEAT, PAUSE = 1.0, 0.2
+BEAT_SECONDS, MIN_BEAT_SECONDS = 1.0, 0.2
 """Seconds between two messages of a process: while nothing changes, and the minimum."""
 SILENCE_SECONDS = 2.5
 """Seconds without a message after which a process counts as silent."""
@@ -55,7 +55,7 @@ class Wakeups:
         return event
 
     def notify(self, topic: str) -> None:
-        """Wake the loops of a topic; call it less than `turns.LINGER` seconds before the commit."""
+        """Wake the loops of a topic; call it less than `turns.LINGER_SECONDS` before the commit."""
         self._own.topics[topic] = self._own.topics.get(topic, 0) + 1
         self._changed.set()
         self._wake(topic)
@@ -76,8 +76,8 @@ class Wakeups:
                 log.info("wakeups: %s", error)
             self.wake_after_silence(time.monotonic())
             sent = time.monotonic()
-            await wait_for_event(self._changed, seconds_to_tick(BEAT))
-            await asyncio.sleep(sent + PAUSE - time.monotonic())
+            await wait_for_event(self._changed, seconds_to_tick(BEAT_SECONDS))
+            await asyncio.sleep(sent + MIN_BEAT_SECONDS - time.monotonic())
 
     async def send(self) -> None:
         """Publish the changes of this process once; raise `Unavailable`."""

@@ -30,7 +30,7 @@ from libs.common.scheduling import Caps, FairScheduler, LaneFull
 from libs.common.telemetry.logs import name_lines
 from libs.common.telemetry.tracing import TRACE, continue_trace
 
-WORKERS, WORKERS_PER_PRINCIPAL = 24, 8
+CONCURRENT_REQUESTS, CONCURRENT_REQUESTS_PER_PRINCIPAL = 24, 8
 """Concurrent requests of a process and of a principal. A single tenant gets half of them, so that
 it does not use all connections to MongoDB."""
 LARGE_ANSWERS = 16
@@ -49,9 +49,12 @@ class Turns:
     """The concurrency limits of a process."""
 
     def __init__(self) -> None:
-        maximum, bodies = Caps(WORKERS, WORKERS_PER_PRINCIPAL), partial(Caps, sub=1)
+        maximum, bodies = (
+            Caps(CONCURRENT_REQUESTS, CONCURRENT_REQUESTS_PER_PRINCIPAL),
+            partial(Caps, sub=1),
+        )
         self.requests = FairScheduler(
-            "requests", WORKERS, items=MAX_WAITING_REQUESTS, caps=lambda _: maximum
+            "requests", CONCURRENT_REQUESTS, items=MAX_WAITING_REQUESTS, caps=lambda _: maximum
         )
         self.answers = FairScheduler(
             "large answers", LARGE_ANSWERS, items=MAX_WAITING_ANSWERS, caps=lambda _: maximum

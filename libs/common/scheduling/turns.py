@@ -25,7 +25,7 @@ STEP_TIMEOUT_SECONDS = 900.0
 sooner."""
 IDLE_PERIOD = 10.0
 """Seconds between two queries for work of an idle loop, unless an event wakes the loop."""
-LINGER = 2.0
+LINGER_SECONDS = 2.0
 """Seconds for which a woken loop queries often: the transaction that woke it may still be
 running."""
 _END = object()
@@ -53,7 +53,7 @@ class _Pace:
         """Return whether work is upcoming; query it every `IDLE_PERIOD` seconds."""
         now = time.monotonic()
         if woken and not self._is_busy:
-            self._is_busy, self._until = True, now + LINGER
+            self._is_busy, self._until = True, now + LINGER_SECONDS
         elif self._upcoming is not None and now >= self._until:
             self._is_busy = True  # also when the next line raises
             seconds = seconds_to_tick(IDLE_PERIOD)

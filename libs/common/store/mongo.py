@@ -66,7 +66,7 @@ WriteNotAcknowledged = WriteConcernError
 """A write that a majority did not acknowledge, for example because the server stops."""
 StoreError = PyMongoError
 
-PAUSE, LONGEST_PAUSE = 0.005, 0.5
+RETRY_SECONDS, LONGEST_RETRY_SECONDS = 0.005, 0.5
 """Seconds: maximum first pause and maximum pause between attempts of a transaction; pauses
 double."""
 _OPTIONS: dict[str, Any] = {
@@ -322,7 +322,7 @@ class Mongo:
 
         async def with_pauses(session: Session) -> R:
             if tried := next(tries):
-                longest = min(2 ** (tried - 1) * PAUSE, LONGEST_PAUSE)
+                longest = min(2 ** (tried - 1) * RETRY_SECONDS, LONGEST_RETRY_SECONDS)
                 await asyncio.sleep(random.uniform(0, longest))  # noqa: S311 - a pause
             return await callback(session)
 

@@ -33,8 +33,8 @@ SETTLING_MS = 10_000
 """Time after a change until the state is evaluated again.
 
 Ingest may have matched readings with the state before the change, and requested no evaluation. Each
-process knows a change after `trigger.PERIOD`, or `trigger.OVERLAP` when its transaction is slow.
-The rest is time to store a batch.
+process knows a change after `trigger.INDEX_SECONDS`, or `trigger.OVERLAP_MS` when its transaction
+is slow. The rest is time to store a batch.
 """
 
 _CHECKPOINT_AGES = (LATE_MS, *(1000 << power for power in range(6, -1, -1)), 0)

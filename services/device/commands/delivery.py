@@ -48,7 +48,7 @@ from services.device.things.device_store import DeviceStore
 log = logging.getLogger(__name__)
 
 LONGEST_ERROR = 1000
-CARRYING_WORKERS, WAITING = 512, 10_000
+CARRYING_WORKERS, MAX_WAITING_COMMANDS = 512, 10_000
 """Commands that are being handed to integrations at a time, and waiting ones per tenant."""
 REJECTION_STATUSES = frozenset(range(400, 500)) - {TooManyRequests.status}
 """HTTP statuses by which an integration rejects a command."""
@@ -64,7 +64,9 @@ class CommandCarrier:
     commands: CommandStore
     encoder: DownlinkEncoder
     _scheduler: FairScheduler = field(
-        default_factory=lambda: FairScheduler("carrying", CARRYING_WORKERS, items=WAITING),
+        default_factory=lambda: FairScheduler(
+            "carrying", CARRYING_WORKERS, items=MAX_WAITING_COMMANDS
+        ),
         init=False,
     )
 
@@ -167,7 +169,7 @@ class CommandCarrier:
             )
 
 
-WORKERS, CHUNK = 4, 500
+CONCURRENT_TENANTS, COMMANDS_PER_READ = 4, 500
 """Concurrent tenants, and commands of one tenant that are read together."""
 QUERY_SECONDS = 0.3
 """Seconds between two queries for due commands."""
@@ -188,11 +190,13 @@ class Delivery:
             self.commands.schedule.tenants_due,
             self.commands.wakeups.event(DELIVERY_TOPIC),
         )
-        await take_turns("delivery", WORKERS, tenants, self.steps, QUERY_SECONDS, wake, tenants)
+        await take_turns(
+            "delivery", CONCURRENT_TENANTS, tenants, self.steps, QUERY_SECONDS, wake, tenants
+        )
 
     async def steps(self, tenant: str) -> Steps:
         """Process the due commands of a tenant, a batch at a time."""
-        while await self.deliver(tenant) == CHUNK:
+        while await self.deliver(tenant) == COMMANDS_PER_READ:
             yield
 
     async def deliver(self, tenant: str) -> int:
@@ -201,7 +205,7 @@ class Delivery:
         A command fails when its device has been deleted or has changed its application.
         """
         moment = utc_now()
-        due = await self.commands.schedule.list_due(tenant, moment, CHUNK)
+        due = await self.commands.schedule.list_due(tenant, moment, COMMANDS_PER_READ)
         expired = [command for command in due if command.expires_at <= moment]
         for command in expired:
             await self.commands.end(command, "TIMEOUT", "the device did not answer in time")

@@ -193,7 +193,7 @@ def _unpack_sequences(packed: dict[str, Any]) -> set[int]:
     return set(accumulate(steps, initial=packed["first"]))
 
 
-PERIOD, IDLE_PERIOD_SECONDS = 1.0, 3.0
+READ_SECONDS, IDLE_PERIOD_SECONDS = 1.0, 3.0
 """Seconds between two readings: usually, and while no message arrives."""
 STUCK_SECONDS = 30.0
 """Ingest is not ready if messages wait and none was handled for this many seconds."""
@@ -255,7 +255,7 @@ class UplinkMetrics:
 
     async def run(self) -> None:
         """Read the counts periodically."""
-        await repeat(self._read, PERIOD, "metrics of UPLINK")
+        await repeat(self._read, READ_SECONDS, "metrics of UPLINK")
 
     async def _read(self) -> None:
         """Read the counts; every `IDLE_PERIOD_SECONDS` while nothing is counted and none wait.

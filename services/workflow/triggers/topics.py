@@ -26,7 +26,7 @@ from services.workflow.runs.model import Cause, Deployed
 Listener = tuple[Deployed, SimpleMqttParameters]
 log = logging.getLogger(__name__)
 
-WAITING, WAITING_BYTES = 10_000, 32 * 1024**2
+MAX_WAITING_MESSAGES, MAX_WAITING_BYTES = 10_000, 32 * 1024**2
 """Maximum waiting messages of a tenant, and their bytes; further ones are dropped."""
 MAX_BYTES, GUARANTEED_MESSAGES = 128 * 1024**2, 100
 """Total waiting bytes beyond which a tenant may have only few waiting messages."""
@@ -111,8 +111,8 @@ class TopicListener:
         self._scheduler = FairScheduler(
             "messages for flows",
             MAX_CONCURRENT,
-            items=WAITING,
-            size=WAITING_BYTES,
+            items=MAX_WAITING_MESSAGES,
+            size=MAX_WAITING_BYTES,
             caps=lambda _: Caps(MAX_CONCURRENT_PER_TENANT, sub=MAX_CONCURRENT_PER_TENANT),
         )
 
@@ -122,8 +122,8 @@ class TopicListener:
             OUTSIDE_TOPICS,
             queue="workflow",
             cb=self._receive,
-            pending_msgs_limit=WAITING,
-            pending_bytes_limit=WAITING_BYTES,
+            pending_msgs_limit=MAX_WAITING_MESSAGES,
+            pending_bytes_limit=MAX_WAITING_BYTES,
         )
 
     async def _receive(self, message: Msg) -> None:

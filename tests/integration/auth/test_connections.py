@@ -297,7 +297,7 @@ async def test_a_look_finds_all_while_some_leave(
 ):
     """A connected device never becomes OFFLINE, even without events."""
     for module in (presence_connections, looks):
-        monkeypatch.setattr(module, "PAGE", 5)
+        monkeypatch.setattr(module, "ROWS_PER_ANSWER", 5)
     monkeypatch.setattr(looks, "OVERLAP_ROWS", 2)
     monkeypatch.setattr("services.device.telemetry.presence_watch.ROUND_SECONDS", 0.05)
     monkeypatch.setattr(presence.watch, "add", lambda change: None)

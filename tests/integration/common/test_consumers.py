@@ -79,7 +79,7 @@ async def test_a_batch_that_may_linger_includes_later_messages(
     bus: Bus, monkeypatch: pytest.MonkeyPatch, lingers: bool, sizes: list[int]
 ):
     """The second message arrives while the first one waits."""
-    monkeypatch.setattr("libs.common.bus.consumer.LINGER", 0.5)
+    monkeypatch.setattr("libs.common.bus.consumer.LINGER_SECONDS", 0.5)
     first, second = events(1), events(2)
     handled: list[int] = []
     asked: list[asyncio.Task[None]] = []

@@ -94,7 +94,7 @@ MAX_RUNNING = 3
 """Maximum running imports of a tenant, which are processed one after the other."""
 Requests = list[tuple[Row, CreateDevice]]
 """Rows with the request bodies that were built from them."""
-CHUNK, KEYS_ABREAST = 100, 16
+ROWS_PER_ITERATION, CONCURRENT_KEYS = 100, 16
 """Rows that are checked before other tasks run, and keys that are requested concurrently."""
 
 
@@ -262,7 +262,7 @@ class ImportService:
             return InitialDeviceKey(device_id=str(device.id), sn=device.sn, key=key)
 
         keys = (partial(first, device) for device in devices if device.tenant == job.tenant)
-        rows = await gather_limited(KEYS_ABREAST, keys)
+        rows = await gather_limited(CONCURRENT_KEYS, keys)
         return Page(page_size=request.size, page_number=request.number, total=total, content=rows)
 
     async def _check_exists(self, device: Device) -> None:
@@ -283,7 +283,7 @@ def _filter_valid(requests: Requests) -> Requests:
 async def _read_rows(device_sheet: DeviceSheet) -> AsyncIterator[Row]:
     """Yield the rows of a sheet, those with faults as failed."""
     for number, (at, cells) in enumerate(device_sheet.sheet.rows):
-        if number % CHUNK == 0:
+        if number % ROWS_PER_ITERATION == 0:
             await asyncio.sleep(0)
         request, faults = device_sheet.columns.request(device_sheet.heads, cells)
         faults = faults or [*_find_faults(device_sheet.form, request)]

@@ -48,7 +48,7 @@ CONCURRENT_TENANTS = 8
 """Tenants whose imports have a turn concurrently."""
 TURN_SECONDS = 5.0
 """Seconds of a turn in which rows are started; the last ones may take longer."""
-CHUNK, CONCURRENT_ROWS = 100, 16
+ROWS_PER_READ, CONCURRENT_ROWS = 100, 16
 """Rows that are counted together, and rows that are processed concurrently."""
 QUERY_SECONDS = 0.5
 """Seconds until new imports are noticed."""
@@ -169,7 +169,7 @@ class ImportWorker:
                 return None
             return row, draft
 
-        while rows := await self.store.find_pending_rows(job.id, CHUNK):
+        while rows := await self.store.find_pending_rows(job.id, ROWS_PER_READ):
             if not await self.store.is_running(job.id):
                 return
             ready = await gather_limited(CONCURRENT_ROWS, (partial(prepare, row) for row in rows))

@@ -129,6 +129,6 @@ def test_every_durable_reader_of_events_is_measured() -> None:
         name
         for text in sources
         if "BatchConsumer" in text
-        for name in re.findall(r'(?:durable=|^DURABLE = )"([\w-]+)"', text, re.MULTILINE)
+        for name in re.findall(r'(?:durable=|^CONSUMER_NAME = )"([\w-]+)"', text, re.MULTILINE)
     }
     assert found - {"ingest"} == set(EVENT_READERS)

@@ -92,7 +92,7 @@ async def test_requests_of_one_tenant_that_hang_do_not_delay_others(kind: str):
 
 async def test_only_a_tenant_with_too_many_requests_is_refused(monkeypatch: pytest.MonkeyPatch):
     """With 429, which the client raises as an error that may be tried again."""
-    monkeypatch.setattr(rpc, "WAITING", 3)
+    monkeypatch.setattr(rpc, "MAX_WAITING_REQUESTS", 3)
     server = RpcServer(None, "test")
     server.offer("x", Ask, Hanging().plain, at_once=2)
     noisy = [ask("noisy") for _ in range(5)]

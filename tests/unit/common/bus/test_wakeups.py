@@ -29,8 +29,8 @@ class Wire:
 
 @pytest.fixture
 def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
-    monkeypatch.setattr(wakeups, "PAUSE", 0.0)
-    monkeypatch.setattr(wakeups, "BEAT", 0.02)
+    monkeypatch.setattr(wakeups, "MIN_BEAT_SECONDS", 0.0)
+    monkeypatch.setattr(wakeups, "BEAT_SECONDS", 0.02)
     return Wire()
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from libs.common.http.middleware import (
     CONCURRENT_LARGE_BODIES,
+    CONCURRENT_REQUESTS,
+    CONCURRENT_REQUESTS_PER_PRINCIPAL,
     LARGE_ANSWERS,
     LARGE_BODY_BYTES,
-    WORKERS,
-    WORKERS_PER_PRINCIPAL,
     Turns,
 )
 from libs.common.http.request import PRINCIPAL
@@ -87,9 +87,9 @@ async def test_one_tenant_gets_half_of_the_workers(service: Service):
     """A second tenant gets a worker, and one principal gets fewer than its tenant."""
     for at in range(100):
         service.ask("loud", str(at % 10))
-    assert await service.seen() == {"loud": WORKERS // 2}
+    assert await service.seen() == {"loud": CONCURRENT_REQUESTS // 2}
     service.ask("quiet")
-    assert await service.seen() == {"loud": WORKERS // 2, "quiet": 1}
+    assert await service.seen() == {"loud": CONCURRENT_REQUESTS // 2, "quiet": 1}
 
 
 async def test_a_principal_does_not_take_all_that_its_tenant_has(service: Service):
@@ -97,7 +97,7 @@ async def test_a_principal_does_not_take_all_that_its_tenant_has(service: Servic
     for _ in range(100):
         service.ask("loud")
     service.ask("loud", "2")
-    assert await service.seen() == {"loud": WORKERS_PER_PRINCIPAL + 1}
+    assert await service.seen() == {"loud": CONCURRENT_REQUESTS_PER_PRINCIPAL + 1}
 
 
 async def test_long_polls_occupy_no_worker(service: Service):
@@ -105,7 +105,7 @@ async def test_long_polls_occupy_no_worker(service: Service):
     for _ in range(100):
         service.ask("loud", waits=True)
     assert await service.seen() == {"loud": 100}
-    assert service.turns.requests.free == WORKERS
+    assert service.turns.requests.free == CONCURRENT_REQUESTS
 
 
 async def test_slow_readers_of_large_answers_keep_no_worker(service: Service):
@@ -113,7 +113,7 @@ async def test_slow_readers_of_large_answers_keep_no_worker(service: Service):
     for at in range(LARGE_ANSWERS // 2):
         service.ask("slow", str(at % 2), pieces=1)
     await service.seen()
-    assert service.turns.requests.free == WORKERS
+    assert service.turns.requests.free == CONCURRENT_REQUESTS
     assert service.turns.answers.held("slow") == LARGE_ANSWERS // 2
     service.ask("slow", "3", pieces=1)
     service.ask("quick", pieces=1)

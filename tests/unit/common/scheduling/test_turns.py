@@ -91,7 +91,7 @@ async def test_a_loop_rests_until_it_is_woken_or_work_is_upcoming(
 ):
     """It queries whether work is due before its next query, and works only while there is any."""
     monkeypatch.setattr(turns, "seconds_to_tick", lambda period: 2000.0 if period else 0.0)
-    monkeypatch.setattr(turns, "LINGER", 0.0)
+    monkeypatch.setattr(turns, "LINGER_SECONDS", 0.0)
     asked: asyncio.Queue[float] = asyncio.Queue()
     wake, worked, due = asyncio.Event(), asyncio.Event(), list[str]()
 

@@ -95,7 +95,7 @@ class Engine:
 
 async def test_messages_of_a_tenant_do_not_delay_those_of_another_one(monkeypatch) -> None:
     """However many wait; those that a tenant has no room for are dropped alone."""
-    monkeypatch.setattr(topics, "WAITING", 50)
+    monkeypatch.setattr(topics, "MAX_WAITING_MESSAGES", 50)
     index, ready, engine = TopicIndex(), asyncio.Event(), Engine()
     ready.set()
     for number, tenant in ((1, "busy"), (2, "other")):
