@@ -137,10 +137,10 @@ class EntitySearch:
             return rows
 
         rows = map_batches(iterate_rows(page.content), show, VALUES_TOGETHER)
-        first = await self._first_key_rows(principal, body, integrations)
+        first = await self._first_device_key_rows(principal, body, integrations)
         return Streamed(replace(page, content=[]), chain_rows(first, rows))
 
-    async def _first_key_rows(
+    async def _first_device_key_rows(
         self, principal: Principal, body: AdvancedSearch, integrations: ShownIntegrations
     ) -> list[EntityResponse]:
         """Return a row with the first key of a device for the user who added it.
@@ -151,7 +151,11 @@ class EntitySearch:
         if device_id is None or principal.uses_own_console:
             return []
         device_with_key = await self.first_keys.find(principal, device_id)
-        return [] if device_with_key is None else [_first_key_row(*device_with_key, integrations)]
+        return (
+            []
+            if device_with_key is None
+            else [_first_device_key_row(*device_with_key, integrations)]
+        )
 
     async def _excluded_ids(self, tenant: str, parsed: AdvancedFilter) -> frozenset[int]:
         if parsed.excluded_key is None:
@@ -298,7 +302,9 @@ class EntitySearch:
         return totals
 
 
-def _first_key_row(device: Device, key: str, integrations: ShownIntegrations) -> EntityResponse:
+def _first_device_key_row(
+    device: Device, key: str, integrations: ShownIntegrations
+) -> EntityResponse:
     """Return the row of a device's first key, with number 0, which no member has."""
     integration = integrations.get(device.integration)
     return EntityResponse(

@@ -227,7 +227,7 @@ INDEX_INVALID = "blueprint_library_address_manifest_invalid"
 LIBRARY_EMPTY = "blueprint_library_resource_device_template_not_found"
 LARGEST_HEAD = 4 * 1024 * 1024
 """Maximum bytes of a stored library in addition to its archive."""
-CONCURRENT_VALIDATIONS = 2
+CONCURRENT_READS = 2
 """Libraries that are validated concurrently, one of a tenant."""
 VALIDATION_SECONDS = 15
 """Seconds of processor time to validate a library, while other tenants wait."""
@@ -242,7 +242,7 @@ class Templates:
     products: ProductService
     codecs: CodecService
     _readers: FairScheduler = field(
-        default_factory=lambda: FairScheduler("template libraries", CONCURRENT_VALIDATIONS),
+        default_factory=lambda: FairScheduler("template libraries", CONCURRENT_READS),
         init=False,
     )
     _turns: WeakValueDictionary[str, asyncio.Lock] = field(
