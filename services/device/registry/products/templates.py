@@ -242,8 +242,7 @@ class Templates:
     products: ProductService
     codecs: CodecService
     _readers: FairScheduler = field(
-        default_factory=lambda: FairScheduler("template libraries", CONCURRENT_READS),
-        init=False,
+        default_factory=lambda: FairScheduler("template libraries", CONCURRENT_READS), init=False
     )
     _turns: WeakValueDictionary[str, asyncio.Lock] = field(
         default_factory=WeakValueDictionary, init=False

@@ -35,7 +35,9 @@ async def test_hundreds_of_runs_of_a_flow_read_its_design_once():
     assert all(plan is found[0] for plan in found)
 
 
-@pytest.mark.parametrize("bound", [("CACHE_SIZE", 4), ("CHARACTERS", 4 * len(FLOW.text))])
+@pytest.mark.parametrize(
+    "bound", [("CACHE_SIZE", 4), ("MAX_CACHED_CHARACTERS", 4 * len(FLOW.text))]
+)
 async def test_a_tenant_with_many_flows_pushes_out_its_own_plans(monkeypatch, bound):
     """Its oldest plan is removed; another tenant's plan stays cached."""
     monkeypatch.setattr(plans, *bound)
