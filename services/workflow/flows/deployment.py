@@ -191,7 +191,7 @@ class FlowDeployer:
         )
 
     async def _prepare(self, flow: Flow, component: str | None = None) -> None:
-        """Prepare triggers if the design has exactly one entry, of type `component` if given."""
+        """Prepare triggers for a single entry, which is of type `component` if given."""
         find = self.registry.find
         entries = [
             node
