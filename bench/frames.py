@@ -25,7 +25,7 @@ from libs.common.clock import now_ms
 from libs.common.contracts.frames import MAX_FRAMES, DeviceFrame, Frame, Reception
 from libs.common.integrations import IntegrationThings
 from libs.common.tsl import parse_document, to_wire
-from services.device.lorawan.codec_calls import Call
+from services.device.lorawan.codec_calls import CodecCall
 from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.lorawan.codec_scripts import DECODERS, find_entry_point
 from services.device.lorawan.redecode_service import RedecodeJob
@@ -259,7 +259,7 @@ async def run_alongside(bus: Bus, job: Coroutine[Any, Any, None]) -> AsyncIterat
 async def decode() -> float:
     """Return the median time of a decode in µs, including the codec process."""
     codec = build_codec(SCRIPT)
-    some = [Call("decode", payload(number), 85, now_ms()) for number in range(MAX_FRAMES)]
+    some = [CodecCall("decode", payload(number), 85, now_ms()) for number in range(MAX_FRAMES)]
     taken = []
     async with CodecWorkers() as workers:
         for _ in range(100):

@@ -25,7 +25,7 @@ import msgspec
 from deploy.local import programs
 from deploy.local.process import (
     PROJECT_ROOT,
-    Spec,
+    ProcessSpec,
     base_environment,
     end_with_process,
     spawn,
@@ -233,7 +233,7 @@ async def _embedded(directory: Path, mongo_port: int, redis_port: int):
         ),
     }
     base = base_environment(os.environ)
-    specs = [Spec(name=n, argv=c, stage=0, environment=base) for n, c in commands.items()]
+    specs = [ProcessSpec(name=n, argv=c, stage=0, environment=base) for n, c in commands.items()]
     children = [await spawn(spec, directory / f"{spec.name}.log", ()) for spec in specs]
     try:
         yield

@@ -22,7 +22,7 @@ import msgspec
 
 from deploy.local.process import (
     ForkedProcess,
-    Spec,
+    ProcessSpec,
     adopt_orphans,
     end_with_process,
     name_process,
@@ -61,7 +61,7 @@ class ForkServer:
         logs: Path,
         keep_open: Collection[int] = (),
     ) -> None:
-        self._spec = Spec(
+        self._spec = ProcessSpec(
             name=NAME,
             argv=[sys.executable, "-m", __name__, *modules],
             stage=0,
@@ -88,7 +88,7 @@ class ForkServer:
             self._starting = asyncio.ensure_future(self._start())
         await asyncio.shield(self._starting)
 
-    async def fork(self, spec: Spec, log: Path) -> ForkedProcess:
+    async def fork(self, spec: ProcessSpec, log: Path) -> ForkedProcess:
         """Return a new process in its own session; raise `OSError` if the server fails."""
         await self.start()
         source, target = os.pipe()

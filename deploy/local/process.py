@@ -20,7 +20,7 @@ _LOCALE_PREFIX, _TELEMETRY_PREFIX = "LC_", "OTEL_"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spec:
+class ProcessSpec:
     """How to start a child process."""
 
     name: str
@@ -61,7 +61,7 @@ def open_log(log: Path) -> int:
 
 
 async def spawn(
-    spec: Spec,
+    spec: ProcessSpec,
     log: Path,
     keep_open: Collection[int],
     stdin: int = asyncio.subprocess.DEVNULL,

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from deploy.local import programs
-from deploy.local.process import Spec
+from deploy.local.process import ProcessSpec
 from deploy.local.programs import Program
 from deploy.platform import keys, mongo_server, redis_server, services
 from deploy.platform.admin import wait_ready
@@ -63,7 +63,7 @@ def internal_ports(state: State) -> list[str]:
 class Server:
     """A server to start, and its readiness check."""
 
-    spec: Spec
+    spec: ProcessSpec
     ready: Callable[[], Awaitable[None]]
     """Returns when the server is ready and set up; the caller limits the time."""
 
@@ -131,10 +131,10 @@ class ServerContext:
 
     def spec(
         self, kind: str, number: int, argv: Sequence[str], stage: int, grace: float = 10.0
-    ) -> Spec:
+    ) -> ProcessSpec:
         """Return how to start the `number`th server of a kind."""
         prefix = self.prefixes[number - 1] if self.prefixes else ()
-        return Spec(
+        return ProcessSpec(
             name=member_name(kind, number),
             argv=[*prefix, *argv],
             stage=stage,

@@ -21,7 +21,7 @@ from rich.live import Live
 
 from deploy.local.products import open_platform
 from deploy.local.simulator import DemoDevice
-from deploy.local.supervisor import Backoff
+from deploy.local.supervisor import RestartBackoff
 from deploy.platform import state as states
 from deploy.platform.bootstrap import demo_product
 from deploy.platform.errors import LauncherError
@@ -194,7 +194,7 @@ class DeviceFleet:
         """Run one device: connect, report every `interval` seconds, reconnect."""
         rng = random.Random(sn)  # noqa: S311 - no secret; a device measures the same each run
         device = DemoDevice(sn, self._tsl, rng)
-        backoff = Backoff()
+        backoff = RestartBackoff()
         while True:
             started = time.monotonic()
             try:

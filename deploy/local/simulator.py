@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from deploy.local.supervisor import Backoff
+from deploy.local.supervisor import RestartBackoff
 from deploy.platform.bootstrap import demo_product
 from libs.common.jobs import run_until_first_ends
 from libs.common.simulation import SimulatedDevice
@@ -79,7 +79,7 @@ async def run(servers: Iterable[Mapping[str, Any]], key: str, device: DemoDevice
     import aiomqtt  # noqa: PLC0415 - the launcher imports this module for `environment`
 
     loop = asyncio.get_running_loop()
-    backoff = Backoff()
+    backoff = RestartBackoff()
     turns = itertools.cycle(servers)
     while True:
         server, started = next(turns), loop.time()

@@ -11,7 +11,7 @@ from typing import Any
 
 from deploy.local import fork_server
 from deploy.local.fork_server import ForkServer
-from deploy.local.process import Process, Spec, describe_exit, signal_group, spawn, terminate
+from deploy.local.process import Process, ProcessSpec, describe_exit, signal_group, spawn, terminate
 from deploy.platform.errors import Exit, LauncherError
 from libs.common.jobs import wait_for_event
 
@@ -21,7 +21,7 @@ STEADY_SECONDS = 30.0
 """Uptime after which the next pause is the shortest again."""
 
 
-class Backoff:
+class RestartBackoff:
     """The pause before the next start, doubled by each early exit up to a limit."""
 
     def __init__(self) -> None:
@@ -36,11 +36,11 @@ class Backoff:
         return pause
 
 
-class Child:
+class SupervisedProcess:
     """A supervised process that `run` starts again until `stop` is called."""
 
     def __init__(
-        self, spec: Spec, log: Path, start: Callable[[Spec, Path], Awaitable[Process]]
+        self, spec: ProcessSpec, log: Path, start: Callable[[ProcessSpec, Path], Awaitable[Process]]
     ) -> None:
         self.spec = spec
         self.log = log
@@ -72,7 +72,7 @@ class Child:
 
     async def run(self, print_line: Callable[[str], None], changed: Callable[[], None]) -> None:
         """Keep the process running until `stop` is called."""
-        backoff = Backoff()
+        backoff = RestartBackoff()
         while not self._stopping.is_set():
             started = time.monotonic()
             fault = await self._run_once(changed)
@@ -145,18 +145,18 @@ class Supervisor:
         self._changed = changed
         self._keep_open = tuple(keep_open)
         self._fork_server = fork_server
-        self._children: dict[str, Child] = {}
+        self._children: dict[str, SupervisedProcess] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._logs: asyncio.Task[None] | None = None
 
-    def start(self, spec: Spec) -> Child:
+    def start(self, spec: ProcessSpec) -> SupervisedProcess:
         """Start a child and keep it running; keep its previous log as `NAME.log.1`."""
         if self._logs is None:
             self._logs = asyncio.create_task(limit_logs(self.logs))
         log = self.logs / f"{spec.name}.log"
         if log.exists():
             log.replace(log.with_name(f"{log.name}.1"))
-        child = Child(spec, log, self._spawn)
+        child = SupervisedProcess(spec, log, self._spawn)
         self._children[spec.name] = child
         task = asyncio.create_task(child.run(self._print_line, self._changed), name=spec.name)
         self._tasks[spec.name] = task
@@ -192,7 +192,7 @@ class Supervisor:
         if self._fork_server is not None:
             await self._fork_server.stop()
 
-    async def _spawn(self, spec: Spec, log: Path) -> Process:
+    async def _spawn(self, spec: ProcessSpec, log: Path) -> Process:
         if spec.forked and self._fork_server is not None:
             try:
                 return await self._fork_server.fork(spec, log)
@@ -207,7 +207,7 @@ _EARLY_EXITS = 4
 """Number of exits before readiness after which a child counts as failed."""
 
 
-async def wait_ready(child: Child, ready: Callable[[], Awaitable[None]]) -> None:
+async def wait_ready(child: SupervisedProcess, ready: Callable[[], Awaitable[None]]) -> None:
     """Wait until `ready` returns.
 
     Raises `LauncherError` (exit code 1) with the last line of the child's log if the child keeps
@@ -235,7 +235,7 @@ async def run_concurrently(steps: list[Coroutine[Any, Any, None]]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _explain(child: Child) -> str:
+def _explain(child: SupervisedProcess) -> str:
     if child.fault:
         return f"{child.spec.name}: {child.fault} (see {child.log})"
     cause = "keeps exiting" if child.exits >= _EARLY_EXITS else "is not ready in time"

@@ -18,7 +18,7 @@ from rich.console import Console
 from deploy.local import fork_server, jetstream, lock, servers, simulator
 from deploy.local.fork_server import ForkServer
 from deploy.local.options import PORTS, given_ports, port_options
-from deploy.local.process import Spec, base_environment, end_with_parent, system_environment
+from deploy.local.process import ProcessSpec, base_environment, end_with_parent, system_environment
 from deploy.local.progress import Progress, summary
 from deploy.local.supervisor import Supervisor, run_concurrently, wait_ready
 from deploy.platform import console, ports, ready, services
@@ -278,7 +278,9 @@ class Launcher:
             with suppress(OSError):  # the supervisor reports it and starts services alone
                 await self._progress.follow(fork_server.NAME, self._fork_server.start())
 
-    async def _start_and_wait(self, spec: Spec, ready_check: Callable[[], Awaitable[None]]) -> None:
+    async def _start_and_wait(
+        self, spec: ProcessSpec, ready_check: Callable[[], Awaitable[None]]
+    ) -> None:
         child = self._supervisor.start(spec)
         await self._progress.follow(spec.name, wait_ready(child, ready_check))
 
@@ -290,7 +292,7 @@ class Launcher:
             reserved={port for name in PORTS if (port := getattr(self._options, name))},
         )
 
-    def _service_specs(self, addresses: Addresses) -> list[tuple[Spec, str]]:
+    def _service_specs(self, addresses: Addresses) -> list[tuple[ProcessSpec, str]]:
         """Return every service process with the URL of its readiness check."""
         endpoints = Endpoints(
             self._options.host,
@@ -320,8 +322,10 @@ class Launcher:
     def _process_numbers(self, service: Service) -> range:
         return range(1, 1 + (self._options.workers if service.scaled else 1))
 
-    def _service_spec(self, service: Service, number: int, environment: dict[str, str]) -> Spec:
-        return Spec(
+    def _service_spec(
+        self, service: Service, number: int, environment: dict[str, str]
+    ) -> ProcessSpec:
+        return ProcessSpec(
             name=states.member_name(service.name, number),
             argv=[sys.executable, "-m", service.module],
             stage=_SERVICE_STAGE,
@@ -329,11 +333,11 @@ class Launcher:
             forked=True,
         )
 
-    def _simulator_spec(self, addresses: Addresses) -> Spec:
+    def _simulator_spec(self, addresses: Addresses) -> ProcessSpec:
         device = self._state.device
         if device is None or device.key is None:
             raise AssertionError("the bootstrap creates a device with a key")
-        return Spec(
+        return ProcessSpec(
             name="simulator",
             argv=[sys.executable, "-m", simulator.__name__],
             stage=_SERVICE_STAGE,

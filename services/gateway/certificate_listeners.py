@@ -170,7 +170,7 @@ class MqttClientConnection(TunnelConnection):
 
 _CREDENTIAL_FIELDS = ("pass", "auth_token", "jwt", "nkey")
 _MAX_PART_BYTES = 64 * 1024
-Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+StreamPair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class NotNatsError(ValueError):
@@ -236,7 +236,7 @@ class NatsListener:
                 task.cancel()
             await asyncio.gather(*self._open, return_exceptions=True)
 
-    async def _serve(self, client: Ends, tls: ServerTls) -> None:
+    async def _serve(self, client: StreamPair, tls: ServerTls) -> None:
         peer = client[1].get_extra_info("peername")
         slot_limit = self._connections.find_slot_limit(peer[0] if peer else "unknown")
         if slot_limit is not None and not self._connections.admit(slot_limit):
@@ -253,7 +253,7 @@ class NatsListener:
             if slot_limit is not None:
                 self._connections.release(slot_limit)
 
-    async def _join(self, client: Ends, tls: ServerTls) -> Ends:
+    async def _join(self, client: StreamPair, tls: ServerTls) -> StreamPair:
         """Read the CONNECT of a client over TLS; return the connection to its server."""
         server, info = await self._connect()
         try:
@@ -267,7 +267,7 @@ class NatsListener:
             raise
         return server
 
-    async def _connect(self) -> tuple[Ends, bytes]:
+    async def _connect(self) -> tuple[StreamPair, bytes]:
         """Connect to the first server that answers; return the connection and its INFO."""
         failed: Exception = OSError("no NATS server is configured")
         for address, trust in self._servers:

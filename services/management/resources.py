@@ -85,7 +85,7 @@ class UploadTarget(msgspec.Struct):
     """Key of the file."""
 
 
-class Ticket(msgspec.Struct, frozen=True):
+class UploadTicket(msgspec.Struct, frozen=True):
     """The encrypted content of an upload URL."""
 
     tenant: str
@@ -255,7 +255,7 @@ class ResourceService:
     def announce(self, user: Principal, request: UploadRequest) -> UploadTarget:
         """Return the URLs of a file to upload."""
         key = secrets.token_urlsafe(_KEY_BYTES)
-        ticket = Ticket(
+        ticket = UploadTicket(
             tenant=user.tenant,
             key=key,
             name=request.file_name,
@@ -316,13 +316,13 @@ class ResourceService:
                 return ResourcePart(resource.name, resource.type, content)
         raise NotFound("the resource does not exist", field="url")
 
-    def _open_ticket(self, sealed: str) -> Ticket:
+    def _open_ticket(self, sealed: str) -> UploadTicket:
         padding = "=" * (-len(sealed) % 4)
         try:
             text = self._seal.open(sealed + padding, _TICKET_CONTEXT)
         except SealBroken as error:
             raise InvalidInput("is invalid", field="ticket") from error
-        ticket = msgspec.json.decode(text, type=Ticket)
+        ticket = msgspec.json.decode(text, type=UploadTicket)
         if ticket.until <= now_ms():
             raise InvalidInput("has expired", field="ticket")
         return ticket

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import httpx
 
 from deploy.local.fork_server import ForkServer
-from deploy.local.process import Spec, base_environment, system_environment, terminate
+from deploy.local.process import ProcessSpec, base_environment, system_environment, terminate
 from deploy.platform import ports, services
 from deploy.platform.services import Endpoints, environment
 from tests.contract.console import Console
@@ -39,7 +39,7 @@ async def replicas(platform: Platform) -> AsyncIterator[str]:
     fork_server, children = ForkServer(modules, system_environment(os.environ), logs), []
     try:
         for service in started:
-            spec = Spec(
+            spec = ProcessSpec(
                 name=service.name,
                 argv=[sys.executable, "-m", service.module],
                 stage=0,

@@ -18,13 +18,13 @@ import msgspec
 import pytest
 
 from deploy.local.lorawan import command as onboarding
-from deploy.local.lorawan.command import Broker, Network, connected, create_server
+from deploy.local.lorawan.command import Broker, SimulatedNetwork, connected, create_server
 from deploy.local.lorawan.sensors import Sensor, Uplink, UplinkDecoder
 from deploy.local.products import import_template, load_template, open_platform
 from libs.common.clock import now_ms
 from libs.common.jobs import run_in_background
 from libs.common.tsl import TslDocument, plausible_properties
-from services.device.lorawan.codec_calls import Call
+from services.device.lorawan.codec_calls import CodecCall
 from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.lorawan.codec_scripts import EncodedDownlink, read_encoded
 from services.device.registry.products.template_parser import Template
@@ -197,14 +197,16 @@ async def products(
 @asynccontextmanager
 async def network_of(
     platform: Platform, kind: str, broker: ServerBroker, tried: Sequence[Tried]
-) -> AsyncIterator[tuple[Network, Any]]:
+) -> AsyncIterator[tuple[SimulatedNetwork, Any]]:
     """Simulate a network of the sensors; connect the integration to its broker."""
     settings = broker.settings
     place = Broker(settings["broker"], settings["username"], settings["ca"], "")
     async with onboarding.connect_management(first_user(platform)) as api:
         await onboarding.configure_broker(api, kind, place, PASSWORD)
         await onboarding.wait_connected(api, kind)
-        network = Network(create_server(kind, place), [one.sensor for one in tried], 1.0, 0.0)
+        network = SimulatedNetwork(
+            create_server(kind, place), [one.sensor for one in tried], 1.0, 0.0
+        )
         try:
             async with connected(place, PASSWORD) as client:
                 await client.subscribe(network.downlinks, qos=1)
@@ -214,7 +216,7 @@ async def network_of(
             await onboarding.configure_broker(api, kind, Broker("", "", "", ""), "")
 
 
-async def send_uplink(network: Network, client: Any, sensor: Sensor, at: datetime) -> None:
+async def send_uplink(network: SimulatedNetwork, client: Any, sensor: Sensor, at: datetime) -> None:
     """Let a sensor send an uplink."""
     for message in network.uplink(sensor, at):
         await client.publish(message.topic, message.payload, qos=1)
@@ -222,7 +224,7 @@ async def send_uplink(network: Network, client: Any, sensor: Sensor, at: datetim
 
 async def report(
     console: Console,
-    network: Network,
+    network: SimulatedNetwork,
     client: Any,
     tried: Sequence[Tried],
     faults: list[str],
@@ -250,7 +252,7 @@ async def write(
     console: Console,
     workers: CodecWorkers,
     kind: str,
-    network: Network,
+    network: SimulatedNetwork,
     client: Any,
     tried: Sequence[Tried],
     faults: list[str],
@@ -294,7 +296,7 @@ async def first_writing(
     """Return the first writable property with a short encoding, or None."""
     for values in plausible_writings(one.template.document, Random(1)):
         port = one.sensor.uplinks[0].port
-        call = Call("encode", values, port, now_ms())
+        call = CodecCall("encode", values, port, now_ms())
         (outcome,) = await workers.run("test", one.template.codec, [call])
         try:
             wanted = read_encoded(one.template.codec.encoder, outcome.result(), port)

@@ -20,10 +20,10 @@ import msgspec
 from rich.console import Console
 
 from deploy.local.lorawan.sensors import Sensor, Uplink, UplinkDecoder, dev_eui, find_uplinks
-from deploy.local.lorawan.servers import ChirpStack, NetworkServer, Published, TheThingsStack
+from deploy.local.lorawan.servers import ChirpStack, NetworkServer, PublishedMessage, TheThingsStack
 from deploy.local.products import open_platform
 from deploy.local.simulate import run_with_display
-from deploy.local.supervisor import Backoff
+from deploy.local.supervisor import RestartBackoff
 from deploy.platform import console
 from deploy.platform import state as states
 from deploy.platform.errors import CommandError
@@ -253,7 +253,9 @@ async def simulate(options: Namespace) -> None:
         new = await register(api, options.server, sensors)
         await wait_connected(api, options.server)
     out.print(f"{len(sensors)} sensors, {new} of them new, at {broker.url}", soft_wrap=True)
-    network = Network(create_server(options.server, broker), sensors, options.rate, options.loss)
+    network = SimulatedNetwork(
+        create_server(options.server, broker), sensors, options.rate, options.loss
+    )
     await run_with_display(out, network.counts, [network.run(broker, password)], options.duration)
 
 
@@ -266,7 +268,7 @@ def create_server(kind: str, broker: Broker) -> NetworkServer:
     return TheThingsStack(broker.username)
 
 
-class Network:
+class SimulatedNetwork:
     """Simulated class A sensors and their server, with a total rate of uplinks."""
 
     def __init__(
@@ -283,7 +285,7 @@ class Network:
 
     async def run(self, broker: Broker, password: str) -> None:
         """Stay connected and publish uplinks; reconnect with pauses, until cancelled."""
-        backoff = Backoff()
+        backoff = RestartBackoff()
         while True:
             started = time.monotonic()
             try:
@@ -323,10 +325,10 @@ class Network:
             sensor.queue += [downlink for downlink in received if downlink.name not in queued_names]
             self.counts.downlinks += len(received)
 
-    def uplink(self, sensor: Sensor, at: datetime) -> list[Published]:
+    def uplink(self, sensor: Sensor, at: datetime) -> list[PublishedMessage]:
         """Return the server's messages for the next uplink of a sensor."""
         server, counts, rng = self._server, self.counts, sensor.rng
-        messages: list[Published] = []
+        messages: list[PublishedMessage] = []
         if not sensor.address or rng.random() < _JOIN_SHARE:
             sensor.join()
             counts.joins += 1
@@ -352,7 +354,7 @@ class Network:
             messages.append(server.build_sent_event(sensor, sensor.pending, at))
         return messages
 
-    def _acknowledgements(self, sensor: Sensor, at: datetime) -> list[Published]:
+    def _acknowledgements(self, sensor: Sensor, at: datetime) -> list[PublishedMessage]:
         """Return the ack or nack after a confirmed downlink."""
         downlink, sensor.pending = sensor.pending, None
         if downlink is None or not downlink.confirmed:

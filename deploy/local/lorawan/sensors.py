@@ -18,7 +18,7 @@ from typing import NamedTuple
 from deploy.platform.errors import CommandError
 from libs.common.clock import now_ms
 from libs.common.tsl import TslDocument, compile_tsl
-from services.device.lorawan.codec_calls import Call
+from services.device.lorawan.codec_calls import CodecCall
 from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.lorawan.codec_scripts import DecodeResult, check_decoded_frame
 from services.device.things.codec_model import Codec
@@ -60,7 +60,7 @@ class UplinkDecoder:
     async def decode(self, uplinks: Sequence[Uplink], at: int | None = None) -> list[DecodeResult]:
         """Decode uplinks received at `at` (ms), by default now."""
         at = now_ms() if at is None else at
-        calls = [Call("decode", uplink.content, uplink.port, at) for uplink in uplinks]
+        calls = [CodecCall("decode", uplink.content, uplink.port, at) for uplink in uplinks]
         outcomes = await self._workers.run("simulated", self.codec, calls)
         return [check_decoded_frame(self.codec, outcome, self._tsl, at, at) for outcome in outcomes]
 
@@ -203,7 +203,7 @@ def dev_eui(server: str, model: str, number: int) -> str:
     return f"{_LOCAL:02X}{zlib.crc32(f'{server} {model}'.encode()):08X}{number:06X}"
 
 
-class Queued(NamedTuple):
+class QueuedDownlink(NamedTuple):
     """A downlink that waits at the server until the sensor listens."""
 
     name: str
@@ -244,8 +244,8 @@ class Sensor:
     rng: random.Random
     address: str = ""
     counter: int = 0
-    queue: deque[Queued] = field(default_factory=deque)
-    pending: Queued | None = None
+    queue: deque[QueuedDownlink] = field(default_factory=deque)
+    pending: QueuedDownlink | None = None
     """The downlink received after the last uplink."""
     turn: int = 0
 

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from deploy.local.lorawan.sensors import Gateway, Queued, Radio, Sensor, Uplink
+from deploy.local.lorawan.sensors import Gateway, QueuedDownlink, Radio, Sensor, Uplink
 
 _BANDWIDTH = 125_000
 
 
-class Published(NamedTuple):
+class PublishedMessage(NamedTuple):
     """An MQTT message of a network server."""
 
     topic: str
@@ -25,27 +25,31 @@ class NetworkServer(Protocol):
     downlinks: str
     """Topic filter of downlinks."""
 
-    def build_uplink(self, sensor: Sensor, uplink: Uplink, radio: Radio, at: datetime) -> Published:
+    def build_uplink(
+        self, sensor: Sensor, uplink: Uplink, radio: Radio, at: datetime
+    ) -> PublishedMessage:
         """Return an uplink with the sensor's current frame counter."""
 
-    def build_join(self, sensor: Sensor, at: datetime) -> Published:
+    def build_join(self, sensor: Sensor, at: datetime) -> PublishedMessage:
         """Return a join event."""
 
-    def build_status(self, sensor: Sensor, at: datetime) -> Published | None:
+    def build_status(self, sensor: Sensor, at: datetime) -> PublishedMessage | None:
         """Return a battery status; None if the server has no such message."""
 
-    def build_sent_event(self, sensor: Sensor, downlink: Queued, at: datetime) -> Published:
+    def build_sent_event(
+        self, sensor: Sensor, downlink: QueuedDownlink, at: datetime
+    ) -> PublishedMessage:
         """Return the event that a gateway has sent a downlink."""
 
     def build_acknowledgement(
-        self, sensor: Sensor, downlink: Queued, at: datetime, *, acknowledged: bool
-    ) -> Published:
+        self, sensor: Sensor, downlink: QueuedDownlink, at: datetime, *, acknowledged: bool
+    ) -> PublishedMessage:
         """Return the acknowledgement of a confirmed downlink, or its absence."""
 
     def device(self, topic: str) -> str:
         """Return the DevEUI that a downlink is for; empty if the topic does not match."""
 
-    def read(self, payload: bytes) -> list[Queued]:
+    def read(self, payload: bytes) -> list[QueuedDownlink]:
         """Return queued downlinks; raise `ValueError` or `KeyError` for other messages."""
 
 
@@ -58,7 +62,7 @@ class ChirpStack:
         self.application = application
         self.downlinks = f"application/{application}/device/+/command/down"
 
-    def event(self, eui: str, kind: str, at: datetime, **fields: Any) -> Published:
+    def event(self, eui: str, kind: str, at: datetime, **fields: Any) -> PublishedMessage:
         """Return an event of a device."""
         body = {
             "time": _iso_time(at),
@@ -73,9 +77,11 @@ class ChirpStack:
             **fields,
         }
         topic = f"application/{self.application}/device/{eui.lower()}/event/{kind}"
-        return Published(topic, msgspec.json.encode(body))
+        return PublishedMessage(topic, msgspec.json.encode(body))
 
-    def build_uplink(self, sensor: Sensor, uplink: Uplink, radio: Radio, at: datetime) -> Published:
+    def build_uplink(
+        self, sensor: Sensor, uplink: Uplink, radio: Radio, at: datetime
+    ) -> PublishedMessage:
         """Return an `up` event."""
         return self.event(
             sensor.eui,
@@ -103,11 +109,11 @@ class ChirpStack:
             },
         )
 
-    def build_join(self, sensor: Sensor, at: datetime) -> Published:
+    def build_join(self, sensor: Sensor, at: datetime) -> PublishedMessage:
         """Return a `join` event."""
         return self.event(sensor.eui, "join", at, devAddr=sensor.address)
 
-    def build_status(self, sensor: Sensor, at: datetime) -> Published | None:
+    def build_status(self, sensor: Sensor, at: datetime) -> PublishedMessage | None:
         """Return a `status` event."""
         level = sensor.rng.randint(30, 100)
         return self.event(
@@ -120,13 +126,15 @@ class ChirpStack:
             batteryLevel=level,
         )
 
-    def build_sent_event(self, sensor: Sensor, downlink: Queued, at: datetime) -> Published:
+    def build_sent_event(
+        self, sensor: Sensor, downlink: QueuedDownlink, at: datetime
+    ) -> PublishedMessage:
         """Return a `txack` event."""
         return self.event(sensor.eui, "txack", at, queueItemId=downlink.name)
 
     def build_acknowledgement(
-        self, sensor: Sensor, downlink: Queued, at: datetime, *, acknowledged: bool
-    ) -> Published:
+        self, sensor: Sensor, downlink: QueuedDownlink, at: datetime, *, acknowledged: bool
+    ) -> PublishedMessage:
         """Return an `ack` event."""
         return self.event(
             sensor.eui, "ack", at, queueItemId=downlink.name, acknowledged=acknowledged
@@ -136,11 +144,11 @@ class ChirpStack:
         """Return the DevEUI in `application/…/device/{eui}/command/down`."""
         return topic.split("/")[3].upper()
 
-    def read(self, payload: bytes) -> list[Queued]:
+    def read(self, payload: bytes) -> list[QueuedDownlink]:
         """Return the downlink in a JSON message."""
         message = msgspec.json.decode(payload)
         uplink = Uplink(int(message["fPort"]), b64decode(message["data"]))
-        return [Queued(message["id"], uplink, bool(message["confirmed"]))]
+        return [QueuedDownlink(message["id"], uplink, bool(message["confirmed"]))]
 
 
 class TheThingsStack:
@@ -153,7 +161,7 @@ class TheThingsStack:
         self.user = user
         self.downlinks = f"v3/{user}/devices/+/down/push"
 
-    def message(self, eui: str, kind: str, at: datetime, **fields: Any) -> Published:
+    def message(self, eui: str, kind: str, at: datetime, **fields: Any) -> PublishedMessage:
         """Return a message of a device."""
         name = f"eui-{eui.lower()}"
         body = {
@@ -166,9 +174,11 @@ class TheThingsStack:
             "received_at": _iso_time(at),
             **fields,
         }
-        return Published(f"v3/{self.user}/devices/{name}/{kind}", msgspec.json.encode(body))
+        return PublishedMessage(f"v3/{self.user}/devices/{name}/{kind}", msgspec.json.encode(body))
 
-    def build_uplink(self, sensor: Sensor, uplink: Uplink, radio: Radio, at: datetime) -> Published:
+    def build_uplink(
+        self, sensor: Sensor, uplink: Uplink, radio: Radio, at: datetime
+    ) -> PublishedMessage:
         """Return an uplink; empty fields are left out."""
         message = {
             "session_key_id": _session_key(sensor),
@@ -188,22 +198,24 @@ class TheThingsStack:
         filled = {name: value for name, value in message.items() if value}
         return self.message(sensor.eui, "up", at, uplink_message=filled)
 
-    def build_join(self, sensor: Sensor, at: datetime) -> Published:
+    def build_join(self, sensor: Sensor, at: datetime) -> PublishedMessage:
         """Return a `join` message."""
         accept = {"session_key_id": _session_key(sensor), "received_at": _iso_time(at)}
         return self.message(sensor.eui, "join", at, join_accept=accept)
 
-    def build_status(self, sensor: Sensor, at: datetime) -> Published | None:
+    def build_status(self, sensor: Sensor, at: datetime) -> PublishedMessage | None:
         """Return None: the server has no such message."""
         return None
 
-    def build_sent_event(self, sensor: Sensor, downlink: Queued, at: datetime) -> Published:
+    def build_sent_event(
+        self, sensor: Sensor, downlink: QueuedDownlink, at: datetime
+    ) -> PublishedMessage:
         """Return a `down/sent` message."""
         return self.message(sensor.eui, "down/sent", at, downlink_sent=_downlink(downlink))
 
     def build_acknowledgement(
-        self, sensor: Sensor, downlink: Queued, at: datetime, *, acknowledged: bool
-    ) -> Published:
+        self, sensor: Sensor, downlink: QueuedDownlink, at: datetime, *, acknowledged: bool
+    ) -> PublishedMessage:
         """Return a `down/ack` or `down/nack` message."""
         kind = "ack" if acknowledged else "nack"
         more = {f"downlink_{kind}": _downlink(downlink)}
@@ -213,10 +225,10 @@ class TheThingsStack:
         """Return the DevEUI in `v3/…/devices/eui-{eui}/down/push`."""
         return topic.split("/")[3].removeprefix("eui-").upper()
 
-    def read(self, payload: bytes) -> list[Queued]:
+    def read(self, payload: bytes) -> list[QueuedDownlink]:
         """Return the downlinks of a push."""
         return [
-            Queued(
+            QueuedDownlink(
                 message["correlation_ids"][0],
                 Uplink(int(message["f_port"]), b64decode(message["frm_payload"])),
                 bool(message.get("confirmed")),
@@ -238,7 +250,7 @@ def _metadata(gateway: Gateway) -> dict[str, Any]:
     }
 
 
-def _downlink(downlink: Queued) -> dict[str, Any]:
+def _downlink(downlink: QueuedDownlink) -> dict[str, Any]:
     return {
         "f_port": downlink.uplink.port,
         "frm_payload": b64encode(downlink.uplink.content).decode(),

@@ -63,7 +63,7 @@ SUBJECTS = (
     *(f"event.*.device.*.{change}" for change in ("added", "updated", "deleted")),
 )
 EVENTS_PER_BATCH = 1000
-"""Events of a batch; other replicas take the next ones."""
+"""Maximum events of a batch; other replicas take the next ones."""
 ACK_WAIT = 30.0
 """Seconds after which events of a crashed process are delivered again."""
 RETRY_SECONDS = 0.5

@@ -18,7 +18,7 @@ from libs.common.http.streaming import Streamed, join_pieces
 from libs.common.identity import Principal
 from libs.common.integrations.client import Integrations, IntegrationSummary
 from libs.common.spreadsheet import csv_lines, safe_cell
-from services.device.entities.history_store import Record, TimeSpan, ValueSource, ValueStore
+from services.device.entities.history_store import StoredValue, TimeSpan, ValueSource, ValueStore
 from services.device.entities.schemas import (
     MAX_ENTITIES,
     Aggregate,
@@ -121,7 +121,7 @@ class EntityHistory:
 
 
 async def _items(
-    entities: Sequence[Entity], records: AsyncGenerator[Record, None]
+    entities: Sequence[Entity], records: AsyncGenerator[StoredValue, None]
 ) -> AsyncGenerator[HistoryItem, None]:
     """Yield records as items; number those of the same entity and time, as records have no ids."""
     before, counts = 0, Counter[int]()

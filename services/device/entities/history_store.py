@@ -46,7 +46,7 @@ class TimeSpan:
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
+class HistoryScan:
     """Query of one collection."""
 
     collection: str
@@ -81,7 +81,7 @@ class ValueSource:
             {"t": "$createdAt"} if self.entity.member.type == "SERVICE" else {}
         )
 
-    def scans(self, span: TimeSpan) -> list[Scan]:
+    def scans(self, span: TimeSpan) -> list[HistoryScan]:
         """Return the queries, in the order of `span`; none for a write-only entity."""
         member = self.entity.member
         if self.entity.write_only:
@@ -93,10 +93,10 @@ class ValueSource:
         keys = keys_between(self.entity.thing.id, span.start, span.end)
         match: dict[str, Any] = {"_id": keys, **self._value_exists()}
         if member.type == "EVENT":
-            return [Scan(EVENTS, match | {"e": self._owner()}, order)]
+            return [HistoryScan(EVENTS, match | {"e": self._owner()}, order)]
         partitions = range(partition_at(span.start), partition_at(span.end) + 1)
         ordered: Sequence[int] = partitions[:: span.direction]
-        return [Scan(collection_name(partition), match, order) for partition in ordered]
+        return [HistoryScan(collection_name(partition), match, order) for partition in ordered]
 
     def _value_exists(self) -> dict[str, Any]:
         """Return the condition that the value exists and is no object of children.
@@ -118,7 +118,7 @@ class ValueSource:
         first = self.entity.reported_path[0]
         return first.removesuffix(f"@{self.entity.member.type.lower()}")
 
-    def _scan_commands(self, span: TimeSpan) -> Scan:
+    def _scan_commands(self, span: TimeSpan) -> HistoryScan:
         first, last = (from_ms(ms) for ms in (span.start, span.end))
         match = {
             "thingId": self.entity.thing.id,
@@ -127,7 +127,7 @@ class ValueSource:
             "createdAt": {"$gte": first, "$lte": last},
             **self._value_exists(),
         }
-        return Scan(
+        return HistoryScan(
             COMMANDS_COLLECTION, match, [("createdAt", span.direction), ("_id", span.direction)]
         )
 
@@ -150,7 +150,7 @@ MAX_COUNTED = 10_000
 
 Stages = list[dict[str, Any]]
 
-Record = tuple[int, int, Any]
+StoredValue = tuple[int, int, Any]
 """A stored value as a tuple: index of its source, time in ms, value."""
 
 
@@ -162,7 +162,7 @@ class ValueStore:
 
     async def page(
         self, sources: Sequence[ValueSource], span: TimeSpan, skip: int, limit: int
-    ) -> tuple[AsyncGenerator[Record, None], int]:
+    ) -> tuple[AsyncGenerator[StoredValue, None], int]:
         """Return `limit` records after the first `skip`, and the total."""
         counted = [await self._count_scans(source.scans(span)) for source in sources]
         total = sum(count for scans in counted for _, count in scans)
@@ -174,13 +174,15 @@ class ValueStore:
         ]
         return _merge_walks(walks, skip, limit, newest_first=span.newest_first), total
 
-    async def records(self, source: ValueSource, span: TimeSpan) -> AsyncGenerator[Record, None]:
+    async def records(
+        self, source: ValueSource, span: TimeSpan
+    ) -> AsyncGenerator[StoredValue, None]:
         """Yield all records in order, in constant memory."""
         scans = [(scan, sys.maxsize) for scan in source.scans(span)]
         async for record in self._walk(source, 0, scans, 0, sys.maxsize):
             yield record
 
-    async def last(self, source: ValueSource, span: TimeSpan) -> Record | None:
+    async def last(self, source: ValueSource, span: TimeSpan) -> StoredValue | None:
         """Return the newest record, or None."""
         scans = [(scan, 1) for scan in source.scans(span)]
         async with aclosing(self._walk(source, 0, scans, 0, 1)) as records:
@@ -214,7 +216,7 @@ class ValueStore:
             best = row["_id"] if best is None else fold(best, row["_id"], key=_decode_binary)
         return best
 
-    async def _count_scans(self, scans: Sequence[Scan]) -> list[tuple[Scan, int]]:
+    async def _count_scans(self, scans: Sequence[HistoryScan]) -> list[tuple[HistoryScan, int]]:
         return [
             (scan, await self._database[scan.collection].count_documents(scan.match))
             for scan in scans
@@ -224,11 +226,11 @@ class ValueStore:
         self,
         source: ValueSource,
         number: int,
-        scans: Sequence[tuple[Scan, int]],
+        scans: Sequence[tuple[HistoryScan, int]],
         skip: int,
         limit: int,
         source_count: int = 1,
-    ) -> AsyncGenerator[Record, None]:
+    ) -> AsyncGenerator[StoredValue, None]:
         """Yield records of one of `source_count` sources; skipped scans are not read."""
         size, first = BATCH_BYTES // source_count, max(1, FIRST_BATCH // source_count)
         for scan, count in scans:
@@ -249,8 +251,8 @@ class ValueStore:
 
 
 async def _merge_walks(
-    walks: Sequence[AsyncGenerator[Record, None]], skip: int, limit: int, *, newest_first: bool
-) -> AsyncGenerator[Record, None]:
+    walks: Sequence[AsyncGenerator[StoredValue, None]], skip: int, limit: int, *, newest_first: bool
+) -> AsyncGenerator[StoredValue, None]:
     """Yield `limit` records of all walks in order of time, after the first `skip`."""
     sign = -1 if newest_first else 1
     async with AsyncExitStack() as opened:
@@ -319,7 +321,7 @@ def _value_expression(source: ValueSource, kind: AggregateKind) -> Any:
     return {"$convert": {"input": field, "to": "long", "onError": None}}
 
 
-def _group_values(scan: Scan, value: Any, kind: AggregateKind) -> Stages:
+def _group_values(scan: HistoryScan, value: Any, kind: AggregateKind) -> Stages:
     group: dict[str, Any] = {"_id": None}
     match kind:
         case "MIN" | "MAX":

@@ -17,10 +17,10 @@ from services.device.things.visibility import Condition, index_hint
 MAX_NAMED_MODELS = 50
 """Maximum models in a query for devices."""
 
-Walk = AsyncGenerator[ListedDevice, None]
+DeviceWalk = AsyncGenerator[ListedDevice, None]
 """Devices in order."""
 
-Row = tuple[EntityThing, Sequence[Member]]
+ListedThing = tuple[EntityThing, Sequence[Member]]
 """A thing and its matching members, in order."""
 
 
@@ -109,7 +109,7 @@ class _GroupReader:
                     break
         return entities[:limit]
 
-    def _walk(self, skip: int, limit: int, *, alone: bool) -> tuple[Walk | None, int]:
+    def _walk(self, skip: int, limit: int, *, alone: bool) -> tuple[DeviceWalk | None, int]:
         """Return the walk over devices, and how many entities to skip in it.
 
         When all devices have equally many entities, MongoDB skips whole devices.
@@ -131,7 +131,7 @@ class _GroupReader:
             expected = (skip + limit) // min(sizes) + 1
         return self._walk_devices(conditions, passed, expected), skip
 
-    def _walk_devices(self, conditions: list[Condition], skip: int, expected: int) -> Walk:
+    def _walk_devices(self, conditions: list[Condition], skip: int, expected: int) -> DeviceWalk:
         order = self._order.stored_order()
         return self._queries.iterate(
             self._devices.tenant,
@@ -142,7 +142,7 @@ class _GroupReader:
             hint=index_hint(self._devices.grants, order),
         )
 
-    async def _walk_by_integration(self, conditions: list[Condition], expected: int) -> Walk:
+    async def _walk_by_integration(self, conditions: list[Condition], expected: int) -> DeviceWalk:
         """Walk over the devices of each integration, in the order of names."""
         integrations = await self._queries.list_integrations(self._devices.tenant)
         for integration in self._order.sorted_integrations(integrations):
@@ -151,20 +151,20 @@ class _GroupReader:
                 async for device in devices:
                     yield device
 
-    def _rows(self, listed: Sequence[Entity]) -> list[Row]:
+    def _rows(self, listed: Sequence[Entity]) -> list[ListedThing]:
         """Return listed entities by thing, in order."""
         things: dict[int, tuple[EntityThing, list[Member]]] = {}
         for entity in listed:
             things.setdefault(entity.thing.id, (entity.thing, []))[1].append(entity.member)
-        rows: list[Row] = [
+        rows: list[ListedThing] = [
             (thing, self._order.sorted_members(members)) for thing, members in things.values()
         ]
         rows.sort(key=lambda row: self._order.sort_key(row[0]), reverse=self._order.is_descending)
         return rows
 
     async def _merge_rows(
-        self, listed: Sequence[Row], walk: Walk | None
-    ) -> AsyncGenerator[Row, None]:
+        self, listed: Sequence[ListedThing], walk: DeviceWalk | None
+    ) -> AsyncGenerator[ListedThing, None]:
         """Yield listed things and devices in one order."""
         place, is_descending, at = self._order.sort_key, self._order.is_descending, 0
         if walk is not None:
@@ -178,7 +178,7 @@ class _GroupReader:
         for row in listed[at:]:
             yield row
 
-    async def _device_rows(self, walk: Walk) -> AsyncGenerator[Row, None]:
+    async def _device_rows(self, walk: DeviceWalk) -> AsyncGenerator[ListedThing, None]:
         """Yield devices with matching members, in order."""
         devices = self._devices
         async with aclosing(walk) as found:

@@ -12,7 +12,7 @@ import msgspec
 from services.device.things.codec_model import Codec, CodecFailed
 
 
-class Call(msgspec.Struct, frozen=True, array_like=True):
+class CodecCall(msgspec.Struct, frozen=True, array_like=True):
     """A payload to decode, or values to encode."""
 
     kind: Literal["decode", "encode"]
@@ -27,7 +27,7 @@ class RunRequest(msgspec.Struct, frozen=True, array_like=True, tag="run"):
     """Calls of one codec."""
 
     version: str
-    calls: list[Call]
+    calls: list[CodecCall]
     codec: Codec | None = None
     """Sent only after the worker has answered that it lacks the codec."""
     seconds: float = math.inf
@@ -36,15 +36,15 @@ class RunRequest(msgspec.Struct, frozen=True, array_like=True, tag="run"):
     """Whether to return console output."""
 
 
-class ReadRequest(msgspec.Struct, frozen=True, array_like=True, tag="read"):
-    """Scripts to import."""
+class FunctionsRequest(msgspec.Struct, frozen=True, array_like=True, tag="read"):
+    """Asks which functions scripts have; the worker imports the scripts."""
 
     scripts: list[str]
     names: list[str]
     """Names of functions to look for in each script."""
 
 
-class Outcome(msgspec.Struct, frozen=True, array_like=True):
+class CallOutcome(msgspec.Struct, frozen=True, array_like=True):
     """Result of a call, or the function names of a script."""
 
     value: Any = None
@@ -61,10 +61,10 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True):
 class BatchResult(msgspec.Struct, frozen=True, array_like=True):
     """Outcomes, and the processor time that they took in seconds."""
 
-    outcomes: list[Outcome]
+    outcomes: list[CallOutcome]
     seconds: float = 0.0
 
 
-Request = RunRequest | ReadRequest
+Request = RunRequest | FunctionsRequest
 Response = BatchResult | None
 """None when the codec is not loaded and must be sent."""

@@ -25,9 +25,9 @@ from libs.common.sandbox.workers import (
 from libs.common.scheduling import Caps, FairScheduler
 from services.device.lorawan.codec_calls import (
     BatchResult,
-    Call,
-    Outcome,
-    ReadRequest,
+    CallOutcome,
+    CodecCall,
+    FunctionsRequest,
     Request,
     Response,
     RunRequest,
@@ -115,7 +115,7 @@ START_SECONDS = 2.0
 """Seconds that a process may take to start, during which its codec is not late."""
 ANSWER_SECONDS = 10.0
 """Seconds after which a silent worker is lost. A worker itself limits its processor time."""
-LOST_OUTCOME = Outcome(fault="ended its process")
+LOST_OUTCOME = CallOutcome(fault="ended its process")
 MAX_LOST = 3
 """Maximum calls that end their process. Then the remaining calls are rejected."""
 
@@ -149,8 +149,8 @@ class CodecWorkers:
             await self._end(tenant)
 
     async def run(
-        self, tenant: str, codec: Codec, calls: Sequence[Call], *, logging: bool = False
-    ) -> list[Outcome]:
+        self, tenant: str, codec: Codec, calls: Sequence[CodecCall], *, logging: bool = False
+    ) -> list[CallOutcome]:
         """Return the outcomes of calls, with console output if `logging`.
 
         If a call ends the process, all calls fail.
@@ -158,13 +158,15 @@ class CodecWorkers:
         request = RunRequest(codec.version, list(calls), logging=logging)
         return (await self._request_answer(tenant, request, len(calls), codec)).outcomes
 
-    async def run_each(self, tenant: str, codec: Codec, calls: Sequence[Call]) -> Sequence[Outcome]:
+    async def run_each(
+        self, tenant: str, codec: Codec, calls: Sequence[CodecCall]
+    ) -> Sequence[CallOutcome]:
         """Return the outcomes of calls; a call that ends its process fails alone.
 
         The other calls run again in smaller batches. After `MAX_LOST` calls that end their process,
         the remaining calls are rejected.
         """
-        outcomes: list[Outcome] = []
+        outcomes: list[CallOutcome] = []
         batches, lost = [calls], 0
         while batches:
             batch = batches.pop()
@@ -182,7 +184,7 @@ class CodecWorkers:
         return outcomes
 
     async def run_within(
-        self, seconds: float, tenant: str, codec: Codec, calls: Sequence[Call]
+        self, seconds: float, tenant: str, codec: Codec, calls: Sequence[CodecCall]
     ) -> BatchResult:
         """Run calls within processor time (`seconds`); return outcomes and time used."""
         request = RunRequest(codec.version, list(calls), seconds=seconds)
@@ -190,9 +192,9 @@ class CodecWorkers:
 
     async def read(
         self, tenant: str, scripts: Sequence[str], names: Sequence[str]
-    ) -> list[Outcome]:
+    ) -> list[CallOutcome]:
         """Return which of `names` are functions of each script, or its fault."""
-        request = ReadRequest(list(scripts), list(names))
+        request = FunctionsRequest(list(scripts), list(names))
         return (await self._request_answer(tenant, request, len(scripts))).outcomes
 
     def is_late(self, tenant: str, since: float) -> bool:

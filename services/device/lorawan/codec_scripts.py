@@ -14,7 +14,7 @@ from libs.common.clock import normalize_ms
 from libs.common.decoding import parse_number
 from libs.common.tsl import Fault, Tsl
 from libs.common.tsl.limits import MAX_DEPTH, MAX_KEY, MAX_TS
-from services.device.lorawan.codec_calls import Outcome
+from services.device.lorawan.codec_calls import CallOutcome
 from services.device.telemetry.batch import LONGEST_REASON, PastReading
 from services.device.things.codec_model import (
     LARGEST_PORT,
@@ -306,7 +306,7 @@ class DecodeResult(NamedTuple):
 
 
 def check_decoded_frame(
-    codec: Codec, outcome: Outcome, tsl: Tsl, oldest: int, newest: int
+    codec: Codec, outcome: CallOutcome, tsl: Tsl, oldest: int, newest: int
 ) -> DecodeResult:
     """Check a decoded frame against the TSL.
 

@@ -13,7 +13,7 @@ from libs.common.errors import Conflict, InvalidInput, TooManyRequests
 from libs.common.identity import Principal
 from libs.common.things import GENERIC_MODEL
 from libs.common.tsl import Fault, InvalidValues, Tsl, TslDocument
-from services.device.lorawan.codec_calls import Call, Outcome
+from services.device.lorawan.codec_calls import CallOutcome, CodecCall
 from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.lorawan.codec_scripts import (
     DECODERS,
@@ -176,7 +176,9 @@ class CodecService:
                 codec = codec_scripts(await self.get(principal, model))
             if body.values is not None and not codec.encoder:
                 raise InvalidInput("the codec has no encoder", field="values")
-            call = Call("decode" if body.values is None else "encode", content, body.port, now_ms())
+            call = CodecCall(
+                "decode" if body.values is None else "encode", content, body.port, now_ms()
+            )
             (outcome,) = await self._workers.run(tenant, codec, [call], logging=True)
         tsl = await self._tsls.find(tenant, model, product.current_version)
         try:
@@ -232,7 +234,7 @@ class CodecService:
         """Decode examples; raise `InvalidInput` with every fault."""
         paths = [f"examples[{at}]" for at in range(len(examples))]
         calls = [
-            Call("decode", example.content(f"{path}."), example.port, 0)
+            CodecCall("decode", example.content(f"{path}."), example.port, 0)
             for path, example in zip(paths, examples, strict=True)
         ]
         outcomes = await self._workers.run(tenant, codec, calls) if calls else []
@@ -287,7 +289,7 @@ def _assemble_codec(
     return Codec(scripts=scripts, decoder=decoder, encoder=encoder)
 
 
-def _test_decoder(codec: Codec, outcome: Outcome, tsl: Tsl) -> CodecTestResult:
+def _test_decoder(codec: Codec, outcome: CallOutcome, tsl: Tsl) -> CodecTestResult:
     properties, warnings, left_out = read_decoded(codec.decoder, outcome.result())
     decoded = dict(properties)
     readings, bad = extract_past_readings(decoded, tsl, 0, LATEST_MS)
@@ -302,7 +304,7 @@ def _test_decoder(codec: Codec, outcome: Outcome, tsl: Tsl) -> CodecTestResult:
 
 
 def _test_encoder(
-    codec: Codec, outcome: Outcome, port: int, refused: list[CodecFault]
+    codec: Codec, outcome: CallOutcome, port: int, refused: list[CodecFault]
 ) -> CodecTestResult:
     sent = read_encoded(codec.encoder, outcome.result(), port)
     return CodecTestResult(

@@ -17,9 +17,9 @@ import msgspec
 from libs.common.sandbox.confine import confine, end_with_parent, read_frame, write_frame
 from services.device.lorawan.codec_calls import (
     BatchResult,
-    Call,
-    Outcome,
-    ReadRequest,
+    CallOutcome,
+    CodecCall,
+    FunctionsRequest,
     Request,
     Response,
 )
@@ -75,7 +75,7 @@ def _encode_response(answer: Response) -> bytes:
     except OverflowError:
         whole = answer or BatchResult([])
         outcomes = [
-            Outcome(_shrink(outcome.value), outcome.fault, outcome.log)
+            CallOutcome(_shrink(outcome.value), outcome.fault, outcome.log)
             for outcome in whole.outcomes
         ]
         return _encode_answer(BatchResult(outcomes, whole.seconds))
@@ -99,23 +99,23 @@ class WarmCodec:
         self._broken = 0
 
     def outcomes(
-        self, calls: list[Call], seconds: float, *, logging: bool = False
-    ) -> list[Outcome]:
+        self, calls: list[CodecCall], seconds: float, *, logging: bool = False
+    ) -> list[CallOutcome]:
         """Return the outcomes of a batch that may take `seconds` of processor time."""
         self._broken, end = 0, process_time() + seconds
         try:
             return [
                 self._outcome(call, logging=logging)
                 if process_time() < end
-                else Outcome(fault="takes too long")
+                else CallOutcome(fault="takes too long")
                 for call in calls
             ]
         finally:
             _set_kill_timer(0)
 
-    def _outcome(self, call: Call, *, logging: bool) -> Outcome:
+    def _outcome(self, call: CodecCall, *, logging: bool) -> CallOutcome:
         if self._broken >= MAX_INTERRUPTED:
-            return Outcome(fault="was ended several times in a row")
+            return CallOutcome(fault="was ended several times in a row")
         _set_kill_timer(KILL_SECONDS)
         used, log = self._context is not None, list[str]()
         try:
@@ -132,20 +132,20 @@ class WarmCodec:
             if used and str(error) == NO_MEMORY:  # promises of earlier calls may hold it
                 return self._outcome(call, logging=logging)
             self._broken += 1
-            return Outcome(fault=str(error), log=log)
+            return CallOutcome(fault=str(error), log=log)
         except CodecFailed as error:
             if self._changeable is None and _FROZEN.match(str(error)):
                 self._context, self._changeable = None, EVERYTHING
                 return self._outcome(call, logging=logging)
             self._broken = 0
-            return Outcome(fault=str(error), log=log)
+            return CallOutcome(fault=str(error), log=log)
         self._broken = 0
-        return Outcome(value, log=log)
+        return CallOutcome(value, log=log)
 
 
 def _handle_request(loaded: OrderedDict[str, WarmCodec], request: Request) -> Response:
     started = process_time()
-    if isinstance(request, ReadRequest):
+    if isinstance(request, FunctionsRequest):
         return BatchResult([_find_functions(source, request.names) for source in request.scripts])
     if request.codec is not None:
         loaded[request.version] = WarmCodec(request.codec)
@@ -164,13 +164,15 @@ def _set_kill_timer(seconds: float) -> None:
     signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
-def _find_functions(source: str, names: list[str], changeable: list[str] | None = None) -> Outcome:
+def _find_functions(
+    source: str, names: list[str], changeable: list[str] | None = None
+) -> CallOutcome:
     _set_kill_timer(KILL_SECONDS)
     try:
-        return Outcome(ScriptReader(source, changeable).functions(names))
+        return CallOutcome(ScriptReader(source, changeable).functions(names))
     except CodecFailed as error:
         if changeable is None and _FROZEN.match(str(error)):
             return _find_functions(source, names, EVERYTHING)
-        return Outcome(fault=str(error))
+        return CallOutcome(fault=str(error))
     finally:
         _set_kill_timer(0)

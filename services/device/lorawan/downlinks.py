@@ -25,7 +25,7 @@ from services.device.commands.model import (
 )
 from services.device.commands.store import CommandStore
 from services.device.lorawan.codec_cache import CodecCache
-from services.device.lorawan.codec_calls import Call, Outcome
+from services.device.lorawan.codec_calls import CallOutcome, CodecCall
 from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.lorawan.codec_scripts import EncodedDownlink, read_encoded
 from services.device.lorawan.frame_store import FrameStore
@@ -81,7 +81,7 @@ class CodecDownlinkEncoder(DownlinkEncoder):
             largest_payload(last.data_rate, last.frequency) if last else largest_payload("", None)
         )
         port, at = last.port if last else DEFAULT_PORT, to_ms(command.created_at)
-        calls = [Call("encode", part, port, at) for part in (values, *parts)]
+        calls = [CodecCall("encode", part, port, at) for part in (values, *parts)]
         outcomes = await self.workers.run(command.tenant, codec, calls)
         whole, *alone = [_read_result(codec, outcome, port) for outcome in outcomes]
         return split_downlinks(whole, dict(zip(values, alone or [whole], strict=True)), largest)
@@ -95,7 +95,7 @@ class CodecDownlinkEncoder(DownlinkEncoder):
         return cached.codec
 
 
-def _read_result(codec: Codec, outcome: Outcome, port: int) -> EncodedDownlink | CodecFailed:
+def _read_result(codec: Codec, outcome: CallOutcome, port: int) -> EncodedDownlink | CodecFailed:
     try:
         return read_encoded(codec.encoder, outcome.result(), port)
     except CodecFailed as error:

@@ -12,7 +12,7 @@ from libs.common.contracts.frames import Frame
 from libs.common.decoding import INVALID_JSON
 from libs.common.store.mongo import Document
 from services.device.lorawan.codec_cache import CachedCodec, CodecCache
-from services.device.lorawan.codec_calls import Call, Outcome
+from services.device.lorawan.codec_calls import CallOutcome, CodecCall
 from services.device.lorawan.codec_runner import Budgets, CodecWorkers
 from services.device.lorawan.codec_scripts import DecodeResult, check_decoded_frame
 from services.device.lorawan.frame_store import (
@@ -139,7 +139,8 @@ class CodecFrameDecoder(FrameDecoder):
         if codec is None:
             return [DecodeResult({}, [], [], NO_CODEC)] * len(frames)
         calls = [
-            Call("decode", parsed.frame.data, parsed.frame.port, parsed.ts) for parsed in frames
+            CodecCall("decode", parsed.frame.data, parsed.frame.port, parsed.ts)
+            for parsed in frames
         ]
         outcomes = await self._run_codec(tenant, cached, codec, calls)
         return [
@@ -154,13 +155,13 @@ class CodecFrameDecoder(FrameDecoder):
         ]
 
     async def _run_codec(
-        self, tenant: str, cached: CachedCodec, codec: Codec, calls: Sequence[Call]
-    ) -> Sequence[Outcome]:
+        self, tenant: str, cached: CachedCodec, codec: Codec, calls: Sequence[CodecCall]
+    ) -> Sequence[CallOutcome]:
         """Run a codec within its budget; without budget each outcome is a fault."""
         count, version = len(calls), cached.version
         budget = self.budgets.left(tenant, version, count, time.monotonic())
         if budget <= 0:
-            return [Outcome(fault=BUDGET_SPENT)] * count
+            return [CallOutcome(fault=BUDGET_SPENT)] * count
         answered = await self.workers.run_within(budget, tenant, codec, calls)
         self.budgets.spend(tenant, version, count, answered.seconds)
         return answered.outcomes

@@ -8,7 +8,7 @@ ranges, whose bytes must differ. No I/O.
 from collections.abc import Sequence
 
 from libs.common.tsl import TslDocument, ids_from_keys
-from services.device.lorawan.codec_calls import Call, Outcome
+from services.device.lorawan.codec_calls import CallOutcome, CodecCall
 from services.device.lorawan.codec_scripts import read_encoded
 from services.device.things.codec_model import Codec, CodecFailed
 from services.device.things.product_model import HistoryRequest
@@ -45,17 +45,17 @@ def find_candidates(document: TslDocument) -> list[str]:
     return [service for service, names in inputs.items() if names == _RANGE_INPUTS][:MAX_SERVICES]
 
 
-def build_calls(services: Sequence[str]) -> list[Call]:
+def build_calls(services: Sequence[str]) -> list[CodecCall]:
     """Return the calls that check services."""
     return [
-        Call("encode", {service: {"start_time": start, "end_time": end}}, _TEST_PORT, 0)
+        CodecCall("encode", {service: {"start_time": start, "end_time": end}}, _TEST_PORT, 0)
         for service in services
         for start, end in TEST_RANGES
     ]
 
 
 def check_requests(
-    codec: Codec, services: Sequence[str], outcomes: Sequence[Outcome]
+    codec: Codec, services: Sequence[str], outcomes: Sequence[CallOutcome]
 ) -> HistoryRequest | None:
     """Return the first valid service, or the first one with its fault, or None."""
     requests = [
@@ -67,7 +67,7 @@ def check_requests(
     )
 
 
-def _fault(codec: Codec, outcomes: Sequence[Outcome]) -> str | None:
+def _fault(codec: Codec, outcomes: Sequence[CallOutcome]) -> str | None:
     ranges_by_bytes: dict[bytes, tuple[int, int]] = {}
     for bounds, outcome in zip(TEST_RANGES, outcomes, strict=True):
         try:

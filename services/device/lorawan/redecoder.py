@@ -13,7 +13,7 @@ from libs.common.bus.outbox import Outbox
 from libs.common.clock import now_ms
 from libs.common.store.mongo import Document, Mongo, Session, key_range
 from services.device.lorawan.codec_cache import CachedCodec
-from services.device.lorawan.codec_calls import Call
+from services.device.lorawan.codec_calls import CodecCall
 from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.lorawan.codec_scripts import DecodeResult, check_decoded_frame
 from services.device.lorawan.frame_decoder import decoder_stamp
@@ -285,9 +285,9 @@ class Redecoder:
             progress.changed_times.update(KEY.unpack(key)[1] for key in write.assumed)
 
 
-def _decode_call(row: Document) -> Call:
+def _decode_call(row: Document) -> CodecCall:
     frame, (_, ts, _) = decode_frame(row), KEY.unpack(row["_id"])
-    return Call("decode", frame.data, frame.port, ts)
+    return CodecCall("decode", frame.data, frame.port, ts)
 
 
 def _keeps_differences(job: RedecodeJob, progress: DeviceProgress) -> bool:

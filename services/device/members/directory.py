@@ -113,7 +113,7 @@ def _rename_members(members: MemberSet, names: str) -> MemberSet:
     return members.renamed(parse_names(names)) if names else members
 
 
-Things = dict[tuple[str, str], EntityThing]
+ThingsByIdentifier = dict[tuple[str, str], EntityThing]
 """Things by integration and identifier."""
 
 
@@ -196,7 +196,7 @@ class EntityDirectory:
 
     async def _find_devices(
         self, tenant: str, paths: dict[str, set[str]], *, records: bool
-    ) -> Things:
+    ) -> ThingsByIdentifier:
         devices: list[ListedDevice] = []
         loaded: list[Thing] = []
         for integration, identifiers in paths.items():
@@ -213,7 +213,7 @@ class EntityDirectory:
 
     async def _find_other_things(
         self, tenant: str, paths: dict[str, set[str]], *, records: bool
-    ) -> Things:
+    ) -> ThingsByIdentifier:
         documents: list[Document] = []
         for integration, identifiers in paths.items():
             query = identifier_condition(tenant, integration, identifiers)

@@ -57,7 +57,7 @@ class ConnectionEvents(ResponseModel, kw_only=True):
     next_key: str | None = None
 
 
-class Connections:
+class ConnectionHistory:
     """Reads the connection history of devices."""
 
     def __init__(self, bus: Bus, devices: GrantedDevices) -> None:
@@ -98,7 +98,7 @@ _decode_connection = msgspec.json.Decoder(DeviceConnection).decode
 @post_search("/{device_id:str}/connections/search")
 async def find_device_connections(
     principal: RequestPrincipal,
-    connections: NamedDependency[Connections],
+    connections: NamedDependency[ConnectionHistory],
     device_id: PathId,
     data: JSONBody[FindConnections | None] = None,
 ) -> ConnectionEvents:
@@ -128,7 +128,7 @@ STATE_LIFE = 10.0
 """Seconds that the number of partitions is cached."""
 
 
-class Streams:
+class StreamStates:
     """Reads the states of streams; `uplinks` are `UPLINK` and its partitions."""
 
     def __init__(self, bus: Bus, uplinks: Sequence[str]) -> None:
@@ -152,7 +152,7 @@ def _state(name: str, reading: StreamReading) -> StreamState:
 
 
 @get("/streams", guards=[super_admins])
-async def get_streams(streams: NamedDependency[Streams]) -> list[StreamState]:
+async def get_streams(streams: NamedDependency[StreamStates]) -> list[StreamState]:
     """Return the delay, fill and missing replicas of the platform's streams."""
     return await streams.read()
 

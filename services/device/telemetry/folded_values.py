@@ -43,7 +43,7 @@ Reported = tuple[int, int, dict[str, Any]]
 
 
 @dataclass(slots=True)
-class Fold:
+class FoldedReports:
     """The reports of a thing, folded into one."""
 
     oldest: int
@@ -87,14 +87,14 @@ class Fold:
 
 
 def fold_reports(
-    reports: Iterable[Reported], into: dict[int, Fold] | None = None
-) -> dict[int, Fold]:
+    reports: Iterable[Reported], into: dict[int, FoldedReports] | None = None
+) -> dict[int, FoldedReports]:
     """Fold reports by thing, value by value: newer values replace older ones."""
     folds = {} if into is None else into
     for thing_id, ts, properties in reports:
         fold = folds.get(thing_id)
         if fold is None:
-            folds[thing_id] = Fold(ts, ts, dict(properties), dict.fromkeys(properties, ts))
+            folds[thing_id] = FoldedReports(ts, ts, dict(properties), dict.fromkeys(properties, ts))
             continue
         fold.oldest = min(fold.oldest, ts)
         fold.newest = max(fold.newest, ts)
@@ -170,7 +170,7 @@ def part_thing(part: bytes) -> int:
     return thing_id
 
 
-def quick_update(thing_id: int, fold: Fold) -> UpdateMany:
+def quick_update(thing_id: int, fold: FoldedReports) -> UpdateMany:
     """Return the update that sets all values, unless the document has newer ones.
 
     It is an update of "many" documents, of which one matches: for an update of one document MongoDB
@@ -196,7 +196,7 @@ def quick_update(thing_id: int, fold: Fold) -> UpdateMany:
     return UpdateMany({"_id": thing_id}, [replaced], upsert=True)
 
 
-def careful_update(thing_id: int, fold: Fold) -> UpdateOne:
+def careful_update(thing_id: int, fold: FoldedReports) -> UpdateOne:
     """Return the update that sets newer values, and removes those that moved to parts."""
     changes: dict[str, Any] = {
         "t": {"$max": ["$t", fold.newest]},
@@ -209,7 +209,7 @@ def careful_update(thing_id: int, fold: Fold) -> UpdateOne:
     return UpdateOne({"_id": thing_id}, [{"$set": changes}], upsert=True)
 
 
-def part_update(part: bytes, fold: Fold) -> UpdateOne:
+def part_update(part: bytes, fold: FoldedReports) -> UpdateOne:
     """Return the update that sets the newer values in a part."""
     changes = {
         f"v.{key}": _newer_expression(key, fold)
@@ -219,7 +219,7 @@ def part_update(part: bytes, fold: Fold) -> UpdateOne:
     return UpdateOne({"_id": part}, [{"$set": changes}, SIZE_STAGE], upsert=True)
 
 
-def _newer_expression(key: str, fold: Fold, *, in_part: bool = False) -> Document:
+def _newer_expression(key: str, fold: FoldedReports, *, in_part: bool = False) -> Document:
     """Return an expression for the newer of two entries; removed if `in_part`."""
     is_newer = {"$lte": [{"$ifNull": [f"$v.{key}.t", 0]}, fold.times[key]]}
     entry: Any = {"v": _merge_expression(f"$v.{key}.v", fold.values[key]), "t": fold.times[key]}
@@ -259,7 +259,9 @@ class RewrittenHistory:
 
 async def rewritten_entries(stored: dict[str, Any], thing: RewrittenHistory) -> dict[str, Any]:
     """Return the entries of a thing according to its rewritten history."""
-    recent = Fold(0, 0) if thing.names is None else await _fold_all(thing.read(RECENT_REPORTS))
+    recent = (
+        FoldedReports(0, 0) if thing.names is None else await _fold_all(thing.read(RECENT_REPORTS))
+    )
     if thing.names is None or not recent.is_complete_for({*stored, *thing.names}):
         recent = await _fold_all(thing.read(None))
     entries = {key: {"v": v, "t": recent.times[key]} for key, v in recent.values.items()}
@@ -283,11 +285,11 @@ def build_replacement(
     return ReplaceOne(same, after, upsert=before is None)
 
 
-async def _fold_all(parts: AsyncIterator[Sequence[Reported]]) -> Fold:
-    folds: dict[int, Fold] = {}
+async def _fold_all(parts: AsyncIterator[Sequence[Reported]]) -> FoldedReports:
+    folds: dict[int, FoldedReports] = {}
     async for reports in parts:
         fold_reports(reports, folds)
-    return next(iter(folds.values()), Fold(0, 0))
+    return next(iter(folds.values()), FoldedReports(0, 0))
 
 
 def shown_fields(keys: Collection[str] | None) -> Document:

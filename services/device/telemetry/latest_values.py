@@ -29,7 +29,7 @@ from libs.common.store.mongo import DUPLICATE_KEY, BulkFailed, Database, Documen
 from libs.common.store.mongo import Collection as Stored
 from services.device.telemetry import folded_values
 from services.device.telemetry.folded_values import (
-    Fold,
+    FoldedReports,
     Reported,
     RewrittenHistory,
     Update,
@@ -117,10 +117,13 @@ class LatestValues(LatestValueReader, ThingDataStore):
             _, conflicts = await self._write(self._latest, changes)
 
     async def _write_parts(
-        self, folds: Mapping[int, Fold], states: Mapping[int, _Stored], sizes: Mapping[int, int]
+        self,
+        folds: Mapping[int, FoldedReports],
+        states: Mapping[int, _Stored],
+        sizes: Mapping[int, int],
     ) -> None:
         """Write the values for parts, including those still in documents of things."""
-        large: dict[int, Fold] = {}
+        large: dict[int, FoldedReports] = {}
         for key, fold in folds.items():
             size = sizes[key]
             if (

@@ -28,7 +28,7 @@ from libs.common.jobs import NamedTasks, gather_limited
 from libs.common.lru_cache import LruCache
 from libs.common.scheduling import FairScheduler, LaneFull
 from libs.common.store.mongo import Mongo, Session, StoreError
-from services.device.telemetry.system_account import SystemAccount, User
+from services.device.telemetry.system_account import ConnectedUser, SystemAccount
 from services.device.things.device_store import DeviceStore
 from services.device.things.model import PresentDevice, Thing, event_profile
 from services.device.things.product_store import ProductStore
@@ -55,12 +55,12 @@ class PresenceStore:
         cursor = self._connections.find({"user": user}, {"_id": 1}).limit(MAX_CONNECTIONS)
         return [_connection(row) async for row in cursor]
 
-    async def list_known(self, server: str, after: int, until: int | None) -> list[User]:
+    async def list_known(self, server: str, after: int, until: int | None) -> list[ConnectedUser]:
         """Return up to `TRANSACTION_SIZE` connections of a server with `after` < cid <= `until`."""
         last = _LAST_CID if until is None else until
         between = {"$gt": _id(Connection(server, after)), "$lte": _id(Connection(server, last))}
         cursor = self._connections.find({"_id": between}).sort("_id", 1).limit(TRANSACTION_SIZE)
-        return [User(_connection(row), row["user"]) async for row in cursor]
+        return [ConnectedUser(_connection(row), row["user"]) async for row in cursor]
 
     async def servers(self) -> set[str]:
         """Return the servers with known connections, with one index lookup for each."""
@@ -73,7 +73,9 @@ class PresenceStore:
             servers.add(row["_id"]["server"])
             above = Connection(row["_id"]["server"], _LAST_CID)
 
-    async def change(self, opened: Iterable[User], ended: Iterable[User]) -> list[int]:
+    async def change(
+        self, opened: Iterable[ConnectedUser], ended: Iterable[ConnectedUser]
+    ) -> list[int]:
         """Apply up to `TRANSACTION_SIZE` opened and ended connections; return opened devices.
 
         Known changes have no effect.
@@ -149,7 +151,10 @@ class PresenceStore:
         )
 
     async def _write(
-        self, opened: dict[Connection, User], ended: dict[Connection, User], session: Session
+        self,
+        opened: dict[Connection, ConnectedUser],
+        ended: dict[Connection, ConnectedUser],
+        session: Session,
     ) -> None:
         ids = [_id(connection) for connection in opened]
         known_users = {

@@ -31,9 +31,9 @@ from services.device.telemetry.ports import ReconnectListener
 from services.device.telemetry.presence_store import TRANSACTION_SIZE, PresenceStore
 from services.device.telemetry.system_account import (
     ROWS_PER_ANSWER,
-    Change,
+    ConnectedUser,
+    ConnectionChange,
     SystemAccount,
-    User,
     filter_closed,
 )
 
@@ -50,7 +50,7 @@ class ConnectionPage:
     after: int
     until: int | None
     """None on the last page."""
-    users: list[User]
+    users: list[ConnectedUser]
 
 
 class ConnectionScan:
@@ -121,7 +121,7 @@ class PresenceWatch:
         self._reset()
 
     def _reset(self) -> None:
-        self._changes: deque[Change] = deque()
+        self._changes: deque[ConnectionChange] = deque()
         self._received = asyncio.Event()
         self._lost = asyncio.Event()
         self._lost.set()
@@ -153,13 +153,13 @@ class PresenceWatch:
 
     async def _on_message(self, message: Msg) -> None:
         try:
-            change = msgspec.json.decode(message.data, type=Change)
+            change = msgspec.json.decode(message.data, type=ConnectionChange)
         except INVALID_JSON as error:
             log.warning("a system event of NATS is invalid: %s", error)
             return
         self.add(change)
 
-    def add(self, change: Change) -> None:
+    def add(self, change: ConnectionChange) -> None:
         """Queue an event; drop it if the queue is full, so that a scan is needed."""
         user = change.user
         if user is None:
@@ -235,7 +235,7 @@ class PresenceWatch:
             [user for user in page.users if user.connection not in known_connections], ()
         )
 
-    async def _close_greedy(self, users: Iterable[User]) -> None:
+    async def _close_greedy(self, users: Iterable[ConnectedUser]) -> None:
         """Close connections with too many MQTT subscriptions, which use server memory."""
         for user in users:
             if user.subscriptions > MQTT_SUBSCRIPTIONS:
@@ -271,7 +271,9 @@ class PresenceWatch:
             self._system_reconnects = reconnects
             self._lost.set()
 
-    async def _write(self, opened: Sequence[User], closed: Iterable[User]) -> None:
+    async def _write(
+        self, opened: Sequence[ConnectedUser], closed: Iterable[ConnectedUser]
+    ) -> None:
         over = list(closed)
         for first in range(0, max(len(opened), len(over)), TRANSACTION_SIZE):
             part = slice(first, first + TRANSACTION_SIZE)

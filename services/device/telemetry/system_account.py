@@ -30,8 +30,8 @@ QUIET_SECONDS = 0.25
 """Seconds without a further answer after which all servers have answered."""
 
 
-class User(msgspec.Struct, frozen=True):
-    """A connection and its user."""
+class ConnectedUser(msgspec.Struct, frozen=True):
+    """A user of NATS with one of its connections."""
 
     connection: Connection
     name: str
@@ -55,7 +55,7 @@ class _Client(msgspec.Struct):
     issuer_key: str = ""
 
 
-class Change(msgspec.Struct):
+class ConnectionChange(msgspec.Struct):
     """A connect or disconnect event."""
 
     server: _Server
@@ -68,7 +68,7 @@ class Change(msgspec.Struct):
         return self.reason is None
 
     @property
-    def user(self) -> User | None:
+    def user(self) -> ConnectedUser | None:
         """Return connection and user; None for a service of the platform."""
         return _user(self.server.id, self.client.id, self.client.user, self.client.issuer_key)
 
@@ -91,22 +91,24 @@ class _Connz(msgspec.Struct):
     data: _Rows = msgspec.field(default_factory=_Rows)
 
 
-class Page(msgspec.Struct, frozen=True):
-    """Rows of one server, ascending by cid."""
+class ConnectionRows(msgspec.Struct, frozen=True):
+    """A page of one server's connections, ascending by cid (client id)."""
 
     first: int
     """The lowest cid; 0 without rows."""
     last: int
     number: int
     """The number of rows; the last page has fewer than `ROWS_PER_ANSWER`."""
-    users: list[User]
+    users: list[ConnectedUser]
     """The rows of external users."""
 
 
-def _user(server: str, cid: int, name: str, issuer_key: str, subscriptions: int = 0) -> User | None:
+def _user(
+    server: str, cid: int, name: str, issuer_key: str, subscriptions: int = 0
+) -> ConnectedUser | None:
     if not (issuer_key and name):
         return None
-    return User(Connection(server, cid), name.upper(), subscriptions)
+    return ConnectedUser(Connection(server, cid), name.upper(), subscriptions)
 
 
 class SystemAccount:
@@ -158,13 +160,13 @@ class SystemAccount:
             self._found = (time.monotonic(), servers)
         return servers
 
-    async def page(self, server: str, offset: int) -> Page:
+    async def page(self, server: str, offset: int) -> ConnectionRows:
         """Return the rows of a server in all accounts, from `offset` on."""
         rows = await self._request(server, sort="cid", limit=ROWS_PER_ANSWER, offset=offset)
         users = _users(server, rows)
         if not rows:
-            return Page(0, 0, 0, [])
-        return Page(rows[0].cid, rows[-1].cid, len(rows), users)
+            return ConnectionRows(0, 0, 0, [])
+        return ConnectionRows(rows[0].cid, rows[-1].cid, len(rows), users)
 
     async def is_open(self, connection: Connection) -> bool:
         """Return whether a connection is open.
@@ -174,9 +176,9 @@ class SystemAccount:
         rows = await self._request(connection.server, cid=connection.cid)
         return any(row.cid == connection.cid for row in rows)
 
-    async def list_user_connections(self, server: str, user: str) -> list[User]:
+    async def list_user_connections(self, server: str, user: str) -> list[ConnectedUser]:
         """Return a user's connections to a server, which searches all of its own."""
-        users: list[User] = []
+        users: list[ConnectedUser] = []
         for offset in range(0, 2**31, ROWS_PER_ANSWER):
             rows = await self._request(
                 server, user=user, sort="cid", limit=ROWS_PER_ANSWER, offset=offset
@@ -212,7 +214,7 @@ class SystemAccount:
         return answer.data.connections
 
 
-def _users(server: str, rows: Iterable[_Row]) -> list[User]:
+def _users(server: str, rows: Iterable[_Row]) -> list[ConnectedUser]:
     users = (
         _user(
             server,
@@ -226,7 +228,9 @@ def _users(server: str, rows: Iterable[_Row]) -> list[User]:
     return [user for user in users if user is not None]
 
 
-async def filter_closed(account: SystemAccount, users: Iterable[User], at_once: int) -> list[User]:
+async def filter_closed(
+    account: SystemAccount, users: Iterable[ConnectedUser], at_once: int
+) -> list[ConnectedUser]:
     """Return the connections of `users` that are closed; each is checked individually."""
     listed = list(users)
     checks = (partial(account.is_open, user.connection) for user in listed)

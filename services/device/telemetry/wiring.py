@@ -22,7 +22,7 @@ from services.device.telemetry.batch_store import ReportStore
 from services.device.telemetry.console import CONNECTION_ROUTER as CONNECTIONS
 from services.device.telemetry.console import LEDGER_ROUTER as LEDGER
 from services.device.telemetry.console import STREAM_ROUTER as STREAM_STATES
-from services.device.telemetry.console import Connections, LedgerReader, Streams
+from services.device.telemetry.console import ConnectionHistory, LedgerReader, StreamStates
 from services.device.telemetry.dead_messages import DeadMessageBuilder, DeadMessagePublisher
 from services.device.telemetry.device_events import ROUTER as EVENTS
 from services.device.telemetry.device_events import EventService, EventStore
@@ -94,8 +94,8 @@ class TelemetryHandlers:
     history: HistoryService
     device_events: EventService
     rejections: RejectedMessageReader
-    connections: Connections
-    streams: Streams
+    connections: ConnectionHistory
+    streams: StreamStates
     ledger_reader: LedgerReader
 
 
@@ -164,8 +164,8 @@ def wire_telemetry(
         history=HistoryService(history, settings.retention_days),
         device_events=EventService(events, key_ranges),
         rejections=RejectedMessageReader(bus, granted),
-        connections=Connections(bus, granted),
-        streams=Streams(bus, uplinks),
+        connections=ConnectionHistory(bus, granted),
+        streams=StreamStates(bus, uplinks),
         ledger_reader=LedgerReader(bus, uplinks, stores.ledger),
     )
     return TelemetryPackage(

@@ -45,7 +45,7 @@ CONCURRENT_REPORTS = 32
 """Reports that are sent concurrently, of all tenants."""
 
 
-class Wheel:
+class TimerWheel:
     """Periodic turns by key, with times of a monotonic clock."""
 
     def __init__(self, rng: random.Random) -> None:
@@ -100,7 +100,7 @@ class Simulator(Integration):
         self._virtual: dict[int, SimulatedDevice] = {}
         self._stale: set[int] = set()
         """Devices whose TSL may have changed."""
-        self._wheel = Wheel(self._rng)
+        self._wheel = TimerWheel(self._rng)
         self._list_now = asyncio.Event()
         self._turned = asyncio.Event()
         self._reports = FairScheduler("simulator", CONCURRENT_REPORTS)

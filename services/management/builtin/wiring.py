@@ -13,7 +13,7 @@ from services.management.builtin.direct import Direct, System
 from services.management.builtin.openapi_client.accounts import Accounts
 from services.management.builtin.openapi_client.commands import CommandCarrier
 from services.management.builtin.openapi_client.integration import OpenApiClient
-from services.management.builtin.openapi_client.remote import Remote
+from services.management.builtin.openapi_client.remote import RemotePlatform
 from services.management.builtin.openapi_client.store import OpenApiStore
 from services.management.builtin.simulator import Simulator, follow_changes
 from services.management.integrations import Registry
@@ -63,7 +63,7 @@ def wire(
     async def serve_open_api() -> None:
         things = IntegrationThings(rpc_client, OpenApiClient.manifest.id)
         async with outgoing_session(allowed, REQUEST_SECONDS) as session:
-            accounts = Accounts(things, open_api_store, partial(Remote, session), allowed)
+            accounts = Accounts(things, open_api_store, partial(RemotePlatform, session), allowed)
             carrier = CommandCarrier(things, open_api_store, accounts)
             integration = OpenApiClient(things, open_api_store, accounts, carrier)
             async with host(integration):

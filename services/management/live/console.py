@@ -28,11 +28,11 @@ from services.management.live.mqtt_publisher import MqttListener
 from services.management.live.packets import (
     PINGRESP,
     SUBACK_FAILURE,
-    Answer,
+    ConnackCode,
     OtherVersion,
     Packet,
+    PacketStream,
     Ping,
-    Stream,
     Subscribe,
     Unsubscribe,
     connack,
@@ -120,7 +120,7 @@ async def mqtt(
         if isinstance(first, Connect):
             await _listen(live_socket, packets, first, events, admission)
         elif isinstance(first, OtherVersion):
-            await live_socket.send(connack(Answer.VERSION))
+            await live_socket.send(connack(ConnackCode.VERSION))
             live_socket.close(POLICY, "the protocol must be MQTT 3.1.1")
         elif first is not None:
             live_socket.close(MALFORMED, "a connection must begin with CONNECT")
@@ -143,7 +143,7 @@ async def _listen(
         listener, slots = await admission.admit(connect, live_socket)
     except ThingwayError as error:
         unknown = isinstance(error, Unauthenticated)
-        code = Answer.NOT_AUTHORIZED if unknown else Answer.UNAVAILABLE
+        code = ConnackCode.NOT_AUTHORIZED if unknown else ConnackCode.UNAVAILABLE
         await live_socket.send(connack(code))
         live_socket.close(POLICY, error.text)
         return
@@ -151,7 +151,7 @@ async def _listen(
     hub.enter(listener)
     try:
         await events.listen(listener.principal.tenant)
-        await live_socket.send(connack(Answer.ACCEPTED))
+        await live_socket.send(connack(ConnackCode.ACCEPTED))
         await _process_packets(live_socket, packets, connect, listener, hub)
     finally:
         slots.release()
@@ -192,7 +192,7 @@ async def _process_packets(
 
 async def _packets(socket: WebSocket[Any, Any, Any]) -> AsyncIterator[Packet]:
     """Yield the packets of a client until it disconnects; raise `PacketError`."""
-    stream = Stream()
+    stream = PacketStream()
     while True:
         try:
             data = await socket.receive_data(mode="binary")

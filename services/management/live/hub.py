@@ -31,7 +31,7 @@ from libs.common.scheduling.turns import repeat
 from services.management.live.access import AdmissionControl, Credentials, UserAccess
 from services.management.live.frames import EncodedChange, Pattern, QueuedBytes, Update, Value
 from services.management.live.mqtt_publisher import MqttPublisher
-from services.management.live.sockets import POLICY, Pause, Turns
+from services.management.live.sockets import POLICY, AwaitTurn, Turns
 from services.management.live.subscriber import Listener, Subscriber
 
 log = logging.getLogger(__name__)
@@ -154,7 +154,7 @@ class Hub:
         if pattern is not None:
             followers.setdefault(pattern, set()).add(subscriber)
 
-    async def push(self, changes: Sequence[EntityChange], pause: Pause) -> None:
+    async def push(self, changes: Sequence[EntityChange], pause: AwaitTurn) -> None:
         """Push changes of a tenant to sockets that subscribe to them and may see them.
 
         Sockets that subscribe to keys get one frame per thing, with the latest values. Duplicate
@@ -180,7 +180,7 @@ class Hub:
             await self._push_values(sockets, thing, values, pause)
 
     async def _push_values(
-        self, sockets: _Sockets, thing: ChangedThing, values: Mapping[str, Value], pause: Pause
+        self, sockets: _Sockets, thing: ChangedThing, values: Mapping[str, Value], pause: AwaitTurn
     ) -> None:
         values_by_audience: dict[Audience, dict[str, Value]] = defaultdict(dict)
         for key, value in values.items():
@@ -194,7 +194,9 @@ class Hub:
                 member.push(update)
             await pause()
 
-    async def _push_followed(self, sockets: _Sockets, change: EntityChange, pause: Pause) -> None:
+    async def _push_followed(
+        self, sockets: _Sockets, change: EntityChange, pause: AwaitTurn
+    ) -> None:
         encode = partial(EncodedChange.encode, change)
         for pattern, members in list(sockets.followers.items()):
             for member, encoded in _encode_shared(
@@ -295,7 +297,7 @@ class Subscriptions:
 
 
 @dataclass(frozen=True)
-class Watch:
+class SocketWatch:
     """Checks the sockets of a hub."""
 
     hub: Hub

@@ -22,7 +22,7 @@ _CONNECT, _PUBLISH, _SUBSCRIBE, _UNSUBSCRIBE, _PINGREQ, _DISCONNECT = 1, 3, 8, 1
 _FLAGS = {_CONNECT: 0, _SUBSCRIBE: 2, _UNSUBSCRIBE: 2, _PINGREQ: 0, _DISCONNECT: 0}
 
 
-class Answer(IntEnum):
+class ConnackCode(IntEnum):
     """Return codes of CONNACK [3.2.2.3]."""
 
     ACCEPTED = 0
@@ -65,7 +65,7 @@ class OtherVersion(NamedTuple):
 Packet = Connect | OtherVersion | Subscribe | Unsubscribe | Ping | Disconnect | Publish
 
 
-class Stream:
+class PacketStream:
     """Splits a stream of bytes into packets, and keeps the beginning of an incomplete one."""
 
     __slots__ = ("_rest",)
@@ -92,7 +92,7 @@ class Stream:
             yield _read(packet, start)
 
 
-def connack(code: Answer) -> bytes:
+def connack(code: ConnackCode) -> bytes:
     """Return a CONNACK without a previous session [3.2]."""
     return bytes((0x20, 2, 0, code))
 

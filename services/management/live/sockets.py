@@ -32,7 +32,7 @@ MAX_WAITING_STEPS = 100_000
 SLICE_SECONDS = 0.005
 """Seconds for which a long job may occupy the event loop."""
 
-Pause = Callable[[], Awaitable[None]]
+AwaitTurn = Callable[[], Awaitable[None]]
 
 
 class Turns:
@@ -61,7 +61,7 @@ class Turns:
         self._until = 0.0
 
 
-def create_pause() -> Pause:
+def create_pause() -> AwaitTurn:
     """Return a function that lets other tasks run whenever its time slice is used up."""
     until = time.monotonic() + SLICE_SECONDS
 

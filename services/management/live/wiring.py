@@ -16,7 +16,7 @@ from services.management.live.access import AdmissionControl, Credentials, UserA
 from services.management.live.console import LiveHandlers, create_router
 from services.management.live.entity_ids import EntityIds
 from services.management.live.events import LiveEvents
-from services.management.live.hub import Hub, Subscriptions, Watch
+from services.management.live.hub import Hub, SocketWatch, Subscriptions
 from services.management.live.mqtt_publisher import MqttPublisher
 from services.management.live.sockets import Turns
 
@@ -30,7 +30,7 @@ class Live:
     hub: Hub
     events: LiveEvents
     admission: AdmissionControl
-    watch: Watch
+    watch: SocketWatch
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -65,5 +65,5 @@ def wire(
         hub=hub,
         events=events,
         admission=admission,
-        watch=Watch(hub, credentials, user_access, subscriptions),
+        watch=SocketWatch(hub, credentials, user_access, subscriptions),
     )

@@ -16,11 +16,11 @@ from libs.common.contracts.frames import (
 )
 from libs.common.errors import MalformedRequest
 from services.management.networks.messages import (
+    DownlinkRoute,
     InboundMessage,
     OutboundDownlink,
     Publication,
     Report,
-    Route,
     create_uplink,
     cut_name,
     decode_message,
@@ -136,7 +136,7 @@ def read_event(tenant: str, topic: str, payload: bytes) -> InboundMessage | None
     event = _decode_protobuf(kind, payload) if protobuf else decode_message(_JSON[kind], payload)
     info = event.device_info
     report = _REPORTS[kind](tenant, parse_dev_eui(info.dev_eui, "deviceInfo.devEui"), event)
-    route = Route(application=info.application_id, protobuf=protobuf)
+    route = DownlinkRoute(application=info.application_id, protobuf=protobuf)
     return None if report is None else InboundMessage(report, route)
 
 

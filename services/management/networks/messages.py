@@ -36,7 +36,7 @@ _MIN_STRENGTH = -1000.0
 """dBm below any real reception."""
 
 
-class Route(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class DownlinkRoute(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The destination of a device's downlinks at its network server."""
 
     application: str = ""
@@ -53,7 +53,7 @@ class InboundMessage(NamedTuple):
     """A report of a device; a downlink is identified by its reference at the server."""
 
     report: Report
-    route: Route | None = None
+    route: DownlinkRoute | None = None
     unreadable: str = ""
     """Optional fields that could not be decoded, with the reasons."""
 
@@ -69,7 +69,7 @@ class OutboundDownlink(NamedTuple):
     """A downlink for a device, with its reference at the server (a UUID)."""
 
     identifier: str
-    route: Route
+    route: DownlinkRoute
     downlink: Downlink
     reference: str
 

@@ -15,11 +15,11 @@ from libs.common.errors import InvalidInput
 from services.management.manifests import load_manifest
 from services.management.networks.broker import check_topic
 from services.management.networks.messages import (
+    DownlinkRoute,
     InboundMessage,
     OutboundDownlink,
     Publication,
     Report,
-    Route,
     create_uplink,
     cut_name,
     decode_message,
@@ -73,9 +73,9 @@ class Milesight(NetworkServer):
             raise InvalidInput("is not set", field=DOWNLINKS, code=NOT_SET)
         return encode_downlink(downlink, values[DOWNLINKS])
 
-    async def _route(self, device: DeviceRef) -> Route:
+    async def _route(self, device: DeviceRef) -> DownlinkRoute:
         """Return an empty route, because the topic needs only the DevEUI."""
-        return Route()
+        return DownlinkRoute()
 
 
 class _RxInfo(msgspec.Struct, kw_only=True):

@@ -21,10 +21,10 @@ from libs.common.integrations import IntegrationThings
 from libs.common.scheduling.turns import Steps, take_turns
 from services.management.networks import settings
 from services.management.networks.messages import (
+    DownlinkRoute,
     InboundMessage,
     OutboundDownlink,
     Publication,
-    Route,
     parse_dev_eui,
 )
 from services.management.networks.settings import Broker
@@ -50,7 +50,7 @@ class NetworkServer(Dialect):
     own_settings: tuple[str, ...] = ()
     """Settings other than those of the broker that affect topics or downlinks."""
     routed_by = "application"
-    """Field of `Route` that may be set when a device is added, before its first message."""
+    """Field of `DownlinkRoute` that may be set when a device is added, before its first message."""
 
     def __init__(
         self, things: IntegrationThings, store: NetworkStore, allowed: tuple[str, ...]
@@ -129,7 +129,7 @@ class NetworkServer(Dialect):
         publication = self.encode_downlink(downlink, connection.broker, connection.values)
         await connection.publish(publication, self.qos)
 
-    async def _route(self, device: DeviceRef) -> Route:
+    async def _route(self, device: DeviceRef) -> DownlinkRoute:
         route = await self.store.find_route(device.tenant, device.identifier)
         if route is not None:
             return route
@@ -137,7 +137,7 @@ class NetworkServer(Dialect):
         if not routing:
             text = f"the device has sent no message yet, and was added without {self.routed_by}"
             raise Unavailable(text)
-        return msgspec.convert({self.routed_by: str(routing)}, Route)
+        return msgspec.convert({self.routed_by: str(routing)}, DownlinkRoute)
 
     async def run(self) -> None:
         """Keep tenants connected, for ever."""

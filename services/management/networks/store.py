@@ -24,7 +24,7 @@ from libs.common.errors import Conflict
 from libs.common.identity.seal import Seal, SealBroken
 from libs.common.lru_cache import LruCache
 from libs.common.store.mongo import Database, duplicate_raises, require_document
-from services.management.networks.messages import Route
+from services.management.networks.messages import DownlinkRoute
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class NetworkStore:
         self._servers = database["network_servers"]
         self._routes = database["network_routes"]
         self._downlinks = database["network_downlinks"]
-        self._known: LruCache[tuple[str, str], Route] = LruCache(KNOWN_ROUTES)
+        self._known: LruCache[tuple[str, str], DownlinkRoute] = LruCache(KNOWN_ROUTES)
 
     async def tenants(self) -> list[str]:
         """Return the tenants that have ever changed a setting."""
@@ -115,7 +115,7 @@ class NetworkStore:
         with duplicate_raises(conflict):
             await self._servers.update_one(self._key(tenant), change)
 
-    async def save_routes(self, tenant: str, routes: Mapping[str, Route]) -> None:
+    async def save_routes(self, tenant: str, routes: Mapping[str, DownlinkRoute]) -> None:
         """Store the destinations of devices' downlinks."""
         new = {
             identifier: route
@@ -136,13 +136,13 @@ class NetworkStore:
         for identifier, route in new.items():
             self._known.put((tenant, identifier), route)
 
-    def _is_new(self, tenant: str, identifier: str, route: Route) -> bool:
+    def _is_new(self, tenant: str, identifier: str, route: DownlinkRoute) -> bool:
         return self._known.get((tenant, identifier)) != route
 
-    async def find_route(self, tenant: str, identifier: str) -> Route | None:
+    async def find_route(self, tenant: str, identifier: str) -> DownlinkRoute | None:
         """Return the last known destination of a device's downlinks."""
         document = await self._routes.find_one(self._key(tenant, identifier=identifier))
-        return None if document is None else msgspec.convert(document["route"], Route)
+        return None if document is None else msgspec.convert(document["route"], DownlinkRoute)
 
     async def delete_route(self, tenant: str, identifier: str) -> None:
         """Delete the route of a device."""

@@ -21,11 +21,11 @@ from libs.common.contracts.integrations import NOT_SET, PropertiesUpdated
 from libs.common.errors import InvalidInput
 from services.management.manifests import load_manifest
 from services.management.networks.messages import (
+    DownlinkRoute,
     InboundMessage,
     OutboundDownlink,
     Publication,
     Report,
-    Route,
     create_uplink,
     cut_name,
     decode_message,
@@ -177,7 +177,7 @@ def read_message(tenant: str, body: bytes) -> InboundMessage | None:
     up: _Up = decode_message(_DECODER, body)
     ids = up.end_device_ids
     report = _report(tenant, parse_dev_eui(ids.dev_eui, "end_device_ids.dev_eui"), up)
-    route = Route(application=ids.application_ids.application_id, device=ids.device_id)
+    route = DownlinkRoute(application=ids.application_ids.application_id, device=ids.device_id)
     return None if report is None else InboundMessage(report, route)
 
 

@@ -139,7 +139,7 @@ def read_body(tenant: str, body: bytes, settings: dict[str, str]) -> InboundMess
     where, uplinks = UPLINKS.get(preset, ("", ()))
     if where and follow_pointer(content, where) not in (*uplinks, _MISSING):
         return None
-    picked = _Picked(content, fields)
+    picked = _MappedBody(content, fields)
     port = picked.port()
     if port is None:
         return None
@@ -186,7 +186,7 @@ def follow_pointer(value: Any, pointer: str) -> Any:
     return value
 
 
-class _Picked:
+class _MappedBody:
     """The values of a body by field, and its invalid fields."""
 
     def __init__(self, content: Any, fields: Fields) -> None:

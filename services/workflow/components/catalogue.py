@@ -28,7 +28,7 @@ from libs.common.http.guards import allow_holders
 from libs.common.http.operations import route_operations
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
-from services.workflow.nodes.base import AnyNode, Group, Registry
+from services.workflow.nodes.base import AnyNode, PaletteGroup, Registry
 
 LANGUAGES = {
     "code": ["js", "python"],
@@ -103,9 +103,9 @@ def build_catalogue(
 
     With `starts`, only these start nodes are listed.
     """
-    groups: dict[str, list[Component]] = {group.value: [] for group in Group}
+    groups: dict[str, list[Component]] = {group.value: [] for group in PaletteGroup}
     for node in registry:
-        if starts is not None and node.group == Group.ENTRY and node.name not in starts:
+        if starts is not None and node.group == PaletteGroup.ENTRY and node.name not in starts:
             continue
         groups[node.group].append(Component(node.name, node.title, render_component(node)))
     return groups

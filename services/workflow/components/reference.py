@@ -15,7 +15,7 @@ import msgspec
 
 import services.workflow.nodes
 from libs.common.glossary import read_field_docstrings
-from services.workflow.nodes.base import AnyNode, Group, Node, Step
+from services.workflow.nodes.base import AnyNode, Node, PaletteGroup, Step
 
 Schema = dict[str, Any]
 
@@ -29,7 +29,9 @@ nodes work together. Texts may contain [references](flows.md#nodes). Null stands
 def render() -> str:
     """Return the page."""
     parts = [_BEGIN]
-    for node in sorted(node_types(), key=lambda node: (list(Group).index(node.group), node.name)):
+    for node in sorted(
+        node_types(), key=lambda node: (list(PaletteGroup).index(node.group), node.name)
+    ):
         parts += _section(node)
     return "\n".join(parts)
 

@@ -22,7 +22,7 @@ from services.workflow.engine.queue import EngineLimits
 from services.workflow.engine.trace import Trace
 from services.workflow.errors import NodeFailed, NotKnown
 from services.workflow.graph.plan import OutgoingEdge, Plan, PlanNode
-from services.workflow.nodes.base import BranchChoice, Group, NodeContext, Sample, Step
+from services.workflow.nodes.base import BranchChoice, NodeContext, PaletteGroup, SampleOutput, Step
 from services.workflow.runs.model import Run
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class _Arrival(msgspec.Struct, frozen=True):
     source: str
 
 
-class Ready(msgspec.Struct, frozen=True):
+class ReadyNode(msgspec.Struct, frozen=True):
     """A node with its input."""
 
     node: PlanNode
@@ -54,7 +54,7 @@ class Ready(msgspec.Struct, frozen=True):
     """Id of the previous node; for a join, of the last one in the design."""
 
 
-class Edges:
+class EdgeCounter:
     """Counts open edges. A node is ready when all its incoming edges are closed."""
 
     def __init__(self, plan: Plan, render: Callable[[Any], str | None]) -> None:
@@ -66,21 +66,21 @@ class Edges:
 
     def follow(
         self, source: PlanNode, edges: Sequence[OutgoingEdge], output: Any, text: str | None
-    ) -> list[Ready]:
+    ) -> list[ReadyNode]:
         """Follow edges with an output; return the nodes that become ready."""
-        ready: list[Ready] = []
+        ready: list[ReadyNode] = []
         for edge in edges:
             arrival = _Arrival(edge.place, output, text, source.id)
             self._arrived.setdefault(edge.target, []).append(arrival)
             ready += self._close(edge.target)
         return ready
 
-    def close(self, edges: Sequence[OutgoingEdge]) -> list[Ready]:
+    def close(self, edges: Sequence[OutgoingEdge]) -> list[ReadyNode]:
         """Close edges that are not followed, and all edges that depend on them.
 
         Returns the nodes that thereby become ready.
         """
-        ready: list[Ready] = []
+        ready: list[ReadyNode] = []
         waiting = list(edges)
         while waiting:
             target = waiting.pop().target
@@ -89,7 +89,7 @@ class Edges:
                 waiting += self._nodes[target].outgoing_edges
         return ready
 
-    def _close(self, target: str) -> list[Ready]:
+    def _close(self, target: str) -> list[ReadyNode]:
         """Close an edge of `target`; it is ready after the last one if any arrived."""
         node = self._nodes[target]
         open_edges = self._open[target] = self._open.get(target, node.incoming) - 1
@@ -98,11 +98,11 @@ class Edges:
             return []
         if len(arrived) == 1:
             only = arrived[0]
-            return [Ready(node, only.output, only.text, only.source)]
+            return [ReadyNode(node, only.output, only.text, only.source)]
         arrived.sort(key=lambda arrival: arrival.place)
         last = arrived[-1]
         body = merge_outputs([arrival.output for arrival in arrived])
-        return [Ready(node, body, self._render(body), last.source)]
+        return [ReadyNode(node, body, self._render(body), last.source)]
 
 
 def merge_outputs(outputs: Sequence[Any]) -> Any:
@@ -150,7 +150,7 @@ class Execution:
     def __post_init__(self) -> None:
         """Prepare an execution without finished nodes."""
         self._trace = Trace(self.run)
-        self._edges = Edges(self.plan, self._trace.render)
+        self._edges = EdgeCounter(self.plan, self._trace.render)
         self._outputs: dict[str, Any] = {}
         self._sampled: set[str] = set()
         self._notes: dict[str, list[str]] = {}
@@ -173,7 +173,7 @@ class Execution:
         run.status = "SUCCESS" if run.error is None else "ERROR"
         run.time_cost = _elapsed_ms(begun)
 
-    async def _follow(self, following: list[Ready]) -> None:
+    async def _follow(self, following: list[ReadyNode]) -> None:
         """Run a chain of nodes one by one, and parallel branches in separate tasks."""
         while len(following) == 1:
             following = await self._run_node(following[0])
@@ -182,7 +182,7 @@ class Execution:
                 for ready in following:
                     branches.create_task(self._follow([ready]))
 
-    async def _run_node(self, ready: Ready) -> list[Ready]:
+    async def _run_node(self, ready: ReadyNode) -> list[ReadyNode]:
         """Run one node, record its trace, and return the nodes that become ready."""
         node, started, begun = ready.node, now_ms(), time.monotonic()
         done: _Result | None = None
@@ -221,11 +221,11 @@ class Execution:
         following = self._edges.follow(node, done.edges, done.output, done.text)
         return [*following, *self._edges.close(done.skipped)]
 
-    async def _run_step(self, ready: Ready) -> _Result:
+    async def _run_step(self, ready: ReadyNode) -> _Result:
         """Run a node, and render its output for the trace."""
         outcome, edges = await self._step(ready.node, ready.body), ready.node.outgoing_edges
         skipped: tuple[OutgoingEdge, ...] = ()
-        if isinstance(outcome, Sample):
+        if isinstance(outcome, SampleOutput):
             self._sampled.add(ready.node.id)
             outcome = outcome.output
         if isinstance(outcome, BranchChoice):
@@ -257,7 +257,7 @@ class Execution:
         )
         if node.instant:
             return await step.run(context, node.parameters, body)
-        turn = self.turn if step.group is Group.EXTERNAL else nullcontext
+        turn = self.turn if step.group is PaletteGroup.EXTERNAL else nullcontext
         async with asyncio.timeout_at(context.deadline), turn():
             return await step.run(context, node.parameters, body)
 

@@ -9,7 +9,7 @@ from libs.common.lru_cache import LruCache
 from libs.common.store.ids import IdAllocator
 from services.workflow.flows.service import FlowService
 from services.workflow.runs.log import ReplicaLog
-from services.workflow.runs.model import Cause, CauseKind, Deployed, Run
+from services.workflow.runs.model import Cause, CauseKind, DeployedFlow, Run
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ class RunLogWriter:
         self._log = log
         self._ids = ids
 
-    async def write(self, kind: CauseKind, flow: Deployed | Run, reason: str) -> None:
+    async def write(self, kind: CauseKind, flow: DeployedFlow | Run, reason: str) -> None:
         """Log a failed run of a flow that never started, with a reason."""
         run_id = await self._ids.allocate()
         entry = Run(
@@ -86,9 +86,9 @@ class RejectedRunCounter:
 
     def __init__(self, writer: RunLogWriter) -> None:
         self._writer = writer
-        self._flows: OrderedDict[int, tuple[Deployed, int]] = OrderedDict()
+        self._flows: OrderedDict[int, tuple[DeployedFlow, int]] = OrderedDict()
 
-    def count_rejected(self, flow: Deployed, limit: str) -> None:
+    def count_rejected(self, flow: DeployedFlow, limit: str) -> None:
         """Count a run that was rejected because of a limit such as `waitingRuns`."""
         count_limited(limit, flow.tenant)
         _, number = self._flows.pop(flow.flow_id, (flow, 0))

@@ -19,7 +19,7 @@ MAX_COMPILING = 4
 """Maximum plans compiled concurrently."""
 
 
-class _Known(NamedTuple):
+class _CachedPlan(NamedTuple):
     """A cached plan."""
 
     plan: Plan
@@ -35,7 +35,7 @@ class Plans:
         self._flows = flows
         self._vault = vault
         self._registry = registry
-        self._known: OrderedDict[tuple[int, int], _Known] = OrderedDict()
+        self._known: OrderedDict[tuple[int, int], _CachedPlan] = OrderedDict()
         self._sizes: Counter[str] = Counter()
         """Characters by tenant."""
         self._reading = FairScheduler(
@@ -56,14 +56,14 @@ class Plans:
         self._known.move_to_end(key)
         return self._known[key].plan
 
-    async def _read(self, tenant: str, flow_id: int, version: int) -> _Known:
+    async def _read(self, tenant: str, flow_id: int, version: int) -> _CachedPlan:
         design = await self._flows.get_design(tenant, flow_id, version)
         if design is None:
             raise NotFound(f"flow {flow_id} has no version {version}", field="version")
         text = await self._vault.reveal(tenant, design)
-        return _Known(compile_design(text, self._registry), tenant, len(text))
+        return _CachedPlan(compile_design(text, self._registry), tenant, len(text))
 
-    def _keep(self, new_key: tuple[int, int], new: _Known) -> None:
+    def _keep(self, new_key: tuple[int, int], new: _CachedPlan) -> None:
         while (
             len(self._known) >= CACHE_SIZE or self._sizes.total() + new.size > MAX_CACHED_CHARACTERS
         ):

@@ -14,7 +14,7 @@ from opentelemetry.metrics import CallbackOptions, Observation
 from libs.common.contracts.limits import Limits as TenantLimits
 from libs.common.errors import TooManyRequests
 from libs.common.scheduling import Caps, FairScheduler
-from services.workflow.runs.model import Owner
+from services.workflow.runs.model import FlowOwner
 
 QUICK_FACTOR = 16
 """Quick runs, which wait only for stores, may exceed the limits of running runs by this factor."""
@@ -49,12 +49,12 @@ class NoRoom(TooManyRequests):
 class QueueShare(NamedTuple):
     """The places that a run occupies in the queue."""
 
-    owner: Owner
+    owner: FlowOwner
     places: int = 1
     """More than one for a large input."""
 
 
-def build_share(owner: Owner, size: int) -> QueueShare:
+def build_share(owner: FlowOwner, size: int) -> QueueShare:
     """Return the places of a run with an input of `size` bytes."""
     return QueueShare(owner, 1 + size // BYTES_PER_PLACE)
 
@@ -66,7 +66,7 @@ class RunQueue:
         """`limits_of` returns the limits of a tenant."""
         self._limits_of = limits_of
         self._free = limits.waiting
-        self._waiting: Counter[str | Owner] = Counter()
+        self._waiting: Counter[str | FlowOwner] = Counter()
         """Places by tenant and by flow."""
         self._slots = self._scheduler("flow runs", limits)
         self._quick = self._scheduler("quick flow runs", limits, QUICK_FACTOR)
@@ -107,7 +107,7 @@ class RunQueue:
         """Remove a run that does not wait any more."""
         self._add(share.owner, -share.places)
 
-    def _add(self, owner: Owner, number: int) -> None:
+    def _add(self, owner: FlowOwner, number: int) -> None:
         self._free -= number
         for key in (owner.tenant, owner):
             if places := self._waiting[key] + number:
@@ -133,7 +133,7 @@ class RunQueue:
             self.put(share)
             slots.release(tenant, began, sub=flow_id)
 
-    def request(self, owner: Owner) -> AbstractAsyncContextManager[None]:
+    def request(self, owner: FlowOwner) -> AbstractAsyncContextManager[None]:
         """Wait for the slot of a request to another system.
 
         One run may send many requests at once. A tenant may send as many as it may have runs.

@@ -30,7 +30,7 @@ from services.workflow.engine.queue import EngineLimits, NoRoom, QueueShare, Run
 from services.workflow.graph.design import DesignInvalid
 from services.workflow.graph.plan import Plan
 from services.workflow.runs.log import ReplicaLog
-from services.workflow.runs.model import MAX_HOPS, Cause, Deployed, Identity, Owner, Run
+from services.workflow.runs.model import MAX_HOPS, Cause, DeployedFlow, FlowOwner, Run, RunIdentity
 
 log = logging.getLogger(__name__)
 
@@ -55,10 +55,10 @@ LOOP_REASON = f"stopped: {MAX_HOPS} flows have started one another; check for a 
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class FlowStart:
     """A flow to run."""
 
-    flow: Deployed
+    flow: DeployedFlow
     entered: Any
     """The output of the entry node."""
     cause: Cause
@@ -69,17 +69,17 @@ class Start:
     """
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> RunIdentity:
         """Return the identity of the run."""
         return self.flow.flow_id, self.cause.key
 
 
-class Admitted(NamedTuple):
+class AdmittedRuns(NamedTuple):
     """The recorded runs, and those that are not recorded for lack of room."""
 
     runs: list[Run]
     """Newly recorded runs; runs that exist already are left out."""
-    without_room: list[Start]
+    without_room: list[FlowStart]
     """Runs without room to wait."""
 
 
@@ -95,11 +95,11 @@ class Engine:
     rejected_runs: RejectedRunCounter
     ids: IdAllocator
     _active: dict[int, QueueShare] = field(default_factory=dict, init=False)
-    _deferred: set[Identity] = field(default_factory=set, init=False)
+    _deferred: set[RunIdentity] = field(default_factory=set, init=False)
     """Runs that are executed before they are recorded."""
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set, init=False)
 
-    async def start(self, flow: Deployed, entered: Any, cause: Cause) -> Run:
+    async def start(self, flow: DeployedFlow, entered: Any, cause: Cause) -> Run:
         """Run a flow and return its run after the end, successful or not.
 
         Raises `Conflict` if its cause has started the flow before, `TooManyRequests` if too many
@@ -107,15 +107,15 @@ class Engine:
         """
         # Shielded from the start, because a recorded run must be executed.
         return await asyncio.shield(
-            self.run_in_background(self._start(Start(flow, entered, cause)))
+            self.run_in_background(self._start(FlowStart(flow, entered, cause)))
         )
 
-    async def _start(self, start: Start) -> Run:
+    async def _start(self, start: FlowStart) -> Run:
         run = await self.begin(start)
         await self.execute(run)
         return run
 
-    async def begin(self, start: Start) -> Run:
+    async def begin(self, start: FlowStart) -> Run:
         """Record a run, and raise an error if it has no room.
 
         Raises `Conflict` if its cause has started the flow before, `TooManyRequests` if too many
@@ -133,15 +133,15 @@ class Engine:
             raise Conflict(text, field="key")
         return runs[0]
 
-    async def admit(self, starts: Sequence[Start]) -> Admitted:
+    async def admit(self, starts: Sequence[FlowStart]) -> AdmittedRuns:
         """Record runs in one write, except those that have no room to wait.
 
         Quick runs of held causes are deferred: they are recorded at their end. The caller executes
         each run, and acknowledges its cause when it is recorded. `recovery` handles a crash in
         between.
         """
-        queued: list[tuple[Start, QueueShare]] = []
-        without_room: list[Start] = []
+        queued: list[tuple[FlowStart, QueueShare]] = []
+        without_room: list[FlowStart] = []
         flows = {start.flow.flow_id: start.flow for start in starts if start.is_held}
         quick = {flow_id for flow_id, flow in flows.items() if await self._is_quick(flow)}
         for start in starts:
@@ -153,12 +153,14 @@ class Engine:
             queued.append((start, share))
             if start.is_held and start.flow.flow_id in quick:
                 self._deferred.add(start.identity)
-        return Admitted(await self._record(queued) if queued else [], without_room)
+        return AdmittedRuns(await self._record(queued) if queued else [], without_room)
 
-    def reject(self, start: Start) -> None:
+    def reject(self, start: FlowStart) -> None:
         """Reject a run without room; count it for the flow's log."""
         limit = (
-            self.queue.find_reached_limit(QueueShare(Owner(start.flow.tenant, start.flow.flow_id)))
+            self.queue.find_reached_limit(
+                QueueShare(FlowOwner(start.flow.tenant, start.flow.flow_id))
+            )
             or DROPPED_LIMIT
         )
         self.rejected_runs.count_rejected(start.flow, limit)
@@ -171,7 +173,7 @@ class Engine:
         """Return whether a recorded run may wait here."""
         return not self.queue.find_reached_limit(_compute_share(run, run.entered))
 
-    async def _record(self, queued: Sequence[tuple[Start, QueueShare]]) -> list[Run]:
+    async def _record(self, queued: Sequence[tuple[FlowStart, QueueShare]]) -> list[Run]:
         """Record and return runs that have places.
 
         Runs that exist already release their places.
@@ -202,7 +204,7 @@ class Engine:
                     self._active.pop(run_id, None)
         return [run for run in runs if run.id in begun]
 
-    async def _is_quick(self, flow: Deployed) -> bool:
+    async def _is_quick(self, flow: DeployedFlow) -> bool:
         """Return whether the flow has only quick nodes, which may all be repeated."""
         try:
             return (await self.plans.find(flow.tenant, flow.flow_id, flow.version)).quick
@@ -234,7 +236,7 @@ class Engine:
         self, plan: Plan, run: Run, *, dry_run: bool, outputs: Mapping[str, Any] | None = None
     ) -> None:
         """Execute a plan with given `outputs`, and fill in `run`, without a log."""
-        share = QueueShare(Owner(run.tenant, run.flow_id))
+        share = QueueShare(FlowOwner(run.tenant, run.flow_id))
         self.queue.enter(share)
         limits = replace(self.limits, run_seconds=min(self.limits.run_seconds, TEST_SECONDS))
         turn = partial(self.queue.request, share.owner)
@@ -298,17 +300,17 @@ class Engine:
 class ExecutionResult(NamedTuple):
     """Runs without room, and the tasks of deferred runs."""
 
-    without_room: list[Start]
+    without_room: list[FlowStart]
     deferred: "dict[asyncio.Task[None], Run]"
 
 
-async def record_and_execute(engine: Engine, starts: Iterable[Start]) -> ExecutionResult:
+async def record_and_execute(engine: Engine, starts: Iterable[FlowStart]) -> ExecutionResult:
     """Record runs of events or timers and execute them.
 
     It never waits for room. After an exception, all recorded runs are executed. It can be repeated,
     because a cause starts one run.
     """
-    without_room: list[Start] = []
+    without_room: list[FlowStart] = []
     deferred: dict[asyncio.Task[None], Run] = {}
     remaining = iter(starts)
     while chunk := list(islice(remaining, RUNS_PER_WRITE)):
@@ -323,9 +325,9 @@ async def record_and_execute(engine: Engine, starts: Iterable[Start]) -> Executi
     return ExecutionResult(without_room, deferred)
 
 
-def _compute_share(flow: Deployed | Run, entered: Any) -> QueueShare:
+def _compute_share(flow: DeployedFlow | Run, entered: Any) -> QueueShare:
     size = len(msgspec.json.encode(entered, enc_hook=str))
-    return build_share(Owner(flow.tenant, flow.flow_id), size)
+    return build_share(FlowOwner(flow.tenant, flow.flow_id), size)
 
 
 def _fail(run: Run, reason: str) -> None:

@@ -12,7 +12,7 @@ from services.workflow.engine.recovery import PendingRunRecovery, Recovery, Repl
 from services.workflow.engine.runner import Engine
 from services.workflow.flows.wiring import Flows
 from services.workflow.nodes.wiring import Nodes
-from services.workflow.runs.log import ReplicaLog, Retention
+from services.workflow.runs.log import ReplicaLog, RunRetention
 
 RUN_IDS = 1000
 """Ids allocated at a time. A restart wastes at most this many."""
@@ -30,7 +30,7 @@ class EngineParts:
     recovery: Recovery
     pending: PendingRunRecovery
     rejected_runs: RejectedRunCounter
-    retention: Retention
+    retention: RunRetention
 
 
 def wire_engine(clients: Clients, *, nodes: Nodes, flows: Flows) -> EngineParts:
@@ -63,5 +63,5 @@ def wire_engine(clients: Clients, *, nodes: Nodes, flows: Flows) -> EngineParts:
         Recovery(flows.runs, replicas, runner, log),
         PendingRunRecovery(flows.runs, replicas, runner),
         rejected_runs,
-        Retention(flows.runs, log, settings.flow_log_days, settings.flow_log_entries),
+        RunRetention(flows.runs, log, settings.flow_log_days, settings.flow_log_entries),
     )

@@ -26,7 +26,7 @@ from services.workflow.graph.design import (
 from services.workflow.graph.plan import Plan, compile_design, find_start_nodes
 from services.workflow.nodes.base import Entry, Registry, Step
 from services.workflow.nodes.triggers import Trigger
-from services.workflow.runs.model import Deployed, Owner
+from services.workflow.runs.model import DeployedFlow, FlowOwner
 from services.workflow.sandbox.runner import Sandbox
 from services.workflow.vault import Vault
 
@@ -67,7 +67,7 @@ class FlowDeployer:
                 Reason(node.id, f"parameters.{code.field}", reason)
                 for node in plan.nodes.values()
                 for code in node.parameters.code()
-                if (reason := await self.sandbox.find_syntax_error(Owner(tenant, 0), *code[1:]))
+                if (reason := await self.sandbox.find_syntax_error(FlowOwner(tenant, 0), *code[1:]))
             ]
         )
         return plan
@@ -166,7 +166,7 @@ class FlowDeployer:
 
     async def _compile_deployed(
         self, user: Principal | None, flow: Flow, unsaved_secrets: Mapping[str, str] | None
-    ) -> Deployed | None:
+    ) -> DeployedFlow | None:
         if not flow.enabled:
             return None
         try:
@@ -180,7 +180,7 @@ class FlowDeployer:
                 await self.check_constants(flow.tenant, plan)
         except DesignInvalid as error:
             raise build_design_error(error) from error
-        return Deployed(
+        return DeployedFlow(
             tenant=flow.tenant,
             flow_id=flow.id,
             version=flow.version,
@@ -191,7 +191,7 @@ class FlowDeployer:
         )
 
     async def _prepare(self, flow: Flow, component: str | None = None) -> None:
-        """Prepare triggers for a single entry, which is of type `component` if given."""
+        """Prepare triggers if the design has one entry, of type `component` if given."""
         find = self.registry.find
         entries = [
             node

@@ -10,7 +10,7 @@ from libs.common.http.console import Ids, PageRequest, ResponseModel
 from libs.common.http.ids import OptionalId
 from libs.common.store.mongo import Session
 from services.workflow.graph.design import DesignNode
-from services.workflow.runs.model import Deployed
+from services.workflow.runs.model import DeployedFlow
 
 AfterWrite = Callable[[Session], Awaitable[None]]
 """Further operations in the transaction of a write."""
@@ -53,7 +53,7 @@ class DeploymentObserver:
         """
 
     async def apply(
-        self, tenant: str, flow_id: int, deployed: Deployed | None, session: Session
+        self, tenant: str, flow_id: int, deployed: DeployedFlow | None, session: Session
     ) -> None:
         """Deploy a flow (or None: undeploy it) in the transaction that stores it."""
 

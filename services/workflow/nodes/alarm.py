@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from libs.common.contracts.flows import LONGEST_CONTENT, LONGEST_KEY, ChangeAlarm, Severity
 from services.workflow.entities import WILDCARD
-from services.workflow.nodes.base import EntityStep, NodeContext, Sample
+from services.workflow.nodes.base import EntityStep, NodeContext, SampleOutput
 from services.workflow.nodes.parameters import EntityKey, Fault, Parameters, parameter
 
 _REFERENCE = "#{"
@@ -59,10 +59,10 @@ class AlarmNode(EntityStep[AlarmParameters]):
 
     async def run(
         self, context: NodeContext, parameters: AlarmParameters, body: Any
-    ) -> dict[str, Any] | Sample:
+    ) -> dict[str, Any] | SampleOutput:
         """Change the alarm; a dry run validates known values and returns a sample."""
         fields = {name: getattr(parameters, name) for name in ("entity", "key", "content")}
-        sample = Sample({"alarmId": "0", "changed": True})
+        sample = SampleOutput({"alarmId": "0", "changed": True})
         if context.find_sampled(fields):
             return sample
         raising = parameters.action == "RAISE"

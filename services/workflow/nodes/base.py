@@ -25,7 +25,7 @@ from services.workflow.expressions.references import (
     resolve,
 )
 from services.workflow.nodes.parameters import Fault, Parameters
-from services.workflow.runs.model import Owner
+from services.workflow.runs.model import FlowOwner
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ P = TypeVar("P", bound=Parameters)
 S = TypeVar("S", bound=msgspec.Struct)
 
 
-class Group(StrEnum):
+class PaletteGroup(StrEnum):
     """The group of a node type in the palette of editors."""
 
     ENTRY = "entry"
@@ -102,9 +102,9 @@ class NodeContext(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(struct, **texts)
 
     @property
-    def owner(self) -> Owner:
+    def owner(self) -> FlowOwner:
         """Return tenant and flow of the run."""
-        return Owner(self.tenant, self.flow_id or 0)
+        return FlowOwner(self.tenant, self.flow_id or 0)
 
     @property
     def seconds_left(self) -> float:
@@ -119,7 +119,7 @@ class Node(ABC, Generic[P]):
     """`componentName` in designs."""
     title: ClassVar[str]
     description: ClassVar[str]
-    group: ClassVar[Group]
+    group: ClassVar[PaletteGroup]
     parameters: type[P]
     """The struct of the parameters."""
     testable: ClassVar[bool] = False
@@ -145,7 +145,7 @@ class Node(ABC, Generic[P]):
 class Entry(Node[P]):
     """A node type that starts flows."""
 
-    group = Group.ENTRY
+    group = PaletteGroup.ENTRY
 
     def build_output(self, parameters: P, trigger_input: Any) -> Any:
         """Return the output of the entry for the input of a trigger or test.
@@ -163,7 +163,7 @@ class BranchChoice(NamedTuple):
     output: Any
 
 
-class Sample(NamedTuple):
+class SampleOutput(NamedTuple):
     """The sample output of a step in a dry run that would call other services."""
 
     output: Any
@@ -203,15 +203,15 @@ class Step(Node[P]):
         """Process `body` and return the output for the next nodes: JSON values only.
 
         `body` is the output of the node before; for a join, the merged maps of several nodes. A dry
-        run returns `Sample` if the output is unknown. Raises `NodeFailed`; it is cancelled at the
-        deadline.
+        run returns `SampleOutput` if the output is unknown. Raises `NodeFailed`; it is cancelled at
+        the deadline.
         """
 
 
 class EntityStep(Step[P]):
     """A step that uses entities of `device`."""
 
-    group = Group.ACTION
+    group = PaletteGroup.ACTION
     testable = False
 
     def __init__(self, entities: Entities) -> None:

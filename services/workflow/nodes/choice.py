@@ -21,7 +21,7 @@ from services.workflow.expressions.references import (
     ReferenceInvalid,
     find_references,
 )
-from services.workflow.nodes.base import BranchChoice, Group, NodeContext, Step
+from services.workflow.nodes.base import BranchChoice, NodeContext, PaletteGroup, Step
 from services.workflow.nodes.code import CONTEXT_VARIABLES
 from services.workflow.nodes.parameters import Code, Fault, Parameters, parameter
 from services.workflow.sandbox.runner import LANGUAGES, UNSUPPORTED, Sandbox
@@ -191,7 +191,7 @@ class Choice(Step[ChoiceParameters]):
     name = "choice"
     title = "If / Else"
     description = "Continues with the first branch whose conditions are true"
-    group = Group.CONTROL
+    group = PaletteGroup.CONTROL
     testable = False
     repeatable = True
     forks = True

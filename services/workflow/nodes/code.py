@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 import msgspec
 
-from services.workflow.nodes.base import Group, NodeContext, Step
+from services.workflow.nodes.base import NodeContext, PaletteGroup, Step
 from services.workflow.nodes.parameters import (
     Code,
     Fault,
@@ -85,7 +85,7 @@ class CodeNode(Step[CodeParameters]):
     name = "code"
     title = "Code"
     description = "Runs JavaScript or Python without access to files or networks"
-    group = Group.ACTION
+    group = PaletteGroup.ACTION
     repeatable = True
 
     def __init__(self, runner: Sandbox) -> None:

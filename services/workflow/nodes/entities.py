@@ -8,7 +8,7 @@ import msgspec
 from libs.common.things import is_custom
 from services.workflow.errors import NodeFailed
 from services.workflow.expressions.references import is_constant
-from services.workflow.nodes.base import EntityStep, NodeContext, Sample
+from services.workflow.nodes.base import EntityStep, NodeContext, SampleOutput
 from services.workflow.nodes.parameters import (
     MAX_ENTITIES,
     EntityKey,
@@ -179,11 +179,13 @@ class ServiceInvocation(EntityStep[ServiceInvocationParameters]):
 
     async def run(
         self, context: NodeContext, parameters: ServiceInvocationParameters, body: Any
-    ) -> dict[str, Any] | Sample:
+    ) -> dict[str, Any] | SampleOutput:
         """Call the service; a dry run validates known inputs and returns a sample."""
         setting = parameters.service_invocation_setting
         inputs: dict[str, Any] = context.resolve(setting.service_params)
-        sample = Sample({output.name: sample_value(output.type) for output in parameters.payload})
+        sample = SampleOutput(
+            {output.name: sample_value(output.type) for output in parameters.payload}
+        )
         if context.find_sampled(setting.service_params):
             await self.read_latest(context, [setting.service_entity, *inputs])
             return sample

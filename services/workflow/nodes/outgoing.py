@@ -12,7 +12,7 @@ from libs.common.decoding import INVALID_JSON, decode_json, decode_text, is_json
 from services.workflow.credentials.service import TenantCredentials
 from services.workflow.errors import NodeFailed
 from services.workflow.expressions.references import format_text
-from services.workflow.nodes.base import Group, NodeContext, Sample, Step
+from services.workflow.nodes.base import NodeContext, PaletteGroup, SampleOutput, Step
 from services.workflow.nodes.parameters import Fault, Parameters, parameter
 from services.workflow.outgoing.http import HttpAnswer, HttpRequest, Method, OutgoingHttp
 from services.workflow.outgoing.mail import (
@@ -81,20 +81,20 @@ class HttpRequestNode(Step[HttpRequestParameters]):
     name = "httpRequest"
     title = "HTTP Request"
     description = "Sends a request to another system over HTTP"
-    group = Group.EXTERNAL
+    group = PaletteGroup.EXTERNAL
 
     def __init__(self, http: OutgoingHttp) -> None:
         self._http = http
 
     async def run(
         self, context: NodeContext, parameters: HttpRequestParameters, body: Any
-    ) -> dict[str, Any] | Sample:
+    ) -> dict[str, Any] | SampleOutput:
         """Send the request; any status is a response. A dry run returns a sample."""
         request = _build_request(context, parameters)
         if context.dry_run:
             await self._http.check(request, context.seconds_left)
             sample = {"statusCode": 200, "responseHeaders": {}, "responseBody": {}}
-            return Sample(sample | {"responseFault": None})
+            return SampleOutput(sample | {"responseFault": None})
         answer = await self._http.send(request, context.seconds_left)
         return {
             "statusCode": answer.status,
@@ -256,7 +256,7 @@ class Email(Step[EmailParameters]):
     name = "email"
     title = "Email"
     description = "Sends an email"
-    group = Group.EXTERNAL
+    group = PaletteGroup.EXTERNAL
 
     def __init__(self, mail: OutgoingMail, credentials: TenantCredentials) -> None:
         self._mail = mail
@@ -340,7 +340,7 @@ class MqttPublish(Step[MqttPublishParameters]):
     name = "mqttPublish"
     title = "MQTT Publish"
     description = "Publishes a message to an MQTT broker"
-    group = Group.EXTERNAL
+    group = PaletteGroup.EXTERNAL
 
     def __init__(self, mqtt: OutgoingMqtt) -> None:
         self._mqtt = mqtt

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from services.workflow.nodes.base import Group, NodeContext, Step
+from services.workflow.nodes.base import NodeContext, PaletteGroup, Step
 from services.workflow.nodes.parameters import Parameters, VariableName, parameter
 
 MAX_OUTPUTS = 100
@@ -34,7 +34,7 @@ class Output(Step[OutputParameters]):
     name = "output"
     title = "Output"
     description = "Sets the response to the caller of the flow"
-    group = Group.EXTERNAL
+    group = PaletteGroup.EXTERNAL
     repeatable = True
     answers = True
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import msgspec
 
 from libs.common.bus.hops import hops_header
-from services.workflow.nodes.base import Group, NodeContext, Step
+from services.workflow.nodes.base import NodeContext, PaletteGroup, Step
 from services.workflow.nodes.parameters import Parameters, parameter
 from services.workflow.outgoing.http import OutgoingHttp, webhook_request
 
@@ -48,7 +48,7 @@ class Webhook(Step[WebhookParameters]):
     name = "webhook"
     title = "Webhook"
     description = "Posts data to another system"
-    group = Group.EXTERNAL
+    group = PaletteGroup.EXTERNAL
 
     def __init__(self, http: OutgoingHttp) -> None:
         self._http = http

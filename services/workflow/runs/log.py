@@ -120,7 +120,7 @@ def build_finished_event(run: Run) -> OutboxEntry:
     return OutboxEntry(subject, fit_event(body), headers=trace_header(run.cause.trace))
 
 
-class Retention:
+class RunRetention:
     """Deletes old and surplus runs of the flows that this replica has run."""
 
     def __init__(self, store: RunStore, log: ReplicaLog, days: int, maximum: int) -> None:

@@ -4,17 +4,17 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-Status = Literal["RUNNING", "SUCCESS", "ERROR"]
+RunStatus = Literal["RUNNING", "SUCCESS", "ERROR"]
 CauseKind = Literal["EVENT", "TIMER", "SERVICE", "HTTP", "MQTT", "TEST", "BREAKER", "LIMIT"]
 MAX_HOPS = 8
 """Maximum flows that start one another; the next one is recorded as an error."""
 
 
-Identity = tuple[int, str]
+RunIdentity = tuple[int, str]
 """Flow and key of the cause, which are unique together."""
 
 
-class Owner(NamedTuple):
+class FlowOwner(NamedTuple):
     """Tenant and flow: lane and sub-lane of `libs.common.scheduling`."""
 
     tenant: str
@@ -75,7 +75,7 @@ class Run(msgspec.Struct, kw_only=True, rename="camel"):
     """The output of its entry."""
     started_at: int
     """Unix time in ms."""
-    status: Status = "RUNNING"
+    status: RunStatus = "RUNNING"
     time_cost: int = 0
     """Duration in ms."""
     error: str | None = None
@@ -91,12 +91,12 @@ class Run(msgspec.Struct, kw_only=True, rename="camel"):
     """Whether its start is stored. A deferred run is stored only at its end."""
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> RunIdentity:
         """Return flow and key, which are unique together."""
         return self.flow_id, self.cause.key
 
 
-class Deployed(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class DeployedFlow(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """An enabled flow in the form that triggers store and pass to the engine."""
 
     tenant: str

@@ -24,7 +24,7 @@ from libs.common.store.mongo import (
     find_page,
     ids_in_turns,
 )
-from services.workflow.runs.model import Identity, Run, TraceItem
+from services.workflow.runs.model import Run, RunIdentity, TraceItem
 
 COLUMNS = {"id": "_id", "start_time": "startedAt", "time_cost": "timeCost", "status": "status"}
 """Sortable columns."""
@@ -56,7 +56,7 @@ class RunStore:
             return [place not in duplicates for place in range(len(runs))]
         return [True] * len(runs)
 
-    async def _find_known(self, runs: Sequence[Run], session: Session) -> set[Identity]:
+    async def _find_known(self, runs: Sequence[Run], session: Session) -> set[RunIdentity]:
         """Return the identities of those `runs` whose causes have started a run before."""
         query = [{"flow": run.flow_id, "key": run.cause.key} for run in runs]
         if not query:

@@ -7,10 +7,10 @@ from typing import Any, Self
 
 from libs.common.scheduling import FairScheduler, LaneFull
 from services.workflow.errors import NodeFailed
-from services.workflow.runs.model import Owner
+from services.workflow.runs.model import FlowOwner
 from services.workflow.sandbox.limits import LONGEST_REASON, CodeFailed, CodeLimits
 from services.workflow.sandbox.python import Python
-from services.workflow.sandbox.scripts import Processes
+from services.workflow.sandbox.scripts import WorkerProcesses
 
 LANGUAGES = {"js": "js", "javascript": "js", "python": "python"}
 """Languages by their names in designs."""
@@ -40,7 +40,7 @@ class Sandbox:
         """Use `processes` processes for Python, and as many for JavaScript and CEL."""
         self._limits = limits or CodeLimits()
         self._python = Python(processes, self._limits)
-        self._processes = Processes(processes, self._limits)
+        self._processes = WorkerProcesses(processes, self._limits)
         self._languages: dict[str, _Run] = {
             "js": self._processes.run_javascript,
             "python": self._python.run,
@@ -60,7 +60,12 @@ class Sandbox:
         await self._stack.aclose()
 
     async def run(
-        self, owner: Owner, language: str, code: str, arguments: Mapping[str, Any], seconds: float
+        self,
+        owner: FlowOwner,
+        language: str,
+        code: str,
+        arguments: Mapping[str, Any],
+        seconds: float,
     ) -> Any:
         """Return the value of `code` with variables; raise `NodeFailed`.
 
@@ -79,7 +84,7 @@ class Sandbox:
             raise NodeFailed(f"code: {error}"[:LONGEST_REASON]) from error
 
     async def find_syntax_error(
-        self, owner: Owner, language: str, code: str, names: Sequence[str]
+        self, owner: FlowOwner, language: str, code: str, names: Sequence[str]
     ) -> str | None:
         """Return the syntax error of code with the variables `names`, or None.
 

@@ -28,7 +28,7 @@ START_SECONDS = 30.0
 """Additional seconds for a run whose worker has yet to start."""
 
 
-class Processes:
+class WorkerProcesses:
     """Up to `count` workers, which start when runs need them.
 
     `Sandbox` limits concurrent runs. Its methods raise `CodeFailed`.

@@ -93,7 +93,7 @@ def _failure(text: str) -> bytes:
     return b"E" + text.encode(errors="replace")
 
 
-class Child(NamedTuple):
+class RunProcess(NamedTuple):
     """A process for one run."""
 
     pid: int
@@ -116,14 +116,14 @@ def main(memory: int, output: int) -> None:
         _end(child)
 
 
-def _fork(interpreter: Interpreter, memory: int) -> Child:
+def _fork(interpreter: Interpreter, memory: int) -> RunProcess:
     their_requests, requests = os.pipe()
     answers, their_answers = os.pipe()
     pid = os.fork()
     if pid:
         os.close(their_requests)
         os.close(their_answers)
-        return Child(pid, requests, answers)
+        return RunProcess(pid, requests, answers)
     try:
         end_with_parent()
         for descriptor in (0, 1, 2, requests, answers):
@@ -149,7 +149,7 @@ def _run(interpreter: Interpreter, requests: int, answers: int) -> None:
         write_frame(answers, done)
 
 
-def _answer(child: Child, request: bytes, output: int) -> bytes:
+def _answer(child: RunProcess, request: bytes, output: int) -> bytes:
     """Return the response of a child, or how it ended."""
     (seconds,) = SECONDS.unpack_from(request)
     try:
@@ -160,7 +160,7 @@ def _answer(child: Child, request: bytes, output: int) -> bytes:
     return answer if answer is not None else b"E" + _describe_end(child.pid)
 
 
-def _read_answer(child: Child, until: float, maximum: int) -> bytes | None:
+def _read_answer(child: RunProcess, until: float, maximum: int) -> bytes | None:
     """Read the frame of a child, which user code may have written.
 
     Returns None if the child ended first.
@@ -178,7 +178,7 @@ def _read_answer(child: Child, until: float, maximum: int) -> bytes | None:
     return content[HEADER.size : _frame_size(content)]
 
 
-def _wait_readable(child: Child, until: float) -> bool:
+def _wait_readable(child: RunProcess, until: float) -> bool:
     """Wait for a child's answer; return False if none has arrived at `until`.
 
     After `USUAL_SECONDS` the child gets only idle processor time.
@@ -205,7 +205,7 @@ def _describe_end(pid: int) -> bytes:
     return f"was ended by {signal.Signals(exit_info.si_status).name}".encode()
 
 
-def _end(child: Child) -> None:
+def _end(child: RunProcess) -> None:
     os.close(child.requests)
     os.close(child.answers)
     os.kill(child.pid, signal.SIGKILL)

@@ -33,14 +33,14 @@ from services.workflow.nodes.triggers import (
     SimpleMqtt,
     SimpleMqttParameters,
 )
-from services.workflow.runs.model import Deployed
+from services.workflow.runs.model import DeployedFlow
 from services.workflow.triggers.listener_index import ListenerIndex
 from services.workflow.triggers.topics import TopicIndex
 
 CHANGES_COLLECTION = "deployment_changes"
 CHANGE_SECONDS = 3600
 """Seconds that changes are stored."""
-_decode_deployed = msgspec.json.Decoder(Deployed).decode
+_decode_deployed = msgspec.json.Decoder(DeployedFlow).decode
 log = logging.getLogger(__name__)
 
 FLOWS_TOPIC = "flows"
@@ -61,7 +61,7 @@ class DeployedFlows(DeploymentObserver):
         self._changes = database[CHANGES_COLLECTION]
 
     async def apply(
-        self, tenant: str, flow_id: int, deployed: Deployed | None, session: Session
+        self, tenant: str, flow_id: int, deployed: DeployedFlow | None, session: Session
     ) -> None:
         """Store a deployed flow, or delete an undeployed one."""
         await self._changes.insert_one({"flow": flow_id, "at": datetime.now(UTC)}, session=session)
@@ -72,17 +72,17 @@ class DeployedFlows(DeploymentObserver):
         fields = {"component": deployed.component, "deployed": msgspec.json.encode(deployed)}
         await self._deployments.replace_one(key, key | fields, upsert=True, session=session)
 
-    async def find(self, tenant: str, flow_id: int) -> Deployed | None:
+    async def find(self, tenant: str, flow_id: int) -> DeployedFlow | None:
         """Return a deployed flow."""
         document = await self._deployments.find_one({"_id": flow_id, "tenant": tenant})
         return None if document is None else _read(document)
 
-    async def list_by_component(self, *components: str) -> AsyncIterator[Deployed]:
+    async def list_by_component(self, *components: str) -> AsyncIterator[DeployedFlow]:
         """Yield deployed flows of all tenants with one of the entry types."""
         async for document in self._deployments.find({"component": {"$in": components}}):
             yield _read(document)
 
-    async def list_changed(self, time: datetime) -> dict[int, Deployed | None]:
+    async def list_changed(self, time: datetime) -> dict[int, DeployedFlow | None]:
         """Return flows changed since a time; None for undeployed flows."""
         ids = await self._changes.distinct("flow", {"at": {"$gte": time}})
         if not ids:
@@ -92,7 +92,7 @@ class DeployedFlows(DeploymentObserver):
         return {flow_id: running.get(flow_id) for flow_id in ids}
 
 
-def _read(document: dict[str, Any]) -> Deployed:
+def _read(document: dict[str, Any]) -> DeployedFlow:
     return _decode_deployed(document["deployed"])
 
 
@@ -113,7 +113,7 @@ class DeployedFlowIndex(DeploymentObserver):
         """Number of changes by this replica."""
 
     async def apply(
-        self, tenant: str, flow_id: int, deployed: Deployed | None, session: Session
+        self, tenant: str, flow_id: int, deployed: DeployedFlow | None, session: Session
     ) -> None:
         """Raise `TooManyRequests` if too many flows listen to a new key of the flow."""
         if deployed is None or deployed.component != EventListener.name:
@@ -167,7 +167,7 @@ class DeployedFlowIndex(DeploymentObserver):
         for flow_id in missing:
             self._update(flow_id, None)
 
-    def _update(self, flow_id: int, flow: Deployed | None) -> None:
+    def _update(self, flow_id: int, flow: DeployedFlow | None) -> None:
         self.index.remove(flow_id)
         self.topics.remove(flow_id)
         try:
@@ -179,6 +179,6 @@ class DeployedFlowIndex(DeploymentObserver):
             log.warning("flow %d cannot listen, as its parameters are invalid: %s", flow_id, error)
 
 
-def list_keys(flow: Deployed) -> list[str]:
+def list_keys(flow: DeployedFlow) -> list[str]:
     """Return the entity keys that a flow listens to; raise `ValidationError`."""
     return convert_parameters(EventListenerParameters, flow.parameters).entity_keys()

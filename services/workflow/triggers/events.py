@@ -24,7 +24,7 @@ from libs.common.clock import now_ms
 from libs.common.decoding import INVALID_JSON
 from libs.common.store.mongo import StoreError
 from libs.common.telemetry.tracing import read_trace, trace_batch
-from services.workflow.engine.runner import RUNS_PER_WRITE, Engine, Start, record_and_execute
+from services.workflow.engine.runner import RUNS_PER_WRITE, Engine, FlowStart, record_and_execute
 from services.workflow.runs.model import Run
 from services.workflow.triggers.deployed_flows import DeployedFlowIndex
 from services.workflow.triggers.listener_index import build_starts
@@ -53,7 +53,7 @@ HOLD_SECONDS = 2.0
 the remaining runs are recorded and the event is acknowledged."""
 SHORT_REPLY = 9
 """Number of tokens in the short form of a reply subject; the long form begins with two more."""
-Event = tuple[Msg, list[Start]]
+Event = tuple[Msg, list[FlowStart]]
 """A message, and the runs that it starts."""
 
 
@@ -147,8 +147,8 @@ class EventConsumer:
 
     async def _begin(self, events: Sequence[Event]) -> None:
         """Record runs. An event without room for all its runs costs no write."""
-        wanted: list[Start] = []
-        without_room: list[Start] = []
+        wanted: list[FlowStart] = []
+        without_room: list[FlowStart] = []
         for _, starts in events:
             fits = not starts or self._engine.fits(starts[0].flow.tenant, len(wanted) + len(starts))
             (wanted if fits else without_room).extend(starts)
@@ -200,7 +200,7 @@ class EventConsumer:
         if late:
             await hand_back(self._bus.client, late)
 
-    def _build_starts(self, message: Msg) -> list[Start]:
+    def _build_starts(self, message: Msg) -> list[FlowStart]:
         try:
             about_alarm = message.subject.split(".")[2] == "alarm"
             change = (read_alarm if about_alarm else read_change)(message.data)
@@ -212,7 +212,7 @@ class EventConsumer:
         return list(build_starts(self._followed.index, change, hops, trace, is_held=is_new))
 
     def _compute_delays(
-        self, events: Sequence[Event], without_room: list[Start]
+        self, events: Sequence[Event], without_room: list[FlowStart]
     ) -> dict[str, float]:
         """Return the messages to delay, with their delays in seconds."""
         ids = set(map(id, without_room))

@@ -4,7 +4,7 @@
 token, method, shape, flow}`. `token` is the SHA-256 of the token in the open address, unique across
 all tenants, or random bytes without one. Only a flow with an address that needs a login has
 `method` and `shape`; the shape is the path with `{}` for each variable. `flow` is the JSON of
-`Deployed` without the token.
+`DeployedFlow` without the token.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from libs.common.store.mongo import Database, Document, Session, duplicate_raise
 from libs.common.telemetry.tracing import current_trace
 from services.workflow.credentials.service import TenantCredentials
 from services.workflow.credentials.store import CredentialsType
-from services.workflow.engine.runner import Engine, Start
+from services.workflow.engine.runner import Engine, FlowStart
 from services.workflow.entities import Entities
 from services.workflow.errors import NodeFailed
 from services.workflow.flows.deployment import starts_with_trigger
@@ -45,7 +45,7 @@ from services.workflow.graph.design import DesignNode
 from services.workflow.nodes.http_in import HttpIn, HttpInParameters, list_shapes, split_path
 from services.workflow.nodes.parameters import convert_parameters, read_if_valid
 from services.workflow.nodes.triggers import Trigger, TriggerInput, TriggerParameters
-from services.workflow.runs.model import Cause, Deployed
+from services.workflow.runs.model import Cause, DeployedFlow
 from services.workflow.triggers.deployed_flows import DeployedFlows
 
 CALL_FIELD = "exchange"
@@ -150,7 +150,7 @@ def _input(config: TriggerInput) -> FlowInput:
 MAX_FLOWS = 20
 """Maximum flows per address."""
 
-_decode_deployed = msgspec.json.Decoder(Deployed).decode
+_decode_deployed = msgspec.json.Decoder(DeployedFlow).decode
 TOKEN = "token"  # noqa: S105 - the name of a field
 MAX_FAILURES = 20
 """Consecutive failures of a client address, after which it may try once per `PAUSE_SECONDS`."""
@@ -170,14 +170,14 @@ class HookStore:
         document = await self._hooks.find_one({"token": digest}, {"_id": 1})
         return None if document is None else int(document["_id"])
 
-    async def find(self, digest: bytes) -> Deployed | None:
+    async def find(self, digest: bytes) -> DeployedFlow | None:
         """Return the deployed flow with a token."""
         document = await self._hooks.find_one({"token": digest})
         return None if document is None else _decode_deployed(document["flow"])
 
     async def list_by_address(
         self, tenant: str, method: str, shapes: Sequence[str]
-    ) -> list[Deployed]:
+    ) -> list[DeployedFlow]:
         """Return the tenant's flows whose address has one of `shapes`, oldest first."""
         query = {"tenant": tenant, "method": method, "shape": {"$in": list(shapes)}}
         cursor = self._hooks.find(query, sort=[("_id", 1)], limit=MAX_FLOWS)
@@ -194,7 +194,7 @@ class HookStore:
         return await self._hooks.count_documents(query, limit=MAX_FLOWS)
 
     async def put(
-        self, flow: Deployed, digest: bytes, address: tuple[str, str] | None, session: Session
+        self, flow: DeployedFlow, digest: bytes, address: tuple[str, str] | None, session: Session
     ) -> None:
         """Store the hook of a flow, with method and shape of its address, if any.
 
@@ -234,7 +234,7 @@ class HookDeployments(DeploymentObserver):
                 raise Conflict(f"at most {MAX_FLOWS} flows can have this address", field="url")
 
     async def apply(
-        self, tenant: str, flow_id: int, deployed: Deployed | None, session: Session
+        self, tenant: str, flow_id: int, deployed: DeployedFlow | None, session: Session
     ) -> None:
         """Store the hook of a flow that starts with `httpIn`; delete it for other flows."""
         if deployed is None or deployed.component != HttpIn.name:
@@ -288,9 +288,9 @@ class HookCaller:
             runs.append(await self._begin(flow, entered, hops))
         return runs
 
-    async def _begin(self, flow: Deployed, entered: dict[str, Any], hops: int) -> int:
+    async def _begin(self, flow: DeployedFlow, entered: dict[str, Any], hops: int) -> int:
         cause = Cause(kind="HTTP", key=f"h-{uuid4().hex}", hops=hops, trace=current_trace())
-        run = await self._engine.begin(Start(flow, entered, cause))
+        run = await self._engine.begin(FlowStart(flow, entered, cause))
         self._engine.execute(run)
         return run.id
 

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from libs.common.changes import EntityChange
-from services.workflow.engine.runner import Start
-from services.workflow.runs.model import Cause, Deployed
+from services.workflow.engine.runner import FlowStart
+from services.workflow.runs.model import Cause, DeployedFlow
 
-Ends = tuple[str, str]
+PatternEnds = tuple[str, str]
 """The text of a pattern before its first and after its last `*`."""
 
 
@@ -20,7 +20,7 @@ class Patterns:
     """A set of patterns."""
 
     def __init__(self) -> None:
-        self._by_ends: dict[Ends, dict[str, tuple[str, ...]]] = {}
+        self._by_ends: dict[PatternEnds, dict[str, tuple[str, ...]]] = {}
         self._lengths: Counter[tuple[int, int]] = Counter()
 
     def add(self, pattern: str) -> None:
@@ -55,7 +55,7 @@ class Patterns:
                     )
 
 
-def _parts(pattern: str) -> tuple[Ends, tuple[str, ...]]:
+def _parts(pattern: str) -> tuple[PatternEnds, tuple[str, ...]]:
     first, *middle, last = pattern.split("*")
     return (first, last), tuple(part for part in middle if part)
 
@@ -77,7 +77,7 @@ class ListeningFlow(NamedTuple):
     Flows with the same values share one map.
     """
 
-    flow: Deployed
+    flow: DeployedFlow
     values: dict[str, Any]
 
 
@@ -85,11 +85,11 @@ class _Tenant:
     """The listening flows of one tenant."""
 
     def __init__(self) -> None:
-        self.flows: dict[int, tuple[Deployed, tuple[str, ...]]] = {}
+        self.flows: dict[int, tuple[DeployedFlow, tuple[str, ...]]] = {}
         self._by_key: dict[str, set[int]] = defaultdict(set)
         self._patterns = Patterns()
 
-    def put(self, flow: Deployed, keys: Iterable[str]) -> None:
+    def put(self, flow: DeployedFlow, keys: Iterable[str]) -> None:
         self.flows[flow.flow_id] = (flow, tuple(keys))
         for key in self.flows[flow.flow_id][1]:
             if "*" in key and key not in self._by_key:
@@ -127,7 +127,7 @@ class ListenerIndex:
         """Return whether a tenant has a listening flow."""
         return tenant in self._tenants
 
-    def put(self, flow: Deployed, keys: Iterable[str]) -> None:
+    def put(self, flow: DeployedFlow, keys: Iterable[str]) -> None:
         """Add or replace a flow."""
         self.remove(flow.flow_id)
         self._tenant_of[flow.flow_id] = flow.tenant
@@ -158,7 +158,7 @@ class ListenerIndex:
             for flow_id, keys in keys_by_flow.items()
         ]
 
-    def find_crowded_key(self, flow: Deployed, keys: Iterable[str], maximum: int) -> str | None:
+    def find_crowded_key(self, flow: DeployedFlow, keys: Iterable[str], maximum: int) -> str | None:
         """Return a new key of the flow that `maximum` other flows listen to, or None."""
         listeners = self._tenants.get(flow.tenant)
         if listeners is None:
@@ -170,11 +170,11 @@ class ListenerIndex:
 
 def build_starts(
     index: ListenerIndex, change: EntityChange, hops: int, trace: str = "", *, is_held: bool = False
-) -> Iterator[Start]:
+) -> Iterator[FlowStart]:
     """Yield a run of each flow that listens to one of the new values.
 
     The event's id is the key, so a redelivered event starts no second run.
     """
     cause = Cause(kind="EVENT", key=f"e-{change.event_id}", hops=hops, trace=trace)
     for flow, values in index.match(change.tenant, change.values):
-        yield Start(flow, values, cause, is_held)
+        yield FlowStart(flow, values, cause, is_held)

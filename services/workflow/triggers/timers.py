@@ -9,9 +9,9 @@ If a clock change skips the due time, the timer is due later by the length of th
 becomes 03:30). If a clock change repeats the due time, the timer is due only the first time.
 
 `timers` in MongoDB has one document per deployed flow that starts with a timer: `{_id: flow id,
-tenant, flow, settings, anchor, due, claim}`. `flow` is the JSON of `Deployed`, `settings` that of
-the timer's settings. `due` is null after the last time. `claim` is `{by, until}`: the replica that
-handles the due time. It only avoids duplicate work, because the cause of a run is unique.
+tenant, flow, settings, anchor, due, claim}`. `flow` is the JSON of `DeployedFlow`, `settings` that
+of the timer's settings. `due` is null after the last time. `claim` is `{by, until}`: the replica
+that handles the due time. It only avoids duplicate work, because the cause of a run is unique.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from libs.common.jobs import wait_for_event
 from libs.common.scheduling.turns import IDLE_PERIOD
 from libs.common.store.mongo import Database, Session, StoreError, ids_in_turns
 from libs.common.telemetry.tracing import begin_trace, span_header
-from services.workflow.engine.runner import Engine, Start, record_and_execute
+from services.workflow.engine.runner import Engine, FlowStart, record_and_execute
 from services.workflow.flows.model import DeploymentObserver
 from services.workflow.nodes.parameters import convert_parameters
 from services.workflow.nodes.triggers import (
@@ -43,18 +43,18 @@ from services.workflow.nodes.triggers import (
     TimerRule,
     TimerSettings,
 )
-from services.workflow.runs.model import Cause, Deployed
+from services.workflow.runs.model import Cause, DeployedFlow
 
 CLAIMED_MS = 30_000
 """Validity of a claim in ms."""
 
-_decode_deployed = msgspec.json.Decoder(Deployed).decode
+_decode_deployed = msgspec.json.Decoder(DeployedFlow).decode
 
 
 class Timer(msgspec.Struct, frozen=True, kw_only=True):
     """The timer of a deployed flow."""
 
-    flow: Deployed
+    flow: DeployedFlow
     anchor: int
     """Time in ms when the timer was set; intervals start there."""
     due: int
@@ -77,7 +77,7 @@ class Timer(msgspec.Struct, frozen=True, kw_only=True):
         return Cause(kind="TIMER", key=f"t-{self.due}")
 
 
-def read_settings(flow: Deployed) -> TimerSettings:
+def read_settings(flow: DeployedFlow) -> TimerSettings:
     """Return the validated settings of a flow that starts with a timer."""
     return convert_parameters(SimpleTimerParameters, flow.parameters).timer_settings
 
@@ -97,7 +97,7 @@ class TimerStore:
             else (document["settings"], document["anchor"], document["due"])
         )
 
-    async def put(self, flow: Deployed, anchor: int, due: int | None, session: Session) -> None:
+    async def put(self, flow: DeployedFlow, anchor: int, due: int | None, session: Session) -> None:
         """Store the timer of a flow."""
         fields = {
             "tenant": flow.tenant,
@@ -160,7 +160,7 @@ def _unclaimed_query(now: int) -> dict[str, Any]:
     return {"claim.until": {"$not": {"$gt": now}}}
 
 
-def encode_settings(flow: Deployed) -> bytes:
+def encode_settings(flow: DeployedFlow) -> bytes:
     """Return the settings as JSON for comparison."""
     return msgspec.json.encode(read_settings(flow))
 
@@ -221,7 +221,7 @@ class TimerDeployments(DeploymentObserver):
         self._now = now
 
     async def apply(
-        self, tenant: str, flow_id: int, deployed: Deployed | None, session: Session
+        self, tenant: str, flow_id: int, deployed: DeployedFlow | None, session: Session
     ) -> None:
         """Store the timer of a deployed flow; unchanged settings keep its due time."""
         if deployed is None or deployed.component != SimpleTimer.name:
@@ -280,7 +280,7 @@ class TimerRunner:
         return IDLE_PERIOD if due is None else min((due - self._now()) / 1000, IDLE_PERIOD)
 
 
-def _build_start(timer: Timer) -> Start:
+def _build_start(timer: Timer) -> FlowStart:
     """Return the run of a due timer, which starts a trace."""
     with begin_trace("timer", SpanKind.PRODUCER) as span:
-        return Start(timer.flow, timer.entered, replace(timer.cause, trace=span_header(span)))
+        return FlowStart(timer.flow, timer.entered, replace(timer.cause, trace=span_header(span)))

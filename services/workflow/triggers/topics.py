@@ -19,11 +19,11 @@ from libs.common.bus.subjects import OUTSIDE_TOPICS, outside_topic
 from libs.common.errors import ThingwayError
 from libs.common.scheduling import Caps, FairScheduler, LaneFull
 from libs.common.store.mongo import StoreError
-from services.workflow.engine.runner import Engine, Start, record_and_execute
+from services.workflow.engine.runner import Engine, FlowStart, record_and_execute
 from services.workflow.nodes.triggers import SimpleMqttParameters
-from services.workflow.runs.model import Cause, Deployed
+from services.workflow.runs.model import Cause, DeployedFlow
 
-Listener = tuple[Deployed, SimpleMqttParameters]
+Listener = tuple[DeployedFlow, SimpleMqttParameters]
 log = logging.getLogger(__name__)
 
 MAX_WAITING_MESSAGES, MAX_WAITING_BYTES = 10_000, 32 * 1024**2
@@ -70,7 +70,7 @@ class TopicIndex:
         """Return the ids of all flows in the index."""
         return set(self._flows)
 
-    def put(self, flow: Deployed, parameters: SimpleMqttParameters) -> None:
+    def put(self, flow: DeployedFlow, parameters: SimpleMqttParameters) -> None:
         """Add or replace a flow."""
         self.remove(flow.flow_id)
         names = self._flows[flow.flow_id] = [
@@ -148,7 +148,7 @@ class TopicListener:
         except (ThingwayError, StoreError) as error:
             log.warning("an MQTT message of tenant %s started no flow: %s", tenant, error)
 
-    def _build_starts(self, tenant: str, message: Msg) -> Iterator[Start]:
+    def _build_starts(self, tenant: str, message: Msg) -> Iterator[FlowStart]:
         _, topic = outside_topic(message.subject)
         for flow, parameters in self._index.match(tenant, topic):
             if parameters.encoding == "Base64":
@@ -156,4 +156,4 @@ class TopicListener:
             else:
                 payload = message.data.decode(errors="replace")
             cause = Cause(kind="MQTT", key=f"m-{uuid4().hex}")
-            yield Start(flow, {"topic": topic, "payload": payload}, cause)
+            yield FlowStart(flow, {"topic": topic, "payload": payload}, cause)

@@ -11,7 +11,7 @@ from services.workflow.engine.queue import QUICK_FACTOR, EngineLimits
 from services.workflow.engine.runner import TEST_SECONDS
 from services.workflow.graph.design import MAX_EDGES, MAX_NODES
 from services.workflow.nodes.base import Entry
-from services.workflow.runs.model import MAX_HOPS, Cause, Deployed, Run
+from services.workflow.runs.model import MAX_HOPS, Cause, DeployedFlow, Run
 from services.workflow.settings import WorkflowSettings
 
 PAGE = (Path(__file__).parents[3] / "docs/reference/flows.md").read_text()
@@ -24,7 +24,7 @@ async def run(workflow: Any, text: str, entered: Any) -> Run:
     """Save a design, let it run, and give the run."""
     body = {"name": "Example", "enabled": True, "design_data": text}
     saved = await workflow.admin().done("POST", "/workflow/flows/design", body)
-    flow = Deployed(
+    flow = DeployedFlow(
         tenant="default",
         flow_id=int(saved["id"]),
         version=1,

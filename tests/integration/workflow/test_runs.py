@@ -14,8 +14,8 @@ from libs.common.contracts.events import WorkflowFinished
 from libs.common.errors import Conflict
 from libs.common.identity.functions import Function
 from services.workflow.engine.recovery import Replicas
-from services.workflow.runs.log import MIN_AGE, ReplicaLog, Retention
-from services.workflow.runs.model import MAX_HOPS, Cause, Deployed, Run
+from services.workflow.runs.log import MIN_AGE, ReplicaLog, RunRetention
+from services.workflow.runs.model import MAX_HOPS, Cause, DeployedFlow, Run
 from services.workflow.runs.store import RunStore
 from tests.integration.workflow.designs import HOT, alarm, design, edge, node, trigger
 
@@ -28,7 +28,7 @@ async def enabled(workflow, text=None):
     user = workflow.admin()
     body = {"name": "Alarm", "design_data": text or alarm(), "enabled": True}
     saved = await user.done("POST", f"{FLOWS}/design", body)
-    return Deployed(
+    return DeployedFlow(
         tenant="default",
         flow_id=int(saved["id"]),
         version=saved["version"],
@@ -288,7 +288,7 @@ async def test_logs_are_kept_within_their_bounds(workflow):
     store = RunStore(workflow.core.clients.mongo, workflow.core.clients.outbox)
     grown = [{flow.flow_id}]
     log = SimpleNamespace(pop_grown_flows=lambda: grown.pop() if grown else set())
-    keeps = Retention(store, log, days=2, maximum=3)  # type: ignore[arg-type]
+    keeps = RunRetention(store, log, days=2, maximum=3)  # type: ignore[arg-type]
 
     now = datetime.now(UTC)
     await keeps.clean(now)

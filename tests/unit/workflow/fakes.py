@@ -8,7 +8,14 @@ from typing import Any
 from services.workflow.engine.execution import Execution
 from services.workflow.engine.queue import EngineLimits
 from services.workflow.graph.plan import Plan, compile_design
-from services.workflow.nodes.base import BranchChoice, Entry, Group, NodeContext, Registry, Step
+from services.workflow.nodes.base import (
+    BranchChoice,
+    Entry,
+    NodeContext,
+    PaletteGroup,
+    Registry,
+    Step,
+)
 from services.workflow.nodes.parameters import Parameters
 from services.workflow.runs.model import Cause, Run
 
@@ -33,7 +40,7 @@ class Work(Step[PlayedParameters]):
 
     name = "work"
     title = description = "Work"
-    group = Group.ACTION
+    group = PaletteGroup.ACTION
     parameters = PlayedParameters
     repeatable = True
 
@@ -73,7 +80,7 @@ class Fork(Step[PlayedParameters]):
 
     name = "fork"
     title = description = "Fork"
-    group = Group.CONTROL
+    group = PaletteGroup.CONTROL
     parameters = PlayedParameters
     repeatable = True
     forks = True

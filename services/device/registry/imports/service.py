@@ -92,7 +92,7 @@ def cell_faults(error: ThingwayError) -> list[CellFault]:
 
 MAX_RUNNING = 3
 """Maximum running imports of a tenant, which are processed one after the other."""
-Requests = list[tuple[Row, CreateDevice]]
+RowRequests = list[tuple[Row, CreateDevice]]
 """Rows with the request bodies that were built from them."""
 ROWS_PER_ITERATION, CONCURRENT_KEYS = 100, 16
 """Rows that are checked before other tasks run, and keys that are requested concurrently."""
@@ -141,7 +141,7 @@ class ImportService:
         await self._check_groups(tenant, _filter_valid(requests))
 
     async def _check_identifiers(
-        self, tenant: str, form: AddDeviceForm, requests: Requests
+        self, tenant: str, form: AddDeviceForm, requests: RowRequests
     ) -> None:
         """Fail rows with duplicate, invalid or used identifiers, or above the limit.
 
@@ -177,7 +177,7 @@ class ImportService:
         for row in new[len(new) - too_many :]:
             fail_row(row, error)
 
-    async def _check_models(self, tenant: str, form: AddDeviceForm, requests: Requests) -> None:
+    async def _check_models(self, tenant: str, form: AddDeviceForm, requests: RowRequests) -> None:
         """Fail rows with a model that the tenant lacks.
 
         External integrations may add their own models.
@@ -195,7 +195,7 @@ class ImportService:
             if model not in available_models:
                 fail_row(row, form.parameters.input_error(MODEL, f"there is no product {model}"))
 
-    async def _check_groups(self, tenant: str, requests: Requests) -> None:
+    async def _check_groups(self, tenant: str, requests: RowRequests) -> None:
         """Fail rows whose groups would exceed the tenant's limit."""
         names = [
             (row, name) for row, request in requests if (name := (request.group_name or "").strip())
@@ -276,7 +276,7 @@ class ImportService:
         return job
 
 
-def _filter_valid(requests: Requests) -> Requests:
+def _filter_valid(requests: RowRequests) -> RowRequests:
     return [(row, request) for row, request in requests if not row.outcome]
 
 

@@ -77,12 +77,12 @@ class UnreadableFile(msgspec.Struct, tag=True):
     reason: str
 
 
-class Unreadable(Exception):
+class SheetUnreadable(Exception):
     """The file is no sheet; the message is the reason."""
 
 
 async def read_sheet(data: bytes, titles: Collection[str], maximum: int) -> Sheet:
-    """Return the sheet in a file, with its first `maximum` rows; raise `Unreadable`.
+    """Return the sheet in a file, with its first `maximum` rows; raise `SheetUnreadable`.
 
     In a workbook, this is the sheet `DEVICES_LIST` of the template, or else the first sheet whose
     first row contains one of `titles` (ignoring case).
@@ -93,21 +93,21 @@ async def read_sheet(data: bytes, titles: Collection[str], maximum: int) -> Shee
         async with asyncio.timeout(SECONDS):
             answer = await read_output(reader, request, MAX_SHEET_BYTES)
     except (TimeoutError, OSError) as error:
-        raise Unreadable(_TOO_MUCH) from error
+        raise SheetUnreadable(_TOO_MUCH) from error
     finally:
         if reader.returncode is None:
             reader.kill()
             await wait_killed(reader)
     if reader.returncode != 0:
-        raise Unreadable(_TOO_MUCH)
+        raise SheetUnreadable(_TOO_MUCH)
     result = msgspec.json.decode(answer, type=Sheet | UnreadableFile)
     if isinstance(result, UnreadableFile):
-        raise Unreadable(result.reason)
+        raise SheetUnreadable(result.reason)
     return result
 
 
 def parse(data: bytes, titles: Collection[str], maximum: int = sys.maxsize) -> Sheet:
-    """Return the sheet in a file with its first `maximum` rows; raise `Unreadable`."""
+    """Return the sheet in a file with its first `maximum` rows; raise `SheetUnreadable`."""
     read = _read_workbook if data.startswith(_WORKBOOKS) else _read_csv
     head, rows, about = read(data, titles)
     columns = [cell.strip() for cell in head]
@@ -139,7 +139,7 @@ def _read_workbook(data: bytes, titles: Collection[str]) -> Table:
     try:
         book = CalamineWorkbook.from_filelike(io.BytesIO(data))
     except CalamineError as error:
-        raise Unreadable(f"is no readable workbook (XLSX): {error}") from error
+        raise SheetUnreadable(f"is no readable workbook (XLSX): {error}") from error
     folded_titles = {title.casefold() for title in titles}
     names = [
         sheet.name
@@ -157,7 +157,7 @@ def _read_workbook(data: bytes, titles: Collection[str]) -> Table:
         if not folded_titles.isdisjoint(map(plain_title, head)):
             return head, rows, {"source": f"the sheet {name!r}"}
     sheets = ", ".join(repr(name[:31]) for name in names[:10])
-    raise Unreadable(f"has no sheet whose first row names a column; its sheets are {sheets}")
+    raise SheetUnreadable(f"has no sheet whose first row names a column; its sheets are {sheets}")
 
 
 def _read_csv(data: bytes, _: Collection[str]) -> Table:
@@ -167,12 +167,14 @@ def _read_csv(data: bytes, _: Collection[str]) -> Table:
     try:
         table = list(reader)
     except csv.Error as error:
-        raise Unreadable(f"line {reader.line_num} of the CSV cannot be read: {error}") from error
+        raise SheetUnreadable(
+            f"line {reader.line_num} of the CSV cannot be read: {error}"
+        ) from error
     if not table:
-        raise Unreadable("is empty")
+        raise SheetUnreadable("is empty")
     for number, row in enumerate(table, 1):
         if any(cell.strip() for cell in row[len(table[0]) :]):
-            raise Unreadable(
+            raise SheetUnreadable(
                 f"row {number} has more cells than the first one; "
                 f"put texts with {delimiter!r} in quotation marks"
             )
@@ -195,7 +197,7 @@ def _decode_text(data: bytes) -> tuple[str, str]:
             at = error.start + len(mark)
             continue
         if "\0" in text:
-            raise Unreadable("is neither a workbook (XLSX) nor a text (CSV)")
+            raise SheetUnreadable("is neither a workbook (XLSX) nor a text (CSV)")
         if encoding == "cp1252" and (match := _FOREIGN.search(text)):
             at = match.start()
             break
@@ -203,8 +205,10 @@ def _decode_text(data: bytes) -> tuple[str, str]:
     place = f"byte {at + 1} is 0x{data[at]:02X}"
     if mark:
         name = _ENCODINGS[_MARKS[mark]]
-        raise Unreadable(f"begins with the mark of {name}, and {place}, which is none of {name}")
-    raise Unreadable(
+        raise SheetUnreadable(
+            f"begins with the mark of {name}, and {place}, which is none of {name}"
+        )
+    raise SheetUnreadable(
         "is no text in UTF-8, UTF-16 with a byte order mark or Windows-1252: "
         f"{place}. Save it as CSV UTF-8"
     )
@@ -246,6 +250,6 @@ def main() -> None:
     result: Sheet | UnreadableFile
     try:
         result = parse(data, *msgspec.json.decode(header, type=tuple[list[str], int]))
-    except Unreadable as error:
+    except SheetUnreadable as error:
         result = UnreadableFile(str(error))
     sys.stdout.buffer.write(msgspec.json.encode(result))

@@ -23,7 +23,7 @@ from services.device.registry.imports.columns import (
     structure_error,
 )
 from services.device.registry.imports.schemas import ExportDevices, ParsedSheet, RowErrors
-from services.device.registry.imports.sheet_reader import ERROR, Sheet, Unreadable, read_sheet
+from services.device.registry.imports.sheet_reader import ERROR, Sheet, SheetUnreadable, read_sheet
 from services.device.registry.imports.sheet_writer import Format, write
 from services.device.registry.products.templates import Templates
 from services.device.things.groups import GroupStore
@@ -95,7 +95,7 @@ class SheetService:
         form, columns = await self.columns(principal, integration)
         try:
             sheet = await read_sheet(data, columns.titles, maximum)
-        except Unreadable as error:
+        except SheetUnreadable as error:
             raise structure_error(str(error)) from error
         heads = columns.match_columns(sheet)
         if sheet.decimal_comma:

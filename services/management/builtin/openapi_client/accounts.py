@@ -7,8 +7,8 @@ from libs.common.contracts.integrations import NOT_SET
 from libs.common.errors import InvalidInput
 from libs.common.http.outgoing import validate_url
 from libs.common.integrations import IntegrationThings
-from services.management.builtin.openapi_client.remote import Account, Remote
-from services.management.builtin.openapi_client.store import OpenApiStore, Secret
+from services.management.builtin.openapi_client.remote import Account, RemotePlatform
+from services.management.builtin.openapi_client.store import AccountSecret, OpenApiStore
 
 SECRET = "client_secret"  # noqa: S105 - a property name
 
@@ -25,14 +25,14 @@ class Accounts:
         self,
         things: IntegrationThings,
         store: OpenApiStore,
-        connect: Callable[[Account], Remote],
+        connect: Callable[[Account], RemotePlatform],
         allowed: tuple[str, ...],
     ) -> None:
         self._things = things
         self._store = store
         self._connect = connect
         self._allowed = allowed
-        self._remotes: dict[str, Remote] = {}
+        self._remotes: dict[str, RemotePlatform] = {}
 
     async def updated(self, tenant: str, properties: dict[str, Any]) -> None:
         """Store a new secret, and check a new address; raise `InvalidInput` for it."""
@@ -41,12 +41,12 @@ class Accounts:
         secret = properties.get(SECRET)
         if secret:
             all_properties = (await self._things.get_own_values(tenant)).properties | properties
-            stored_secret = Secret(
+            stored_secret = AccountSecret(
                 secret, _text(all_properties, "base_url"), _text(all_properties, "client_id")
             )
             await self._store.save_secret(tenant, stored_secret)
 
-    async def remote(self, tenant: str) -> Remote:
+    async def remote(self, tenant: str) -> RemotePlatform:
         """Return the client of a tenant's other platform.
 
         Raises `InvalidInput` for a missing or wrong property.
@@ -69,7 +69,7 @@ class Accounts:
         if secret is None:
             raise InvalidInput("is not set", field=SECRET, code=NOT_SET)
         if secret.url is None or secret.client_id is None:
-            bound = Secret(secret.secret, secret.url or url, secret.client_id or client_id)
+            bound = AccountSecret(secret.secret, secret.url or url, secret.client_id or client_id)
             await self._store.save_secret(tenant, bound)
             secret = bound
         if (secret.url, secret.client_id) != (url, client_id):

@@ -17,7 +17,7 @@ from libs.common.integrations import IntegrationThings
 from libs.common.jobs import NamedTasks
 from libs.common.scheduling import FairScheduler
 from services.management.builtin.openapi_client.accounts import Accounts
-from services.management.builtin.openapi_client.remote import Remote
+from services.management.builtin.openapi_client.remote import RemotePlatform
 from services.management.builtin.openapi_client.store import CarriedCommand, OpenApiStore
 
 log = logging.getLogger(__name__)
@@ -130,7 +130,7 @@ class CommandCarrier:
         await self._store.close_command(remote_command)
 
 
-async def _send(remote: Remote, remote_command: CarriedCommand) -> str | None:
+async def _send(remote: RemotePlatform, remote_command: CarriedCommand) -> str | None:
     """Send a command; return the id of its task, if any."""
     command = remote_command.command
     match command["kind"]:

@@ -22,7 +22,7 @@ from libs.common.integrations import Integration, IntegrationThings
 from libs.common.jobs import NamedTasks, wait_for_event
 from services.management.builtin.openapi_client.accounts import Accounts
 from services.management.builtin.openapi_client.commands import CommandCarrier
-from services.management.builtin.openapi_client.store import Link, OpenApiStore
+from services.management.builtin.openapi_client.store import DeviceLink, OpenApiStore
 from services.management.builtin.openapi_client.sync import Sync, is_here, new_device
 from services.management.manifests import load_manifest
 
@@ -72,7 +72,7 @@ class OpenApiClient(Integration):
         remote_device = await remote.find(text)
         if remote_device is None:
             raise InvalidInput(f"the other application has no device {text!r}", field="device")
-        link = Link(
+        link = DeviceLink(
             url=remote.account.base_url,
             remote_id=remote_device.id,
             state="asked",

@@ -121,7 +121,7 @@ class _Answer:
     headers: Mapping[str, str]
 
 
-class Remote:
+class RemotePlatform:
     """An account. Every call raises `RequestRejected`, `Unavailable` or `UpstreamFailed`."""
 
     def __init__(self, session: aiohttp.ClientSession, account: Account) -> None:

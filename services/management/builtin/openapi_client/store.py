@@ -19,13 +19,13 @@ from libs.common.store.mongo import Database, DuplicateKey
 
 log = logging.getLogger(__name__)
 
-State = Literal["asked", "here", "left"]
+LinkState = Literal["asked", "here", "left"]
 
 FINISHED_RETENTION = timedelta(hours=1)
 """Time for which a finished command is kept, to recognize duplicates."""
 
 
-class Secret(msgspec.Struct, frozen=True):
+class AccountSecret(msgspec.Struct, frozen=True):
     """A secret, with URL and client for which it was entered; None if unknown."""
 
     secret: str
@@ -36,12 +36,12 @@ class Secret(msgspec.Struct, frozen=True):
         return "Secret(…)"
 
 
-class Link(msgspec.Struct, kw_only=True):
+class DeviceLink(msgspec.Struct, kw_only=True):
     """A device of this platform, linked with a device of the other platform."""
 
     url: str
     remote_id: str
-    state: State
+    state: LinkState
     """`asked`: not on this platform yet; `here`; `left`: a user deleted the device here."""
     name: str = ""
     model: str = ""
@@ -79,7 +79,7 @@ class OpenApiStore:
         self._links = database["openapi_links"]
         self._commands = database["openapi_commands"]
 
-    async def find_secret(self, tenant: str) -> Secret | None:
+    async def find_secret(self, tenant: str) -> AccountSecret | None:
         """Return the secret of a tenant."""
         document = await self._accounts.find_one({"_id": tenant})
         if document is None or "secret" not in document:
@@ -89,9 +89,9 @@ class OpenApiStore:
         except SealBroken:
             log.warning("the secret of %s was encrypted with another key: enter it again", tenant)
             return None
-        return Secret(secret, document["url"], document["clientId"])
+        return AccountSecret(secret, document["url"], document["clientId"])
 
-    async def save_secret(self, tenant: str, secret: Secret) -> None:
+    async def save_secret(self, tenant: str, secret: AccountSecret) -> None:
         """Store the secret of a tenant."""
         sealed = self._seal.seal(secret.secret, tenant)
         fields = {"secret": sealed, "url": secret.url, "clientId": secret.client_id}
@@ -108,12 +108,12 @@ class OpenApiStore:
         cursor = self._accounts.find({"secret": {"$exists": True}}, {"lastSync": 1})
         return {entry["_id"]: entry.get("lastSync") async for entry in cursor}
 
-    async def find_link(self, tenant: str, identifier: str) -> Link | None:
+    async def find_link(self, tenant: str, identifier: str) -> DeviceLink | None:
         """Return the link of a device."""
         document = await self._links.find_one({"_id": _key(tenant, identifier)})
-        return None if document is None else msgspec.convert(document["link"], Link)
+        return None if document is None else msgspec.convert(document["link"], DeviceLink)
 
-    async def save_link(self, tenant: str, identifier: str, link: Link) -> None:
+    async def save_link(self, tenant: str, identifier: str, link: DeviceLink) -> None:
         """Store the link of a device."""
         await self._links.update_one(
             {"_id": _key(tenant, identifier)},

@@ -23,10 +23,10 @@ from libs.common.things import GENERIC_MODEL
 from services.management.builtin.openapi_client.remote import (
     HistoryPage,
     Record,
-    Remote,
     RemoteDevice,
+    RemotePlatform,
 )
-from services.management.builtin.openapi_client.store import Link, OpenApiStore
+from services.management.builtin.openapi_client.store import DeviceLink, OpenApiStore
 
 OVERLAP_MS = 10 * 60_000
 MAX_DIGESTS = 2000
@@ -42,7 +42,7 @@ CONCURRENT_PAGES = 4
 """Pages of history of all tenants that are processed concurrently."""
 
 
-def find_start(link: Link, now: int) -> int:
+def find_start(link: DeviceLink, now: int) -> int:
     """Return the time from which to request reports, ms."""
     return max(link.at - OVERLAP_MS, now - FIRST_DAYS * DAY_MS, 0)
 
@@ -53,7 +53,7 @@ def digest_record(record: Record) -> str:
     return hashlib.blake2b(content, digest_size=12).hexdigest()
 
 
-def find_unseen(link: Link, records: Iterable[Record]) -> dict[str, Record]:
+def find_unseen(link: DeviceLink, records: Iterable[Record]) -> dict[str, Record]:
     """Return the reports that were not imported yet, by digest."""
     oldest = min(link.seen.values(), default=0) if len(link.seen) >= MAX_DIGESTS else 0
     records_by_digest = {digest_record(record): record for record in records if record.ts >= oldest}
@@ -62,7 +62,7 @@ def find_unseen(link: Link, records: Iterable[Record]) -> dict[str, Record]:
     }
 
 
-def remember(link: Link, imported: dict[str, Record]) -> None:
+def remember(link: DeviceLink, imported: dict[str, Record]) -> None:
     """Record imported reports in the link, and the time of the newest one."""
     link.at = max([link.at, *(record.ts for record in imported.values())])
     times_by_digest = link.seen | {digest: record.ts for digest, record in imported.items()}
@@ -71,7 +71,7 @@ def remember(link: Link, imported: dict[str, Record]) -> None:
 
 
 @dataclass
-class Tally:
+class SyncResult:
     """The result of a sync."""
 
     devices: int = 0
@@ -86,7 +86,7 @@ class Tally:
         self.fault = self.fault or f"{device}: {error}"
 
 
-async def new_device(remote: Remote, device: RemoteDevice) -> NewDevice:
+async def new_device(remote: RemotePlatform, device: RemoteDevice) -> NewDevice:
     """Return the data of the new device, with the TSL of its product."""
     model = device.model or GENERIC_MODEL
     tsl = None if model == GENERIC_MODEL else await remote.tsl(device.id)
@@ -115,12 +115,12 @@ class Sync:
         self._store = store
         self._pages = FairScheduler("openapi-client pages", CONCURRENT_PAGES)
 
-    async def run(self, tenant: str, remote: Remote) -> Tally:
+    async def run(self, tenant: str, remote: RemotePlatform) -> SyncResult:
         """Import all devices and reports; count those that are rejected.
 
         Raises errors that end the sync.
         """
-        tally = Tally()
+        tally = SyncResult()
         async for device in remote.devices():
             try:
                 link = await self._import_device(tenant, remote, device)
@@ -133,16 +133,16 @@ class Sync:
         return tally
 
     async def _import_device(
-        self, tenant: str, remote: Remote, device: RemoteDevice
-    ) -> Link | None:
-        """Create or update a device; return its `Link`, None if a user has deleted the device."""
+        self, tenant: str, remote: RemotePlatform, device: RemoteDevice
+    ) -> DeviceLink | None:
+        """Create or update a device; return its link, None if a user has deleted the device."""
         link = await self._store.find_link(tenant, device.sn)
         url = remote.account.base_url
         if link is not None and (link.url, link.state) == (url, "left"):
             await self._store.mark_left(tenant, device.sn)
             return None
         if link is None or (link.url, link.remote_id) != (url, device.id):
-            link = Link(url=url, remote_id=device.id, state="asked")
+            link = DeviceLink(url=url, remote_id=device.id, state="asked")
         name = device.name or device.sn
         if link.state == "asked" and link.name and await is_here(self._things, tenant, device.sn):
             link.state = "here"
@@ -153,7 +153,12 @@ class Sync:
         return link
 
     async def _import_history(
-        self, tenant: str, remote: Remote, device: RemoteDevice, link: Link, tally: Tally
+        self,
+        tenant: str,
+        remote: RemotePlatform,
+        device: RemoteDevice,
+        link: DeviceLink,
+        tally: SyncResult,
     ) -> None:
         now = now_ms()
         pages = remote.history(device.id, find_start(link, now), now)
@@ -166,7 +171,12 @@ class Sync:
                 )
 
     async def _import_page(
-        self, tenant: str, device: RemoteDevice, link: Link, page: HistoryPage, tally: Tally
+        self,
+        tenant: str,
+        device: RemoteDevice,
+        link: DeviceLink,
+        page: HistoryPage,
+        tally: SyncResult,
     ) -> bool:
         """Import a page of reports; return False if a user has deleted the device."""
         new = find_unseen(link, page.records)

@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from services.device.lorawan import codec_runner as codec_workers
-from services.device.lorawan.codec_calls import Call, Outcome
+from services.device.lorawan.codec_calls import CallOutcome, CodecCall
 from services.device.lorawan.codec_runner import LOST_OUTCOME, CodecWorkers
 from services.device.things.codec_model import Codec, CodecArgument, CodecStep
 
@@ -21,8 +21,8 @@ def codec(source: str) -> Codec:
     return Codec(scripts={"codec.js": source}, decoder=[CodecStep("codec.js", "Decode", args)])
 
 
-def frames(*payloads: bytes) -> list[Call]:
-    return [Call("decode", payload, 85, AT) for payload in payloads]
+def frames(*payloads: bytes) -> list[CodecCall]:
+    return [CodecCall("decode", payload, 85, AT) for payload in payloads]
 
 
 @pytest_asyncio.fixture
@@ -92,7 +92,7 @@ async def test_a_killed_worker_is_replaced(workers: CodecWorkers) -> None:
 class Ended(CodecWorkers):
     """Codec processes that certain bytes kill."""
 
-    async def run(self, tenant: str, codec: Codec, calls: Sequence[Call]) -> list[Outcome]:
+    async def run(self, tenant: str, codec: Codec, calls: Sequence[CodecCall]) -> list[CallOutcome]:
         if any(call.content == b"end" for call in calls):
             return [LOST_OUTCOME] * len(calls)
         return await super().run(tenant, codec, calls)

@@ -11,7 +11,7 @@ import msgspec
 from libs.common.clock import now_ms
 from libs.common.contracts.frames import Frame, Reception
 from libs.common.tsl import parse_document
-from services.device.lorawan.codec_calls import BatchResult, Call
+from services.device.lorawan.codec_calls import BatchResult, CodecCall
 from services.device.lorawan.codec_runner import Budgets, CodecWorkers
 from services.device.lorawan.codec_scripts import DECODERS, find_entry_point
 from services.device.lorawan.frame_decoder import BUDGET_SPENT
@@ -122,7 +122,7 @@ class Slow(CodecWorkers):
         return tenant == "default" and self.begun > 0
 
     async def run_within(
-        self, seconds: float, tenant: str, codec: Codec, calls: Sequence[Call]
+        self, seconds: float, tenant: str, codec: Codec, calls: Sequence[CodecCall]
     ) -> BatchResult:
         if tenant == "default":
             self.begun += len(calls)

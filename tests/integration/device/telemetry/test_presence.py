@@ -18,7 +18,7 @@ from services.device.telemetry import presence_watch as watches
 from services.device.telemetry import system_account
 from services.device.telemetry.presence_store import HttpPresence, OfflineTimeouts, PresenceStore
 from services.device.telemetry.presence_watch import PresenceWatch
-from services.device.telemetry.system_account import Page, User
+from services.device.telemetry.system_account import ConnectedUser, ConnectionRows
 from services.device.things.model import Thing
 from tests.integration.device.telemetry.test_retention import products
 from tests.integration.device.telemetry.world import World, until
@@ -43,8 +43,8 @@ async def events(world: World) -> list[str]:
     return [subject.removeprefix("event.default.device.") for subject, _ in await world.said()]
 
 
-def users(*names: str, server: str = "A") -> list[User]:
-    return [User(Connection(server, number), name) for number, name in enumerate(names, 1)]
+def users(*names: str, server: str = "A") -> list[ConnectedUser]:
+    return [ConnectedUser(Connection(server, number), name) for number, name in enumerate(names, 1)]
 
 
 async def test_each_transition_is_stored_and_published_once(world: World, store: PresenceStore):
@@ -419,17 +419,17 @@ class Account:
     """Stands for NATS's system account: servers with their connections."""
 
     def __init__(self) -> None:
-        self.open: dict[str, list[User]] = {"A": []}
+        self.open: dict[str, list[ConnectedUser]] = {"A": []}
         self.reconnects = 0
         self.asked: list[Connection] = []
 
     async def servers(self) -> set[str]:
         return set(self.open)
 
-    async def page(self, server: str, offset: int) -> Page:
+    async def page(self, server: str, offset: int) -> ConnectionRows:
         rows = self.open[server][offset : offset + system_account.ROWS_PER_ANSWER]
         cids = [row.connection.cid for row in rows]
-        return Page(cids[0] if cids else 0, cids[-1] if cids else 0, len(rows), rows)
+        return ConnectionRows(cids[0] if cids else 0, cids[-1] if cids else 0, len(rows), rows)
 
     async def is_open(self, connection: Connection) -> bool:
         self.asked.append(connection)
@@ -498,8 +498,8 @@ async def test_a_device_missing_on_a_page_is_not_offline(world: World, watching:
     await becomes(world, {1: "ONLINE"})
     shown, account.page = account.page, None
 
-    async def empty(server: str, offset: int) -> Page:
-        return Page(0, 0, 0, [])
+    async def empty(server: str, offset: int) -> ConnectionRows:
+        return ConnectionRows(0, 0, 0, [])
 
     account.page = empty
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 import aiomqtt
 import pytest
 
-from services.workflow.runs.model import Cause, Deployed
+from services.workflow.runs.model import Cause, DeployedFlow
 from tests.integration.workflow.designs import design, edge, node, trigger
 from tests.integration.workflow.outgoing.conftest import PASSWORD
 
@@ -44,7 +44,7 @@ async def save(workflow, text: str) -> dict:
 async def run(workflow, *nodes, degrees: float = 31):
     """A run of a flow that begins with a trigger."""
     saved = await save(workflow, chain(trigger(("degrees", "DOUBLE")), *nodes))
-    flow = Deployed(
+    flow = DeployedFlow(
         tenant="default",
         flow_id=int(saved["id"]),
         version=1,

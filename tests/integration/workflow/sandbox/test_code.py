@@ -3,11 +3,11 @@
 import pytest
 
 from services.workflow.errors import NodeFailed
-from services.workflow.runs.model import Owner
+from services.workflow.runs.model import FlowOwner
 from services.workflow.sandbox.limits import CodeLimits
 from services.workflow.sandbox.runner import Sandbox
 
-OWNER = Owner("t", 1)
+OWNER = FlowOwner("t", 1)
 
 VALUES = {
     "text": "Grüße \u2028 \U0001f600 \\ \"'",

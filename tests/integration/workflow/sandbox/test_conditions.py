@@ -6,10 +6,10 @@ import pytest
 from services.workflow.errors import NodeFailed
 from services.workflow.nodes.base import NodeContext
 from services.workflow.nodes.choice import Choice, ChoiceParameters
-from services.workflow.runs.model import Owner
+from services.workflow.runs.model import FlowOwner
 from services.workflow.sandbox.runner import LANGUAGES, Sandbox
 
-OWNER = Owner("t", 1)
+OWNER = FlowOwner("t", 1)
 
 
 def context(properties: dict) -> NodeContext:

@@ -13,11 +13,11 @@ import pytest
 import pytest_asyncio
 
 from services.workflow.errors import NodeFailed
-from services.workflow.runs.model import Owner
+from services.workflow.runs.model import FlowOwner
 from services.workflow.sandbox.limits import CodeLimits
 from services.workflow.sandbox.runner import Sandbox
 
-OWNER = Owner("t", 1)
+OWNER = FlowOwner("t", 1)
 
 QUICK = CodeLimits(seconds=1.0)
 ROOT = Path(__file__).parents[4]
@@ -203,7 +203,7 @@ async def test_others_are_served_meanwhile():
             for _ in range(5)
         ]
         await asyncio.sleep(0)
-        other = Owner("other", 2)
+        other = FlowOwner("other", 2)
         for number in range(20):
             assert await sandbox.run(other, "js", "return n", {"n": number}, 10) == number
             assert await sandbox.run(other, "python", "n", {"n": number}, 10) == number
@@ -223,7 +223,7 @@ async def test_a_tenant_that_fills_the_sandbox_is_refused_alone(monkeypatch):
         runs = [sandbox.run(OWNER, "js", "return 1", {}, 1) for _ in range(20)]
         mine = asyncio.gather(*runs, return_exceptions=True)
         await asyncio.sleep(0)
-        assert await sandbox.run(Owner("other", 2), "js", "return 2", {}, 1) == 2
+        assert await sandbox.run(FlowOwner("other", 2), "js", "return 2", {}, 1) == 2
         ended = await mine
     assert [one for one in ended if one == 1] == [1] * 9  # one process was left to others
     reason = "code: too many requests wait for code in JavaScript and CEL; try again later"

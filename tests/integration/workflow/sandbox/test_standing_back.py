@@ -9,7 +9,7 @@ import pytest
 
 from libs.common.sandbox.confine import LINUX, NICENESS
 from services.workflow.sandbox.limits import SCRIPT, CodeLimits
-from services.workflow.sandbox.scripts import Processes
+from services.workflow.sandbox.scripts import WorkerProcesses
 
 GROUPED = Path("/proc/self/autogroup").exists()
 
@@ -34,7 +34,7 @@ async def _until_idle(pid: int) -> None:
 @pytest.mark.skipif(not LINUX, reason="Linux has idle time")
 async def test_code_that_computes_for_long_gets_idle_time() -> None:
     """After a moment its processor counts as free for everybody else."""
-    async with Processes(1, CodeLimits()) as processes:
+    async with WorkerProcesses(1, CodeLimits()) as processes:
         spinning = asyncio.ensure_future(
             processes.request(SCRIPT + b'["for (;;) {}", [], []]', 5.0)
         )
@@ -60,7 +60,7 @@ async def _of_a_child(worker: int) -> int:
 @pytest.mark.skipif(not LINUX, reason="Linux tells how nice a process is")
 async def test_workers_and_their_runs_stand_back() -> None:
     """In their session, and with their session where sessions share the processor."""
-    async with Processes(1, CodeLimits()) as processes:
+    async with WorkerProcesses(1, CodeLimits()) as processes:
         await processes.request(SCRIPT + b'["return 1", [], []]', 1.0)
         (worker,) = [process.pid for process in processes._alive]
         assert await _of_a_child(worker) == NICENESS == _niceness(worker)
@@ -70,7 +70,7 @@ async def test_workers_and_their_runs_stand_back() -> None:
 
 async def test_workers_start_when_code_needs_them() -> None:
     """A service without code in its flows has no such process."""
-    async with Processes(2, CodeLimits()) as processes:
+    async with WorkerProcesses(2, CodeLimits()) as processes:
         assert not processes._alive
         await processes.request(SCRIPT + b'["return 1", [], []]', 1.0)
         assert len(processes._alive) == 1

@@ -10,10 +10,10 @@ from libs.common.bus import Outbox
 from libs.common.clock import now_ms
 from libs.common.errors import Conflict
 from libs.common.store.mongo import StoreUnavailable
-from services.workflow.engine.runner import Start, record_and_execute
+from services.workflow.engine.runner import FlowStart, record_and_execute
 from services.workflow.entities import Entities
 from services.workflow.runs.log import ReplicaLog
-from services.workflow.runs.model import Cause, Deployed, Run
+from services.workflow.runs.model import Cause, DeployedFlow, Run
 from services.workflow.runs.store import RunStore
 from services.workflow.triggers import events
 from tests.integration.workflow.conftest import Workflow
@@ -32,15 +32,15 @@ from tests.integration.workflow.triggers.world import (
 HEAT = "system.integration.heat"
 
 
-async def start_of(workflow: Workflow, key: str, target: str = HOT) -> Start:
+async def start_of(workflow: Workflow, key: str, target: str = HOT) -> FlowStart:
     """A flow that sets a property, and why it shall run."""
     workflow.device.has(target)
     assign = node("set", "entityAssigner", exchangePayload={target: 1})
     text = design([trigger(), assign], edge("start", "set"))
     flow_id = await enabled(workflow.admin(), text)
     flow = await workflow.core.triggers.deployed.find("default", flow_id)
-    assert isinstance(flow, Deployed)
-    return Start(flow, {}, Cause(kind="EVENT", key=key), is_held=True)
+    assert isinstance(flow, DeployedFlow)
+    return FlowStart(flow, {}, Cause(kind="EVENT", key=key), is_held=True)
 
 
 async def test_runs_that_a_replica_leaves_behind_begin_in_another(workflow: Workflow, servers):

@@ -4,8 +4,8 @@ import asyncio
 from uuid import uuid4
 
 from services.workflow.engine.queue import QueueShare
-from services.workflow.engine.runner import Start
-from services.workflow.runs.model import Cause, Owner
+from services.workflow.engine.runner import FlowStart
+from services.workflow.runs.model import Cause, FlowOwner
 from tests.integration.workflow.conftest import Workflow
 from tests.integration.workflow.designs import design, edge, node
 from tests.integration.workflow.triggers.world import (
@@ -77,7 +77,7 @@ async def test_events_of_a_tenant_without_room_come_again_and_hold_up_nobody(wor
     flooded = await listens(workflow.admin("loud"), key, code())
     calm = await listens(workflow.admin("other"), key)
     flood = [reported(key, tenant="loud", t=number) for number in range(5)]
-    busy, end = QueueShare(Owner("loud", 0)), asyncio.Event()
+    busy, end = QueueShare(FlowOwner("loud", 0)), asyncio.Event()
     core.engine.queue.put(busy)
     holding = asyncio.ensure_future(core.engine.queue.run(busy, end.wait))
     await workflow.bus.publish([*flood, reported(key, tenant="other", t=1)])
@@ -95,7 +95,7 @@ async def test_dropped_runs_are_counted_in_the_log_of_their_flow(workflow: Workf
     flow = await workflow.core.triggers.deployed.find("default", flow_id)
     for number in range(3):
         cause = Cause(kind="EVENT", key=f"e-{number}")
-        workflow.core.engine.runner.reject(Start(flow, {}, cause))
+        workflow.core.engine.runner.reject(FlowStart(flow, {}, cause))
     await workflow.core.engine.rejected_runs.write()
     (row,) = await workflow.admin().done("POST", f"{FLOWS}/{flow_id}/logs/search", {})
     detail = await workflow.admin().done("GET", f"{FLOWS}/logs/{row['id']}")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local.fork_server import ForkServer
-from deploy.local.process import ForkedProcess, Spec, system_environment, terminate
+from deploy.local.process import ForkedProcess, ProcessSpec, system_environment, terminate
 
 PROGRAM = """\
 import json, os, signal, sys, time
@@ -87,7 +87,7 @@ class Forked:
 async def fork(server: ForkServer, tmp_path: Path, name: str, **environment: str) -> Forked:
     log = tmp_path / f"{name}-{next(NUMBERS)}.log"
     argv = [sys.executable, "-m", "program"]
-    spec = Spec(name=name, argv=argv, stage=0, environment=environment, forked=True)
+    spec = ProcessSpec(name=name, argv=argv, stage=0, environment=environment, forked=True)
     return Forked(await server.fork(spec, log), log)
 
 

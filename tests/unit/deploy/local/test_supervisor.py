@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from deploy.local.fork_server import ForkServer
-from deploy.local.process import Spec, base_environment
+from deploy.local.process import ProcessSpec, base_environment
 from deploy.local.supervisor import (
     FIRST_PAUSE,
     LONGEST_PAUSE,
     STEADY_SECONDS,
-    Backoff,
+    RestartBackoff,
     Supervisor,
     limit_logs,
     wait_ready,
@@ -30,8 +30,8 @@ SLEEPER = "import sys, time; print('here', flush=True); time.sleep(60)"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEPER
 
 
-def spec(name: str, code: str, *, stage: int = 0, grace: float = 5.0) -> Spec:
-    return Spec(
+def spec(name: str, code: str, *, stage: int = 0, grace: float = 5.0) -> ProcessSpec:
+    return ProcessSpec(
         name=name,
         argv=[sys.executable, "-c", code],
         stage=stage,
@@ -123,7 +123,7 @@ async def test_an_exit_code_with_a_meaning_is_explained(watch: Watch) -> None:
 
 async def test_a_failed_start_is_repeated(watch: Watch) -> None:
     """A child that cannot be started is reported each time."""
-    missing = Spec(name="none", argv=["/nonexistent"], stage=0, environment={})
+    missing = ProcessSpec(name="none", argv=["/nonexistent"], stage=0, environment={})
     watch.supervisor.start(missing)
     await watch.until(lambda: len(watch.lines) == 2)
     assert "could not be started" in watch.lines[1]
@@ -167,7 +167,7 @@ async def test_higher_stages_end_first(watch: Watch, tmp_path: Path) -> None:
     for stage, name in enumerate(("server", "service")):
         wanted = spec(name, code, stage=stage)
         watch.supervisor.start(
-            Spec(name=name, argv=[*wanted.argv, name], stage=stage, environment={})
+            ProcessSpec(name=name, argv=[*wanted.argv, name], stage=stage, environment={})
         )
         await wait_for_text(tmp_path / f"{name}.log", "here")
     await watch.supervisor.stop()
@@ -214,7 +214,7 @@ def test_children_end_with_a_killed_launcher(tmp_path: Path) -> None:
 
 def test_pauses_double_up_to_a_limit() -> None:
     """Each early exit doubles the pause."""
-    backoff = Backoff()
+    backoff = RestartBackoff()
     pauses = [backoff.after(0.0) for _ in range(8)]
     assert pauses[:4] == [FIRST_PAUSE, 0.4, 0.8, 1.6]
     assert pauses[-1] == LONGEST_PAUSE
@@ -222,7 +222,7 @@ def test_pauses_double_up_to_a_limit() -> None:
 
 def test_a_long_uptime_resets_the_pause() -> None:
     """After an uptime of thirty seconds the next pause is the shortest."""
-    backoff = Backoff()
+    backoff = RestartBackoff()
     for _ in range(5):
         backoff.after(0.0)
     assert backoff.after(STEADY_SECONDS) == FIRST_PAUSE

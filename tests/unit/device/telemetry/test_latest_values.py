@@ -8,7 +8,7 @@ import pytest
 
 from libs.common.store.mongo import DUPLICATE_KEY, BulkFailed
 from services.device.telemetry.folded_values import (
-    Fold,
+    FoldedReports,
     Reported,
     RewrittenHistory,
     rewritten_entries,
@@ -74,7 +74,7 @@ def test_older_reports_add_only_to_objects_and_missing_properties(
     values: dict[str, Any], complete: bool
 ) -> None:
     """Two values that are no objects are complete."""
-    assert Fold(0, 0, values).is_complete_for(["a", "b"]) is complete
+    assert FoldedReports(0, 0, values).is_complete_for(["a", "b"]) is complete
 
 
 class History:

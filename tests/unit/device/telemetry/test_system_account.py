@@ -6,21 +6,21 @@ import msgspec
 import pytest
 
 from libs.common.contracts.auth import Connection
-from services.device.telemetry.system_account import Change, User
+from services.device.telemetry.system_account import ConnectedUser, ConnectionChange
 
 
-def change(sn: str, number: int, reason: str | None = None, **client: Any) -> Change:
+def change(sn: str, number: int, reason: str | None = None, **client: Any) -> ConnectionChange:
     body = {
         "server": {"id": "A"},
         "client": {"id": number, "user": sn, "issuer_key": "K", **client},
         **({"reason": reason} if reason is not None else {}),
     }
-    return msgspec.convert(body, Change)
+    return msgspec.convert(body, ConnectionChange)
 
 
 def test_an_event_names_the_device_of_a_connection():
     """It has the SN in capitals, the server and the number of the connection."""
-    assert change("Sn1", 1).user == User(Connection("A", 1), "SN1")
+    assert change("Sn1", 1).user == ConnectedUser(Connection("A", 1), "SN1")
     assert (change("Sn1", 1).is_opened, change("Sn1", 1, "Kicked").is_opened) == (True, False)
 
 

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import pytest
 
-from services.device.things.device_search import DeviceSearch, IndexFilter, Query
+from services.device.things.device_search import Query, DeviceSearch, IndexFilter
 
 EVERYBODY = 50_000
 

@@ -1,7 +1,7 @@
 """Which reports of a history are new, and how far it has come."""
 
 from services.management.builtin.openapi_client.remote import Record
-from services.management.builtin.openapi_client.store import Link
+from services.management.builtin.openapi_client.store import DeviceLink
 from services.management.builtin.openapi_client.sync import (
     DAY_MS,
     FIRST_DAYS,
@@ -16,8 +16,8 @@ from services.management.builtin.openapi_client.sync import (
 NOW = 1_700_000_000_000
 
 
-def link() -> Link:
-    return Link(url="u", remote_id="7", state="here")
+def link() -> DeviceLink:
+    return DeviceLink(url="u", remote_id="7", state="here")
 
 
 def test_a_first_sync_asks_for_thirty_days():

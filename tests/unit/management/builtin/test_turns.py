@@ -17,7 +17,7 @@ from services.management.builtin.openapi_client.remote import (
     RemoteDevice,
     Task,
 )
-from services.management.builtin.openapi_client.store import CarriedCommand, Link
+from services.management.builtin.openapi_client.store import CarriedCommand, DeviceLink
 from services.management.builtin.openapi_client.sync import CONCURRENT_PAGES
 from services.management.builtin.simulator import Simulator
 from services.management.networks.chirpstack import ChirpStack
@@ -83,8 +83,8 @@ class Store:
 
     list_tenants = tenants
 
-    async def find_link(self, *_: Any) -> Link:
-        return Link(url="u", remote_id="1", state="here", name="S1", model="")
+    async def find_link(self, *_: Any) -> DeviceLink:
+        return DeviceLink(url="u", remote_id="1", state="here", name="S1", model="")
 
     async def save_command(self, *_: Any) -> None:
         pass

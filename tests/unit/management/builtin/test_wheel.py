@@ -2,11 +2,11 @@
 
 import random
 
-from services.management.builtin.simulator import Wheel
+from services.management.builtin.simulator import TimerWheel
 
 
-def wheel() -> Wheel:
-    return Wheel(random.Random(1))
+def wheel() -> TimerWheel:
+    return TimerWheel(random.Random(1))
 
 
 def test_a_key_has_its_first_turn_within_its_interval():

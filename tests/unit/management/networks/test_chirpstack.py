@@ -14,7 +14,7 @@ from libs.common.contracts.frames import (
 )
 from libs.common.errors import InvalidInput
 from services.management.networks.chirpstack_events import encode_command, read_event
-from services.management.networks.messages import OutboundDownlink, Route
+from services.management.networks.messages import DownlinkRoute, OutboundDownlink
 from tests.unit.management.networks import samples
 from tests.unit.management.networks.samples import APPLICATION, EUI, ITEM
 
@@ -29,7 +29,7 @@ def event(kind: str, payload: bytes):
 def test_an_uplink_is_a_frame(payload):
     """The same of both encodings: session, counter, radio, the strongest gateway first."""
     heard = event("up", payload)
-    assert heard.route == Route(application=APPLICATION, protobuf=payload[:1] != b"{")
+    assert heard.route == DownlinkRoute(application=APPLICATION, protobuf=payload[:1] != b"{")
     assert heard.report == DeviceFrame(
         tenant="t",
         identifier=EUI,
@@ -134,7 +134,7 @@ def test_a_downlink_is_a_command_in_the_encoding_of_the_server():
     """With a UUID of ours, so that a copy is known there."""
     downlink = Downlink(id="7", port=85, data=b"\x01\x02", confirmed=True)
     topic, payload = encode_command(
-        OutboundDownlink(EUI, Route(application=APPLICATION), downlink, ITEM)
+        OutboundDownlink(EUI, DownlinkRoute(application=APPLICATION), downlink, ITEM)
     )
     assert topic == f"application/{APPLICATION}/device/{EUI}/command/down"
     assert msgspec.json.decode(payload) == {
@@ -144,7 +144,7 @@ def test_a_downlink_is_a_command_in_the_encoding_of_the_server():
         "fPort": 85,
         "data": "AQI=",
     }
-    route = Route(application=APPLICATION, protobuf=True)
+    route = DownlinkRoute(application=APPLICATION, protobuf=True)
     command = pb.DownlinkCommand.FromString(
         encode_command(OutboundDownlink(EUI, route, downlink, ITEM)).payload
     )

@@ -5,7 +5,7 @@ import pytest
 
 from libs.common.contracts.frames import DeviceFrame, Downlink, Frame, Reception, SendDownlinkState
 from libs.common.errors import InvalidInput
-from services.management.networks.messages import OutboundDownlink, Route
+from services.management.networks.messages import DownlinkRoute, OutboundDownlink
 from services.management.networks.milesight import encode_downlink, read_message
 from tests.unit.management.networks.samples import ITEM, MILESIGHT_UP
 
@@ -101,7 +101,7 @@ def test_a_downlink_goes_to_the_topic_of_its_device() -> None:
     """As the gateway takes it."""
     downlink = Downlink(id="1-1", port=85, data=b"\xff", confirmed=True)
     topic, payload = encode_downlink(
-        OutboundDownlink(EUI, Route(), downlink, ITEM), "gw/$deveui/down"
+        OutboundDownlink(EUI, DownlinkRoute(), downlink, ITEM), "gw/$deveui/down"
     )
     assert topic == "gw/24e124136b502217/down"
     assert msgspec.json.decode(payload) == {"confirmed": True, "fPort": 85, "data": "/w=="}

@@ -5,7 +5,7 @@ import pytest
 
 from libs.common.contracts.frames import DeviceFrame, Downlink, Frame, Reception, SendDownlinkState
 from libs.common.errors import InvalidInput
-from services.management.networks.messages import OutboundDownlink, Route
+from services.management.networks.messages import DownlinkRoute, OutboundDownlink
 from services.management.networks.the_things_stack import encode_push, read_message
 from tests.unit.management.networks import samples
 from tests.unit.management.networks.samples import ITEM
@@ -17,7 +17,7 @@ OURS = ["as:downlink:01E", f"thingway:{ITEM}"]
 def test_an_uplink_is_a_frame():
     """At the time at which the network had it, in the session of its key."""
     heard = read_message("t", samples.TTS_UP)
-    assert heard.route == Route(application="app1", device="dev1")
+    assert heard.route == DownlinkRoute(application="app1", device="dev1")
     assert heard.report == DeviceFrame(
         tenant="t",
         identifier=EUI,
@@ -113,7 +113,9 @@ def test_a_device_without_a_dev_eui_is_refused():
 def test_a_downlink_is_pushed_to_the_end_of_the_queue():
     """With a correlation id of ours."""
     downlink = Downlink(id="7", port=85, data=b"\x01", confirmed=False)
-    carried = OutboundDownlink(EUI, Route(application="app1", device="dev1"), downlink, ITEM)
+    carried = OutboundDownlink(
+        EUI, DownlinkRoute(application="app1", device="dev1"), downlink, ITEM
+    )
     topic, payload = encode_push(carried, "app1@ttn")
     assert topic == "v3/app1@ttn/devices/dev1/down/push"
     assert msgspec.json.decode(payload)["downlinks"] == [

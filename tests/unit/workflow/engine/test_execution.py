@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from services.workflow.errors import NodeFailed
-from services.workflow.nodes.base import Sample
+from services.workflow.nodes.base import SampleOutput
 from tests.unit.workflow.fakes import Flow
 
 NODES = "begin>a a>b b>c"
@@ -220,7 +220,7 @@ async def test_an_unknown_value_ends_the_path_of_a_dry_run():
         a={"text": "#{properties.ask['status']}"},
         b={"text": "#{properties.ask['body']['x']}"},
     )
-    flow.work.does["ask"] = lambda *_: Sample({"status": 200})
+    flow.work.does["ask"] = lambda *_: SampleOutput({"status": 200})
     run = await flow.run()
 
     assert run.status == "SUCCESS"

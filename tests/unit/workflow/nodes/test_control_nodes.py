@@ -9,7 +9,7 @@ import pytest
 from libs.common.contracts.entities import EntityValues, UpdateOutcome
 from services.workflow.errors import NodeFailed, NotKnown
 from services.workflow.expressions.cel import CelFailed, evaluate
-from services.workflow.nodes.base import BranchChoice, NodeContext, Sample
+from services.workflow.nodes.base import BranchChoice, NodeContext, SampleOutput
 from services.workflow.nodes.choice import Choice, ChoiceParameters
 from services.workflow.nodes.entities import (
     EntityAssigner,
@@ -255,7 +255,7 @@ async def test_a_dry_run_sets_and_calls_nothing():
     raw = {"serviceInvocationSetting": {"serviceEntity": "a"}, "payload": outputs}
     parameters = msgspec.convert(raw, ServiceInvocationParameters)
     found = await ServiceInvocation(entities).run(dry, parameters, None)
-    assert found == Sample({"x": 0, "y": ""})
+    assert found == SampleOutput({"x": 0, "y": ""})
     assert (entities.asked, entities.judged) == ([], [("t", {"a": 5}, 4), ("t", {"a": {}}, 4)])
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from services.workflow.sandbox import scripts
 from services.workflow.sandbox.limits import CodeLimits
-from services.workflow.sandbox.scripts import Processes
+from services.workflow.sandbox.scripts import WorkerProcesses
 
 
 async def test_a_worker_starts_only_while_the_others_are_busy(
@@ -28,7 +28,7 @@ async def test_a_worker_starts_only_while_the_others_are_busy(
 
     monkeypatch.setattr(scripts, "start_worker", start)
     monkeypatch.setattr(scripts, "send_request", answer)
-    workers = Processes(3, CodeLimits())
+    workers = WorkerProcesses(3, CodeLimits())
     for _ in range(4):
         assert await workers.run_javascript("1", {}, 1.0) == 1
     assert len(started) == 1

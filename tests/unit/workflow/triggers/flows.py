@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from services.workflow.runs.model import Deployed
+from services.workflow.runs.model import DeployedFlow
 
 
 def flow(flow_id: int, component: str = "eventListener", tenant: str = "t", **parameters: Any):
     """A flow that runs."""
-    return Deployed(
+    return DeployedFlow(
         tenant=tenant,
         flow_id=flow_id,
         version=1,

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from services.workflow.engine.runner import Admitted
+from services.workflow.engine.runner import AdmittedRuns
 from services.workflow.nodes.triggers import SimpleTimerParameters, TimerRule, TimerSettings
 from services.workflow.triggers.timers import (
     Timer,
@@ -80,7 +80,7 @@ class Played:
         new = [one for one in new if one not in refused]
         self.keys += [(one.flow.flow_id, one.cause.key) for one in new]
         self.entered += [one.entered for one in new]
-        return Admitted([SimpleNamespace(recorded=True) for _ in new], refused)
+        return AdmittedRuns([SimpleNamespace(recorded=True) for _ in new], refused)
 
     def execute(self, run):
         pass

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import pytest
 
 from libs.common.bus.subjects import outside_topic
-from services.workflow.engine.runner import Admitted
+from services.workflow.engine.runner import AdmittedRuns
 from services.workflow.nodes.parameters import convert_parameters
 from services.workflow.nodes.triggers import SimpleMqttParameters
-from services.workflow.runs.model import Deployed
+from services.workflow.runs.model import DeployedFlow
 from services.workflow.triggers import topics
 from services.workflow.triggers.topics import TopicIndex, TopicListener
 
@@ -90,7 +90,7 @@ class Engine:
             if start.flow.tenant == "busy":
                 await self.busy.wait()
             self.recorded.append(start.flow.tenant)
-        return Admitted([], [])
+        return AdmittedRuns([], [])
 
 
 async def test_messages_of_a_tenant_do_not_delay_those_of_another_one(monkeypatch) -> None:
@@ -117,6 +117,6 @@ async def test_messages_of_a_tenant_do_not_delay_those_of_another_one(monkeypatc
 
 def _flow(number: int, tenant: str):
 
-    return Deployed(
+    return DeployedFlow(
         tenant=tenant, flow_id=number, version=1, name="", node_id="n", component="simpleMqtt"
     )

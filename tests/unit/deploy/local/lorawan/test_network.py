@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from deploy.local.lorawan.command import Network
-from deploy.local.lorawan.sensors import Queued, Sensor, Uplink, dev_eui
-from deploy.local.lorawan.servers import ChirpStack, NetworkServer, Published, TheThingsStack
+from deploy.local.lorawan.command import SimulatedNetwork
+from deploy.local.lorawan.sensors import QueuedDownlink, Sensor, Uplink, dev_eui
+from deploy.local.lorawan.servers import ChirpStack, NetworkServer, PublishedMessage, TheThingsStack
 from libs.common.contracts.frames import DeviceFrame, Downlink, SendDownlinkState, SendLinkState
 from services.management.networks import the_things_stack
 from services.management.networks.chirpstack_events import encode_command, read_event
-from services.management.networks.messages import OutboundDownlink, Route
+from services.management.networks.messages import DownlinkRoute, OutboundDownlink
 
 AT = datetime(2026, 5, 1, 12, tzinfo=UTC)
 UPLINKS = [Uplink(85, b"\x01"), Uplink(85, b"\x02")]
@@ -20,12 +20,12 @@ SERVERS = [ChirpStack("app"), TheThingsStack("app@ttn")]
 ITEM = "cc5ef9e2-8f1a-4f5e-9c2a-0f7b0d7c5a3e"
 
 
-def make_network(server: NetworkServer, loss: float = 0.0) -> tuple[Network, Sensor]:
+def make_network(server: NetworkServer, loss: float = 0.0) -> tuple[SimulatedNetwork, Sensor]:
     sensor = Sensor(dev_eui("x", "TH1", 1), "TH1", UPLINKS, Random(1))
-    return Network(server, [sensor], 1.0, loss), sensor
+    return SimulatedNetwork(server, [sensor], 1.0, loss), sensor
 
 
-def read_reports(server: NetworkServer, messages: list[Published]) -> list[Any]:
+def read_reports(server: NetworkServer, messages: list[PublishedMessage]) -> list[Any]:
     """Return the reports that the integration reads from messages."""
     if isinstance(server, ChirpStack):
         events = [read_event("t", each.topic, each.payload) for each in messages]
@@ -34,9 +34,9 @@ def read_reports(server: NetworkServer, messages: list[Published]) -> list[Any]:
     return [event.report for event in events if event is not None]
 
 
-def queued(server: NetworkServer, eui: str) -> list[Queued]:
+def queued(server: NetworkServer, eui: str) -> list[QueuedDownlink]:
     """Return a downlink that the integration published and the server decoded."""
-    route = Route(application="app", device=f"eui-{eui.lower()}")
+    route = DownlinkRoute(application="app", device=f"eui-{eui.lower()}")
     downlink = Downlink(id="1-1", port=7, data=b"\xff", confirmed=True)
     carried = OutboundDownlink(eui, route, downlink, ITEM)
     if isinstance(server, ChirpStack):

@@ -15,7 +15,7 @@ from services.device.registry.imports.sheet_reader import (
     COLUMNS,
     DEVICES,
     Sheet,
-    Unreadable,
+    SheetUnreadable,
     parse,
     read_sheet,
 )
@@ -46,7 +46,7 @@ def workbook(*sheets: tuple[str, list[list[Any]]]) -> bytes:
 
 def refusal(data: bytes) -> str:
     """What is said of a file that is no sheet."""
-    with pytest.raises(Unreadable) as caught:
+    with pytest.raises(SheetUnreadable) as caught:
         parse(data, TITLES)
     return str(caught.value)
 
@@ -238,5 +238,5 @@ async def test_an_answer_that_is_too_long_is_a_file_that_cannot_be_read(
 ):
     """It is not decoded."""
     monkeypatch.setattr(sheet_reader, "MAX_SHEET_BYTES", 100)
-    with pytest.raises(Unreadable):
+    with pytest.raises(SheetUnreadable):
         await read_sheet(b"Name\n" + b"x" * 200, TITLES, 10)
