@@ -12,8 +12,8 @@ from libs.common.things import DIRECT_INTEGRATION
 from services.device.things.device_search import (
     DEVICE_FIELDS,
     CachedCounter,
-    Query,
     Order,
+    Query,
     ids_by_integration,
 )
 from services.device.things.model import (

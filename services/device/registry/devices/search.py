@@ -9,7 +9,7 @@ from libs.common.identity.grants import Grants
 from libs.common.store.mongo import contains_text, literal_pattern
 from services.device.members.values import ValueFault
 from services.device.registry.devices.schemas import Area, FindDevices, LocationInput, SearchDevices
-from services.device.things.device_search import INTEGRATION_NAME, Query, IndexFilter, Order
+from services.device.things.device_search import INTEGRATION_NAME, IndexFilter, Order, Query
 from services.device.things.model import Location
 from services.device.things.schemas import build_order
 from services.device.things.serial_numbers import serial_key

@@ -243,10 +243,10 @@ async def test_a_caller_that_gives_up_leaves_a_sandbox_that_works():
 
 PARENT = """
 import asyncio
-from services.workflow.runs.model import Owner
+from services.workflow.runs.model import FlowOwner
 from services.workflow.sandbox.runner import Sandbox
 
-OWNER = Owner("t", 1)
+OWNER = FlowOwner("t", 1)
 
 async def main():
     async with Sandbox(1) as sandbox:

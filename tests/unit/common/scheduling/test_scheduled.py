@@ -116,7 +116,7 @@ REASONS: dict[str, list[str]] = {
         f"{NETWORK} TenantConnection.__init__: Lock",
         f"{NETWORK} TenantConnection._report_state: endless loop",
         f"{NETWORK} TenantConnection._stay_connected: endless loop",
-        f"{CLIENT}/remote.py Remote.__init__: Lock",
+        f"{CLIENT}/remote.py RemotePlatform.__init__: Lock",
         "services/management/live/frames.py ChangeQueue.__init__: deque",
         "services/management/live/mqtt_publisher.py MqttListener.__init__: deque",
         "services/management/live/subscriber.py Subscriber.__init__: deque",
@@ -152,7 +152,7 @@ REASONS: dict[str, list[str]] = {
         "services/device/telemetry/presence_watch.py PresenceWatch._repeat: endless loop",
     ],
     "All sockets are looked at together, and each tenant's are judged in a task of its own.": [
-        "services/management/live/hub.py Watch.run: repeat",
+        "services/management/live/hub.py SocketWatch.run: repeat",
     ],
 }
 """Why what has no lanes cannot let one tenant wait for another."""

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import pytest
 
-from services.device.things.device_search import Query, DeviceSearch, IndexFilter
+from services.device.things.device_search import DeviceSearch, IndexFilter, Query
 
 EVERYBODY = 50_000
 
