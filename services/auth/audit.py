@@ -24,7 +24,7 @@ from libs.common.store.mongo import Database, Session, contains_text, find_page
 MAX_ROWS = 1000
 """Maximum entries per page, because the log can be very large."""
 
-Text = Annotated[str, msgspec.Meta(max_length=255)]
+FilterText = Annotated[str, msgspec.Meta(max_length=255)]
 Timestamp = Annotated[int, msgspec.Meta(ge=0, le=253_402_300_799_999)]
 """Unix time in ms, up to the end of the year 9999."""
 
@@ -52,19 +52,19 @@ class AuditSearch(PageRequest):
 
     largest: ClassVar[int] = MAX_ROWS
 
-    keyword: Text | None = None
+    keyword: FilterText | None = None
     """Part of the name of the actor or object, ignoring case."""
-    action: Text | None = None
+    action: FilterText | None = None
     """Name of the action."""
-    object_type: Text | None = None
+    object_type: FilterText | None = None
     """Type of the changed object, for example `role`."""
     object_id: NamedId | None = None
     """Id of the changed object."""
     actor_id: NamedId | None = None
     """Id of the user or application that made the change."""
-    address: Text | None = None
+    address: FilterText | None = None
     """IP address of the request."""
-    request_id: Text | None = None
+    request_id: FilterText | None = None
     start_timestamp: Timestamp | None = None
     """Earliest time in ms. Both limits are inclusive."""
     end_timestamp: Timestamp | None = None

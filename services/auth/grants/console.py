@@ -27,7 +27,7 @@ from services.auth.roles.console import SearchBody
 from services.auth.roles.service import KeywordSearch
 
 Grants = NamedDependency[GrantService]
-Lists = NamedDependency[RoleListings]
+Listings = NamedDependency[RoleListings]
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ async def remove_role_resources(
 
 @post("/integrations")
 async def list_role_integrations(
-    caller: RequestCaller, listings: Lists, role_id: PathId, data: SearchBody = None
+    caller: RequestCaller, listings: Listings, role_id: PathId, data: SearchBody = None
 ) -> list[RoleIntegration] | Page[RoleIntegration]:
     """List the integrations that a role is granted."""
     search = data or KeywordSearch()
@@ -91,7 +91,7 @@ async def list_role_integrations(
 
 @post("/undistributed-integrations")
 async def list_other_integrations(
-    caller: RequestCaller, listings: Lists, role_id: PathId, data: SearchBody = None
+    caller: RequestCaller, listings: Listings, role_id: PathId, data: SearchBody = None
 ) -> list[CandidateIntegration] | Page[CandidateIntegration]:
     """List the integrations that a role is not granted."""
     search = data or KeywordSearch()
@@ -105,7 +105,7 @@ async def list_other_integrations(
 
 @post("/devices")
 async def list_role_devices(
-    caller: RequestCaller, listings: Lists, role_id: PathId, data: SearchBody = None
+    caller: RequestCaller, listings: Listings, role_id: PathId, data: SearchBody = None
 ) -> list[RoleDevice] | Page[RoleDevice]:
     """List the devices that a role can see, directly, by group or by integration."""
     search = data or KeywordSearch()
@@ -114,7 +114,7 @@ async def list_role_devices(
 
 @post("/undistributed-devices")
 async def list_other_devices(
-    caller: RequestCaller, listings: Lists, role_id: PathId, data: SearchBody = None
+    caller: RequestCaller, listings: Listings, role_id: PathId, data: SearchBody = None
 ) -> list[CandidateDevice] | Page[CandidateDevice]:
     """List the devices that a role cannot see."""
     search = data or KeywordSearch()
@@ -123,7 +123,7 @@ async def list_other_devices(
 
 @post("/dashboards")
 async def list_role_dashboards(
-    caller: RequestCaller, listings: Lists, role_id: PathId, data: SearchBody = None
+    caller: RequestCaller, listings: Listings, role_id: PathId, data: SearchBody = None
 ) -> list[RoleDashboard] | Page[RoleDashboard]:
     """List the dashboards that a role is granted."""
     search = data or KeywordSearch()
@@ -133,7 +133,7 @@ async def list_role_dashboards(
 
 @post("/undistributed-dashboards")
 async def list_other_dashboards(
-    caller: RequestCaller, listings: Lists, role_id: PathId, data: SearchBody = None
+    caller: RequestCaller, listings: Listings, role_id: PathId, data: SearchBody = None
 ) -> list[RoleDashboard] | Page[RoleDashboard]:
     """List the dashboards that a role is not granted."""
     search = data or KeywordSearch()

@@ -37,7 +37,7 @@ from services.auth.users.service import UserService, user_not_found
 
 Accounts = NamedDependency[AccountService]
 Directory = NamedDependency[UserDirectory]
-People = NamedDependency[UserService]
+UserAccounts = NamedDependency[UserService]
 Sessions = NamedDependency[OwnSessions]
 
 
@@ -124,14 +124,16 @@ async def search_users(
     example={"email": "ann@example.com", "nickname": "Ann", "password": "Secret123"},
     waits=True,
 )
-async def create_user(caller: RequestCaller, people: People, data: JSONBody[RegisterUser]) -> None:
+async def create_user(
+    caller: RequestCaller, people: UserAccounts, data: JSONBody[RegisterUser]
+) -> None:
     """Add a user without roles."""
     await people.create(caller, data)
 
 
 @put("/members/{user_id:str}", guards=[super_admins])
 async def update_user(
-    caller: RequestCaller, people: People, user_id: PathId, data: JSONBody[EditUser]
+    caller: RequestCaller, people: UserAccounts, user_id: PathId, data: JSONBody[EditUser]
 ) -> None:
     """Change a user's email address and nickname."""
     await people.update(caller, user_id, data)
@@ -139,7 +141,7 @@ async def update_user(
 
 @put("/members/{user_id:str}/change-password", guards=[super_admins], waits=True)
 async def set_user_password(
-    caller: RequestCaller, people: People, user_id: PathId, data: JSONBody[ChangePassword]
+    caller: RequestCaller, people: UserAccounts, user_id: PathId, data: JSONBody[ChangePassword]
 ) -> None:
     """Set a user's password and revoke the user's tokens immediately."""
     await people.set_password(caller, user_id, data.password)
@@ -147,14 +149,16 @@ async def set_user_password(
 
 @put("/members/{user_id:str}/status", guards=[super_admins])
 async def set_user_status(
-    caller: RequestCaller, people: People, user_id: PathId, data: JSONBody[SetStatus]
+    caller: RequestCaller, people: UserAccounts, user_id: PathId, data: JSONBody[SetStatus]
 ) -> None:
     """Enable a user, or disable it and revoke its tokens immediately."""
     await people.set_enabled(caller, user_id, enabled=data.enabled)
 
 
 @delete("/members/{user_id:str}", guards=[super_admins])
-async def delete_user(caller: RequestCaller, people: People, user_id: PathId) -> dict[str, str]:
+async def delete_user(
+    caller: RequestCaller, people: UserAccounts, user_id: PathId
+) -> dict[str, str]:
     """Delete a user and revoke its tokens immediately."""
     if not await people.delete(caller, [user_id], "user_id"):
         raise user_not_found(user_id)
@@ -163,7 +167,7 @@ async def delete_user(caller: RequestCaller, people: People, user_id: PathId) ->
 
 @post("/batch-delete", guards=[super_admins])
 async def delete_users(
-    caller: RequestCaller, people: People, data: JSONBody[DeleteUsers]
+    caller: RequestCaller, people: UserAccounts, data: JSONBody[DeleteUsers]
 ) -> dict[str, str]:
     """Delete users and revoke their tokens immediately. Unknown ids are ignored."""
     await people.delete(caller, distinct_ids(data.user_id_list))

@@ -32,7 +32,7 @@ Rules = NamedDependency[AlarmRules]
 
 READERS = allow_holders(Function.DASHBOARD_EDIT, Function.DASHBOARD_VIEW, Function.DEVICE_VIEW)
 EDITORS = allow_holders(Function.DEVICE_EDIT)
-RULE = {
+RULE_EXAMPLE = {
     "name": "Too hot",
     "severity": "MAJOR",
     "product": "ROOF-1",
@@ -45,7 +45,7 @@ RULE = {
         "seconds": 60,
     },
 }
-Time = Annotated[int | None, QueryParameter(ge=0, le=MAX_TS)]
+QueryTime = Annotated[int | None, QueryParameter(ge=0, le=MAX_TS)]
 MAX_NAMED_DEVICES = 1000
 """Maximum devices in a query string."""
 
@@ -111,8 +111,8 @@ async def export_alarms(
             description="Ids of devices. Repeat the parameter for each device.",
         ),
     ] = None,
-    start_timestamp: Time = None,
-    end_timestamp: Time = None,
+    start_timestamp: QueryTime = None,
+    end_timestamp: QueryTime = None,
     alarm_status: Annotated[
         list[bool] | None,
         QueryParameter(max_items=2, description="True for unclaimed, false for claimed alarms."),
@@ -154,7 +154,7 @@ async def get_alarm_rule(
     return await alarm_rules.get(principal, rule_id)
 
 
-@post("/", guards=[EDITORS], example=RULE)
+@post("/", guards=[EDITORS], example=RULE_EXAMPLE)
 async def create_alarm_rule(
     principal: RequestPrincipal, alarm_rules: Rules, data: JSONBody[PutRule]
 ) -> RuleRef:
@@ -166,7 +166,7 @@ async def create_alarm_rule(
     return RuleRef(str(rule_id))
 
 
-@put("/{rule_id:str}", guards=[EDITORS], example=RULE)
+@put("/{rule_id:str}", guards=[EDITORS], example=RULE_EXAMPLE)
 async def replace_alarm_rule(
     principal: RequestPrincipal, alarm_rules: Rules, rule_id: PathId, data: JSONBody[PutRule]
 ) -> None:

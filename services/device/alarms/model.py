@@ -32,8 +32,8 @@ PropertyPath = Annotated[
         description="An id of the TSL; members of a STRUCT follow a dot",
     ),
 ]
-Number = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
-Text = Annotated[str, msgspec.Meta(max_length=512)]
+NumberThreshold = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
+TextThreshold = Annotated[str, msgspec.Meta(max_length=512)]
 
 
 class ValueCondition(msgspec.Struct, tag_field="type", tag="VALUE", omit_defaults=True):
@@ -46,7 +46,7 @@ class ValueCondition(msgspec.Struct, tag_field="type", tag="VALUE", omit_default
     """Path of the property, for example `temperature` or `location.latitude`."""
     comparison: Comparison
     """`GT` (greater than), `GTE`, `LT` (less than), `LTE`, `EQ` (equal) or `NE`."""
-    threshold: Number | bool | Text
+    threshold: NumberThreshold | bool | TextThreshold
     """Value that the property is compared with."""
     hysteresis: Annotated[float, msgspec.Meta(ge=0, le=1e300)] = 0.0
     """Distance from the threshold that the value must return by, in the unit of the property."""

@@ -44,7 +44,7 @@ COLUMNS = {
 NEWEST_FIRST = [("raisedAt", -1), ("_id", -1)]
 MAX_EXPORTED = 100_000
 """Maximum alarms of a file; the newest are exported."""
-HEAD = (
+SHEET_COLUMNS = (
     "Alarm Time",
     "Severity",
     "Content",
@@ -142,7 +142,7 @@ class AlarmService:
         return join_pieces(self._lines(await self._query(principal, request), zone))
 
     async def _lines(self, query: Document, zone: tzinfo) -> AsyncGenerator[bytes, None]:
-        yield csv_lines([HEAD])
+        yield csv_lines([SHEET_COLUMNS])
         found = self.store.queries.read(query, NEWEST_FIRST, 0, MAX_EXPORTED)
         async with aclosing(found) as alarms:
             async for alarm in alarms:

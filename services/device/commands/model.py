@@ -242,7 +242,7 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-Text = Annotated[str, msgspec.Meta(max_length=128)]
+ShortText = Annotated[str, msgspec.Meta(max_length=128)]
 
 
 class UpdateProperties(msgspec.Struct, forbid_unknown_fields=True):
@@ -280,9 +280,9 @@ class ProfileValue(msgspec.Struct, forbid_unknown_fields=True):
 class Config(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     """A configuration: type `TSL` has `properties`, type `PROFILE` has `values`."""
 
-    version: Text | None = None
+    version: ShortText | None = None
     """TSL version of the device; another version is rejected. The device does not receive it."""
-    type: Text | None = None
+    type: ShortText | None = None
     """Type of the task, `TSL` or `PROFILE`. A task of type `TSL` also accepts the TSL version."""
     properties: dict[str, Any] | None = None
     values: list[ProfileValue] | None = None

@@ -52,11 +52,11 @@ from services.device.entities.service import EntityService
 from services.device.entities.service_calls import EntityCaller
 from services.device.entities.tags import EntityTags
 
-Custom = NamedDependency[CustomEntities]
+CustomEntityService = NamedDependency[CustomEntities]
 Entities = NamedDependency[EntityService]
 
-Time = Annotated[int | None, QueryParameter(ge=0, le=MAX_TS)]
-Zone = Annotated[str | None, QueryParameter(max_length=64)]
+QueryTime = Annotated[int | None, QueryParameter(ge=0, le=MAX_TS)]
+TimeZoneName = Annotated[str | None, QueryParameter(max_length=64)]
 READERS = (
     Function.DASHBOARD_EDIT,
     Function.DASHBOARD_VIEW,
@@ -178,12 +178,12 @@ async def export_entity_history(
         list[Id] | None,
         QueryParameter(description="Ids of entities. Repeat the parameter for each entity."),
     ] = None,
-    start_timestamp: Time = None,
-    end_timestamp: Time = None,
+    start_timestamp: QueryTime = None,
+    end_timestamp: QueryTime = None,
     start: Annotated[int | None, QueryParameter(name="startTimestamp", ge=0, le=MAX_TS)] = None,
     end: Annotated[int | None, QueryParameter(name="endTimestamp", ge=0, le=MAX_TS)] = None,
-    timezone: Zone = None,
-    time_zone: Zone = None,
+    timezone: TimeZoneName = None,
+    time_zone: TimeZoneName = None,
     zone: Annotated[str | None, QueryParameter(name="timeZone", max_length=64)] = None,
 ) -> Stream:
     """Export history of entities as CSV, newest values of each entity first.
@@ -239,7 +239,7 @@ async def call_entity_services(
 
 @post("/", guards=[allow_holders(Function.ENTITY_CUSTOM_ADD)])
 async def create_entity(
-    principal: RequestPrincipal, custom_entities: Custom, data: JSONBody[CreateEntity]
+    principal: RequestPrincipal, custom_entities: CustomEntityService, data: JSONBody[CreateEntity]
 ) -> EntityMeta:
     """Create an entity `system.integration.{identifier}`, or a child of one."""
     return await custom_entities.create(principal, data)
@@ -251,7 +251,7 @@ async def create_entity(
 )
 async def update_entity(
     principal: RequestPrincipal,
-    custom_entities: Custom,
+    custom_entities: CustomEntityService,
     entity_id: PathId,
     data: JSONBody[UpdateEntity],
 ) -> None:
@@ -261,7 +261,9 @@ async def update_entity(
 
 @post("/delete", guards=[allow_holders(Function.ENTITY_CUSTOM_DELETE)])
 async def delete_entities(
-    principal: RequestPrincipal, custom_entities: Custom, data: JSONBody[DeleteEntities]
+    principal: RequestPrincipal,
+    custom_entities: CustomEntityService,
+    data: JSONBody[DeleteEntities],
 ) -> None:
     """Delete custom entities with their children; ignore other ids."""
     await custom_entities.delete(principal, data)

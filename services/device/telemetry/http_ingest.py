@@ -165,7 +165,7 @@ def _single_rejection(rejected: list[RejectedItem]) -> InvalidInput | TooLarge:
     return InvalidInput(first.reason, field=first.field)
 
 
-Time = Annotated[
+ReportTime = Annotated[
     int, msgspec.Meta(ge=0, le=MAX_TS, description="Time in ms since 1970; defaults to now")
 ]
 
@@ -174,14 +174,14 @@ class ReportMessage(msgspec.Struct):
     """Values of properties by property key."""
 
     properties: dict[str, Any]
-    ts: Time | None = None
+    ts: ReportTime | None = None
 
 
 class EventMessage(msgspec.Struct, rename="camel"):
     """An event of the TSL, with its outputs by name, without the id of the event."""
 
     event_id: str
-    ts: Time | None = None
+    ts: ReportTime | None = None
     outputs: dict[str, Any] | None = None
 
 

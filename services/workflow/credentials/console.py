@@ -27,12 +27,12 @@ READERS = allow_holders(Function.CREDENTIALS_VIEW, Function.CREDENTIALS_EDIT)
 WRITERS = allow_holders(Function.CREDENTIALS_EDIT)
 
 Credentials = NamedDependency[TenantCredentials]
-Kind = Annotated[str | None, QueryParameter(name="credentials_type", max_length=32)]
-KindInCamel = Annotated[str | None, QueryParameter(name="credentialsType", max_length=32)]
+TypeFilter = Annotated[str | None, QueryParameter(name="credentials_type", max_length=32)]
+TypeFilterInCamel = Annotated[str | None, QueryParameter(name="credentialsType", max_length=32)]
 WithSecret = Annotated[bool | None, QueryParameter(name="auto_generate_password")]
 WithSecretInCamel = Annotated[bool | None, QueryParameter(name="autoGeneratePassword")]
-Size = Annotated[int | None, QueryParameter(ge=1)]
-Number = Annotated[int | None, QueryParameter(ge=1, le=1_000_000_000)]
+PageSize = Annotated[int | None, QueryParameter(ge=1)]
+PageNumber = Annotated[int | None, QueryParameter(ge=1, le=1_000_000_000)]
 
 
 @get("/default/{credentials_type:str}", guards=[READERS])
@@ -58,10 +58,10 @@ async def get_default_credentials(
 async def list_credentials(
     principal: RequestPrincipal,
     credentials: Credentials,
-    kind: Kind = None,
-    also_kind: KindInCamel = None,
-    page_size: Size = None,
-    page_number: Number = None,
+    kind: TypeFilter = None,
+    also_kind: TypeFilterInCamel = None,
+    page_size: PageSize = None,
+    page_number: PageNumber = None,
 ) -> Page[CredentialResponse]:
     """List credentials of the tenant, of one type or of all, newest first."""
     text = kind or also_kind

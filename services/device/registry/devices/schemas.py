@@ -17,7 +17,7 @@ from services.device.things.model import (
 )
 from services.device.things.schemas import DeviceIds, DeviceResult, Line, Name, Search, Tags, Text
 
-Part = Annotated[str, msgspec.Meta(max_length=255)]
+SearchText = Annotated[str, msgspec.Meta(max_length=255)]
 Latitude = Annotated[float, msgspec.Meta(ge=-90, le=90)]
 Longitude = Annotated[float, msgspec.Meta(ge=-180, le=180)]
 Degrees = Annotated[str, msgspec.Meta(max_length=32)]
@@ -168,9 +168,9 @@ class FindDevices(console.PageRequest, kw_only=True):
     are in no `area`.
     """
 
-    name: Part | None = None
-    integration: Part | None = None
-    identifier: Part | None = None
+    name: SearchText | None = None
+    integration: SearchText | None = None
+    identifier: SearchText | None = None
     group_id: OptionalId = None
     application_id: OptionalId = None
     filter_not_grouped: bool | None = None
@@ -199,7 +199,7 @@ class CreateDevice(msgspec.Struct, omit_defaults=True, kw_only=True):
     """
 
     name: Name
-    integration: Part
+    integration: SearchText
     param_entities: dict[str, Any]
     """Inputs of the integration's service that adds devices, by entity key."""
     group_name: GroupNameOrBlank | None = None

@@ -38,7 +38,7 @@ from services.device.registry.imports.sheets import SheetService
 ADDERS = allow_holders(Function.DEVICE_ADD)
 
 Sheets = NamedDependency[SheetService]
-Jobs = NamedDependency[ImportService]
+Imports = NamedDependency[ImportService]
 
 
 @post("/template", guards=[ADDERS], media_type=MEDIA, summary="Get empty sheet for import")
@@ -81,7 +81,7 @@ async def fill_device_errors(
 
 @post("/import", guards=[ADDERS], waits=True)
 async def import_devices(
-    principal: RequestPrincipal, imports: Jobs, data: MultipartBody[StartImport]
+    principal: RequestPrincipal, imports: Imports, data: MultipartBody[StartImport]
 ) -> ImportRef:
     """Add the devices of a sheet, at most 10,000; update existing ones.
 
@@ -97,7 +97,7 @@ async def import_devices(
 
 
 @get("/import", guards=[ADDERS])
-async def list_imports(principal: RequestPrincipal, imports: Jobs) -> list[ImportProgress]:
+async def list_imports(principal: RequestPrincipal, imports: Imports) -> list[ImportProgress]:
     """List the imports of the last seven days, the newest first.
 
     At most 20 ended imports are kept.
@@ -107,14 +107,14 @@ async def list_imports(principal: RequestPrincipal, imports: Jobs) -> list[Impor
 
 @get("/import/{import_id:str}", guards=[ADDERS])
 async def get_import(
-    principal: RequestPrincipal, imports: Jobs, import_id: PathId
+    principal: RequestPrincipal, imports: Imports, import_id: PathId
 ) -> ImportProgress:
     """Return the progress of an import."""
     return await imports.get(principal, import_id)
 
 
 @post("/import/{import_id:str}/cancel", guards=[ADDERS])
-async def cancel_import(principal: RequestPrincipal, imports: Jobs, import_id: PathId) -> None:
+async def cancel_import(principal: RequestPrincipal, imports: Imports, import_id: PathId) -> None:
     """Stop an import; devices that were added stay."""
     await imports.cancel(principal, import_id)
 
@@ -122,7 +122,7 @@ async def cancel_import(principal: RequestPrincipal, imports: Jobs, import_id: P
 @post("/import/{import_id:str}/faults", guards=[ADDERS])
 async def list_import_faults(
     principal: RequestPrincipal,
-    imports: Jobs,
+    imports: Imports,
     import_id: PathId,
     data: JSONBody[FindFaults | None] = None,
 ) -> Page[RowFaults]:
@@ -132,7 +132,10 @@ async def list_import_faults(
 
 @post("/import/{import_id:str}/errors", guards=[ADDERS], media_type=MEDIA)
 async def get_import_errors(
-    request: HttpRequest, imports: Jobs, import_id: PathId, data: JSONBody[FaultsFile | None] = None
+    request: HttpRequest,
+    imports: Imports,
+    import_id: PathId,
+    data: JSONBody[FaultsFile | None] = None,
 ) -> Response[bytes]:
     """Return the rows with faults as a sheet, to correct and import again."""
     file_format = (data or FaultsFile()).format
@@ -144,7 +147,7 @@ async def get_import_errors(
 @post("/import/{import_id:str}/keys", guards=[ADDERS])
 async def get_import_keys(
     principal: RequestPrincipal,
-    imports: Jobs,
+    imports: Imports,
     import_id: PathId,
     data: JSONBody[FindKeys | None] = None,
 ) -> Page[InitialDeviceKey]:

@@ -6,7 +6,7 @@ import msgspec
 from litestar.datastructures import UploadFile
 
 from libs.common.http import console
-from services.device.registry.devices.schemas import CreateDevice, FindDevices, Part
+from services.device.registry.devices.schemas import CreateDevice, FindDevices, SearchText
 from services.device.registry.imports.columns import CellFault
 from services.device.registry.imports.sheet_writer import Format
 
@@ -18,14 +18,14 @@ Outcome = Literal["CREATED", "UPDATED", "FAILED"]
 class SheetTemplateRequest(msgspec.Struct, kw_only=True):
     """Body of `POST /device-batch/template`."""
 
-    integration: Part
+    integration: SearchText
     format: Format = "xlsx"
 
 
 class SheetUpload(msgspec.Struct, kw_only=True):
     """A sheet of devices of an integration, as XLSX or CSV."""
 
-    integration: Part
+    integration: SearchText
     file: UploadFile
 
 
@@ -139,5 +139,5 @@ class InitialDeviceKey(console.ResponseModel, kw_only=True):
 class ExportDevices(FindDevices, kw_only=True):
     """Body of `POST /device-batch/export`: a search of devices of one integration."""
 
-    integration: Part
+    integration: SearchText
     format: Format = "xlsx"

@@ -297,11 +297,13 @@ RPS_ROUTER = route_operations(globals(), "/rps", tags=["Products"])
 
 
 _EDITORS = (Function.CREDENTIALS_EDIT, Function.PRODUCT_MANAGE)
-Library = NamedDependency[Templates]
+TemplateLibraries = NamedDependency[Templates]
 
 
 @get(guards=[allow_holders(Function.CREDENTIALS_VIEW, Function.PRODUCT_VIEW, *_EDITORS)])
-async def get_blueprint_source(principal: RequestPrincipal, templates: Library) -> BlueprintSource:
+async def get_blueprint_source(
+    principal: RequestPrincipal, templates: TemplateLibraries
+) -> BlueprintSource:
     """Return the device template library; `DEFAULT` when none was uploaded."""
     library = await templates.store.find(principal.tenant)
     if library is None:
@@ -317,7 +319,7 @@ async def get_blueprint_source(principal: RequestPrincipal, templates: Library) 
 
 @post(guards=[allow_holders(*_EDITORS)], example={"source_type": "DEFAULT"}, waits=True)
 async def set_blueprint_source(
-    principal: RequestPrincipal, templates: Library, data: JSONBody[SetBlueprintSource]
+    principal: RequestPrincipal, templates: TemplateLibraries, data: JSONBody[SetBlueprintSource]
 ) -> None:
     """Use an uploaded ZIP of device templates (5 MB); `DEFAULT` removes the library.
 
@@ -342,7 +344,9 @@ TEMPLATE_SOURCE_ROUTER = route_operations(
 
 @post("/search", guards=_VIEWERS, example={"page_size": 100})
 async def find_product_templates(
-    principal: RequestPrincipal, templates: Library, data: JSONBody[FindTemplates | None] = None
+    principal: RequestPrincipal,
+    templates: TemplateLibraries,
+    data: JSONBody[FindTemplates | None] = None,
 ) -> Page[LibraryTemplate]:
     """List the templates of the library with their faults.
 
@@ -355,7 +359,7 @@ async def find_product_templates(
 
 @post("/import", guards=_MANAGERS, example={"models": ["AM102"]}, waits=True)
 async def import_product_templates(
-    principal: RequestPrincipal, templates: Library, data: JSONBody[ImportTemplates]
+    principal: RequestPrincipal, templates: TemplateLibraries, data: JSONBody[ImportTemplates]
 ) -> list[ImportedTemplate]:
     """Create or update products with codecs from templates; one result for each.
 
