@@ -21,3 +21,11 @@ test("an English reason names the type of a value", () => {
   assert.equal(plainReason("Latitude must be DOUBLE"), "Latitude must be a number");
   assert.equal(translateReason("Latitude must be DOUBLE"), "Latitude 必须是数字");
 });
+
+test("types, bounds and nested reasons of codecs, designs and imports are translated", () => {
+  assert.equal(translateReason("properties.temperature: must be a number, not a text"), "properties.temperature：必须是数字，不能是文本");
+  assert.equal(translateReason("0 to 60: the codec returns no bytes"), "0 至 60：编解码器：没有返回字节");
+  assert.equal(translateReason("leaves out end_time: 0 to 60 and 0 to 90 give the same bytes"), "忽略了 end_time：0 至 60 与 0 至 90 的字节相同");
+  assert.equal(translateReason("arguments and code must have at most 1000 bytes"), "参数和代码合计最多 1000 字节");
+  assert.equal(translateReason("must be one of a, b. Got c"), "必须是以下之一：a, b。当前值：c");
+});

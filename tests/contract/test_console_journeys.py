@@ -139,6 +139,8 @@ async def test_texts_of_the_platform_are_read_in_chinese(platform: Platform) -> 
     assert found["notice"] == "auth 未就绪。"
     assert found["size"] == "1 GiB"
     assert found["actor"] == "平台运维人员"
+    assert {"邮箱", "名称", "角色（ID）"} <= set(found["fields"])
+    assert "拒绝记录" not in found["empty"]
 
 
 @pytest.mark.slow

@@ -1,4 +1,5 @@
-// Reads, in Chinese, texts that the platform sends in English: entities of an integration and states of services.
+// Reads, in Chinese, texts that the platform sends in English: entities of an integration, states of services and
+// fields of the audit log. What a page without data says fits the page and its filters.
 // Sizes have readable units.
 import { journey, typeInto } from "./page.mjs";
 
@@ -12,6 +13,7 @@ await journey(async ({ page, given, look, signIn }) => {
   const source = await page.getByRole("row").filter({ has: entity }).getByRole("cell").nth(2).innerText();
   await entity.click();
   await page.getByRole("heading", { name: "已接受上行数", level: 1 }).waitFor();
+  const empty = await page.locator("main section").filter({ hasText: "时间范围" }).last().innerText();
   await look("entity-chinese");
   await page.keyboard.press("ControlOrMeta+k");
   await typeInto(page.getByRole("dialog").getByRole("combobox"), "Accepted uplinks");
@@ -25,5 +27,11 @@ await journey(async ({ page, given, look, signIn }) => {
   await look("system-chinese");
   await page.goto(`${given.baseUrl}/#/audit?keyword=operator`);
   const actor = await page.getByRole("row").nth(1).getByRole("cell").nth(1).innerText();
-  return { source, found, notice, size, actor };
+  await page.goto(`${given.baseUrl}/#/audit?object_type=user&action=created`);
+  await page.getByRole("row").nth(1).getByRole("button").click();
+  const fields = await page.getByRole("dialog").getByRole("row").locator("td:first-child").allInnerTexts();
+  await page.keyboard.press("Escape");
+  await page.goto(`${given.baseUrl}/#/events?keyword=no-such-entity`);
+  await page.getByText("尚无符合筛选条件的变化").waitFor();
+  return { source, found, empty, notice, size, actor, fields };
 });

@@ -119,6 +119,7 @@ export const en = {
   "silence.refused": "Its last message was rejected {ago}: {reason}.",
   "silence.no-frames": "No new data. The battery may be empty, the device may be out of range, or the network server may not know it.",
   "silence.no-messages": "No new data and no failed login attempts. The device may be switched off or have no network.",
+  "silence.no-reports": "No new data. This device does not connect by itself: an integration reports for it. Wait for the next report, or check the integration:",
   "silence.login": "Login failed {ago} over {over}.",
   "silence.login.KEY": "Its key is wrong.",
   "silence.login.CERTIFICATE": "Its certificate is not accepted.",

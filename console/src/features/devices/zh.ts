@@ -121,6 +121,7 @@ export const zh: Record<keyof typeof en, string> = {
   "silence.refused": "最近一条消息{ago}被拒绝：{reason}。",
   "silence.no-frames": "没有新数据。电池可能已耗尽，设备可能超出覆盖范围，或网络服务器中没有该设备。",
   "silence.no-messages": "没有新数据，也没有失败的登录。设备可能已关闭或断网。",
+  "silence.no-reports": "没有新数据。该设备不直接连接平台，而是由集成上报。请等待下一次上报，或检查集成：",
   "silence.login": "{ago}通过 {over} 登录失败。",
   "silence.login.KEY": "密钥错误。",
   "silence.login.CERTIFICATE": "证书不被接受。",

@@ -14,6 +14,8 @@ export const en = {
   "entities.value": "Value",
   "entities.events": "All events of the device",
   "entities.no-value": "No value yet",
+  "entities.no-history": "No values in this time range",
+  "entities.no-history.text": "Choose a longer time range.",
   "entities.no-number": "{text} is not a number",
   "entities.custom": "custom",
   "entities.none": "No entities",

@@ -16,6 +16,8 @@ export const zh: Record<keyof typeof en, string> = {
   "entities.value": "值",
   "entities.events": "该设备的全部事件",
   "entities.no-value": "尚无数值",
+  "entities.no-history": "此时间范围内没有值",
+  "entities.no-history.text": "请选择更长的时间范围。",
   "entities.no-number": "{text} 不是数字",
   "entities.custom": "自定义",
   "entities.none": "没有实体",

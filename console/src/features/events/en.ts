@@ -15,4 +15,6 @@ export const en = {
   "events.source": "Device",
   "events.none": "Nothing has changed yet",
   "events.none.text": "Changes appear here as soon as a device reports.",
+  "events.none-match": "No changes match the filters yet",
+  "events.none-match.text": "Other changes are not shown. Change or clear the filters.",
 };

@@ -17,4 +17,6 @@ export const zh: Record<keyof typeof en, string> = {
   "events.source": "设备",
   "events.none": "尚无变化",
   "events.none.text": "设备上报后，变化会立即显示在这里。",
+  "events.none-match": "尚无符合筛选条件的变化",
+  "events.none-match.text": "其他变化不会显示。请修改或清除筛选条件。",
 };

@@ -1,6 +1,6 @@
 /** Names of codes of the platform. An unknown code is returned unchanged. */
 import type { MenuNode } from "../../api/generated";
-import { t, translateIfKnown } from "../../i18n/index.svelte";
+import { t, translateIfKnown, type Key } from "../../i18n/index.svelte";
 import { SUPER_ADMIN } from "./people";
 
 /** Return the name of a page or function of the menu tree: a user's own name, or ours. */
@@ -23,4 +23,35 @@ export function actionName(action: string): string {
 /** Return the name of a type of objects of the audit log. */
 export function objectName(type: string): string {
   return translateIfKnown(`audit.object.${type}`) ?? type;
+}
+
+/** Titles of the fields of entries of the audit log, as the pages of the objects show them. */
+const FIELDS: Record<string, Key> = {
+  name: "dialog.name",
+  nickname: "dialog.name",
+  description: "dialog.description",
+  email: "people.email",
+  roleIds: "people.roles",
+  userIds: "people.users",
+  menuIds: "roles.permissions",
+  resources: "roles.grants",
+  client_id: "applications.client-id",
+  events: "applications.events",
+  allowed_addresses: "applications.allowed",
+  device_id: "device.id",
+  viewers_may_command: "settings.viewers",
+  reason: "results.reason",
+};
+
+/** Return the name of a field of an entry of the audit log. The fields of changed limits are their names. */
+export function fieldName(field: string): string {
+  const title = FIELDS[field] ? t(FIELDS[field]) : (translateIfKnown(`limit.${field}`) ?? field);
+  return field.endsWith("Ids") ? t("audit.ids", { name: title }) : title;
+}
+
+/** Return a value of an entry of the audit log; reasons of rejected logins are codes. */
+export function fieldValue(field: string, value: unknown): string {
+  if (value === undefined) return "";
+  if (typeof value !== "string") return JSON.stringify(value);
+  return (field === "reason" && translateIfKnown(`audit.reason.${value}`)) || value;
 }

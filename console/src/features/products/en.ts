@@ -8,7 +8,7 @@ export const en = {
   "products.version.same": "The TSL has changed. Enter a new version.",
   "products.of": "of {count} versions",
   "products.prefixes": "SN prefixes",
-  "products.prefixes.hint": "Devices whose SN starts with one of these prefixes belong to this product",
+  "products.prefixes.hint": "Devices whose SN starts with one of these prefixes belong to this product. Separate prefixes with commas.",
   "products.changed": "Changed",
   "products.built-in": "built in",
   "products.generic": "Generic device",

@@ -10,7 +10,7 @@ export const zh: Record<keyof typeof en, string> = {
   "products.version.same": "TSL 已修改，请输入新的版本号。",
   "products.of": "共 {count} 个版本",
   "products.prefixes": "SN 前缀",
-  "products.prefixes.hint": "SN 以其中任一前缀开头的设备属于该产品",
+  "products.prefixes.hint": "SN 以其中任一前缀开头的设备属于该产品。多个前缀用英文逗号分隔。",
   "products.changed": "修改时间",
   "products.built-in": "内置",
   "products.generic": "通用设备",

@@ -62,6 +62,8 @@ export const en = {
   "qr.hint": "Paste or scan the QR code (LW:D0:… or DevEUI:JoinEUI) to fill in the form",
   "qr.camera": "Scan with the camera",
   "qr.camera.text": "Hold the QR code of the device in front of the camera.",
+  "qr.camera.denied": "The browser does not allow this page to use the camera. Allow it in the settings of the browser, or enter the code by hand.",
+  "qr.camera.failed": "The camera cannot be used: {why}. Enter the code by hand.",
   "qr.vendor": "Vendor and profile",
   "qr.serial": "Serial number",
   "qr.proprietary": "Vendor data",

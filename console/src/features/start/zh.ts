@@ -64,6 +64,8 @@ export const zh: Record<keyof typeof en, string> = {
   "qr.hint": "粘贴或扫描二维码（LW:D0:… 或 DevEUI:JoinEUI）以自动填写表单",
   "qr.camera": "用摄像头扫描",
   "qr.camera.text": "将设备的二维码对准摄像头。",
+  "qr.camera.denied": "浏览器不允许此页面使用摄像头。请在浏览器设置中允许，或手动输入二维码内容。",
+  "qr.camera.failed": "无法使用摄像头：{why}。请手动输入二维码内容。",
   "qr.vendor": "厂商与型号",
   "qr.serial": "序列号",
   "qr.proprietary": "厂商数据",
