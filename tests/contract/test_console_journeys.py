@@ -141,6 +141,7 @@ async def test_texts_of_the_platform_are_read_in_chinese(platform: Platform) -> 
     assert found["actor"] == "平台运维人员"
     assert {"邮箱", "名称", "角色（ID）"} <= set(found["fields"])
     assert "拒绝记录" not in found["empty"]
+    assert [key.partition("@")[0] for key in found["credentials"]] == ["smtp", "http"]
 
 
 @pytest.mark.slow

@@ -285,6 +285,7 @@ const CHINESE: [reason: string, translation: string][] = [
   ["must be an uploaded picture that exists", "必须是已上传且存在的图片"],
   ["resource_bytes: the tenant has {} bytes of resources, {} are allowed", "租户已上传 {0} 字节的文件，最多允许 {1} 字节"],
   ["a ZIP must have at most {} bytes", "ZIP 最大 {0} 字节"],
+  ["must be a name of letters, digits, - and _, followed by @{}", "必须是由字母、数字、- 和 _ 组成的名称，后接 @{0}"],
   ["must be printable and not empty", "必须是可打印字符且不能为空"],
   ["must have 8 to 128 printable characters without blanks", "必须是 8 至 128 个不含空格的可打印字符"],
   ["a tenant can have at most {} credentials", "每个租户最多 {0} 个凭证"],

@@ -33,5 +33,28 @@ await journey(async ({ page, given, look, signIn }) => {
   await page.keyboard.press("Escape");
   await page.goto(`${given.baseUrl}/#/events?keyword=no-such-entity`);
   await page.getByText("尚无符合筛选条件的变化").waitFor();
-  return { source, found, empty, notice, size, actor, fields };
+  const credentials = await addCredentials();
+  return { source, found, empty, notice, size, actor, fields, credentials };
+
+  /** What the form sends for a mail server and for an HTTP client whose access key the user leaves as it is. */
+  async function addCredentials() {
+    const sent = [];
+    await page.route("**/credentials", (route) => {
+      if (route.request().method() !== "POST") return route.fallback();
+      sent.push(route.request().postDataJSON().access_key);
+      return route.fulfill({ json: { status: "Success", request_id: "0" } });
+    });
+    for (const type of ["SMTP", "HTTP"]) {
+      await page.goto(`${given.baseUrl}/#/credentials`);
+      await page.reload();
+      await page.getByRole("button", { name: "添加凭证" }).click();
+      const form = page.getByRole("dialog");
+      await form.getByLabel("用途").selectOption(type);
+      await typeInto(form.getByLabel(type === "SMTP" ? "主机" : "密钥"), "mail.example.com");
+      await form.getByRole("button", { name: "保存" }).click();
+      await form.waitFor({ state: "detached" });
+    }
+    await page.unroute("**/credentials");
+    return sent;
+  }
 });

@@ -120,6 +120,6 @@ export const en = {
   "notify.webhook": "By webhook",
   "notify.webhook.url": "URL",
   "notify.webhook.secret": "Signing secret",
-  "notify.webhook.secret.hint": "Leave ****** to keep the current secret",
+  "notify.webhook.secret.hint": "Signs each message. Leave empty to send unsigned messages. A saved secret stays until you change it.",
   "notify.saved": "Notification settings saved.",
 };

@@ -122,6 +122,6 @@ export const zh: Record<keyof typeof en, string> = {
   "notify.webhook": "发送至 Webhook",
   "notify.webhook.url": "URL",
   "notify.webhook.secret": "签名密钥",
-  "notify.webhook.secret.hint": "保留 ****** 则不更改当前密钥",
+  "notify.webhook.secret.hint": "用于对每条消息签名。留空则不签名。已保存的密钥在您修改之前保持不变。",
   "notify.saved": "通知设置已保存。",
 };
