@@ -29,3 +29,9 @@ test("types, bounds and nested reasons of codecs, designs and imports are transl
   assert.equal(translateReason("arguments and code must have at most 1000 bytes"), "参数和代码合计最多 1000 字节");
   assert.equal(translateReason("must be one of a, b. Got c"), "必须是以下之一：a, b。当前值：c");
 });
+
+test("a reason behind a time is translated, and none is hidden by a more general one", () => {
+  assert.equal(translateReason("2026-11-27 09:01 UTC: the broker did not answer in time"), "2026-11-27 09:01 UTC：MQTT 服务器没有及时响应");
+  assert.equal(translateReason("CT1 is offline and receives the call when it connects"), "CT1 离线，连接后将收到调用");
+  assert.equal(translateReason("must be EQ or NE for a threshold that is not a number"), "阈值不是数字时只能选择 = 或 ≠");
+});
