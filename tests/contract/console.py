@@ -11,6 +11,7 @@ import httpx
 
 from libs.common.identity import OWN_CONSOLE
 from tests.e2e.platform import Platform
+from tests.e2e.waiting import PATIENCE
 from tests.placeholders import check_placeholders
 
 Json = dict[str, Any]
@@ -38,7 +39,9 @@ async def new_tenant(platform: Platform) -> tuple[str, tuple[str, str]]:
     name = f"tenant-{uuid4().hex[:10]}"
     async with platform.admin() as bus:
         wanted = json.dumps({"name": name}).encode()
-        made = json.loads((await bus.request("rpc.auth.create_tenant", wanted, timeout=10)).data)
+        made = json.loads(
+            (await bus.request("rpc.auth.create_tenant", wanted, timeout=PATIENCE)).data
+        )
     return name, (made["clientId"], made["clientSecret"])
 
 

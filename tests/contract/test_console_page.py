@@ -64,7 +64,6 @@ async def test_somebody_begins_with_the_link_and_sees_a_device_live(
         "used": "This link has already been used to set a password. Sign in with that password.",
         "refusal": "The email address or password is wrong. "
         "If you forgot your password, ask a super-admin to reset it.",
-        "noticed": True,
         "problems": [],
     }
 

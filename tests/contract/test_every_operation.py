@@ -25,6 +25,7 @@ from tests.contract.console import new_admin, new_name
 from tests.contract.places import Place, Schema, is_id, is_text, places
 from tests.contract.victim import ECHO, Victim, make_victim
 from tests.e2e.platform import Platform
+from tests.e2e.waiting import PATIENCE
 
 pytestmark = pytest.mark.xdist_group("contract")
 
@@ -88,7 +89,7 @@ class Sweep:
         """Assert that the logs of the processes have the request id of each failure."""
         assert self.failed
         missing = self.failed
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while missing := missing - self._logged():
                 await asyncio.sleep(0.2)
         self.failed = set()

@@ -30,7 +30,7 @@ from libs.common.bus import SecureClient
 from tests import processor_time
 from tests.e2e.callers import Application, Console
 from tests.e2e.traces import receiver
-from tests.e2e.waiting import PAUSE, until
+from tests.e2e.waiting import PATIENCE, PAUSE, until
 
 MODEL = "E2E-1"
 PRODUCT = json.loads(Path(__file__).with_name("product.json").read_text())
@@ -272,7 +272,7 @@ class Platform:
     async def ask(self, subject: str, body: Any) -> Any:
         """Call a service as the operator; return its answer."""
         async with self.admin() as client:
-            answer = await client.request(subject, json.dumps(body).encode(), timeout=10)
+            answer = await client.request(subject, json.dumps(body).encode(), timeout=PATIENCE)
         assert "Nats-Service-Error" not in (answer.headers or {}), answer.headers
         return json.loads(answer.data)
 

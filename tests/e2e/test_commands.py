@@ -6,7 +6,7 @@ import pytest
 
 from tests.e2e.devices import Device
 from tests.e2e.listening import Listener
-from tests.e2e.waiting import until
+from tests.e2e.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.xdist_group("platform")
 
@@ -121,7 +121,7 @@ async def test_a_plain_nats_device_is_commanded(application, device: Device):
         await client.flush()
         body = {"properties": {"led": False}}
         task_id = await application.started("PATCH", f"/devices/{device.id}/properties", body)
-        message = await subscription.next_msg(timeout=10)
+        message = await subscription.next_msg(timeout=PATIENCE)
         assert str(task_id).encode() in message.data
         answer = b'{"commandId":%d,"status":"SUCCESS"}' % task_id
         await client.jetstream().publish(f"thing.{device.sn}.up.reply", answer)

@@ -12,7 +12,7 @@ from tests.e2e.callers import Console
 from tests.e2e.devices import Device
 from tests.e2e.test_flows import FLOWS, save
 from tests.e2e.traces import Seen, receiver
-from tests.e2e.waiting import until
+from tests.e2e.waiting import PATIENCE, until
 from tests.integration.workflow.designs import design, edge, node
 
 pytestmark = pytest.mark.xdist_group("platform")
@@ -141,7 +141,9 @@ async def test_a_trace_of_a_plain_nats_report_begins_at_the_relay(device: Device
     async with device.nats() as client:
         way = await way_to_report(
             device,
-            lambda: client.request(subject, body, timeout=10, headers={"traceparent": STRANGER}),
+            lambda: client.request(
+                subject, body, timeout=PATIENCE, headers={"traceparent": STRANGER}
+            ),
         )
     assert [one.service for one in way] == ["thingway-device-ingest", "thingway-gateway-bus"]
     assert way[-1].links == {LINK}
