@@ -21,7 +21,7 @@ from bench.ingest import DEVICES, encoded, prepare
 from bench.stack import Stack, ready, stack
 from bench.table import Row, median_value
 from libs.common.bus import UPLINK, Bus, OutgoingMessage
-from libs.common.bus.streams import PARTITIONS
+from libs.common.bus.streams import UPLINK_PARTITIONS
 from libs.common.bus.subjects import partitioned, up
 from libs.common.clock import now_ms
 
@@ -97,7 +97,7 @@ async def _round(bus: Bus, children: list[subprocess.Popen[bytes]], partitions: 
     began = time.perf_counter()
     for child in children:
         child.send_signal(signal.SIGCONT)
-    streams = [UPLINK, *list(PARTITIONS)[: partitions if partitions > 1 else 0]]
+    streams = [UPLINK, *list(UPLINK_PARTITIONS)[: partitions if partitions > 1 else 0]]
     for stream in streams:
         while (await bus.js.stream_info(stream)).state.messages:
             await asyncio.sleep(0.05)

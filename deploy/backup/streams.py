@@ -33,10 +33,10 @@ from libs.common.bus.streams import (
     EVENT_PARTITIONS,
     EVENTS,
     MQTT,
-    PARTITIONS,
     RETAINED,
     STREAMS,
     UPLINK,
+    UPLINK_PARTITIONS,
     UPLINKS,
     restored_event,
 )
@@ -52,7 +52,7 @@ COPIED_STREAMS = tuple(name for name in SNAPSHOT_STREAMS if name not in (RETAINE
 """Streams that a backup copies: without retained messages, which no service reads, and QoS 2."""
 FILLER_SUBJECTS = {
     **{name: restored_event(name) for name in EVENT_PARTITIONS},
-    **{name: partitioned("0", "restored", number) for number, name in enumerate(PARTITIONS)},
+    **{name: partitioned("0", "restored", number) for number, name in enumerate(UPLINK_PARTITIONS)},
     UPLINK: up("0", "restored.0"),
     EVENTS: "event.restored",
     DEAD: "dead.restored",

@@ -35,7 +35,7 @@ NAME = "fork-server"
 _READY = b"ready"
 _REPLY_SECONDS = 30.0
 _MAX_HANDLES = 16
-_DESCRIPTORS = Path("/proc/self/fd")
+_DESCRIPTORS_FOLDER = Path("/proc/self/fd")
 
 
 class _Program(msgspec.Struct, frozen=True):
@@ -228,7 +228,7 @@ def _become_program(source: int, output: int, *kept: int) -> _Program:
     null = os.open(os.devnull, os.O_RDONLY)
     for number, handle in enumerate((null, output, output)):
         os.dup2(handle, number)
-    for handle in {int(entry.name) for entry in _DESCRIPTORS.iterdir()} - {0, 1, 2, *kept}:
+    for handle in {int(entry.name) for entry in _DESCRIPTORS_FOLDER.iterdir()} - {0, 1, 2, *kept}:
         with contextlib.suppress(OSError):  # the descriptor of the listing is closed already
             os.close(handle)
     os.environ.clear()

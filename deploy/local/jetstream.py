@@ -31,7 +31,7 @@ from libs.common.bus.accounts import ACCOUNT
 from libs.common.bus.streams import RETAINED, STREAMS
 
 _CONFIGURATION_FILE = "meta.inf"
-_UNUSED_STREAMS: dict[str, dict[str, Any]] = {
+_STREAMS_IN_MEMORY: dict[str, dict[str, Any]] = {
     "$MQTT_qos2in": {"subjects": ["$MQTT.qos2.in.>"], "max_msgs_per_subject": 1},
     "$MQTT_out": {"subjects": ["$MQTT.out.>"], "retention": "interest"},
     RETAINED: STREAMS[RETAINED].as_dict(),
@@ -49,7 +49,7 @@ async def keep_unused_streams_in_memory(addresses: Addresses, password: str) -> 
     """
     client = await admin.log_in(addresses, password)
     try:
-        for name, config in _UNUSED_STREAMS.items():
+        for name, config in _STREAMS_IN_MEMORY.items():
             reply = await admin.call_jetstream(client, f"STREAM.INFO.{name}")
             if reply.error is None and reply.config["storage"] == "file":
                 await _require_success(client, f"STREAM.DELETE.{name}", None)

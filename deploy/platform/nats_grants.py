@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from libs.common.bus.accounts import ACCOUNTS, OUTSIDE_INBOXES, RELAYED, relay_subject
-from libs.common.bus.streams import EVENT_PARTITIONS, EVENTS, PARTITIONS, STREAMS, UPLINKS
+from libs.common.bus.streams import EVENT_PARTITIONS, EVENTS, STREAMS, UPLINK_PARTITIONS, UPLINKS
 from libs.common.bus.subjects import EVENT, OUTSIDE_TOPICS, partitioned, wakeup
 from libs.common.contracts.backups import RECORD_BACKUP
 from libs.common.contracts.integrations import BUILT_IN
@@ -138,7 +138,7 @@ _SERVICES = {
                 for stream in ("$MQTT_msgs", *_EVENT_STREAMS, "DEAD")
             ),
             *(f"$JS.API.STREAM.MSG.GET.{stream}" for stream in UPLINKS),
-            *(f"$JS.API.STREAM.INFO.{stream}" for stream in PARTITIONS),
+            *(f"$JS.API.STREAM.INFO.{stream}" for stream in UPLINK_PARTITIONS),
             *_consumer("DEAD"),
             *(f"$JS.API.CONSUMER.DELETE.{stream}.*" for stream in (*_EVENT_STREAMS, "DEAD")),
         ),
@@ -180,11 +180,11 @@ _SERVICES = {
             "ingest.>",
             wakeup("device"),
             *(subject for stream in UPLINKS for subject in _consumer(stream)),
-            *(f"$JS.API.STREAM.UPDATE.{stream}" for stream in (*STREAMS, *PARTITIONS)),
+            *(f"$JS.API.STREAM.UPDATE.{stream}" for stream in (*STREAMS, *UPLINK_PARTITIONS)),
             *(
                 f"$JS.API.STREAM.{verb}.{name}"
                 for verb in ("INFO", "CREATE")
-                for name in PARTITIONS
+                for name in UPLINK_PARTITIONS
             ),
         ),
         subscribe=_DEVICE_CHANGES,

@@ -104,7 +104,7 @@ class IntegrationDetail(IntegrationResponse, kw_only=True):
 
 CACHE_SIZE = 1000
 """Manifests that are kept in memory."""
-RENEWAL_DELAY = 0.5
+RENEWAL_BATCH_SECONDS = 0.5
 """Seconds for which a repeated announcement waits for others, which are stored together."""
 
 
@@ -171,7 +171,7 @@ class Registry:
         self._store = store
         self._known: LruCache[str, Manifest] = LruCache(CACHE_SIZE)
         """The last valid manifest of each integration."""
-        self._renewals = RequestBatcher(store.renew, RENEWAL_DELAY)
+        self._renewals = RequestBatcher(store.renew, RENEWAL_BATCH_SECONDS)
 
     async def announce(self, integration: str, manifest: Manifest) -> Acknowledged:
         """Store the announcement of the integration `integration`, to which the login belongs.

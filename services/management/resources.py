@@ -24,7 +24,7 @@ from litestar.response import Stream
 
 from libs.common.clock import now_ms
 from libs.common.contracts.limits import LARGEST_FILE, LARGEST_LIBRARY
-from libs.common.contracts.names import PART_BYTES, ReadResource, ResourcePart
+from libs.common.contracts.names import PART_BYTES, FilePart, ReadResource
 from libs.common.errors import InvalidInput, NotFound, TooLarge, TooManyRequests, UnsupportedMedia
 from libs.common.http import HttpRequest, RequestPrincipal, provide
 from libs.common.http.console import get, post, put
@@ -307,13 +307,13 @@ class ResourceService:
             raise NotFound("the resource does not exist", field="key")
         return resource
 
-    async def read_part(self, request: ReadResource) -> ResourcePart:
+    async def read_part(self, request: ReadResource) -> FilePart:
         """Return a part of a file of the tenant; raise `NotFound`."""
         for key in keys_in([request.url]):
             resource = await self._store.get(key)
             if resource is not None and resource.tenant == request.tenant:
                 content = resource.content[request.offset : request.offset + PART_BYTES]
-                return ResourcePart(resource.name, resource.type, content)
+                return FilePart(resource.name, resource.type, content)
         raise NotFound("the resource does not exist", field="url")
 
     def _open_ticket(self, sealed: str) -> UploadTicket:

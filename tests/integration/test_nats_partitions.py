@@ -7,12 +7,12 @@ import pytest
 from deploy.backup.records import StreamHead, StreamPosition
 from deploy.backup.streams import StreamRestore, advance, compare, snapshot
 from libs.common.bus import Bus, OutgoingMessage, publish_all
-from libs.common.bus.streams import PARTITIONS, UPLINK, ensure_uplinks, find_uplinks
+from libs.common.bus.streams import UPLINK, UPLINK_PARTITIONS, ensure_uplinks, find_uplinks
 from libs.common.bus.subjects import up
 from services.device.telemetry.uplink import PARTITION_BITS, is_second_copy, read_uplink
 from tests.integration.nats_door import KEYS, WAIT, Server, nats_door
 
-TWO = tuple(PARTITIONS)[:2]
+TWO = tuple(UPLINK_PARTITIONS)[:2]
 
 
 @pytest.fixture(scope="module")

@@ -128,7 +128,7 @@ STREAMS: dict[str, StreamConfig] = {
 
 MAX_PARTITIONS = 16
 Partitions = Annotated[int, msgspec.Meta(ge=1, le=MAX_PARTITIONS)]
-PARTITIONS: dict[str, StreamConfig] = {
+UPLINK_PARTITIONS: dict[str, StreamConfig] = {
     f"{UPLINK}_{number}": STREAMS[UPLINK].evolve(
         name=f"{UPLINK}_{number}",
         description=f"{STREAMS[UPLINK].description}; partition {number}",
@@ -136,7 +136,7 @@ PARTITIONS: dict[str, StreamConfig] = {
     )
     for number in range(MAX_PARTITIONS)
 }
-UPLINKS = (UPLINK, *PARTITIONS)
+UPLINKS = (UPLINK, *UPLINK_PARTITIONS)
 
 
 def restored_event(stream: str) -> str:
@@ -170,12 +170,12 @@ COPIED_FROM = "Nats-Stream-Source"
 """The header of an event that `EVENTS` has copied from a partition."""
 _USED, _CREATED = "partitions", "created-partitions"
 """Metadata of `EVENTS`: the partitions in use, and those that were ever created."""
-_KNOWN = STREAMS | PARTITIONS
+_KNOWN = STREAMS | UPLINK_PARTITIONS
 
 
 def uplink_streams(partitions: int) -> list[str]:
     """Return the streams of device messages: `UPLINK`, and one per partition if several."""
-    return [UPLINK, *list(PARTITIONS)[: partitions if partitions > 1 else 0]]
+    return [UPLINK, *list(UPLINK_PARTITIONS)[: partitions if partitions > 1 else 0]]
 
 
 class EventPartitions(NamedTuple):
@@ -239,7 +239,7 @@ async def complete_streams(js: JetStreamContext, replicas: int) -> None:
     Replicas are never removed: an operator may want more for a stream.
     """
     for name, wanted_config in _KNOWN.items():
-        if name in PARTITIONS and not await _stream_exists(js, name):
+        if name in UPLINK_PARTITIONS and not await _stream_exists(js, name):
             continue
         config = (await js.stream_info(name)).config
         lacking = {bound for bound in _BOUNDS if (getattr(config, bound) or 0) <= 0}
@@ -276,7 +276,7 @@ async def ensure_uplinks(js: JetStreamContext, replicas: int, partitions: int) -
     Streams of former partitions are included, so that their messages are processed as well.
     """
     if partitions > 1:
-        await ensure_streams(js, replicas, list(PARTITIONS)[:partitions])
+        await ensure_streams(js, replicas, list(UPLINK_PARTITIONS)[:partitions])
     return await find_uplinks(js)
 
 

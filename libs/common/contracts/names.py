@@ -180,7 +180,7 @@ class ReadResource(msgspec.Struct):
     offset: int = 0
 
 
-class ResourcePart(msgspec.Struct):
+class FilePart(msgspec.Struct):
     """Answer of `read_resource`; the content is empty after the end."""
 
     name: str

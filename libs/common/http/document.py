@@ -36,13 +36,13 @@ _NUMBER = {
     "multiple_of": "multiple_of",
 }
 _TEXT = {"pattern": "pattern", "min_length": "min_length", "max_length": "max_length"}
-_ARRAY = {"min_length": "min_items", "max_length": "max_items"}
+_ARRAY_CONSTRAINTS = {"min_length": "min_items", "max_length": "max_items"}
 _OBJECT = {"min_length": "min_properties", "max_length": "max_properties"}
 _BY_TYPE = {
     "integer": _NUMBER,
     "number": _NUMBER,
     "string": _TEXT,
-    "array": _ARRAY,
+    "array": _ARRAY_CONSTRAINTS,
     "object": _OBJECT,
 }
 """The constraints of each JSON type, by their names in `msgspec.Meta` and in a schema."""

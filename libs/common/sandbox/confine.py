@@ -74,7 +74,7 @@ def use_idle_time(pid: int) -> None:
 
 
 def confine(memory: int, *, timer: bool = False) -> None:
-    """Restrict this process to `memory` more bytes, open files, and an optional timer."""
+    """Restrict this process to `memory` more bytes and its open files; `timer` permits timers."""
     for limit in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):
         resource.setrlimit(limit, (0, 0))
     with contextlib.suppress(ValueError):  # some systems do not permit to lower it

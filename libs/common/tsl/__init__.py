@@ -6,11 +6,11 @@ from libs.common.tsl._write_only import MASK, hidden_texts, mask_text, readable_
 from libs.common.tsl.compiled import CompiledTsl, compile_tsl
 from libs.common.tsl.document import (
     DataSpec,
-    MemberSpec,
     ParamSpec,
     PropertySpec,
     ServiceSpec,
     TslDocument,
+    ValueSpec,
     ids_from_keys,
     iterate_entries,
     keys_from_ids,
@@ -36,7 +36,6 @@ __all__ = [
     "Fault",
     "InvalidValues",
     "MalformedReport",
-    "MemberSpec",
     "ParamSpec",
     "PropertySpec",
     "Rejection",
@@ -46,6 +45,7 @@ __all__ = [
     "TslDocument",
     "TslInvalid",
     "UnknownService",
+    "ValueSpec",
     "compile_tsl",
     "generic_tsl",
     "hidden_texts",

@@ -18,9 +18,9 @@ from libs.common.tsl.document import (
     ITEM,
     NUMBERS,
     DataSpec,
-    MemberSpec,
     PropertySpec,
     Validator,
+    ValueSpec,
 )
 from libs.common.tsl.faults import Fault, Faults
 from libs.common.tsl.limits import MAX_DEPTH, MAX_SIZE, MAX_TEXT, key_fault
@@ -126,7 +126,7 @@ def parse_default(kind: str, text: str | None) -> object:
         return text
 
 
-def check_members(entries: Sequence[MemberSpec], path: str, owner: str, faults: Faults) -> None:
+def check_members(entries: Sequence[ValueSpec], path: str, owner: str, faults: Faults) -> None:
     """Check a flat list of members whose top-level ids are `<owner>.<key>`, or bare.
 
     Completes `parentId` from the id, and `elementDataType` from the `_item`.
@@ -157,7 +157,7 @@ def _id_fault(member_id: str, owner: str) -> str | None:
 
 
 def _check_parent(
-    entry: MemberSpec, by_id: dict[str, MemberSpec], path: str, owner: str, faults: Faults
+    entry: ValueSpec, by_id: dict[str, ValueSpec], path: str, owner: str, faults: Faults
 ) -> None:
     expected, _, key = entry.id.rpartition(".")
     given_parent = entry.data_spec.parent_id
@@ -181,7 +181,7 @@ def _check_parent(
 
 
 def _check_content(
-    entry: MemberSpec, by_id: dict[str, MemberSpec], parents: set[str], path: str, faults: Faults
+    entry: ValueSpec, by_id: dict[str, ValueSpec], parents: set[str], path: str, faults: Faults
 ) -> None:
     """Check that a STRUCT has members and an ARRAY elements, unless `ref` provides them."""
     spec = entry.data_spec

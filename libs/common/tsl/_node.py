@@ -19,10 +19,10 @@ from libs.common.tsl.document import (
     NUMBERS,
     DataSpec,
     MappingItem,
-    MemberSpec,
     ParamSpec,
     PropertySpec,
     Validator,
+    ValueSpec,
 )
 from libs.common.tsl.faults import Faults
 from libs.common.tsl.limits import INT_RANGE, LONG_RANGE, MAX_DATE
@@ -55,7 +55,7 @@ class Node(msgspec.Struct, kw_only=True):
     element: "Node | None" = None
 
 
-def build_tree(entries: Iterable[MemberSpec], owner: str = "") -> dict[str, Node]:
+def build_tree(entries: Iterable[ValueSpec], owner: str = "") -> dict[str, Node]:
     """Return top-level nodes by key for a flat list of entries with dotted ids.
 
     `owner` is the id of the event or service of the parameters.
@@ -89,7 +89,7 @@ def _set_readable(node: Node, *, above: bool) -> None:
     node.conceals = not node.readable or any(child.conceals for child in inner)
 
 
-def _node(entry: MemberSpec) -> Node:
+def _node(entry: ValueSpec) -> Node:
     node = value_node(entry.data_spec)
     if isinstance(entry, PropertySpec):
         node.writable = "W" in entry.access_mode
@@ -237,7 +237,7 @@ def _rounder(node: Node) -> Rounder | None:
     return None if element is None else lambda items: [element(item) for item in items]
 
 
-def normalise_member(entry: MemberSpec, path: str, faults: Faults) -> None:
+def normalise_member(entry: ValueSpec, path: str, faults: Faults) -> None:
     """Normalise types, encoding and mapping of a property or parameter, in place."""
     spec = entry.data_spec
     spec.data_type = spec.data_type.upper()

@@ -108,7 +108,7 @@ class DataSpec(Wire):
     """Hints for decoders, which the platform does not use."""
 
 
-class MemberSpec(Wire):
+class ValueSpec(Wire):
     """The common fields of properties and parameters; members are flat, with dotted ids."""
 
     id: str = ""
@@ -118,14 +118,14 @@ class MemberSpec(Wire):
     data_spec: DataSpec = msgspec.field(default_factory=DataSpec)
 
 
-class PropertySpec(MemberSpec):
+class PropertySpec(ValueSpec):
     """A property or a member of one."""
 
     access_mode: AccessMode = ""
     """`R` (read only), `W` (write only) or `RW`."""
 
 
-class ParamSpec(MemberSpec):
+class ParamSpec(ValueSpec):
     """An output of an event, or an input or output of a service; its id is `<owner>.<key>`."""
 
     ref: str | None = None
@@ -182,11 +182,11 @@ def to_wire(document: TslDocument) -> dict[str, Any]:
     return wire
 
 
-_M = TypeVar("_M", bound=MemberSpec)
+_M = TypeVar("_M", bound=ValueSpec)
 
 
 def complete_keys(
-    entries: Sequence[MemberSpec], path: str, owner: str, faults: Faults, *, stored: bool = False
+    entries: Sequence[ValueSpec], path: str, owner: str, faults: Faults, *, stored: bool = False
 ) -> None:
     """Complete the property keys of entries with valid ids, in place.
 
@@ -215,7 +215,7 @@ def complete_keys(
             faults.add(place, f"is the id of {path}[{ids[key]}]")
 
 
-def _own_key(entry: MemberSpec, parents: set[str], last: str) -> str:
+def _own_key(entry: ValueSpec, parents: set[str], last: str) -> str:
     """Return the last part of a key; empty if it does not continue the parent's key."""
     property_key = entry.property_key
     if not property_key or property_key == entry.id:
@@ -261,7 +261,7 @@ def keys_from_ids(document: TslDocument) -> TslDocument:
     return plain
 
 
-def iterate_entries(document: TslDocument) -> Iterator[MemberSpec]:
+def iterate_entries(document: TslDocument) -> Iterator[ValueSpec]:
     """Yield the properties and parameters of a document."""
     yield from document.properties
     for event in document.events:

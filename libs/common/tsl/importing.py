@@ -15,12 +15,12 @@ from libs.common.tsl.document import (
     NUMBERS,
     DataSpec,
     EventSpec,
-    MemberSpec,
     ParamSpec,
     PropertySpec,
     ServiceSpec,
     TslDocument,
     Validator,
+    ValueSpec,
     complete_keys,
     iterate_entries,
 )
@@ -119,7 +119,7 @@ def _copy_members(param: ParamSpec, properties: Sequence[PropertySpec]) -> list[
     return copies
 
 
-Named = MemberSpec | EventSpec | ServiceSpec
+Named = ValueSpec | EventSpec | ServiceSpec
 _UNNAMED = "unnamed"
 """Id of a member without one, so that the import reports the missing id once, not per parameter."""
 

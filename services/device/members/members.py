@@ -15,10 +15,10 @@ import msgspec
 from libs.common.things import AccessMod, EntityType, ValueType
 from libs.common.tsl import (
     DataSpec,
-    MemberSpec,
     ParamSpec,
     PropertySpec,
     TslDocument,
+    ValueSpec,
     ids_from_keys,
 )
 from libs.common.tsl.document import ITEM
@@ -145,7 +145,7 @@ def _list_declared(document: TslDocument) -> Iterator[Member]:
         yield from _params("SERVICE", service.id, path, service.inputs)
 
 
-def _entities(entries: Sequence[MemberSpec], owner: str = "") -> Iterator[Any]:
+def _entities(entries: Sequence[ValueSpec], owner: str = "") -> Iterator[Any]:
     """Yield the entries with an entity: no inner STRUCT, nothing inside an ARRAY."""
     arrays = {entry.id for entry in entries if entry.data_spec.data_type == "ARRAY"}
     for entry in entries:

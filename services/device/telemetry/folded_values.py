@@ -28,9 +28,10 @@ TOO_LARGE_REASON = f"would take the latest values of the device beyond {MAX_BYTE
 SHARED_PARTS = 32
 """Parts that share the other values of a thing when these exceed `INLINE_BYTES`."""
 PART_KEY = struct.Struct(">QQQ")
-"""The key of a part: thing, kind (0 shared, 1 single value) and number."""
-LONG_TEXT = 256
-"""Characters of a text whose size need not be exact: at most four bytes each."""
+"""The key of a part: thing, kind (0 shared, 1 single value), and the index of the shared part
+or a hash of the property's key."""
+MAX_ESTIMATED_CHARACTERS = 256
+"""Maximum characters of a text that counts as one byte per character; longer texts are measured."""
 
 OWN_PARTS, ALL_PARTS = 1, 2
 """Values of the field `p` of a thing: single values are in parts, or all values."""
@@ -59,7 +60,7 @@ class FoldedReports:
     is_spread: bool = False
     """Whether parts hold all values of the thing."""
 
-    def is_complete_for(self, names: Iterable[str]) -> bool:
+    def hides_older_values(self, names: Iterable[str]) -> bool:
         """Return whether older reports add nothing to properties, because none is an object."""
         values = [self.values.get(name, {}) for name in names]
         return not any(isinstance(value, dict) for value in values)
@@ -138,7 +139,7 @@ def entry_growth(entry: dict[str, Any] | None, value: Any) -> int:
 def bson_size(value: Any) -> int:
     """Return the approximate size of a value in BSON, in bytes."""
     if isinstance(value, str):
-        return len(value) if len(value) <= LONG_TEXT else len(value.encode())
+        return len(value) if len(value) <= MAX_ESTIMATED_CHARACTERS else len(value.encode())
     return len(bson.encode({"": value})) if isinstance(value, dict | list) else 8
 
 
@@ -262,7 +263,7 @@ async def rewritten_entries(stored: dict[str, Any], thing: RewrittenHistory) -> 
     recent = (
         FoldedReports(0, 0) if thing.names is None else await _fold_all(thing.read(RECENT_REPORTS))
     )
-    if thing.names is None or not recent.is_complete_for({*stored, *thing.names}):
+    if thing.names is None or not recent.hides_older_values({*stored, *thing.names}):
         recent = await _fold_all(thing.read(None))
     entries = {key: {"v": v, "t": recent.times[key]} for key, v in recent.values.items()}
     for key, entry in stored.items():

@@ -141,7 +141,7 @@ class PresenceWatch:
             for account in ACCOUNTS
             for event in ("CONNECT", "DISCONNECT")
         ]
-        jobs = (self._write_events, self._scan_all, self._sweep, self._notice_reconnects)
+        jobs = (self._write_events, self._scan_all, self._sweep_http, self._notice_reconnects)
         tasks = [asyncio.ensure_future(self._repeat(job)) for job in jobs]
         try:
             await asyncio.gather(*tasks)
@@ -253,7 +253,7 @@ class PresenceWatch:
                     break
                 await self._write((), rows)
 
-    async def _sweep(self) -> None:
+    async def _sweep_http(self) -> None:
         """Make devices OFFLINE whose HTTP lifetime ended; rest if none ends soon."""
         if not await self._store.is_silence_due(self._rest):
             await asyncio.sleep(self._rest)

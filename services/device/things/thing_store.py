@@ -79,7 +79,7 @@ class ThingStore:
         await self._things.delete_many({"_id": {"$in": ids}}, session=session)
         return documents
 
-    async def list_unerased_tenants(self) -> list[str]:
+    async def list_tenants_with_write_only_values(self) -> list[str]:
         """Return the tenants of things for `list_unerased`."""
         return list(await self._things.distinct("tenant", NOT_ERASED))
 

@@ -114,7 +114,7 @@ class AdmissionControl:
         )
         return MqttListener(current[0], credential, current[1], live_socket), slots
 
-    def count_keys(self, subscriber: Subscriber, number: int) -> None:
+    def set_key_count(self, subscriber: Subscriber, number: int) -> None:
         """Count the subscribed keys of a socket in place of its previous ones.
 
         Raises `TooManyRequests` if the user or the tenant has too many; then the socket has none.

@@ -252,7 +252,7 @@ class Subscriptions:
 
         Raises `TooManyRequests`, and errors of `device` if it is needed.
         """
-        self._admission.count_keys(subscriber, len(requested))
+        self._admission.set_key_count(subscriber, len(requested))
         ids = [number for key in requested if (number := find_id(key))]
         keys = frozenset(key for key in requested if "." in key)
         by_key = {}
@@ -266,7 +266,7 @@ class Subscriptions:
     def leave(self, subscriber: Subscriber) -> None:
         """Remove a socket."""
         self._hub.leave(subscriber)
-        self._admission.count_keys(subscriber, 0)
+        self._admission.set_key_count(subscriber, 0)
 
     async def follow(self, subscriber: Subscriber, pattern: Pattern | None) -> None:
         """Replace the pattern that a socket follows; raise as `subscribe` does."""

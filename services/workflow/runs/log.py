@@ -62,8 +62,8 @@ class ReplicaLog:
     async def mark_unrepeatable(self, run: Run) -> None:
         """Record that a run must not be restarted.
 
-        Raises `Conflict` if another replica has taken over the run: it repeats unrepeatable steps
-        there, or has recorded the run as interrupted.
+        Raises `Conflict` if another replica has taken over the run. That replica runs it again, or
+        has recorded it as interrupted, so this one must stop.
         """
         if not await self._seals.put(run):
             raise Conflict("another replica has taken over this run")

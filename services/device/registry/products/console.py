@@ -296,11 +296,15 @@ RPS_ROUTER = route_operations(globals(), "/rps", tags=["Products"])
 """Applications set records with `/device/openapi/v1/rps`."""
 
 
-_EDITORS = (Function.CREDENTIALS_EDIT, Function.PRODUCT_MANAGE)
+_LIBRARY_EDIT_FUNCTIONS = (Function.CREDENTIALS_EDIT, Function.PRODUCT_MANAGE)
 TemplateLibraries = NamedDependency[Templates]
 
 
-@get(guards=[allow_holders(Function.CREDENTIALS_VIEW, Function.PRODUCT_VIEW, *_EDITORS)])
+@get(
+    guards=[
+        allow_holders(Function.CREDENTIALS_VIEW, Function.PRODUCT_VIEW, *_LIBRARY_EDIT_FUNCTIONS)
+    ]
+)
 async def get_blueprint_source(
     principal: RequestPrincipal, templates: TemplateLibraries
 ) -> BlueprintSource:
@@ -317,7 +321,9 @@ async def get_blueprint_source(
     )
 
 
-@post(guards=[allow_holders(*_EDITORS)], example={"source_type": "DEFAULT"}, waits=True)
+@post(
+    guards=[allow_holders(*_LIBRARY_EDIT_FUNCTIONS)], example={"source_type": "DEFAULT"}, waits=True
+)
 async def set_blueprint_source(
     principal: RequestPrincipal, templates: TemplateLibraries, data: JSONBody[SetBlueprintSource]
 ) -> None:

@@ -15,7 +15,7 @@ import msgspec
 from libs.common.bus import RpcClient
 from libs.common.clock import now_ms
 from libs.common.contracts.limits import LARGEST_LIBRARY
-from libs.common.contracts.names import READ_RESOURCE, ReadResource, ResourcePart
+from libs.common.contracts.names import READ_RESOURCE, FilePart, ReadResource
 from libs.common.decoding import copy_fields
 from libs.common.errors import Conflict, InvalidInput, NotFound, TooLarge, TooManyRequests
 from libs.common.http.console import PageRequest, ResponseModel
@@ -214,7 +214,7 @@ class ResourceClient:
         content = bytearray()
         while True:
             request = ReadResource(tenant, url, len(content))
-            part = await self._rpc.call(READ_RESOURCE, request, ResourcePart)
+            part = await self._rpc.call(READ_RESOURCE, request, FilePart)
             if not part.content:
                 return part.name, bytes(content)
             content += part.content

@@ -81,7 +81,7 @@ class WriteOnlyEraser:
         """Return the tenants with things that may have values to delete."""
         return {
             *await self.tsls.list_concealing_tenants(),
-            *await self.thing_store.list_unerased_tenants(),
+            *await self.thing_store.list_tenants_with_write_only_values(),
         }
 
     async def steps(self, tenant: str) -> Steps:

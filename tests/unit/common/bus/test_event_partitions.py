@@ -13,8 +13,8 @@ from libs.common.bus import Bus, OutgoingMessage
 from libs.common.bus.streams import (
     EVENT_READERS,
     EVENTS,
-    PARTITIONS,
     UPLINK,
+    UPLINK_PARTITIONS,
     EventPartitions,
     event_partition,
     find_uplinks,
@@ -117,7 +117,7 @@ async def test_partitions_are_read_again_only_when_they_are_old() -> None:
 @pytest.mark.parametrize(("partitions", "more"), [(1, []), (2, ["UPLINK_0", "UPLINK_1"])])
 async def test_reports_may_wait_in_former_partitions(partitions: int, more: list[str]) -> None:
     """They are listed with those that are in use, which may not exist yet."""
-    js: Any = FakeStreams(PARTITIONS["UPLINK_5"])
+    js: Any = FakeStreams(UPLINK_PARTITIONS["UPLINK_5"])
 
     assert await find_uplinks(js, partitions) == [UPLINK, *more, "UPLINK_5"]
 

@@ -14,7 +14,7 @@ from deploy.backup.records import Record, StreamEnd, StreamHead, StreamPosition
 from deploy.backup.streams import COPIED_STREAMS, FILLER_SUBJECTS, compare, snapshot
 from deploy.platform.errors import CommandError
 from libs.common.bus import EVENTS, Bus
-from libs.common.bus.streams import ANY_EVENT, PARTITIONS, UPLINK, UPLINKS
+from libs.common.bus.streams import ANY_EVENT, UPLINK, UPLINK_PARTITIONS, UPLINKS
 
 BUS = cast("Bus", Mock())
 MISSING = {"error": {"code": 404, "err_code": 10059, "description": "stream not found"}}
@@ -35,10 +35,10 @@ def test_every_stream_with_reports_is_copied_and_advanced() -> None:
     assert set(UPLINKS) <= FILLER_SUBJECTS.keys()
 
 
-@pytest.mark.parametrize("name", PARTITIONS)
+@pytest.mark.parametrize("name", UPLINK_PARTITIONS)
 def test_a_partition_stores_its_filler(name: str) -> None:
     """The stream has its subject."""
-    (subject, _) = PARTITIONS[name].subjects or []
+    (subject, _) = UPLINK_PARTITIONS[name].subjects or []
     assert FILLER_SUBJECTS[name].startswith(subject.removesuffix("*.*"))
 
 

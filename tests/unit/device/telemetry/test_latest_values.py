@@ -74,7 +74,7 @@ def test_older_reports_add_only_to_objects_and_missing_properties(
     values: dict[str, Any], complete: bool
 ) -> None:
     """Two values that are no objects are complete."""
-    assert FoldedReports(0, 0, values).is_complete_for(["a", "b"]) is complete
+    assert FoldedReports(0, 0, values).hides_older_values(["a", "b"]) is complete
 
 
 class History:
