@@ -36,8 +36,9 @@ MILLISECOND = timedelta(milliseconds=1)
 
 
 async def store_notices(store: NotificationStore, tenant: str, bodies: Iterable[bytes]) -> None:
-    """Store notices of alarm events for each matching user and channel. Idempotent.
+    """Store notices of alarm events for each matching user and channel.
 
+    An event that NATS sends again after its notice was delivered leads to a second delivery.
     Notices of several events are written together, up to `NOTICES_PER_WRITE`.
     """
     subscribers = await store.list_enabled(tenant)

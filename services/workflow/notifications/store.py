@@ -266,10 +266,11 @@ class NotificationStore:
         return [msgspec.convert(document, Subscriber) async for document in cursor]
 
     async def add(self, notices: Sequence[Notice]) -> None:
-        """Store notices of alarms, with due times of their recipients. Idempotent.
+        """Store notices of alarms, with due times of their recipients.
 
-        The number of operations does not depend on the number of notices. A notice beyond
-        `MAX_WAITING` of a user and channel is counted as missed.
+        A notice that still waits is not stored again; a delivered one is. The number of operations
+        does not depend on the number of notices. A notice beyond `MAX_WAITING` of a user and
+        channel is counted as missed.
         """
         ids = {"_id": {"$in": [notice.id for notice in notices]}}
         stored = set(await self._notices.distinct("_id", ids))
