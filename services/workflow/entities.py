@@ -38,7 +38,7 @@ from libs.common.things import SYSTEM_INTEGRATION, is_custom
 from services.workflow.batches import Batches
 
 WILDCARD = "*"
-"""Stands for any characters in a pattern of entity keys."""
+"""Matches any characters in a pattern of entity keys."""
 
 
 class Entities:

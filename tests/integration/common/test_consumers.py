@@ -1,6 +1,8 @@
 """Consumers that read batches, on a real NATS."""
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -11,8 +13,21 @@ from libs.common.bus.consumer import MAX_BATCH_BYTES
 from tests.integration.common.messages import events
 
 
+@contextlib.asynccontextmanager
+async def running(bus: Bus, consumer: BatchConsumer) -> AsyncIterator[None]:
+    """Run a consumer of `EVENTS` inside, for at most 20 s, and delete it."""
+    job = asyncio.ensure_future(consumer.run())
+    try:
+        async with asyncio.timeout(20):
+            yield
+    finally:
+        job.cancel()
+        await asyncio.wait({job})
+        await bus.js.delete_consumer(EVENTS, consumer.durable)
+
+
 async def test_a_batch_is_bounded_by_bytes(bus: Bus):
-    """Many large messages come in several batches, each of which fits in memory; none is lost."""
+    """Many large messages come in several batches that fit in memory; none is lost."""
     large, number = b"x" * 900_000, 25
     await bus.publish([OutgoingMessage(f"event.t.{n}", b"%d " % n + large) for n in range(number)])
     sizes: list[int] = []
@@ -29,12 +44,8 @@ async def test_a_batch_is_bounded_by_bytes(bus: Bus):
     consumer = BatchConsumer(
         bus=bus, stream=EVENTS, durable="bytes", handle=take, batch=1000, from_now=False
     )
-    job = asyncio.ensure_future(consumer.run())
-    async with asyncio.timeout(20):
+    async with running(bus, consumer):
         await done.wait()
-    job.cancel()
-    await asyncio.wait({job})
-    await bus.js.delete_consumer(EVENTS, "bytes")
     assert max(sizes) <= MAX_BATCH_BYTES
     assert len(sizes) < number
 
@@ -57,8 +68,7 @@ async def test_a_consumer_applies_changed_subjects(bus: Bus):
         subjects=lambda: tuple(wanted),
         from_now=True,
     )
-    job = asyncio.ensure_future(consumer.run())
-    async with asyncio.timeout(20):
+    async with running(bus, consumer):
         await consumer.update()
         wanted[:] = ["event.a.>"]
         await consumer.update()
@@ -69,9 +79,6 @@ async def test_a_consumer_applies_changed_subjects(bus: Bus):
         assert await received.get() == b"a2"  # ends a request; the next one applies the change
         await bus.publish([OutgoingMessage(f"event.{one}.x", one.encode()) for one in "ab"])
         assert await received.get() == b"b"
-    job.cancel()
-    await asyncio.wait({job})
-    await bus.js.delete_consumer(EVENTS, "changes")
 
 
 @pytest.mark.parametrize(("lingers", "sizes"), [(True, [2]), (False, [1, 1])])
@@ -100,12 +107,8 @@ async def test_a_batch_that_may_linger_includes_later_messages(
     consumer = BatchConsumer(
         bus=bus, stream=EVENTS, durable="lingers", handle=take, may_linger=may_linger
     )
-    job = asyncio.ensure_future(consumer.run())
-    async with asyncio.timeout(20):
+    async with running(bus, consumer):
         await done.wait()
-    job.cancel()
-    await asyncio.wait({job})
-    await bus.js.delete_consumer(EVENTS, "lingers")
     assert handled == sizes
 
 
@@ -125,9 +128,8 @@ async def test_a_consumer_waits_with_the_request_that_reads(bus: Bus):
     consumer = BatchConsumer(
         bus=bus, stream=EVENTS, durable="waiting", handle=handle, concurrency=1, from_now=True
     )
-    job = asyncio.ensure_future(consumer.run())
     try:
-        async with asyncio.timeout(10):
+        async with running(bus, consumer):
             await requests.get()
             await bus.publish([OutgoingMessage("event.t.1", b"first")])
             assert await batches.get() == [b"first"]
@@ -136,10 +138,7 @@ async def test_a_consumer_waits_with_the_request_that_reads(bus: Bus):
             busy.set()
             assert await batches.get() == [b"a", b"b"]
     finally:
-        job.cancel()
-        await asyncio.wait({job})
         await subscription.unsubscribe()
-        await bus.js.delete_consumer(EVENTS, "waiting")
 
 
 async def test_a_consumer_shows_at_once_that_its_stream_was_created_again(

@@ -28,7 +28,7 @@ async def age(mongo: Mongo) -> None:
 
 
 async def sweep(outbox: Outbox) -> None:
-    """Publish what was left behind of all tenants."""
+    """Publish the remaining entries of all tenants."""
 
     async def steps(tenant: str) -> None:
         async for _ in outbox._steps(tenant):
@@ -114,7 +114,7 @@ async def test_entries_of_an_earlier_version_are_published(mongo: Mongo, bus: Bu
 
 
 async def test_entries_of_a_stream_are_written_as_one(mongo: Mongo, bus: Bus):
-    """As far as a document may be large; none is lost, and all of them keep their order."""
+    """Up to the maximum size of a document; no entry is lost, and all keep their order."""
     outbox, large = Outbox(mongo.database, bus), b"x" * 900_000
     plain = OutboxEntry("thing.1.down.command", b"x", stream=False)
     events = [OutboxEntry(f"event.t.{n}", b"%d " % n + large) for n in range(6)]
@@ -148,7 +148,7 @@ async def test_entries_that_are_sent_are_stored_only_if_the_bus_refuses_them(
 
 
 async def test_an_aborted_transaction_says_nothing(mongo: Mongo, bus: Bus):
-    """No event without the change that it tells of."""
+    """An event is published only if its change is committed."""
     outbox = Outbox(mongo.database, bus)
     await write(mongo, outbox)
 
@@ -164,7 +164,7 @@ async def test_an_aborted_transaction_says_nothing(mongo: Mongo, bus: Bus):
 async def test_a_relay_without_a_bus_leaves_its_entries_to_the_sweep(
     mongo: Mongo, bus: Bus, servers: Servers
 ):
-    """The caller has committed, so it is not told of a bus that is away."""
+    """The caller has committed, so it gets no error if the bus is not available."""
     gone = await Bus.connect(servers.nats_url, name="gone")
     await gone.drain()
     outbox = Outbox(mongo.database, gone)

@@ -47,7 +47,7 @@ async def test_streams_of_an_earlier_version_get_missing_bounds(bus):
 
 
 async def test_one_subject_that_is_full_refuses_its_own_messages_only(bus):
-    """A device whose reports wait is told so; another one's are taken, alone and in batches."""
+    """A device with waiting reports gets an error; those of another are stored, also in batches."""
     held = (await bus.js.stream_info(UPLINK)).config
     await bus.js.update_stream(held.evolve(max_msgs_per_subject=2))
     try:
