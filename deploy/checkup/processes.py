@@ -79,10 +79,9 @@ async def check_processes(
         connector = aiohttp.TCPConnector(ssl=client_context(ca_file))
     except SettingsInvalid as error:
         return [check_failed("services", error, "certificates")]
-    limit = aiohttp.ClientTimeout(total=until - asyncio.get_running_loop().time())
-    async with aiohttp.ClientSession(timeout=limit, connector=connector) as session:
+    async with aiohttp.ClientSession(connector=connector) as session:
         findings_by_process = await asyncio.gather(
-            *(_read_states(session, name, base) for name, base in addresses.items())
+            *(_read_states(session, until, name, base) for name, base in addresses.items())
         )
     answers = [*chain.from_iterable(findings_by_process)]
     processes = [answer for answer in answers if isinstance(answer, Process)]
@@ -109,20 +108,23 @@ async def _replicas(base: str) -> list[str]:
 
 
 async def _read_states(
-    session: aiohttp.ClientSession, name: str, base: str
+    session: aiohttp.ClientSession, until: float, name: str, base: str
 ) -> list[Process | Finding]:
     """Return the state of each replica."""
     urls = await _replicas(base)
     names = [name if len(urls) == 1 else f"{name} at {url}" for url in urls]
-    return await asyncio.gather(*map(partial(_read_state, session), names, urls))
+    return await asyncio.gather(*map(partial(_read_state, session, until), names, urls))
 
 
-async def _read_state(session: aiohttp.ClientSession, name: str, base: str) -> Process | Finding:
+async def _read_state(
+    session: aiohttp.ClientSession, until: float, name: str, base: str
+) -> Process | Finding:
     verified = urlsplit(base).hostname != LOOPBACK
     try:
-        (status, body), (metrics_status, text) = await asyncio.gather(
-            *(_get(session, f"{base}/{page}", ssl=verified) for page in ("readyz", "metrics"))
-        )
+        async with asyncio.timeout_at(until):
+            (status, body), (metrics_status, text) = await asyncio.gather(
+                *(_get(session, f"{base}/{page}", ssl=verified) for page in ("readyz", "metrics"))
+            )
         states = {} if status == _OK else msgspec.json.decode(body, type=dict[str, str])
         metrics, version = read_metrics("" if metrics_status == _NOT_FOUND else text)
     except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError, ValueError) as error:
