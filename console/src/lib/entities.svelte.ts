@@ -3,7 +3,7 @@ import { SvelteMap } from "svelte/reactivity";
 
 import { request } from "../api/client";
 import { searchEntities, type SearchEntities, type EntityResponse } from "../api/generated";
-import { translateNames } from "../features/integrations/names";
+import { findEntities, translateNames } from "../features/integrations/names";
 import { localization } from "../i18n/index.svelte";
 import type { Option } from "./Combobox.svelte";
 
@@ -34,10 +34,7 @@ class Entities {
   }
 
   async find(words: string, wanted: SearchEntities = {}): Promise<EntityResponse[]> {
-    const found = await request(
-      searchEntities({ body: { ...wanted, keyword: words, page_size: FOUND, page_number: 1 } }),
-    );
-    const rows = await translateNames("content" in found ? found.content : found);
+    const rows = await findEntities({ ...wanted, keyword: words, page_size: FOUND, page_number: 1 });
     for (const row of rows) this.#known.set(cacheKey(row.entity_key), row);
     return rows;
   }

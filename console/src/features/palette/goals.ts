@@ -1,11 +1,11 @@
 /** Where one may go: the pages of the menu, and things by their names. */
 import { request } from "../../api/client";
-import { findDevices, searchDashboards, searchEntitiesByColumns, searchFlows, type ColumnFilter } from "../../api/generated";
+import { findDevices, searchDashboards, searchFlows, type ColumnFilter } from "../../api/generated";
 import { rowsOf } from "../../api/pages";
 import { session } from "../../api/session.svelte";
 import { t } from "../../i18n/index.svelte";
 import { groups, mayEnter } from "../../nav";
-import { translateNames } from "../integrations/names";
+import { findEntitiesByColumns } from "../integrations/names";
 
 export interface Goal {
   kind: "page" | "device" | "value" | "dashboard" | "flow";
@@ -44,8 +44,8 @@ async function values(name: string): Promise<Goal[]> {
     ENTITY_NAME: { operator: "CONTAINS", values: [name] },
     ENTITY_TYPE: { operator: "ANY_EQUALS", values: ["PROPERTY"] },
   };
-  const { content } = await request(searchEntitiesByColumns({ body: { entity_filter, page_size: MOST, page_number: 1 } }));
-  return (await translateNames(content)).map((one) => ({ kind: "value", title: one.entity_name, note: one.device_name ?? one.integration_name ?? "", path: `/entities/${one.entity_id}` }));
+  const { content } = await findEntitiesByColumns(entity_filter, 1, MOST);
+  return content.map((one) => ({ kind: "value", title: one.entity_name, note: one.device_name ?? one.integration_name ?? "", path: `/entities/${one.entity_id}` }));
 }
 
 async function dashboards(name: string): Promise<Goal[]> {
