@@ -130,16 +130,28 @@ async def test_faults_of_a_sheet_are_in_its_cells_and_an_alarm_is_claimed(
     }
 
 
-async def test_texts_of_the_platform_are_read_in_chinese(platform: Platform) -> None:
-    """Entities of integrations and states of services have Chinese texts, and sizes have units."""
-    found = await travel(platform, "chinese")
+async def test_texts_of_the_platform_are_read_in_chinese(
+    platform: Platform, admin: Console, hall: Hall
+) -> None:
+    """Texts of the platform are Chinese, also those that users search for, and sizes have units.
+
+    The audit log shows the names of permissions, users and integrations.
+    """
+    user = await admin.add_user(new_email(), "Wei")
+    role = await admin.add_role("device.view", users=(user,))
+    await hall.report(counter=2, temperature="warm")
+
+    found = await travel(platform, "chinese", role=role, device=hall.device)
 
     assert found["source"] == "ChirpStack"
     assert found["found"].startswith("已接受上行数")
     assert found["notice"] == "auth 未就绪。"
     assert found["size"] == "1 GiB"
     assert found["actor"] == "平台运维人员"
-    assert {"邮箱", "名称", "角色（ID）"} <= set(found["fields"])
+    assert {"邮箱", "名称", "角色"} <= set(found["fields"])
+    assert found["values"][:2] == ["设备：查看", "集成 模拟器"]
+    assert "@" in found["values"][2]
+    assert "必须是数字" in found["refusal"]
     assert "拒绝记录" not in found["empty"]
     assert [key.partition("@")[0] for key in found["credentials"]] == ["smtp", "http"]
 

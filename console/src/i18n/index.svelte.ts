@@ -86,6 +86,11 @@ export function formatAlternatives(texts: string[]): string {
   return new Intl.ListFormat(localization.locale, { type: "disjunction" }).format(texts);
 }
 
+/** Format a list, such as `a, b and c`. */
+export function formatList(texts: string[]): string {
+  return new Intl.ListFormat(localization.locale).format(texts);
+}
+
 /** Format a moment (ms), to the second. */
 export function formatTime(at: number): string {
   return new Intl.DateTimeFormat(localization.locale, { dateStyle: "short", timeStyle: "medium" }).format(at);

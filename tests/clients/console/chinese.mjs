@@ -1,12 +1,12 @@
 // Reads, in Chinese, texts that the platform sends in English: entities of an integration, states of services and
 // fields of the audit log. What a page without data says fits the page and its filters.
-// Sizes have readable units.
+// Sizes have readable units. Searches find Chinese names, and values of the audit log are names.
 import { journey, typeInto } from "./page.mjs";
 
 await journey(async ({ page, given, look, signIn }) => {
   await signIn();
   await page.evaluate(() => localStorage.setItem("thingway.language", "zh"));
-  await page.goto(`${given.baseUrl}/#/entities?name=Accepted&key=chirpstack`);
+  await page.goto(`${given.baseUrl}/#/entities?name=已接受&key=chirpstack`);
   await page.reload();
   const entity = page.getByRole("link", { name: "已接受上行数" });
   await entity.waitFor();
@@ -16,7 +16,7 @@ await journey(async ({ page, given, look, signIn }) => {
   const empty = await page.locator("main section").filter({ hasText: "时间范围" }).last().innerText();
   await look("entity-chinese");
   await page.keyboard.press("ControlOrMeta+k");
-  await typeInto(page.getByRole("dialog").getByRole("combobox"), "Accepted uplinks");
+  await typeInto(page.getByRole("dialog").getByRole("combobox"), "已接受上行");
   const found = await page.getByRole("option", { name: "已接受上行数" }).first().innerText();
   await page.keyboard.press("Escape");
 
@@ -25,16 +25,32 @@ await journey(async ({ page, given, look, signIn }) => {
   const notice = await page.locator("main .notice.bad").first().innerText();
   const size = await page.getByRole("row", { name: "上传图片的总大小" }).getByRole("cell").nth(2).innerText();
   await look("system-chinese");
-  await page.goto(`${given.baseUrl}/#/audit?keyword=operator`);
+  await page.goto(`${given.baseUrl}/#/audit?keyword=平台运维人员`);
   const actor = await page.getByRole("row").nth(1).getByRole("cell").nth(1).innerText();
   await page.goto(`${given.baseUrl}/#/audit?object_type=user&action=created`);
   await page.getByRole("row").nth(1).getByRole("button").click();
   const fields = await page.getByRole("dialog").getByRole("row").locator("td:first-child").allInnerTexts();
-  await page.keyboard.press("Escape");
+  await page.goto(`${given.baseUrl}/#/people/roles/${given.role}?tab=grants&kind=INTEGRATION`);
+  await typeInto(page.getByRole("combobox", { name: "在集成中查找" }), "模拟");
+  await page.getByRole("option", { name: "模拟器" }).click();
+  await page.getByRole("button", { name: "授权", exact: true }).click();
+  await page.getByText("已授权").waitFor();
+  const values = [];
+  for (const action of ["menus_set", "resources_added", "members_added"]) {
+    await page.goto(`${given.baseUrl}/#/audit?object_type=role&action=${action}`);
+    await page.getByRole("row").nth(1).getByRole("button").click();
+    values.push(await page.getByRole("dialog").getByRole("row").last().getByRole("cell").last().innerText());
+    await page.keyboard.press("Escape");
+  }
+  await look("audit-chinese");
+  await page.goto(`${given.baseUrl}/#/devices/${given.device}?tab=refusals&reason=必须是数字`);
+  const refusal = await page.locator("main article").first().innerText();
+  await page.goto(`${given.baseUrl}/#/devices/${given.device}?tab=refusals&reason=不能为空`);
+  await page.getByText("没有符合条件的被拒绝消息").waitFor();
   await page.goto(`${given.baseUrl}/#/events?keyword=no-such-entity`);
   await page.getByText("尚无符合筛选条件的变化").waitFor();
   const credentials = await addCredentials();
-  return { source, found, empty, notice, size, actor, fields, credentials };
+  return { source, found, empty, notice, size, actor, fields, values, refusal, credentials };
 
   /** What the form sends for a mail server and for an HTTP client whose access key the user leaves as it is. */
   async function addCredentials() {

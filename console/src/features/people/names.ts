@@ -1,6 +1,7 @@
 /** Names of codes of the platform. An unknown code is returned unchanged. */
 import type { MenuNode } from "../../api/generated";
-import { t, translateIfKnown, type Key } from "../../i18n/index.svelte";
+import { formatBytes, t, translateIfKnown, type Key } from "../../i18n/index.svelte";
+import { formatValue } from "../../lib/values";
 import { SUPER_ADMIN } from "./people";
 
 /** Return the name of a page or function of the menu tree: a user's own name, or ours. */
@@ -39,19 +40,26 @@ const FIELDS: Record<string, Key> = {
   events: "applications.events",
   allowed_addresses: "applications.allowed",
   device_id: "device.id",
+  sn: "audit.sn",
   viewers_may_command: "settings.viewers",
   reason: "results.reason",
 };
 
 /** Return the name of a field of an entry of the audit log. The fields of changed limits are their names. */
 export function fieldName(field: string): string {
-  const title = FIELDS[field] ? t(FIELDS[field]) : (translateIfKnown(`limit.${field}`) ?? field);
-  return field.endsWith("Ids") ? t("audit.ids", { name: title }) : title;
+  return FIELDS[field] ? t(FIELDS[field]) : (translateIfKnown(`limit.${field}`) ?? field);
 }
 
 /** Return a value of an entry of the audit log; reasons of rejected logins are codes. */
 export function fieldValue(field: string, value: unknown): string {
   if (value === undefined) return "";
-  if (typeof value !== "string") return JSON.stringify(value);
-  return (field === "reason" && translateIfKnown(`audit.reason.${value}`)) || value;
+  if (Array.isArray(value)) return value.join(", ");
+  if (typeof value === "number" && field.toLowerCase().endsWith("bytes")) return formatBytes(value);
+  return (field === "reason" && translateIfKnown(`audit.reason.${String(value)}`)) || formatValue(value);
+}
+
+/** Return the name that the platform stores for a name with which the console replaces a code. */
+export function storedName(shown: string): string {
+  const codes = { [roleName(SUPER_ADMIN)]: SUPER_ADMIN, [t("audit.operator")]: "operator" };
+  return Object.entries(codes).find(([name]) => name.toLowerCase() === shown.toLowerCase())?.[1] ?? shown;
 }
