@@ -73,7 +73,7 @@ _mqtt = [
     "$MQTT.rmsgs.thing.<their_sn>.down.command",
     "$MQTT.sess.x",
     "$MQTT.JSA.x.SC.y",
-    "$MQTT.deliver.pubrel.x",
+    "$MQTT.deliver_due.pubrel.x",
     "$MQTT.>",
 ]
 _api = [

@@ -23,7 +23,7 @@ from schemathesis.specs.openapi.checks import (
 from deploy.platform.bootstrap import TENANT
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal
 from libs.common.things import DIRECT_INTEGRATION
-from services.device.commands.polling import LONGEST_POLL
+from services.device.commands.polling import MAX_POLL_SECONDS
 from services.gateway.routes import RouteTable
 from tests.contract.client import Api, new_sn
 from tests.contract.console import Console, new_email
@@ -58,7 +58,7 @@ LINKS = (
     ("saveDesign", "/data/flow_id", "/workflow/flows/{flow_id}"),
 )
 """Operations, where in their answers an id is, and which paths it leads to."""
-LONG_POLLS = range(1, LONGEST_POLL + 1)
+LONG_POLLS = range(1, MAX_POLL_SECONDS + 1)
 """Values of `wait` that are right, and that nobody has the time to try."""
 
 

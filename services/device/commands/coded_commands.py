@@ -8,7 +8,7 @@ from pymongo import ReturnDocument
 from libs.common.contracts.frames import DownlinkState
 from libs.common.store.mongo import Collection as Stored
 from libs.common.store.mongo import Document, require_document
-from services.device.commands.model import OPEN_STATES, Command, SentDownlink
+from services.device.commands.model import OPEN_STATES, Command, CommandDownlink
 
 PREVIOUS_STATES: Mapping[DownlinkState, tuple[DownlinkState | None, ...]] = {
     "SENT": (None,),
@@ -17,22 +17,22 @@ PREVIOUS_STATES: Mapping[DownlinkState, tuple[DownlinkState | None, ...]] = {
     "REFUSED": (None, "SENT"),
 }
 """The states that may precede each downlink state."""
-MAX_AWAITED_DEVICES = 2_000
-"""Maximum things that the query for open coded commands of all things returns. If it returns as
-many, its result is not used."""
+AWAITED_THINGS_QUERY_LIMIT = 2_000
+"""Maximum things that the query for all things with open coded commands returns. If it returns this
+many, others may be missing, and its result is not used."""
 OLDEST_FIRST = [("createdAt", 1), ("_id", 1)]
 """Sorts by time: ids alone do not, because each replica allocates them in blocks."""
 
 
 class CodedCommands:
-    """Reads and writes the fields that only coded commands have."""
+    """Reads and writes the fields of commands that are delivered as downlinks."""
 
     def __init__(self, commands: Stored) -> None:
         self._commands = commands
 
     async def store_downlinks(
-        self, command: Command, downlinks: Sequence[SentDownlink]
-    ) -> list[SentDownlink]:
+        self, command: Command, downlinks: Sequence[CommandDownlink]
+    ) -> list[CommandDownlink]:
         """Store the downlinks of a command unless it has some; return the stored ones.
 
         Returns none when the command is closed.
@@ -47,14 +47,15 @@ class CodedCommands:
         )
         if stored["status"] not in OPEN_STATES:
             return []
-        return msgspec.convert(stored["downlinks"], list[SentDownlink])
+        return msgspec.convert(stored["downlinks"], list[CommandDownlink])
 
     async def update_state(
         self, command_id: int, thing_id: int, number: int, state: DownlinkState
     ) -> Command | None:
-        """Store the state of a downlink and return its command, or None.
+        """Store the state of a downlink; return its command, None if it does not exist.
 
-        An earlier state, or one that arrives after the end, changes nothing.
+        A state that may not follow the stored one, or that arrives after the command's end,
+        changes nothing.
         """
         place = f"downlinks.{number - 1}"
         query = {"_id": command_id, "thingId": thing_id}
@@ -72,22 +73,22 @@ class CodedCommands:
         )
         return msgspec.convert(await self._commands.find_one(query), Command | None)
 
-    async def list_awaited(self, thing_ids: Collection[int]) -> list[Command]:
+    async def list_open(self, thing_ids: Collection[int]) -> list[Command]:
         """Return the open coded commands of these things.
 
         Few coded commands are open at a time, so one read of a small index usually suffices.
         """
         everywhere = self._commands.find({"awaited": {"$gt": 0}}, {"_id": 0, "awaited": 1})
-        open_things = {row["awaited"] async for row in everywhere.limit(MAX_AWAITED_DEVICES)}
+        open_things = {row["awaited"] async for row in everywhere.limit(AWAITED_THINGS_QUERY_LIMIT)}
         wanted_ids = set(thing_ids)
-        if len(open_things) < MAX_AWAITED_DEVICES:
+        if len(open_things) < AWAITED_THINGS_QUERY_LIMIT:
             wanted_ids &= open_things
         if not wanted_ids:
             return []
         cursor = self._commands.find({"awaited": {"$in": list(wanted_ids)}}, sort=OLDEST_FIRST)
         return msgspec.convert(await cursor.to_list(None), list[Command])
 
-    async def add_shown(self, command: Command, keys: Collection[str]) -> list[str]:
+    async def add_confirmed_keys(self, command: Command, keys: Collection[str]) -> list[str]:
         """Add keys of properties that the device reported as requested; return all such keys."""
         stored = await self._commands.find_one_and_update(
             {"_id": command.id},

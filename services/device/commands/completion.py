@@ -25,7 +25,11 @@ from libs.common.errors import InvalidInput
 from libs.common.store.mongo import Session
 from libs.common.telemetry.tracing import continue_trace, trace_header
 from libs.common.tsl import InvalidValues, UnknownService
-from services.device.commands.events import confirmed_message, created_entry, finished_entry
+from services.device.commands.events import (
+    confirmed_properties_event,
+    created_event,
+    finished_event,
+)
 from services.device.commands.model import Command, FailureReason, TaskType
 from services.device.commands.store import CommandStore
 from services.device.telemetry.batch import Batch, RejectedUplink, ValidReport
@@ -39,13 +43,13 @@ from services.device.things.model import Device, Thing
 
 log = logging.getLogger(__name__)
 
-LONGEST_ERROR = 1000
-UNMARKED_MS = 2_000
-"""Age of a command that is still `unpublished` although its process marks published ones every half
-second: the process has ended, perhaps before it published the event."""
+MAX_ERROR_LENGTH = 1000
+REPUBLISH_AFTER_MS = 2_000
+"""Age (ms) from which the created event of an `unpublished` command is published again. Its process
+would have marked it within half a second, so it ended, perhaps before it published the event."""
 
 
-class _Answer(NamedTuple):
+class _DecodedReply(NamedTuple):
     """A decoded reply with its device."""
 
     uplink: Uplink
@@ -60,16 +64,16 @@ class _Answer(NamedTuple):
 class _ReplyRejectedError(Exception):
     """The values of a reply are invalid; `reason` says why."""
 
-    def __init__(self, answer: _Answer, reason: str) -> None:
+    def __init__(self, decoded: _DecodedReply, reason: str) -> None:
         super().__init__(reason)
-        self.answer, self.reason = answer, reason
+        self.decoded, self.reason = decoded, reason
 
 
 @dataclass(slots=True)
-class _Outcome:
-    """The results of the replies of a transaction."""
+class _ReplyResults:
+    """The replies of a transaction, by result."""
 
-    closed: list[tuple[_Answer, Command]] = field(default_factory=list)
+    closed: list[tuple[_DecodedReply, Command]] = field(default_factory=list)
     """Replies and the commands that they have closed, now or at an earlier delivery."""
     duplicates: list[Uplink] = field(default_factory=list)
     rejected: list[RejectedUplink] = field(default_factory=list)
@@ -78,17 +82,17 @@ class _Outcome:
         for each in (self.closed, self.duplicates, self.rejected):
             each.clear()
 
-    def add_closed_before(self, answer: _Answer, command: Command | None) -> None:
+    def add_without_open_command(self, decoded: _DecodedReply, command: Command | None) -> None:
         """Add a reply to a command that is not open; `command` is None if it does not exist."""
-        command_id = answer.command_id
+        command_id = decoded.command_id
         if command is None:
-            self.rejected.append(answer.reject(f"the device has no command {command_id}"))
+            self.rejected.append(decoded.reject(f"the device has no command {command_id}"))
         elif command.closed_by is None:
-            self.rejected.append(answer.reject(f"command {command_id} expired before this reply"))
-        elif command.closed_by == answer.uplink.key:
-            self.closed.append((answer, command.readable_by(answer.thing.tsl)))
+            self.rejected.append(decoded.reject(f"command {command_id} expired before this reply"))
+        elif command.closed_by == decoded.uplink.key:
+            self.closed.append((decoded, command.conceal_values(decoded.thing.tsl)))
         else:
-            self.duplicates.append(answer.uplink)
+            self.duplicates.append(decoded.uplink)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,52 +109,52 @@ class CommandCompletion(CommandCloser):
 
         A rejected reply aborts the transaction, which then runs again without it.
         """
-        answers: list[_Answer] = []
+        decoded_replies: list[_DecodedReply] = []
         for uplink, thing in replies:
             try:
-                answers.append(_Answer(uplink, thing, *read_reply(uplink.payload)))
+                decoded_replies.append(_DecodedReply(uplink, thing, *read_reply(uplink.payload)))
             except InvalidInput as error:
                 reason = f"invalid reply: {error.text}"
                 batch.rejected.append(RejectedUplink(uplink, reason, thing))
-        outcome = _Outcome()
-        while answers:
-            received = [answer.uplink.received for answer in answers]
-            close = partial(self._close, answers, outcome)
+        results = _ReplyResults()
+        while decoded_replies:
+            received = [decoded.uplink.received for decoded in decoded_replies]
+            close = partial(self._close, decoded_replies, results)
             try:
                 await self.reports.store_replies(received, close)
             except _ReplyRejectedError as error:
-                reason = f"command {error.answer.command_id}: {error.reason}"
-                batch.rejected.append(error.answer.reject(reason))
-                answers.remove(error.answer)
+                reason = f"command {error.decoded.command_id}: {error.reason}"
+                batch.rejected.append(error.decoded.reject(reason))
+                decoded_replies.remove(error.decoded)
             else:
                 break
-        batch.rejected += outcome.rejected
-        for uplink in outcome.duplicates:
+        batch.rejected += results.rejected
+        for uplink in results.duplicates:
             await self.reports.count_duplicate(uplink)
-        for answer, command in outcome.closed:
-            with continue_trace("close command", SpanKind.INTERNAL, answer.uplink.trace):
-                _announce(answer, command, batch)
+        for decoded, command in results.closed:
+            with continue_trace("close command", SpanKind.INTERNAL, decoded.uplink.trace):
+                _add_events(decoded, command, batch)
 
     async def _close(
-        self, answers: Sequence[_Answer], outcome: _Outcome, session: Session
+        self, decoded_replies: Sequence[_DecodedReply], results: _ReplyResults, session: Session
     ) -> list[ClosingReply]:
-        """Close the commands of `answers`, and store the values that they confirm.
+        """Close the commands of `decoded_replies`, and store the values that they confirm.
 
         The values must be readable before the commands are closed. Raises `_ReplyRejectedError`.
         """
-        outcome.clear()
+        results.clear()
         closing: list[ClosingReply] = []
-        for answer in answers:
-            uplink, thing, reply, command_id = answer
+        for decoded in decoded_replies:
+            uplink, thing, reply, command_id = decoded
             command = await self.commands.close_answered(
                 command_id, thing.id, reply.status, from_ms(uplink.received), uplink.key, session
             )
             if command is None:
                 command = await self.commands.find_for_thing(command_id, thing.id, session)
-                outcome.add_closed_before(answer, command)
+                results.add_without_open_command(decoded, command)
                 continue
-            command = command.readable_by(thing.tsl)
-            properties = await self._apply(command, answer)
+            command = command.conceal_values(thing.tsl)
+            properties = await self._apply_and_find_confirmed(command, decoded)
             await self.commands.add_result(command, session)
             if command.type is TaskType.CONFIG and command.status == "SUCCESS":
                 if command.kind == "SET_PROFILE":
@@ -158,7 +162,7 @@ class CommandCompletion(CommandCloser):
                     await self.commands.confirm_profile(thing.id, list(settings.items()), session)
                 if command.provisions:
                     await self.devices.reported_state.mark_provisioned(thing.id, session)
-            outcome.closed.append((answer, command))
+            results.closed.append((decoded, command))
             closing.append(ClosingReply(uplink, thing, properties))
         await self.latest.apply(
             (report.thing.id, report.uplink.received, report.properties)
@@ -167,21 +171,23 @@ class CommandCompletion(CommandCloser):
         )
         return closing
 
-    async def _apply(self, command: Command, answer: _Answer) -> dict[str, Any] | None:
+    async def _apply_and_find_confirmed(
+        self, command: Command, decoded: _DecodedReply
+    ) -> dict[str, Any] | None:
         """Apply a reply to its command; return the properties that it confirms.
 
         Raises `_ReplyRejectedError`.
         """
-        uplink, thing, reply, _ = answer
+        uplink, thing, reply, _ = decoded
         try:
-            _apply_reply(command, reply, thing, uplink.received)
+            _set_result(command, reply, thing, uplink.received)
         except InvalidValues as error:
-            raise _ReplyRejectedError(answer, str(error)) from error
+            raise _ReplyRejectedError(decoded, str(error)) from error
         command.closed_by = uplink.key
-        properties = _find_confirmed(command, thing)
+        properties = _find_confirmed_properties(command, thing)
         reports = [(thing.id, uplink.received, properties)] if properties else []
         if names := (await self.latest.find_oversized(reports)).get(thing.id):
-            raise _ReplyRejectedError(answer, f"{', '.join(sorted(names))} {TOO_LARGE_REASON}")
+            raise _ReplyRejectedError(decoded, f"{', '.join(sorted(names))} {TOO_LARGE_REASON}")
         return properties
 
     async def confirm_by_reports(self, reports: Sequence[ValidReport]) -> None:
@@ -190,7 +196,7 @@ class CommandCompletion(CommandCloser):
         Repeating it changes nothing. No report shows a write-only value, so commands that set one
         end when the network server reports an acknowledgement.
         """
-        awaited = await self.commands.coded.list_awaited({report.thing.id for report in reports})
+        awaited = await self.commands.coded.list_open({report.thing.id for report in reports})
         if not awaited:
             return
         by_thing: dict[int, list[ValidReport]] = defaultdict(list)
@@ -198,9 +204,9 @@ class CommandCompletion(CommandCloser):
             by_thing[report.thing.id].append(report)
         for command in awaited:
             if command.kind == "SET_PROPERTIES" and not command.write_only:
-                await self._confirm(command, by_thing[command.thing_id])
+                await self._close_if_confirmed(command, by_thing[command.thing_id])
 
-    async def _confirm(self, command: Command, reports: Sequence[ValidReport]) -> None:
+    async def _close_if_confirmed(self, command: Command, reports: Sequence[ValidReport]) -> None:
         requested: dict[str, Any] = command.payload["properties"]
         since = to_ms(command.created_at)
         confirmed = {
@@ -210,9 +216,9 @@ class CommandCompletion(CommandCloser):
             for key, value in report.properties.items()
             if key in requested and matches(value, requested[key])
         }
-        if confirmed and len(await self.commands.coded.add_shown(command, confirmed)) == len(
-            requested
-        ):
+        if confirmed and len(
+            await self.commands.coded.add_confirmed_keys(command, confirmed)
+        ) == len(requested):
             provisioned = self.devices.reported_state.mark_provisioned
             await self.commands.end(
                 command,
@@ -222,32 +228,32 @@ class CommandCompletion(CommandCloser):
             )
 
 
-def _announce(answer: _Answer, command: Command, batch: Batch) -> None:
+def _add_events(decoded: _DecodedReply, command: Command, batch: Batch) -> None:
     """Add the events of a closed command, and the properties that it confirms, to the batch."""
-    uplink, thing, _, _ = answer
-    entries = [finished_entry(command)]
-    if command.unpublished and to_ms(command.created_at) + UNMARKED_MS < uplink.received:
-        entries.insert(0, created_entry(command))
+    uplink, thing, _, _ = decoded
+    entries = [finished_event(command)]
+    if command.unpublished and to_ms(command.created_at) + REPUBLISH_AFTER_MS < uplink.received:
+        entries.insert(0, created_event(command))
     for entry in entries:
         batch.closing_events.append(
             OutgoingMessage(entry.subject, entry.payload, entry.id, trace_header())
         )
-    properties = _find_confirmed(command, thing)
+    properties = _find_confirmed_properties(command, thing)
     if properties is not None:
         batch.confirmed.append(ValidReport(uplink, thing, uplink.received, properties, []))
         batch.closing_events.append(
-            confirmed_message(command, properties, uplink.received, f"r-{uplink.key}")
+            confirmed_properties_event(command, properties, uplink.received, f"r-{uplink.key}")
         )
 
 
-def _find_confirmed(command: Command, thing: Thing) -> dict[str, Any] | None:
+def _find_confirmed_properties(command: Command, thing: Thing) -> dict[str, Any] | None:
     """Return the readable properties that a successful command has set, or None."""
     if command.kind == "SET_PROPERTIES" and command.status == "SUCCESS":
         return thing.tsl.readable(command.payload["properties"]) or None
     return None
 
 
-def _apply_reply(command: Command, reply: Reply, thing: Thing, received: int) -> None:
+def _set_result(command: Command, reply: Reply, thing: Thing, received: int) -> None:
     """Set status, error and outputs of a command; raise `InvalidValues`.
 
     A service that the TSL no longer declares ends without outputs.
@@ -257,13 +263,13 @@ def _apply_reply(command: Command, reply: Reply, thing: Thing, received: int) ->
     if reply.error is not None:
         text = reply.error if isinstance(reply.error, str) else msgspec.json.encode(reply.error)
         error = text if isinstance(text, str) else text.decode()
-        command.error = command.mask(error)[:LONGEST_ERROR]
+        command.error = command.mask(error)[:MAX_ERROR_LENGTH]
     done = command.status == "SUCCESS"
     if command.kind == "CALL_SERVICE" and (done or reply.outputs is not None):
         try:
             outputs = thing.tsl.check_service_outputs(command.service_id, reply.outputs)
         except UnknownService as error:
-            command.error = command.error or f"outputs refused: {error}"[:LONGEST_ERROR]
+            command.error = command.error or f"outputs refused: {error}"[:MAX_ERROR_LENGTH]
         else:
             command.outputs = None if reply.outputs is None else outputs
 
@@ -282,9 +288,9 @@ class CommandCanceller:
         self._commands = commands
         self._bus = bus
 
-    async def end(self, device: Device, reason: FailureReason) -> None:
+    async def cancel_all(self, device: Device, reason: FailureReason) -> None:
         """End the open commands of a device as FAILED."""
-        await self._commands.fail_all(device.id, reason)
+        await self._commands.fail_open_commands(device.id, reason)
         subject = f"$MQTT.msgs.{down_command(device.sn)}"
         try:
             await self._bus.js.purge_stream(MQTT, subject=subject)

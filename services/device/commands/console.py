@@ -22,7 +22,7 @@ from libs.common.identity.functions import Function
 from libs.common.identity.grants import GrantReader
 from libs.common.tsl import MASK, TslDocument
 from services.device.commands.events import error_code
-from services.device.commands.model import Command, Draft, Kind
+from services.device.commands.model import Command, CommandDraft, CommandKind
 from services.device.commands.service import CommandService
 from services.device.commands.store import CommandStore
 from services.device.things.device_store import DeviceStore
@@ -30,7 +30,7 @@ from services.device.things.directory import GrantedDevices, ThingDirectory
 from services.device.things.model import Thing
 from services.device.things.schemas import DeleteDevices, DeviceResult
 
-Configured = dict[int, Command | ThingwayError]
+CommandOrErrorByDevice = dict[int, Command | ThingwayError]
 """The issued command or the error of each device, by device id."""
 
 
@@ -45,13 +45,13 @@ class BatchConfigurator:
 
     async def configure(
         self, principal: Principal, ids: Sequence[int], properties: dict[str, Any]
-    ) -> Configured:
+    ) -> CommandOrErrorByDevice:
         """Issue a command for each device that the user sees and whose TSL accepts it.
 
         All of these commands are stored, or none. Raises `TooLarge`.
         """
         grants = await self.grants.read(principal)
-        results: Configured = {
+        results: CommandOrErrorByDevice = {
             device_id: NotFound(f"device {device_id} not found", field="device_id")
             for device_id in ids
         }
@@ -61,11 +61,13 @@ class BatchConfigurator:
             for device in devices
             if grants.allows_device(device.id, device.integration, device.group)
         ]
-        drafts: list[Draft] = []
+        drafts: list[CommandDraft] = []
         things = await self.things.build_things(visible)
-        checked = await self.commands.check_properties([(thing, properties) for thing in things])
+        checked = await self.commands.draft_property_updates(
+            [(thing, properties) for thing in things]
+        )
         for thing, draft in zip(things, checked, strict=True):
-            if isinstance(draft, Draft):
+            if isinstance(draft, CommandDraft):
                 drafts.append(draft)
             else:
                 results[thing.id] = draft
@@ -99,20 +101,20 @@ class DeviceCommands:
         device = await self.devices.find(principal, device_id)
         commands, total = await self.store.page(device, statuses, skip, limit)
         tsl = (await self.things.build_thing(device)).tsl
-        return (command.readable_by(tsl) async for command in commands), total
+        return (command.conceal_values(tsl) async for command in commands), total
 
-    async def tsl(self, principal: Principal, device_id: int) -> TslDocument:
+    async def get_tsl(self, principal: Principal, device_id: int) -> TslDocument:
         """Return the TSL document of a device."""
         return (await self._find_thing(principal, device_id)).tsl.document
 
-    async def update(
+    async def update_properties(
         self, principal: Principal, device_id: int, properties: dict[str, Any]
     ) -> Command:
         """Issue a property update; one invalid value rejects the update."""
         thing = await self._find_thing(principal, device_id)
-        return await self.commands.update_thing(principal, thing, properties)
+        return await self.commands.update_thing_properties(principal, thing, properties)
 
-    async def call(
+    async def call_service(
         self, principal: Principal, device_id: int, service_id: str, inputs: dict[str, Any] | None
     ) -> Command:
         """Issue a call of a service in the device's TSL."""
@@ -175,7 +177,7 @@ class CommandResponse(ResponseModel, kw_only=True):
     """A command of a device and its result; times are in ms."""
 
     id: str
-    kind: Kind
+    kind: CommandKind
     """Whether the command sets properties or a profile, or calls a service."""
     status: TaskStatus
     """`PENDING` (queued), `SENT`, `SUCCESS`, `FAILED` or `TIMEOUT` (expired)."""
@@ -246,7 +248,7 @@ async def get_device_tsl(
     principal: RequestPrincipal, device_commands: Commands, device_id: PathId
 ) -> TslDocument:
     """Return the thing specification (TSL) that the device follows."""
-    return await device_commands.tsl(principal, device_id)
+    return await device_commands.get_tsl(principal, device_id)
 
 
 @post("/device/{device_id:str}/properties", guards=[allow_holders(Function.DEVICE_EDIT)])
@@ -260,7 +262,9 @@ async def set_device_properties(
 
     Errors name the value, such as `properties.interval`.
     """
-    return _command_response(await device_commands.update(principal, device_id, data.properties))
+    return _command_response(
+        await device_commands.update_properties(principal, device_id, data.properties)
+    )
 
 
 @post("/device/{device_id:str}/services/call", guards=[allow_holders(Function.DEVICE_EDIT)])
@@ -274,19 +278,21 @@ async def call_service_of_device(
 
     Errors name the value, such as `inputs.seconds`.
     """
-    command = await device_commands.call(principal, device_id, data.service_id, data.inputs)
+    command = await device_commands.call_service(principal, device_id, data.service_id, data.inputs)
     return _command_response(command)
 
 
 def _command_response(command: Command) -> CommandResponse:
     return CommandResponse.from_fields(
-        command, payload=shown_payload(command), error_code=error_code(command) or None
+        command, payload=mask_payload(command), error_code=error_code(command) or None
     )
 
 
-def shown_payload(command: Command) -> dict[str, Any]:
+def mask_payload(command: Command) -> dict[str, Any]:
     """Return the payload of a command with a mask for each write-only value."""
-    missing = command.write_only and [k for k, v in command.shown_settings() if v is None]
+    missing = command.write_only and [
+        k for k, v in command.settings_with_hidden_as_none() if v is None
+    ]
     if not missing:
         return command.payload
     if command.kind == "SET_PROPERTIES":

@@ -47,7 +47,7 @@ from services.device.things.device_store import DeviceStore
 
 log = logging.getLogger(__name__)
 
-LONGEST_ERROR = 1000
+MAX_ERROR_LENGTH = 1000
 CARRYING_WORKERS, MAX_WAITING_COMMANDS = 512, 10_000
 """Commands that are being handed to integrations at a time, and waiting ones per tenant."""
 REJECTION_STATUSES = frozenset(range(400, 500)) - {TooManyRequests.status}
@@ -55,7 +55,7 @@ REJECTION_STATUSES = frozenset(range(400, 500)) - {TooManyRequests.status}
 
 
 @dataclass(frozen=True)
-class CommandCarrier:
+class IntegrationCommandSender:
     """Hands commands to integrations; tenants take turns."""
 
     devices: DeviceStore
@@ -71,7 +71,7 @@ class CommandCarrier:
     )
 
     async def get_transport(self, integration: str) -> Transport:
-        """Return the form in which the integration receives commands, or an empty value."""
+        """Return how an integration receives commands; "" if it receives none."""
         return await self.integrations.get_transport(integration)
 
     async def check_encoders(self, products: Iterable[tuple[str, str]]) -> None:
@@ -94,32 +94,32 @@ class CommandCarrier:
             if command.carrier:
                 known_data = (additional or {}).get(command.thing_id)
                 with suppress(LaneFull):
-                    carry = partial(self._carry, command, command.carrier, known_data)
+                    carry = partial(self._send_to_integration, command, command.carrier, known_data)
                     self._scheduler.start(command.tenant, carry)
 
-    async def _carry(
+    async def _send_to_integration(
         self, command: Command, carrier: str, additional: dict[str, Any] | None
     ) -> None:
         try:
-            device = await self._ref(command, additional)
+            device = await self._build_device_ref(command, additional)
             if command.coded:
-                await self._carry_downlinks(command, carrier, device)
+                await self._send_downlinks(command, carrier, device)
                 return
             request = DeviceCommand(device=device, command=command.to_wire())
             await self.client.call_operation(
                 carrier, "command", request, Acknowledged, CARRY_SECONDS
             )
         except CodecFailed as error:
-            await self._reject(command, f"the codec {error}")
+            await self._fail(command, f"the codec {error}")
         except ThingwayError as error:
             if error.status in REJECTION_STATUSES:
-                await self._reject(command, f"integration {carrier} refused: {error.text}")
+                await self._fail(command, f"integration {carrier} refused: {error.text}")
             else:
                 log.warning("command %d will be repeated: %s", command.id, command.mask(str(error)))
         except StoreError as error:
             log.warning("command %d will be repeated: %s", command.id, error)
 
-    async def _carry_downlinks(self, command: Command, carrier: str, device: DeviceRef) -> None:
+    async def _send_downlinks(self, command: Command, carrier: str, device: DeviceRef) -> None:
         """Send the downlinks without a reported state.
 
         Raises `CodecFailed` and the errors of the integration.
@@ -141,7 +141,9 @@ class CommandCarrier:
         if waiting:
             await self.client.queue_downlinks(carrier, device, waiting)
 
-    async def _ref(self, command: Command, additional: dict[str, Any] | None) -> DeviceRef:
+    async def _build_device_ref(
+        self, command: Command, additional: dict[str, Any] | None
+    ) -> DeviceRef:
         """Return the device in the form that integrations receive.
 
         A repetition has no `additional` data, so the device is read.
@@ -160,9 +162,9 @@ class CommandCarrier:
             additional=additional or {},
         )
 
-    async def _reject(self, command: Command, reason: str) -> None:
+    async def _fail(self, command: Command, reason: str) -> None:
         try:
-            await self.commands.end(command, "FAILED", command.mask(reason)[:LONGEST_ERROR])
+            await self.commands.end(command, "FAILED", command.mask(reason)[:MAX_ERROR_LENGTH])
         except StoreError as failure:
             log.warning(
                 "command %d was rejected, but this could not be stored: %s", command.id, failure
@@ -171,18 +173,18 @@ class CommandCarrier:
 
 CONCURRENT_TENANTS, COMMANDS_PER_READ = 4, 500
 """Concurrent tenants, and commands of one tenant that are read together."""
-QUERY_SECONDS = 0.3
+QUERY_INTERVAL_SECONDS = 0.3
 """Seconds between two queries for due commands."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Delivery:
+class DueCommandDelivery:
     """Sends due commands and ends expired ones."""
 
     devices: DeviceStore
     bus: Bus
     commands: CommandStore
-    carrier: CommandCarrier
+    carrier: IntegrationCommandSender
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -191,15 +193,21 @@ class Delivery:
             self.commands.wakeups.event(DELIVERY_TOPIC),
         )
         await take_turns(
-            "delivery", CONCURRENT_TENANTS, tenants, self.steps, QUERY_SECONDS, wake, tenants
+            "delivery",
+            CONCURRENT_TENANTS,
+            tenants,
+            self.steps,
+            QUERY_INTERVAL_SECONDS,
+            wake,
+            tenants,
         )
 
     async def steps(self, tenant: str) -> Steps:
         """Process the due commands of a tenant, a batch at a time."""
-        while await self.deliver(tenant) == COMMANDS_PER_READ:
+        while await self.deliver_due(tenant) == COMMANDS_PER_READ:
             yield
 
-    async def deliver(self, tenant: str) -> int:
+    async def deliver_due(self, tenant: str) -> int:
         """Process due commands, oldest first; return how many were due.
 
         A command fails when its device has been deleted or has changed its application.
@@ -239,10 +247,10 @@ class Delivery:
         await self.commands.schedule.mark_sent(reachable, moment)
         await self.commands.schedule.suspend(offline)
         self.carrier.send(reachable)
-        await self._send([command for command in reachable if not command.carrier])
+        await self._publish_messages([command for command in reachable if not command.carrier])
         return len(due)
 
-    async def _send(self, commands: Sequence[Command]) -> None:
+    async def _publish_messages(self, commands: Sequence[Command]) -> None:
         entries = [entry for command in commands for entry in command_messages(command)]
         await self.bus.publish(
             [

@@ -11,38 +11,38 @@ from libs.common.errors import InvalidInput, TooLarge
 from libs.common.http.ids import parse_id
 from libs.common.tsl import Fault, InvalidValues
 from libs.common.tsl.limits import explain_unstorable
-from services.device.commands.model import Config, Draft, Kind, conceal_payload
+from services.device.commands.model import CommandDraft, CommandKind, Config, conceal_payload
 from services.device.things.model import Thing
 
-MAX_DEVICES = 1000
+MAX_TASK_DEVICES = 1000
 """Maximum number of devices in `POST /tasks`."""
-LAYOUTS = {"PROFILE": "values", "TSL": "properties"}
+REQUIRED_FIELD_BY_TYPE = {"PROFILE": "values", "TSL": "properties"}
 """Types of configurations and the field that each requires."""
-LARGEST_COMMAND = 256 * 1024
+MAX_COMMAND_BYTES = 256 * 1024
 """Maximum bytes of a command, which is one message on the bus."""
-LARGEST_REQUEST = 8 * 1024**2
+MAX_TOTAL_COMMAND_BYTES = 8 * 1024**2
 """Maximum bytes of all commands of a request, which is one transaction."""
 
 
-def check_size(drafts: Iterable[Draft]) -> None:
+def check_total_size(drafts: Iterable[CommandDraft]) -> None:
     """Raise `TooLarge` when one transaction cannot hold all commands."""
-    if sum(len(draft.encoded) for draft in drafts) > LARGEST_REQUEST:
-        raise TooLarge(f"the commands of a request must not exceed {LARGEST_REQUEST} bytes")
+    if sum(len(draft.encoded) for draft in drafts) > MAX_TOTAL_COMMAND_BYTES:
+        raise TooLarge(f"the commands of a request must not exceed {MAX_TOTAL_COMMAND_BYTES} bytes")
 
 
 def check_layout(kind: str, config: Config) -> None:
     """Raise `InvalidInput` when a configuration lacks the fields of its type."""
     kind = kind.upper()
-    if kind not in LAYOUTS:
+    if kind not in REQUIRED_FIELD_BY_TYPE:
         raise InvalidInput("must be PROFILE or TSL", field="type")
     given_fields = {"properties": config.properties, "values": config.values}
     for name, value in given_fields.items():
-        if name != LAYOUTS[kind] and value is not None:
+        if name != REQUIRED_FIELD_BY_TYPE[kind] and value is not None:
             raise InvalidInput(
                 f"must be absent in a configuration of type {kind}", field=f"config.{name}"
             )
-    if not given_fields[LAYOUTS[kind]]:
-        raise InvalidInput("must not be empty", field=f"config.{LAYOUTS[kind]}")
+    if not given_fields[REQUIRED_FIELD_BY_TYPE[kind]]:
+        raise InvalidInput("must not be empty", field=f"config.{REQUIRED_FIELD_BY_TYPE[kind]}")
     faults = [
         Fault(f"config.values[{index}]", reason)
         for index, entry in enumerate(config.values or [])
@@ -52,7 +52,7 @@ def check_layout(kind: str, config: Config) -> None:
         raise InvalidInput.from_faults(faults)
 
 
-def draft_config(thing: Thing, kind: str, config: Config, current: dict[str, Any]) -> Draft:
+def draft_config(thing: Thing, kind: str, config: Config, current: dict[str, Any]) -> CommandDraft:
     """Return the draft of a configuration whose layout is valid.
 
     `current` has the thing's values and pending settings. `config.version` must be the TSL version
@@ -72,7 +72,7 @@ def draft_config(thing: Thing, kind: str, config: Config, current: dict[str, Any
     return draft_command(thing, "SET_PROFILE", {"values": values})
 
 
-def name_device(device_id: int, error: InvalidInput) -> InvalidInput:
+def add_device_to_error(device_id: int, error: InvalidInput) -> InvalidInput:
     """Return an error whose text also names the device."""
     about = f"(device {device_id})"
     if error.faults:
@@ -87,7 +87,7 @@ def name_device(device_id: int, error: InvalidInput) -> InvalidInput:
 
 def draft_properties(
     thing: Thing, properties: dict[str, Any], field: str, current: dict[str, Any]
-) -> Draft:
+) -> CommandDraft:
     """Return the draft of a property update; raise `InvalidInput`.
 
     `current` has the thing's values. Faults have paths below `field`.
@@ -109,16 +109,18 @@ def has_struct(properties: dict[str, Any]) -> bool:
     return any(isinstance(value, dict) for value in properties.values())
 
 
-def draft_command(thing: Thing, kind: Kind, payload: dict[str, Any]) -> Draft:
+def draft_command(thing: Thing, kind: CommandKind, payload: dict[str, Any]) -> CommandDraft:
     """Return the draft of a command; raise `TooLarge`."""
     encoded = msgspec.json.encode(payload)
-    if len(encoded) > LARGEST_COMMAND:
-        raise TooLarge(f"a command must not exceed {LARGEST_COMMAND} bytes")
+    if len(encoded) > MAX_COMMAND_BYTES:
+        raise TooLarge(f"a command must not exceed {MAX_COMMAND_BYTES} bytes")
     visible_payload, write_only = conceal_payload(kind, payload, thing.tsl)
-    return Draft(thing, kind, visible_payload, encoded, payload if write_only else None, write_only)
+    return CommandDraft(
+        thing, kind, visible_payload, encoded, payload if write_only else None, write_only
+    )
 
 
-def read_device_ids(device_ids: "list[int | str] | str") -> list[int]:
+def parse_device_ids(device_ids: "list[int | str] | str") -> list[int]:
     """Parse `deviceIds`: numbers, decimal text, or text with commas or semicolons."""
     parts = device_ids if isinstance(device_ids, list) else [device_ids]
     ids: list[int] = []
@@ -126,6 +128,6 @@ def read_device_ids(device_ids: "list[int | str] | str") -> list[int]:
         texts = re.split(" *[,;] *", part) if isinstance(part, str) else [part]
         ids += [parse_id(device_id, "deviceIds") for device_id in texts]
     unique = list(dict.fromkeys(ids))
-    if not unique or len(unique) > MAX_DEVICES:
-        raise InvalidInput(f"must name 1 to {MAX_DEVICES} devices", field="deviceIds")
+    if not unique or len(unique) > MAX_TASK_DEVICES:
+        raise InvalidInput(f"must name 1 to {MAX_TASK_DEVICES} devices", field="deviceIds")
     return unique

@@ -22,23 +22,30 @@ from libs.common.contracts.events import (
 from libs.common.telemetry.tracing import trace_header
 from services.device.commands.model import Command
 
-QOS_1 = {"Nmqtt-Pub": "1"}
+QOS_1_HEADER = {"Nmqtt-Pub": "1"}
 """The header by which nats-server marks MQTT messages of QoS 1."""
 
-ERROR_CODES = {"SUCCESS": "", "FAILED": "device_refused", "TIMEOUT": "device_did_not_answer"}
+ERROR_CODE_BY_STATUS = {
+    "SUCCESS": "",
+    "FAILED": "device_refused",
+    "TIMEOUT": "device_did_not_answer",
+}
 
 
 def error_code(command: Command) -> str:
     """Return why a command ended, or an empty string for success."""
-    return command.error_code or ERROR_CODES.get(command.status, "")
+    return command.error_code or ERROR_CODE_BY_STATUS.get(command.status, "")
 
 
 def subcommands(command: Command) -> list[Subcommand]:
     """Return the settings of a command with its status; write-only ones have no value."""
-    return [Subcommand(key, command.status, value) for key, value in command.shown_settings()]
+    return [
+        Subcommand(key, command.status, value)
+        for key, value in command.settings_with_hidden_as_none()
+    ]
 
 
-def _header(command: Command, event_id: str, at: datetime) -> dict[str, Any]:
+def _event_header(command: Command, event_id: str, at: datetime) -> dict[str, Any]:
     return {
         "event_id": event_id,
         "created_at": to_ms(at),
@@ -48,7 +55,7 @@ def _header(command: Command, event_id: str, at: datetime) -> dict[str, Any]:
     }
 
 
-def created_entries(command: Command, payload: bytes | None = None) -> list[OutboxEntry]:
+def new_command_entries(command: Command, payload: bytes | None = None) -> list[OutboxEntry]:
     """Return the entries of a new command: its event and its MQTT messages.
 
     Integrations deliver carried commands, which have no messages. `payload` is the encoded payload,
@@ -57,13 +64,13 @@ def created_entries(command: Command, payload: bytes | None = None) -> list[Outb
     messages = [] if command.carrier else command_messages(command, payload)
     if command.write_only and command.status == "PENDING":
         messages = messages[1:]  # nats-server must not store secrets until the device connects
-    return [created_entry(command), *messages]
+    return [created_event(command), *messages]
 
 
-def created_entry(command: Command) -> OutboxEntry:
+def created_event(command: Command) -> OutboxEntry:
     """Return the event `task.{id}.created` or `service.{deviceId}.called`."""
     event_id = f"c-{to_ms(command.created_at):x}-{command.id:x}"
-    header = _header(command, event_id, command.created_at)
+    header = _event_header(command, event_id, command.created_at)
     body: ServiceCalled | TaskCreated
     if command.kind == "CALL_SERVICE":
         subject = service_event(command.tenant, command.thing_id, "called")
@@ -75,7 +82,7 @@ def created_entry(command: Command) -> OutboxEntry:
     return OutboxEntry(subject, fit_event(body), id=event_id)
 
 
-def stored_subject(sn: str) -> str:
+def stored_command_subject(sn: str) -> str:
     """Return the subject under which nats-server stores commands of a device."""
     return f"$MQTT.msgs.{down_command(sn)}"
 
@@ -92,9 +99,9 @@ def command_messages(command: Command, encoded: bytes | None = None) -> list[Out
         if encoded is None
         else _encode_command(command, encoded)
     )
-    plain = QOS_1 | hops_header(command.hops)
+    plain = QOS_1_HEADER | hops_header(command.hops)
     return [
-        OutboxEntry(stored_subject(command.sn), payload, headers=QOS_1),
+        OutboxEntry(stored_command_subject(command.sn), payload, headers=QOS_1_HEADER),
         OutboxEntry(subject, payload, stream=False, headers=plain),
     ]
 
@@ -105,10 +112,10 @@ def _encode_command(command: Command, payload: bytes) -> bytes:
     return b'%b,%b,"expiresAt":%d}' % (head[:-1], payload[1:-1], to_ms(command.expires_at))
 
 
-def finished_entry(command: Command) -> OutboxEntry:
+def finished_event(command: Command) -> OutboxEntry:
     """Return the event `task.{id}.finished` or `service.{deviceId}.replied`."""
     event_id = f"f-{command.closed_by}" if command.closed_by else uuid4().hex
-    header = _header(command, event_id, command.finished_at or command.created_at)
+    header = _event_header(command, event_id, command.finished_at or command.created_at)
     header["status"] = command.status
     body: ServiceReplied | TaskFinished
     if command.kind == "CALL_SERVICE":
@@ -131,7 +138,7 @@ def finished_entry(command: Command) -> OutboxEntry:
     return OutboxEntry(subject, fit_event(body), id=event_id)
 
 
-def confirmed_message(
+def confirmed_properties_event(
     command: Command, properties: dict[str, Any], ts: int, event_id: str
 ) -> OutgoingMessage:
     """Return the event `device.{id}.reported` of properties that a device confirmed."""

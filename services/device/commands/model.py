@@ -21,13 +21,13 @@ from libs.common.http.ids import NamedId
 from libs.common.tsl import Tsl, hidden_texts, mask_text
 from services.device.things.model import Thing
 
-Kind = Literal["SET_PROPERTIES", "CALL_SERVICE", "SET_PROFILE"]
+CommandKind = Literal["SET_PROPERTIES", "CALL_SERVICE", "SET_PROFILE"]
 
 OPEN_STATES = ("PENDING", "SENT")
 """States of a command that its device has not answered."""
 
 
-LONGEST_ID = 24
+MAX_DOWNLINK_ID_LENGTH = 24
 """Maximum number of characters of our downlink ids."""
 
 
@@ -59,13 +59,13 @@ class TaskType(StrEnum):
     """A service call."""
 
 
-class SentDownlink(msgspec.Struct, rename="camel", kw_only=True):
-    """One downlink of a command: bytes of the codec and their delivery state."""
+class CommandDownlink(msgspec.Struct, rename="camel", kw_only=True):
+    """One downlink of a command: bytes that the codec encoded, and their delivery state."""
 
     port: int
     data: bytes
     keys: list[str] = []
-    """The settings in it, unless it contains the whole command."""
+    """Keys of the settings in it; empty if it contains the whole command."""
     state: DownlinkState | None = None
     """The last state that the integration reported."""
 
@@ -82,7 +82,7 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
     tenant: str
     application_id: int | None
     """The application that requested it; only this application finds it as a task."""
-    kind: Kind
+    kind: CommandKind
     payload: dict[str, Any]
     sealed: dict[str, Any] | None = None
     """The whole payload of an open command that has write-only values."""
@@ -99,7 +99,7 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
     """The integration that delivers it; None for a device that is connected directly."""
     coded: bool = False
     """Whether the product's codec encodes it into downlinks."""
-    downlinks: list[SentDownlink] | None = None
+    downlinks: list[CommandDownlink] | None = None
     """Its downlinks; None until they are encoded."""
     shown: list[str] = []
     """Properties that the device has reported with the requested value."""
@@ -143,7 +143,7 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
 
     @property
     def is_deliverable(self) -> bool:
-        """Return whether the command has its write-only values; a restored command has none."""
+        """Return whether the command has its write-only values, which no backup contains."""
         return self.sealed is not None or not self.write_only
 
     def mask(self, text: str) -> str:
@@ -166,7 +166,7 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
         """Return the readable settings of the command as pairs of key and value."""
         return settings_in(self.kind, self.payload)
 
-    def readable_by(self, tsl: Tsl) -> "Command":
+    def conceal_values(self, tsl: Tsl) -> "Command":
         """Return the command without values that `tsl` declares write-only."""
         payload, more = conceal_payload(self.kind, self.payload, tsl)
         if not more:
@@ -175,14 +175,14 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
         sealed = self.sealed or self.payload
         return msgspec.structs.replace(self, payload=payload, write_only=write_only, sealed=sealed)
 
-    def shown_settings(self) -> list[tuple[str, Any]]:
-        """Return the settings of the command; the value of a write-only setting is None."""
+    def settings_with_hidden_as_none(self) -> list[tuple[str, Any]]:
+        """Return all settings of the command; the value of a write-only one is None."""
         visible = self.settings()
         visible_keys = {key for key, _ in visible}
         return visible + [(key, None) for key in self.write_only if key not in visible_keys]
 
 
-def settings_in(kind: Kind, payload: dict[str, Any]) -> list[tuple[str, Any]]:
+def settings_in(kind: CommandKind, payload: dict[str, Any]) -> list[tuple[str, Any]]:
     """Return the settings of a payload as pairs of key and value."""
     if kind == "SET_PROPERTIES":
         return list(payload["properties"].items())
@@ -192,7 +192,7 @@ def settings_in(kind: Kind, payload: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 def conceal_payload(
-    kind: Kind, payload: dict[str, Any], tsl: Tsl
+    kind: CommandKind, payload: dict[str, Any], tsl: Tsl
 ) -> tuple[dict[str, Any], list[str]]:
     """Return a payload without write-only values, and the keys of these settings."""
     if not tsl.conceals or kind == "CALL_SERVICE":
@@ -208,11 +208,11 @@ def conceal_payload(
 
 
 @dataclass(slots=True, frozen=True)
-class Draft:
+class CommandDraft:
     """A command that is checked but not stored."""
 
     thing: Thing
-    kind: Kind
+    kind: CommandKind
     payload: dict[str, Any]
     encoded: bytes
     """The whole payload as JSON."""
@@ -229,12 +229,12 @@ def downlink_id(command_id: int, number: int) -> str:
     return f"{command_id}-{number}"
 
 
-def read_downlink_id(text: str) -> tuple[int, int] | None:
+def parse_downlink_id(text: str) -> tuple[int, int] | None:
     """Return command id and downlink number of an id, or None when it is not ours."""
     command, dash, number = text.partition("-")
     if not dash or not (command.isdecimal() and number.isdecimal() and text.isascii()):
         return None
-    return (int(command), int(number)) if len(text) <= LONGEST_ID else None
+    return (int(command), int(number)) if len(text) <= MAX_DOWNLINK_ID_LENGTH else None
 
 
 def utc_now() -> datetime:
@@ -327,7 +327,7 @@ class Task(msgspec.Struct, rename="camel", omit_defaults=True):
     device_id: int
     type: TaskType
     """`CONFIG` for properties and profiles, `SERVICE` for a service call."""
-    kind: Kind
+    kind: CommandKind
     """Whether the task sets properties or a profile, or calls a service."""
     status: TaskStatus
     """`PENDING` (queued), `SENT`, `SUCCESS`, `FAILED` or `TIMEOUT` (expired)."""
@@ -352,5 +352,5 @@ class DownlinkEncoder(Protocol):
         """Raise `CodecFailed` when the product has no codec that encodes."""
 
     @abstractmethod
-    async def encode(self, command: Command, model: str) -> list[SentDownlink]:
+    async def encode(self, command: Command, model: str) -> list[CommandDownlink]:
         """Return the downlinks of a command; raise `CodecFailed`."""

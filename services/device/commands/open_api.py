@@ -22,7 +22,7 @@ from services.device.commands.model import (
 )
 from services.device.commands.service import CommandService
 
-TASKS = "/device/openapi/v1/tasks"
+TASKS_PATH = "/device/openapi/v1/tasks"
 
 Commands = NamedDependency[CommandService]
 
@@ -30,16 +30,16 @@ Commands = NamedDependency[CommandService]
 _LOCATION_HEADER = [
     ResponseHeader(
         name="Location",
-        value=f"{TASKS}/1000017",
+        value=f"{TASKS_PATH}/1000017",
         description="The path of the task",
         documentation_only=True,
     )
 ]
 
 
-def task_headers(task_id: int) -> dict[str, str]:
-    """Return the headers that point to a task."""
-    return {"Location": f"{TASKS}/{task_id}"}
+def task_location_header(task_id: int) -> dict[str, str]:
+    """Return a `Location` header with the path of a task."""
+    return {"Location": f"{TASKS_PATH}/{task_id}"}
 
 
 @patch(
@@ -59,7 +59,7 @@ async def update_device_properties(
     command = await commands.update_properties(principal, device_id, data.properties)
     accepted = keep_given(data.properties, command.payload["properties"])
     answer = ok(request, UpdatedProperties(accepted))
-    return Response(answer, headers=task_headers(command.id))
+    return Response(answer, headers=task_location_header(command.id))
 
 
 @get("/devices/{device_id:str}/config", tags=["Devices"])
@@ -67,7 +67,7 @@ async def get_device_config(
     principal: RequestPrincipal, commands: Commands, device_id: PathId
 ) -> Config:
     """Return the configuration of a device in the shape that a task accepts."""
-    return await commands.config(principal, device_id)
+    return await commands.get_config(principal, device_id)
 
 
 @post(
@@ -86,7 +86,7 @@ async def call_device_service(
     """Call a service of a device; `Location` names the task."""
     command = await commands.call_service(principal, device_id, data.service_id, data.inputs)
     answer: Success[None] = ok(request)
-    return Response(answer, headers=task_headers(command.id))
+    return Response(answer, headers=task_location_header(command.id))
 
 
 @post(
@@ -109,7 +109,7 @@ async def create_tasks(
 @get("/tasks/{task_id:str}", tags=["Tasks"])
 async def get_task(principal: RequestPrincipal, commands: Commands, task_id: PathId) -> Task:
     """Return the state of a configuration task or service call."""
-    return await commands.task(principal, task_id)
+    return await commands.get_task(principal, task_id)
 
 
 ROUTER = route_operations(globals(), "/device/openapi/v1")

@@ -25,7 +25,7 @@ from services.device.telemetry.presence_store import HttpPresence
 from services.device.things.directory import ThingDirectory
 from services.device.things.model import Thing
 
-LONGEST_POLL = 60
+MAX_POLL_SECONDS = 60
 """Maximum seconds that a poll may wait."""
 
 
@@ -59,13 +59,13 @@ class CommandPolls:
         if self._subscription is not None and self._bus.is_connected:
             await self._subscription.unsubscribe()
 
-    async def commands(self, principal: Principal, sn: str, wait: int) -> Commands:
+    async def wait_for_commands(self, principal: Principal, sn: str, wait: int) -> Commands:
         """Return open commands of a device; wait up to `wait` seconds for the first."""
         thing = await self._things.find_sender(principal, sn)
         await self._presence.record_contact(thing)
-        deadline = asyncio.get_running_loop().time() + min(wait, LONGEST_POLL)
-        with self.waiting(thing.sn) as arrived:
-            while await self._is_owned_as(thing):
+        deadline = asyncio.get_running_loop().time() + min(wait, MAX_POLL_SECONDS)
+        with self.expect_command(thing.sn) as arrived:
+            while await self._has_same_owner(thing):
                 fetched = await self._store.schedule.fetch_for_poll(thing.id, utc_now())
                 remaining = deadline - asyncio.get_running_loop().time()
                 if fetched or remaining <= 0:
@@ -76,7 +76,7 @@ class CommandPolls:
                 arrived.clear()
         return Commands([])
 
-    async def _is_owned_as(self, thing: Thing) -> bool:
+    async def _has_same_owner(self, thing: Thing) -> bool:
         """Return whether the device still has the same owner; otherwise its key is invalid."""
         current_thing = (await self._things.find_by_sn([thing.sn])).get(thing.sn)
         owner = (thing.id, thing.application_id)
@@ -85,7 +85,7 @@ class CommandPolls:
         )
 
     @contextmanager
-    def waiting(self, sn: str) -> Iterator[asyncio.Event]:
+    def expect_command(self, sn: str) -> Iterator[asyncio.Event]:
         """Yield an event that is set when a command is sent to the device."""
         arrived = asyncio.Event()
         subject = down_command(sn)
@@ -111,7 +111,7 @@ async def fetch_commands(
     wait: Annotated[
         int,
         QueryParameter(
-            description="Seconds to wait for a command if none is open.", ge=0, le=LONGEST_POLL
+            description="Seconds to wait for a command if none is open.", ge=0, le=MAX_POLL_SECONDS
         ),
     ] = 0,
 ) -> Commands:
@@ -119,7 +119,7 @@ async def fetch_commands(
 
     Each command is returned again after 30 s until the device answers it.
     """
-    return await command_polls.commands(principal, sn, wait)
+    return await command_polls.wait_for_commands(principal, sn, wait)
 
 
 ROUTER = route_operations(globals(), "/ingest/v1/{sn:str}", guards=[devices], tags=["Device edge"])

@@ -15,18 +15,18 @@ from services.device.commands.write_only import WIPING_TOPIC
 from services.device.telemetry.ports import ReconnectListener
 
 RESEND_SECONDS = (1, 2, 5, 10, 20, 40, 60)
-"""Seconds until an unanswered command is sent again to a connected device."""
-CODED_RESEND = (5, 10, 30, 120, 600)
+"""Seconds until an unanswered command is sent again to a connected device, by attempts so far."""
+CODED_RESEND_SECONDS = (5, 10, 30, 120, 600)
 """Seconds until an unanswered coded command is sent again, unless the network server has reported a
 state for each downlink."""
-POLL_AGAIN = timedelta(seconds=30)
+POLL_REPEAT_DELAY = timedelta(seconds=30)
 """Time after which an unanswered command is returned to a polling device again."""
-FIRST_ATTEMPT = 2
+FIRST_RESEND_INDEX = 2
 """Index in `RESEND_SECONDS` of the first pause of a new command; 0 after a reconnect."""
 DELIVERY_TOPIC = "delivery"
 """Topic of `Wakeups`: commands are due, or will be."""
 DUE_INDEX = "due"
-"""Name of an index whose first field is the tenant."""
+"""Name of the index of open commands by tenant and due time."""
 
 
 class CommandSchedule(ReconnectListener):
@@ -53,16 +53,16 @@ class CommandSchedule(ReconnectListener):
         A coded command becomes SENT when its network server reports so.
         """
 
-        def again(command: Command) -> datetime:
+        def next_send_at(command: Command) -> datetime:
             return now + timedelta(seconds=_resend_seconds(command))
 
         plain = [command for command in commands if not command.coded]
-        await self._reschedule(plain, again, {"status": "SENT"})
-        await self._reschedule([command for command in commands if command.coded], again, {})
+        await self._reschedule(plain, next_send_at, {"status": "SENT"})
+        await self._reschedule([command for command in commands if command.coded], next_send_at, {})
 
     async def fetch_for_poll(self, thing_id: int, now: datetime) -> list[Command]:
-        """Return open commands for a polling device and hide them for `POLL_AGAIN`."""
-        ready = {"$not": {"$gt": now - POLL_AGAIN}}
+        """Return open commands for a polling device and hide them for `POLL_REPEAT_DELAY`."""
+        ready = {"$not": {"$gt": now - POLL_REPEAT_DELAY}}
         query = {"thingId": thing_id, "status": {"$in": OPEN_STATES}, "expiresAt": {"$gt": now}}
         cursor = self._commands.find({**query, "polledAt": ready}).sort(OLDEST_FIRST).limit(100)
         fetched = msgspec.convert(await cursor.to_list(), list[Command])
@@ -124,5 +124,5 @@ def _due_query(moment: datetime) -> Document:
 
 
 def _resend_seconds(command: Command) -> int:
-    pauses = CODED_RESEND if command.coded else RESEND_SECONDS
+    pauses = CODED_RESEND_SECONDS if command.coded else RESEND_SECONDS
     return pauses[min(command.attempts, len(pauses) - 1)]

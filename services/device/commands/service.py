@@ -18,25 +18,25 @@ from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Session
 from libs.common.things import DIRECT_INTEGRATION
 from libs.common.tsl import InvalidValues, UnknownService
-from services.device.commands.delivery import CommandCarrier
+from services.device.commands.delivery import IntegrationCommandSender
 from services.device.commands.drafts import (
-    LAYOUTS,
+    REQUIRED_FIELD_BY_TYPE,
+    add_device_to_error,
     check_layout,
-    check_size,
+    check_total_size,
     draft_command,
     draft_config,
     draft_properties,
     has_struct,
-    name_device,
-    read_device_ids,
+    parse_device_ids,
 )
-from services.device.commands.events import created_entries, error_code, subcommands
+from services.device.commands.events import error_code, new_command_entries, subcommands
 from services.device.commands.model import (
     Command,
+    CommandDraft,
     Config,
     CreateTasks,
     DeviceTask,
-    Draft,
     Task,
     utc_now,
 )
@@ -46,7 +46,7 @@ from services.device.things.directory import ThingDirectory
 from services.device.things.errors import device_not_found
 from services.device.things.model import Device, Thing
 
-DEVICES_IN_MEMORY = 100
+DEVICES_PER_BATCH = 100
 """Devices whose records and values are in memory at the same time."""
 
 
@@ -58,7 +58,7 @@ class CommandService:
     store: CommandStore
     latest: LatestValues
     ids: IdAllocator
-    carrier: CommandCarrier
+    carrier: IntegrationCommandSender
     life: float
     """Seconds until a command expires that is not answered."""
     coded_life: float
@@ -68,15 +68,15 @@ class CommandService:
         self, principal: Principal, device_id: int, properties: dict[str, Any]
     ) -> Command:
         """Issue a property update to a device; one invalid value rejects the update."""
-        return await self.update_thing(
+        return await self.update_thing_properties(
             principal, await self.things.get_thing(principal, device_id), properties
         )
 
-    async def update_thing(
+    async def update_thing_properties(
         self, principal: Principal, thing: Thing, properties: dict[str, Any]
     ) -> Command:
         """Issue a property update to a device that the caller may see."""
-        (draft,) = await self.check_properties([(thing, properties)])
+        (draft,) = await self.draft_property_updates([(thing, properties)])
         if isinstance(draft, InvalidInput):
             raise draft
         (command,) = await self.issue(principal, [draft])
@@ -93,21 +93,21 @@ class CommandService:
         self, principal: Principal, thing: Thing, service_id: str, inputs: dict[str, Any] | None
     ) -> Command:
         """Issue a service call to a device that the caller may see."""
-        draft = self.check_call(thing, service_id, inputs)
+        draft = self.draft_service_call(thing, service_id, inputs)
         (command,) = await self.issue(principal, [draft])
         return command
 
-    async def check_properties(
+    async def draft_property_updates(
         self, updates: Sequence[tuple[Thing, dict[str, Any]]]
-    ) -> list[Draft | InvalidInput]:
+    ) -> list[CommandDraft | InvalidInput]:
         """Return a draft for each property update, or the error that rejects it.
 
         Faults have paths such as `properties.interval`. Current values are read only for devices
         whose update contains a STRUCT, because a STRUCT may be partial. Raises `TooLarge`.
         """
-        checked: list[Draft | InvalidInput] = []
-        for start in range(0, len(updates), DEVICES_IN_MEMORY):
-            batch = updates[start : start + DEVICES_IN_MEMORY]
+        checked: list[CommandDraft | InvalidInput] = []
+        for start in range(0, len(updates), DEVICES_PER_BATCH):
+            batch = updates[start : start + DEVICES_PER_BATCH]
             partial = [thing for thing, properties in batch if has_struct(properties)]
             current = await self._find_current_values(partial) if partial else {}
             for thing, properties in batch:
@@ -118,10 +118,12 @@ class CommandService:
                     )
                 except InvalidInput as error:
                     checked.append(error)
-            check_size(draft for draft in checked if isinstance(draft, Draft))
+            check_total_size(draft for draft in checked if isinstance(draft, CommandDraft))
         return checked
 
-    def check_call(self, thing: Thing, service_id: str, inputs: dict[str, Any] | None) -> Draft:
+    def draft_service_call(
+        self, thing: Thing, service_id: str, inputs: dict[str, Any] | None
+    ) -> CommandDraft:
         """Return the draft of a service call; faults are at `serviceId` and `inputs.…`."""
         try:
             checked = thing.tsl.check_service_inputs(service_id, inputs)
@@ -131,14 +133,14 @@ class CommandService:
 
     async def create_tasks(self, principal: Principal, request: CreateTasks) -> list[DeviceTask]:
         """Configure several devices; one invalid configuration rejects the request."""
-        ids = read_device_ids(request.device_ids)
+        ids = parse_device_ids(request.device_ids)
         check_layout(request.type, request.config)
-        drafts: list[Draft] = []
-        for start in range(0, len(ids), DEVICES_IN_MEMORY):
+        drafts: list[CommandDraft] = []
+        for start in range(0, len(ids), DEVICES_PER_BATCH):
             drafts += await self._draft_configs(
-                principal, ids[start : start + DEVICES_IN_MEMORY], request
+                principal, ids[start : start + DEVICES_PER_BATCH], request
             )
-            check_size(drafts)
+            check_total_size(drafts)
         commands = await self.issue(principal, drafts)
         return [DeviceTask(command.thing_id, command.id) for command in commands]
 
@@ -154,9 +156,9 @@ class CommandService:
 
     async def forget(self, thing_id: int) -> None:
         """Delete the configuration of a device whose owner changes."""
-        await self.store.forget(thing_id)
+        await self.store.delete_profile(thing_id)
 
-    async def _draft_first_config(self, device: Device, config: dict[str, Any]) -> Draft:
+    async def _draft_first_config(self, device: Device, config: dict[str, Any]) -> CommandDraft:
         """Return the draft of a first configuration; without `type`, its fields decide the type."""
         try:
             wire = msgspec.convert(config, Config)
@@ -164,19 +166,25 @@ class CommandService:
             raise InvalidInput(str(error).replace("`", "'"), field="config") from error
         thing = await self.things.build_thing(device)
         kind_name = (wire.type or "").upper()
-        kind = kind_name if kind_name in LAYOUTS else "TSL" if wire.values is None else "PROFILE"
+        kind = (
+            kind_name
+            if kind_name in REQUIRED_FIELD_BY_TYPE
+            else "TSL"
+            if wire.values is None
+            else "PROFILE"
+        )
         check_layout(kind, wire)
         return draft_config(thing, kind, wire, (await self._find_current_values([thing]))[thing.id])
 
-    async def config(self, principal: Principal, device_id: int) -> Config:
+    async def get_config(self, principal: Principal, device_id: int) -> Config:
         """Return the configuration of a device in the shape that a task accepts.
 
         Settings of open commands override confirmed and reported values.
         """
         thing = await self.things.get_thing(principal, device_id)
         if thing.device_type == "GATEWAY":
-            values = await self.store.profile(thing.id)
-            pending = await self.store.pending_settings([thing.id], "SET_PROFILE")
+            values = await self.store.find_profile(thing.id)
+            pending = await self.store.find_pending_settings([thing.id], "SET_PROFILE")
             values.update(pending.get(thing.id, {}))
             visible_values = thing.tsl.readable(values)
             listed = [{"key": key, "value": value} for key, value in visible_values.items()]
@@ -185,19 +193,19 @@ class CommandService:
         properties = thing.tsl.writable(current[thing.id])
         return Config(version=thing.tsl_version, type="TSL", properties=properties)
 
-    async def task(self, principal: Principal, task_id: int) -> Task:
+    async def get_task(self, principal: Principal, task_id: int) -> Task:
         """Return a task of the calling application; raise `NotFound`."""
         command = await self.store.find_task(task_id, principal.tenant, principal.application_id)
         if command is None:
             raise NotFound(f"task {task_id} does not exist", field="taskId", code="task_not_found")
         with suppress(NotFound):  # the device may have been deleted
             thing = await self.things.get_thing(principal, command.thing_id)
-            command = command.readable_by(thing.tsl)
-        return describe(command)
+            command = command.conceal_values(thing.tsl)
+        return task_from_command(command)
 
     async def _draft_configs(
         self, principal: Principal, ids: Sequence[int], request: CreateTasks
-    ) -> list[Draft]:
+    ) -> list[CommandDraft]:
         """Return drafts of a configuration; an error names the device that rejects it."""
         things = await self.things.find_all_visible(principal, ids)
         current = await self._find_current_values(things.values())
@@ -210,7 +218,7 @@ class CommandService:
                     things[device_id], request.type, request.config, current[device_id]
                 )
             except InvalidInput as error:
-                raise name_device(device_id, error) from error
+                raise add_device_to_error(device_id, error) from error
             drafts.append(draft)
         return drafts
 
@@ -223,14 +231,16 @@ class CommandService:
         latest values.
         """
         ids = [thing.id for thing in things]
-        pending = await self.store.pending_settings(ids, "SET_PROPERTIES", session)
+        pending = await self.store.find_pending_settings(ids, "SET_PROPERTIES", session)
         latest = await self.latest.find_values(ids, session)
         return {
             thing.id: thing.tsl.readable({**latest.get(thing.id, {}), **pending.get(thing.id, {})})
             for thing in things
         }
 
-    async def issue(self, principal: Principal, drafts: Sequence[Draft]) -> Sequence[Command]:
+    async def issue(
+        self, principal: Principal, drafts: Sequence[CommandDraft]
+    ) -> Sequence[Command]:
         """Store and send the commands of drafts, all or none, in the caller's name.
 
         Partial STRUCTs are completed again inside the transaction, so that concurrent updates of
@@ -249,19 +259,23 @@ class CommandService:
 
             async def make(session: Session) -> CommandsWithEvents:
                 whole = await self._complete_structs(drafts, session)
-                return self._build(principal, whole, ids, transports)
+                return self._build_commands(principal, whole, ids, transports)
 
             commands = await self.store.insert_serialized(partial, make)
         else:
-            commands = await self.store.write(self._build(principal, drafts, ids, transports))
+            commands = await self.store.write(
+                self._build_commands(principal, drafts, ids, transports)
+            )
         additional = {draft.thing.id: draft.thing.additional or {} for draft in drafts}
         self.carrier.send(commands, additional)
         return commands
 
-    async def _complete_structs(self, drafts: Sequence[Draft], session: Session) -> list[Draft]:
-        whole: list[Draft] = []
-        for start in range(0, len(drafts), DEVICES_IN_MEMORY):
-            batch = drafts[start : start + DEVICES_IN_MEMORY]
+    async def _complete_structs(
+        self, drafts: Sequence[CommandDraft], session: Session
+    ) -> list[CommandDraft]:
+        whole: list[CommandDraft] = []
+        for start in range(0, len(drafts), DEVICES_PER_BATCH):
+            batch = drafts[start : start + DEVICES_PER_BATCH]
             partial = [draft.thing for draft in batch if draft.given is not None]
             current = await self._find_current_values(partial, session) if partial else {}
             whole += [
@@ -274,17 +288,17 @@ class CommandService:
             ]
         return whole
 
-    def _build(
+    def _build_commands(
         self,
         principal: Principal,
-        drafts: Sequence[Draft],
+        drafts: Sequence[CommandDraft],
         ids: Sequence[int],
         transports: Mapping[str, Transport],
     ) -> CommandsWithEvents:
-        check_size(drafts)
+        check_total_size(drafts)
         moment, is_application = utc_now(), principal.kind is CallerKind.APPLICATION
 
-        def command_of(draft: Draft, command_id: int, transport: Transport) -> Command:
+        def build_command(draft: CommandDraft, command_id: int, transport: Transport) -> Command:
             coded = transport == "frames"
             return Command(
                 id=command_id,
@@ -308,13 +322,13 @@ class CommandService:
             )
 
         commands = [
-            command_of(draft, command_id, transports[draft.thing.integration])
+            build_command(draft, command_id, transports[draft.thing.integration])
             for draft, command_id in zip(drafts, ids, strict=True)
         ]
         return commands, [
             entry
             for command, draft in zip(commands, drafts, strict=True)
-            for entry in created_entries(command, draft.encoded)
+            for entry in new_command_entries(command, draft.encoded)
         ]
 
 
@@ -326,7 +340,7 @@ def _check_deliverable(transports: Mapping[str, Transport]) -> None:
             raise Conflict(text, field="deviceId", code="device_of_integration")
 
 
-def describe(command: Command) -> Task:
+def task_from_command(command: Command) -> Task:
     """Return the task of a command, as its application sees it."""
     return Task(
         task_id=command.id,

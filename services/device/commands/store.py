@@ -28,19 +28,19 @@ from libs.common.store.mongo import (
     read_rows,
 )
 from services.device.commands.coded_commands import OLDEST_FIRST, CodedCommands
-from services.device.commands.events import created_entry, finished_entry
+from services.device.commands.events import created_event, finished_event
 from services.device.commands.model import (
     DEVICE_DELETED,
     OPEN_STATES,
     Command,
+    CommandKind,
     FailureReason,
-    Kind,
     settings_in,
     utc_now,
 )
 from services.device.commands.schedule import (
     DELIVERY_TOPIC,
-    FIRST_ATTEMPT,
+    FIRST_RESEND_INDEX,
     RESEND_SECONDS,
     CommandSchedule,
 )
@@ -50,7 +50,7 @@ from services.device.things.model import Device
 
 COMMANDS_PER_READ = 100
 """Commands that are read together when all commands of a thing end."""
-MARK_INTERVAL = 0.5
+MARK_PUBLISHED_DELAY = 0.5
 """Seconds after which published commands are marked, all together."""
 NEWEST_FIRST = [("createdAt", -1), ("_id", -1)]
 CommandsWithEvents = tuple[Sequence[Command], Sequence[OutboxEntry]]
@@ -72,9 +72,9 @@ def to_document(command: Command) -> Document:
             del fields[seldom]
     if command.coded:
         fields["awaited"] = command.thing_id
-    again = command.created_at + timedelta(seconds=RESEND_SECONDS[FIRST_ATTEMPT])
+    again = command.created_at + timedelta(seconds=RESEND_SECONDS[FIRST_RESEND_INDEX])
     due = min(again, command.expires_at)
-    return fields | {"attempts": FIRST_ATTEMPT, "nextSendAt": due, "unpublished": True}
+    return fields | {"attempts": FIRST_RESEND_INDEX, "nextSendAt": due, "unpublished": True}
 
 
 def from_document(document: Document | None) -> Command | None:
@@ -149,7 +149,7 @@ class CommandStore(ThingDataStore):
 
     async def _mark_published(self) -> None:
         while self._published:
-            await asyncio.sleep(MARK_INTERVAL)
+            await asyncio.sleep(MARK_PUBLISHED_DELAY)
             ids, self._published = self._published, []
             await self._commands.update_many(
                 {"_id": {"$in": ids}, "unpublished": True}, {"$unset": {"unpublished": ""}}
@@ -157,7 +157,7 @@ class CommandStore(ThingDataStore):
 
     async def publish_created(self, commands: Iterable[Command]) -> None:
         """Publish the events of new commands whose process may have ended before it did so."""
-        entries = [created_entry(command) for command in commands if command.unpublished]
+        entries = [created_event(command) for command in commands if command.unpublished]
         await self._outbox.send(self._outbox.build(entries))
 
     async def _insert(self, documents: Sequence[Document], session: Session) -> None:
@@ -189,12 +189,12 @@ class CommandStore(ThingDataStore):
                 return []
             if extra_step is not None:
                 await extra_step(session)
-            entries = [created_entry(command)] if command.unpublished else []
-            return await self._outbox.add([*entries, finished_entry(command)], session)
+            entries = [created_event(command)] if command.unpublished else []
+            return await self._outbox.add([*entries, finished_event(command)], session)
 
         await self._outbox.publish_stored(await self._mongo.transaction(close_command))
 
-    async def fail_all(self, thing_id: int, reason: FailureReason) -> None:
+    async def fail_open_commands(self, thing_id: int, reason: FailureReason) -> None:
         """End the open commands of a thing as FAILED."""
         last = -1
         while True:
@@ -227,7 +227,7 @@ class CommandStore(ThingDataStore):
     async def page(
         self, device: Device, statuses: Sequence[TaskStatus], skip: int, limit: int
     ) -> tuple[AsyncGenerator[Command, None], int]:
-        """Return a page of the commands of a device's owner, newest first, and the total."""
+        """Return a page of commands since the device got its owner, newest first, and the total."""
         since = datetime.fromtimestamp(device.owned_since / 1000, UTC)
         query: Document = {
             "thingId": device.id,
@@ -242,8 +242,8 @@ class CommandStore(ThingDataStore):
         commands = (msgspec.convert(row, Command) async for row in rows)
         return commands, await self._commands.count_documents(query)
 
-    async def pending_settings(
-        self, thing_ids: Sequence[int], kind: Kind, session: Session | None = None
+    async def find_pending_settings(
+        self, thing_ids: Sequence[int], kind: CommandKind, session: Session | None = None
     ) -> dict[int, dict[str, Any]]:
         """Return the settings in open commands by thing; the newest command wins."""
         query = {"thingId": {"$in": list(thing_ids)}, "status": {"$in": OPEN_STATES}, "kind": kind}
@@ -264,7 +264,7 @@ class CommandStore(ThingDataStore):
             session=session,
         )
         if result.modified_count:
-            await self._hide(command, session)
+            await self._delete_secrets(command, session)
         return bool(result.modified_count)
 
     async def close_answered(
@@ -293,9 +293,9 @@ class CommandStore(ThingDataStore):
             ended = {"$set": _result_fields(command)}
             commands = self._mongo.database_of(session)["commands"]
             await commands.update_one({"_id": command.id}, ended, session=session)
-        await self._hide(command, session)
+        await self._delete_secrets(command, session)
 
-    async def _hide(self, command: Command, session: Session) -> None:
+    async def _delete_secrets(self, command: Command, session: Session) -> None:
         """Delete the write-only values of a closed command, because only delivery reads them."""
         if not command.write_only:
             return
@@ -321,7 +321,7 @@ class CommandStore(ThingDataStore):
             await self.schedule.suspend([command])
         return command
 
-    async def profile(self, thing_id: int) -> dict[str, Any]:
+    async def find_profile(self, thing_id: int) -> dict[str, Any]:
         """Return the profile values that a thing has confirmed."""
         return _profile_values(await self._profiles.find_one({"_id": thing_id}))
 
@@ -335,7 +335,7 @@ class CommandStore(ThingDataStore):
         listed = [{"key": key, "value": value} for key, value in values.items()]
         await profiles.replace_one(identity, {"values": listed}, upsert=True, session=session)
 
-    async def forget(self, thing_id: int, session: Session | None = None) -> None:
+    async def delete_profile(self, thing_id: int, session: Session | None = None) -> None:
         """Delete the profile and the lock document of a thing, but not its commands."""
         for collection in (self._profiles, self._turns):
             await collection.delete_one({"_id": thing_id}, session=session)
@@ -345,8 +345,8 @@ class CommandStore(ThingDataStore):
 
         Each command ends in a transaction of its own.
         """
-        await self.forget(thing_id, session)
-        await self.fail_all(thing_id, DEVICE_DELETED)
+        await self.delete_profile(thing_id, session)
+        await self.fail_open_commands(thing_id, DEVICE_DELETED)
 
 
 def _profile_values(document: Document | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from services.device.clients import Clients
 from services.device.commands.completion import CommandCanceller, CommandCompletion
 from services.device.commands.console import ROUTER as CONSOLE
 from services.device.commands.console import BatchConfigurator, DeviceCommands
-from services.device.commands.delivery import CommandCarrier, Delivery
+from services.device.commands.delivery import DueCommandDelivery, IntegrationCommandSender
 from services.device.commands.model import DownlinkEncoder
 from services.device.commands.open_api import ROUTER as OPEN_API
 from services.device.commands.polling import ROUTER as POLLING
@@ -54,7 +54,7 @@ def wire_commands(
     """Construct the command service, its handlers and delivery."""
     settings, bus = clients.settings, clients.bus
     devices, directory, granted = things.devices, things.directory, things.granted_devices
-    carrier = CommandCarrier(
+    carrier = IntegrationCommandSender(
         devices, clients.integrations, clients.integration_client, store, encoder
     )
     service = CommandService(
@@ -66,7 +66,7 @@ def wire_commands(
         life=settings.command_life,
         coded_life=settings.downlink_life,
     )
-    delivery = Delivery(devices=devices, bus=bus, commands=store, carrier=carrier)
+    delivery = DueCommandDelivery(devices=devices, bus=bus, commands=store, carrier=carrier)
     polls = CommandPolls(bus, directory, store, telemetry.presence)
     handlers = CommandHandlers(
         commands=service,

@@ -14,24 +14,25 @@ from libs.common.bus.streams import MQTT
 from libs.common.scheduling.turns import Steps, take_turns
 from libs.common.store.mongo import Collection, Document, distinct_values
 from libs.common.tsl import Tsl, hidden_texts, mask_text
-from services.device.commands.events import stored_subject
+from services.device.commands.events import stored_command_subject
 from services.device.commands.model import OPEN_STATES, Command, utc_now
 
 log = logging.getLogger(__name__)
 
 CONCURRENT_TENANTS = 4
-"""Concurrent tenants."""
-QUERY_SECONDS = 1.0
-"""Seconds between two queries for due commands."""
+"""Tenants whose messages are deleted concurrently."""
+QUERY_INTERVAL_SECONDS = 1.0
+"""Seconds between two queries for commands whose messages must be deleted."""
 MAX_PUBLISH_DELAY = timedelta(seconds=30)
-"""Time after a read within which a process publishes a command that was open when it read it."""
+"""Maximum time from reading an open command to publishing it. A message may appear this long after
+the command is closed."""
 RETRY_DELAY = timedelta(seconds=10)
 """Time until the next attempt when NATS is unavailable."""
 
 WIPING_TOPIC = "wiping"
 """Topic of `Wakeups`: messages of commands must be deleted."""
 WIPE_INDEX = "wipe"
-"""Name of an index whose first field is the tenant."""
+"""Name of the index of commands by tenant and `wipeAt`."""
 
 _decode_json = msgspec.json.decode
 
@@ -45,13 +46,13 @@ class WriteOnlyCommands:
         self.wakeups = wakeups
 
     async def tenants_to_wipe(self, within: float = 0) -> list[str]:
-        """Return the tenants of commands that `list_to_wipe` returns within some seconds."""
-        due = _to_wipe(utc_now() + timedelta(seconds=within))
+        """Return the tenants whose commands `list_to_wipe` returns now or `within` seconds."""
+        due = _wipe_due_query(utc_now() + timedelta(seconds=within))
         return await distinct_values(self._commands, "tenant", due, WIPE_INDEX)
 
     async def list_to_wipe(self, tenant: str, moment: datetime, limit: int = 10) -> list[Command]:
         """Return commands whose messages in nats-server must be deleted."""
-        query = {"tenant": tenant, **_to_wipe(moment)}
+        query = {"tenant": tenant, **_wipe_due_query(moment)}
         cursor = self._commands.find(query, sort=[("wipeAt", 1)], limit=limit)
         return msgspec.convert(await cursor.to_list(), list[Command])
 
@@ -69,7 +70,7 @@ class WriteOnlyCommands:
         kinds = ["SET_PROPERTIES", "SET_PROFILE"]
         async for document in self._commands.find({"thingId": thing_id, "kind": {"$in": kinds}}):
             command = msgspec.convert(document, Command)
-            shown = command.readable_by(tsl)
+            shown = command.conceal_values(tsl)
             if shown is command:
                 continue
             changes: Document = {"payload": shown.payload, "writeOnly": shown.write_only}
@@ -107,7 +108,7 @@ class CommandWiper:
         """Run until cancelled."""
         tenants, wake = self._commands.tenants_to_wipe, self._commands.wakeups.event(WIPING_TOPIC)
         await take_turns(
-            "wiping", CONCURRENT_TENANTS, tenants, self.steps, QUERY_SECONDS, wake, tenants
+            "wiping", CONCURRENT_TENANTS, tenants, self.steps, QUERY_INTERVAL_SECONDS, wake, tenants
         )
 
     async def steps(self, tenant: str) -> Steps:
@@ -123,7 +124,7 @@ class CommandWiper:
         commands = await self._commands.list_to_wipe(tenant, moment)
         for command in commands:
             try:
-                await self._delete(command)
+                await self._delete_messages(command)
             except (NatsError, APIError, TimeoutError) as error:
                 log.warning(
                     "command %d: its stored messages could not be deleted: %r", command.id, error
@@ -138,9 +139,12 @@ class CommandWiper:
             await self._commands.mark_wiped(command, again=None if moment >= late else late)
         return len(commands)
 
-    async def _delete(self, command: Command) -> None:
+    async def _delete_messages(self, command: Command) -> None:
         await delete_messages(
-            self._bus, MQTT, stored_subject(command.sn), lambda raw: _command_id(raw) == command.id
+            self._bus,
+            MQTT,
+            stored_command_subject(command.sn),
+            lambda raw: _command_id(raw) == command.id,
         )
 
 
@@ -152,5 +156,5 @@ def _command_id(payload: bytes) -> Any:
     return message.get("commandId") if isinstance(message, dict) else None
 
 
-def _to_wipe(moment: datetime) -> Document:
+def _wipe_due_query(moment: datetime) -> Document:
     return {"wipeAt": {"$lte": moment}}

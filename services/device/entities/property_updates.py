@@ -11,7 +11,7 @@ from libs.common.identity import Principal
 from libs.common.integrations.client import IntegrationClient
 from libs.common.things import SYSTEM_INTEGRATION, member_key
 from libs.common.tsl import Fault
-from services.device.commands.model import Draft
+from services.device.commands.model import CommandDraft
 from services.device.commands.service import CommandService
 from services.device.entities.schemas import UpdateEntities
 from services.device.entities.service import EntityService
@@ -216,15 +216,15 @@ class EntityWriter:
         devices = [
             (update.thing.record, update.values) for update in updates if update.thing.device
         ]
-        checked = iter(await self.commands.check_properties(devices))
-        drafts: list[Draft] = []
+        checked = iter(await self.commands.draft_property_updates(devices))
+        drafts: list[CommandDraft] = []
         others: list[tuple[EntityThing, dict[str, Any]]] = []
         faults: list[ValueFault] = []
         for update in updates:
             outcome = next(checked) if update.thing.device else _check_settings(update)
             if isinstance(outcome, InvalidInput):
                 faults += update.faults(outcome.faults)
-            elif isinstance(outcome, Draft):
+            elif isinstance(outcome, CommandDraft):
                 drafts.append(outcome)
             else:
                 others.append((update.thing, outcome))

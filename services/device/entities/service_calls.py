@@ -19,7 +19,7 @@ from libs.common.identity import Principal
 from libs.common.integrations.client import IntegrationClient, Integrations
 from libs.common.things import SYSTEM_INTEGRATION
 from libs.common.tsl import InvalidValues, UnknownService
-from services.device.commands.model import Command, Draft
+from services.device.commands.model import Command, CommandDraft
 from services.device.commands.service import CommandService
 from services.device.commands.store import CommandStore
 from services.device.entities.property_updates import (
@@ -84,7 +84,7 @@ class EntityCaller:
 
         A dry run raises the errors that can be found without a call, and calls nothing.
         """
-        drafts: list[Draft] = []
+        drafts: list[CommandDraft] = []
         others: list[tuple[ServiceCall, dict[str, Any]]] = []
         faults: list[ValueFault] = []
         for call in collect_calls(exchange, entities):
@@ -107,8 +107,8 @@ class EntityCaller:
         )
         return CallResult(_merge_outputs([called.outputs, *answers]), called.queued)
 
-    def _draft(self, call: ServiceCall) -> Draft:
-        return self.commands.check_call(call.thing.record, call.service_id, call.inputs)
+    def _draft(self, call: ServiceCall) -> CommandDraft:
+        return self.commands.draft_service_call(call.thing.record, call.service_id, call.inputs)
 
     async def _check_inputs(self, call: ServiceCall) -> dict[str, Any]:
         """Return the inputs for a service of an integration or a flow."""
@@ -131,7 +131,7 @@ class EntityCaller:
         if call.service_id in (manifest.add_device_service, manifest.delete_device_service):
             raise _not_callable_error(call, "add and delete devices at /device")
 
-    async def _call_devices(self, principal: Principal, drafts: list[Draft]) -> CallResult:
+    async def _call_devices(self, principal: Principal, drafts: list[CommandDraft]) -> CallResult:
         if not drafts:
             return CallResult({})
         ids = {draft.thing.id for draft in drafts}

@@ -19,9 +19,9 @@ from libs.common.errors import NotFound
 from services.device.commands.model import (
     OPEN_STATES,
     Command,
+    CommandDownlink,
     DownlinkEncoder,
-    SentDownlink,
-    read_downlink_id,
+    parse_downlink_id,
 )
 from services.device.commands.store import CommandStore
 from services.device.lorawan.codec_cache import CodecCache
@@ -71,7 +71,7 @@ class CodecDownlinkEncoder(DownlinkEncoder):
         """Raise `CodecFailed` for a product without a codec that encodes."""
         await self._codec(tenant, model)
 
-    async def encode(self, command: Command, model: str) -> list[SentDownlink]:
+    async def encode(self, command: Command, model: str) -> list[CommandDownlink]:
         """Return the bytes of a command for its device; raise `CodecFailed`."""
         codec = await self._codec(command.tenant, model)
         values = command.encoder_input()
@@ -106,7 +106,7 @@ def split_downlinks(
     whole: EncodedDownlink | CodecFailed,
     alone: dict[str, EncodedDownlink | CodecFailed],
     largest: int,
-) -> list[SentDownlink]:
+) -> list[CommandDownlink]:
     """Return the downlinks of a command: the `whole` if it fits, or each of `alone`.
 
     Raises `CodecFailed` for values that cannot be encoded or exceed `largest` bytes.
@@ -117,19 +117,19 @@ def split_downlinks(
         if isinstance(encoded, EncodedDownlink) and not encoded.content:
             raise CodecFailed(f"returns no bytes for {key}")
     if len(whole.content) <= largest:
-        return [SentDownlink(port=whole.port, data=whole.content)]
+        return [CommandDownlink(port=whole.port, data=whole.content)]
     if len(alone) > MAX_DOWNLINKS:
         raise CodecFailed(f"returns over {largest} bytes for more than {MAX_DOWNLINKS} values")
     return [_split_part(key, encoded, largest) for key, encoded in alone.items()]
 
 
-def _split_part(key: str, encoded: EncodedDownlink | CodecFailed, largest: int) -> SentDownlink:
+def _split_part(key: str, encoded: EncodedDownlink | CodecFailed, largest: int) -> CommandDownlink:
     if isinstance(encoded, CodecFailed):
         raise CodecFailed(f"{encoded} when it encodes only {key}")
     size = len(encoded.content)
     if size > largest:
         raise CodecFailed(f"returns {size} bytes for {key}, but the data rate carries {largest}")
-    return SentDownlink(port=encoded.port, data=encoded.content, keys=[key])
+    return CommandDownlink(port=encoded.port, data=encoded.content, keys=[key])
 
 
 FAILURES = {"UNACKNOWLEDGED": "the device did not acknowledge it", "REFUSED": "refused"}
@@ -157,7 +157,7 @@ class DownlinkStateRpc:
             raise NotFound(
                 f"{integration} has no device {report.identifier[:64]}", field="identifier"
             )
-        read = read_downlink_id(report.downlink)
+        read = parse_downlink_id(report.downlink)
         if read is None:
             raise _downlink_not_found(report)
         command = await self.commands.update_downlink_state(

@@ -19,7 +19,7 @@ from libs.common.errors import InvalidInput, ThingwayError
 from libs.common.identity import PLATFORM, Kind, Principal
 from libs.common.scheduling.turns import Steps, take_turns
 from libs.common.store.mongo import Database, DuplicateKey, Session, StoreError
-from services.device.commands.model import OPEN_STATES, Draft
+from services.device.commands.model import OPEN_STATES, CommandDraft
 from services.device.commands.service import CommandService
 from services.device.commands.store import CommandStore
 from services.device.lorawan.frame_store import SAME_MS, FrameStore
@@ -279,7 +279,9 @@ class Healer:
             state.open = False
             await self.store.put(state)
 
-    async def _send_request(self, state: HealingState, gap: TrackedGap, draft: Draft) -> None:
+    async def _send_request(
+        self, state: HealingState, gap: TrackedGap, draft: CommandDraft
+    ) -> None:
         """Count a request, then send it: a crash in between uses up the request."""
         now = now_ms()
         state.asks = [*(ask for ask in state.asks if ask > now - DAY_MS), now]
@@ -299,18 +301,18 @@ class Healer:
 
     async def _draft(
         self, product: HealingProduct, device: Device, gap: TrackedGap
-    ) -> Draft | None:
+    ) -> CommandDraft | None:
         """Return the request for a gap; None when the device's TSL rejects it."""
         within = dict(zip(("start_time", "end_time"), gap.request_range() or (), strict=True))
         thing = await self.things.build_thing(device)
         try:
-            return self.commands.check_call(thing, product.service, within)
+            return self.commands.draft_service_call(thing, product.service, within)
         except InvalidInput as error:
             await self._abandon(gap, error.text)
             return None
 
 
-def _platform_principal(draft: Draft) -> Principal:
+def _platform_principal(draft: CommandDraft) -> Principal:
     return Principal(Kind.USER, draft.thing.tenant, PLATFORM, name="healing", super_admin=True)
 
 

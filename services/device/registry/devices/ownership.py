@@ -70,7 +70,7 @@ class DeviceRemover:
 
     async def _end(self, device: Device, reason: FailureReason) -> None:
         try:
-            await self._commands.end(device, reason)
+            await self._commands.cancel_all(device, reason)
         except StoreError as error:
             log.warning("device %d: its tasks could not be ended yet: %s", device.id, error)
 

@@ -166,7 +166,7 @@ async def test_values_that_became_write_only_are_removed_from_the_stores(stored:
     readable = {"temperature": 21.5, "limits": {"high": 2}}
     assert [row["p"] for row in await stored.stored()] == [readable]
     assert await stored.latest_of(7) == readable
-    assert await stored.commands.profile(7) == {"mode": 1}
+    assert await stored.commands.find_profile(7) == {"mode": 1}
     assert (await state(stored, 6)).error == "******"
     frame = await stored.database["frames"].find_one({})
     assert "f" not in frame

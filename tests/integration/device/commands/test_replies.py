@@ -15,16 +15,16 @@ from libs.common.contracts.events import DeviceProfile
 from libs.common.errors import Unavailable
 from services.device.commands import store
 from services.device.commands.completion import CommandCanceller, CommandCompletion
-from services.device.commands.delivery import Delivery
-from services.device.commands.events import command_messages, created_entries
+from services.device.commands.delivery import DueCommandDelivery
+from services.device.commands.events import command_messages, new_command_entries
 from services.device.commands.model import (
     DEVICE_DELETED,
     DEVICE_REMOVED,
     Command,
-    SentDownlink,
+    CommandDownlink,
     utc_now,
 )
-from services.device.commands.service import describe
+from services.device.commands.service import task_from_command
 from services.device.commands.write_only import MAX_PUBLISH_DELAY, CommandWiper
 from services.device.telemetry import ingest
 from services.device.telemetry.batch import Batch
@@ -117,7 +117,7 @@ async def test_the_last_of_simultaneous_replies_wins(world: World, sn: str, monk
     await world.first.ingest.handle(messages)
     assert overlaps == []
     assert await world.latest_of(7) == {"interval": last}
-    assert await world.commands.profile(7) == {"level": last}
+    assert await world.commands.find_profile(7) == {"level": last}
 
 
 async def test_values_are_readable_before_their_command_succeeds(
@@ -235,11 +235,11 @@ async def test_concurrently_confirmed_profile_values_are_all_stored(world: World
         await world.say(sn, {"commandId": number, "status": "SUCCESS"}, "reply")
     one, other = await world.fetch(6), await world.fetch(6)
     await asyncio.gather(world.first.ingest.handle(one), world.process().ingest.handle(other))
-    assert await world.commands.profile(7) == {f"k{n}": n for n in numbers}
+    assert await world.commands.find_profile(7) == {f"k{n}": n for n in numbers}
 
 
-def delivery(world: World) -> Delivery:
-    return Delivery(
+def delivery(world: World) -> DueCommandDelivery:
+    return DueCommandDelivery(
         devices=world.first.devices,
         bus=world.bus,
         commands=world.commands,
@@ -264,7 +264,7 @@ def secret_command(number: int) -> Command:
 
 async def issue_all(world: World, *commands: Command) -> None:
     """Store commands with their events."""
-    await world.write(commands, [entry for one in commands for entry in created_entries(one)])
+    await world.write(commands, [entry for one in commands for entry in new_command_entries(one)])
 
 
 @pytest.fixture
@@ -341,7 +341,7 @@ async def test_a_restored_command_without_its_values_fails(world: World, sn: str
         {"_id": 5}, {"$unset": {"sealed": ""}, "$set": {"nextSendAt": utc_now()}}
     )
 
-    await delivery(world).deliver("default")
+    await delivery(world).deliver_due("default")
 
     ended = await state(world, 5)
     assert (ended.status, ended.error_code) == ("FAILED", "values_not_restored")
@@ -350,7 +350,7 @@ async def test_a_restored_command_without_its_values_fails(world: World, sn: str
 async def test_bytes_of_a_closed_command_with_write_only_values_are_wiped(world: World, sn: str):
     coded = secret_command(5)
     await issue(world, coded)
-    made = [SentDownlink(port=85, data=b"s3cret-5")]
+    made = [CommandDownlink(port=85, data=b"s3cret-5")]
     coded.downlinks = await world.commands.coded.store_downlinks(coded, made)
     await world.commands.end(coded, "SUCCESS", None)
 
@@ -363,7 +363,7 @@ async def test_nats_stores_no_secret_for_an_offline_device(world: World, sn: str
     await issue_all(world, secret_command(5))
     await world.database["commands"].update_many({}, {"$set": {"nextSendAt": utc_now()}})
 
-    await delivery(world).deliver("default")
+    await delivery(world).deliver_due("default")
     await wiper(world).wipe("default", utc_now())
 
     assert await kept_for_mqtt(world) == []
@@ -382,7 +382,7 @@ async def test_due_commands_of_one_tenant_do_not_delay_those_of_others(world: Wo
     await world.database["commands"].insert_many(loud)
     await world.database["commands"].update_one({"_id": 5}, {"$set": {"nextSendAt": utc_now()}})
     assert await world.commands.schedule.tenants_due() == ["default", "loud"]
-    assert await delivery(world).deliver("default") == 1
+    assert await delivery(world).deliver_due("default") == 1
     assert await world.commands.schedule.tenants_due() == ["loud"]
 
 
@@ -391,7 +391,7 @@ async def test_an_unanswered_command_ends_as_timeout(world: World, sn: str):
     over = utc_now() - timedelta(seconds=1)
     await issue(world, command(5, created_at=over - timedelta(seconds=9), expires_at=over))
     for _ in range(2):
-        await delivery(world).deliver("default")
+        await delivery(world).deliver_due("default")
     assert (await state(world, 5)).status == "TIMEOUT"
     _, (subject, body) = await world.said()
     assert (subject, body["status"]) == ("event.default.task.5.finished", "TIMEOUT")
@@ -413,9 +413,9 @@ async def test_open_commands_of_a_removed_device_end_once(world: World, sn: str)
     await world.say(sn, {"commandId": 4, "status": "SUCCESS"}, "reply")
     await world.deal(1)
     for _ in range(2):
-        await world.commands.fail_all(7, DEVICE_DELETED)
+        await world.commands.fail_open_commands(7, DEVICE_DELETED)
     for number in (5, 6):
-        task = describe(await state(world, number))
+        task = task_from_command(await state(world, number))
         found = (task.status, task.err_code, task.err_msg)
         assert found == ("FAILED", "device_deleted", "the device was deleted")
     assert [(await state(world, number)).status for number in (4, 9)] == ["SUCCESS", "PENDING"]
@@ -432,8 +432,8 @@ async def test_stored_messages_of_a_removed_device_are_deleted(world: World, sn:
     await js.purge_stream(MQTT)
     await js.add_consumer(MQTT, consumer)
     for one in (command(5), command(6, thing=8)):
-        await world.write([one], created_entries(one))
-    await CommandCanceller(world.commands, world.bus).end(
+        await world.write([one], new_command_entries(one))
+    await CommandCanceller(world.commands, world.bus).cancel_all(
         await world.first.devices.find_by_id(7), DEVICE_REMOVED
     )
     kept = (await js.stream_info(MQTT, subjects_filter=">")).state.subjects
@@ -448,7 +448,7 @@ async def test_commands_without_their_device_fail_when_due(world: World, sn: str
     users = command(3, thing=8, application_id=None, user_id=1)
     await issue(world, command(4), command(5, thing=8), command(6, thing=99), users)
     await world.database["commands"].update_many({}, {"$set": {"nextSendAt": utc_now()}})
-    await delivery(world).deliver("default")
+    await delivery(world).deliver_due("default")
     rows = await world.database["commands"].find().sort("_id", 1).to_list(None)
     assert [(row["_id"], row["status"], row.get("errorCode")) for row in rows] == [
         (3, "PENDING", None),
@@ -466,7 +466,7 @@ async def test_a_reply_that_races_with_expiry_ends_the_command_once(world: World
         await world.say(sn, {"commandId": number, "status": "SUCCESS"}, "reply")
         messages = await world.fetch(1)
         await asyncio.gather(
-            world.first.ingest.handle(messages), delivery(world).deliver("default")
+            world.first.ingest.handle(messages), delivery(world).deliver_due("default")
         )
     said = subjects(await world.said())
     totals, stored = await world.totals(), len(await world.stored())
@@ -493,7 +493,7 @@ async def test_commands_are_repeated_with_growing_pauses(world: World, sn: str):
     pauses = []
     for sending in range(1, 5):
         await world.database["commands"].update_many({}, {"$set": {"nextSendAt": utc_now()}})
-        await delivery(world).deliver("default")
+        await delivery(world).deliver_due("default")
         await asyncio.wait_for(arrived.acquire(), 10)
         assert len(heard) == sending
         row = await world.database["commands"].find_one({"_id": 5})
@@ -512,9 +512,9 @@ async def test_a_reconnected_device_receives_its_commands_immediately(world: Wor
     await world.commands.schedule.suspend([await state(world, 9), await state(world, 3)])
     await world.database["devices"].update_one({"_id": 7}, {"$set": {"connectStatus": "ONLINE"}})
     subscription = await world.bus.client.subscribe("thing.SN7.down.command")
-    await delivery(world).deliver("default")
+    await delivery(world).deliver_due("default")
     await world.commands.schedule.wake([7], utc_now())
-    await delivery(world).deliver("default")
+    await delivery(world).deliver_due("default")
     sent = [(await subscription.next_msg(timeout=5)).data for _ in range(2)]
     assert [b'"commandId":9' in sent[0], b'"commandId":3' in sent[1]] == [True, True]
     await subscription.unsubscribe()
@@ -536,7 +536,7 @@ async def test_delivery_publishes_the_event_of_a_command_whose_process_ended(
     monkeypatch.undo()
     for _ in range(2):
         await world.database["commands"].update_many({}, {"$set": {"nextSendAt": utc_now()}})
-        await delivery(world).deliver("default")
+        await delivery(world).deliver_due("default")
     assert sorted(subjects(await world.said())) == ["task.5.created", "task.6.created"]
     assert await world.database["commands"].find_one({"unpublished": True}) is None
 
@@ -545,15 +545,15 @@ async def test_the_event_of_a_published_command_is_not_repeated(
     world: World, sn: str, monkeypatch: pytest.MonkeyPatch
 ):
     """Plain subscribers would receive the copy, which only the stream drops."""
-    monkeypatch.setattr(store, "MARK_INTERVAL", 0)
+    monkeypatch.setattr(store, "MARK_PUBLISHED_DELAY", 0)
     subscription = await world.bus.client.subscribe("event.>")
     for number in (5, 6):
-        await world.write([command(number)], created_entries(command(number)))
+        await world.write([command(number)], new_command_entries(command(number)))
     async with asyncio.timeout(5):
         while await world.database["commands"].find_one({"unpublished": True}):
             await asyncio.sleep(0)
     await world.database["commands"].update_many({}, {"$set": {"nextSendAt": utc_now()}})
-    await delivery(world).deliver("default")
+    await delivery(world).deliver_due("default")
     await world.bus.client.flush()
     assert subscription.pending_msgs == 2
     await subscription.unsubscribe()
@@ -566,7 +566,7 @@ async def test_a_late_reply_publishes_the_event_of_a_command_whose_process_ended
 
     The id is unique, because the process of an earlier test may still mark its commands.
     """
-    monkeypatch.setattr(store, "MARK_INTERVAL", 60.0)
+    monkeypatch.setattr(store, "MARK_PUBLISHED_DELAY", 60.0)
     before = utc_now() - timedelta(seconds=4)
     await issue(world, command(505, created_at=before))
     await world.database["commands"].update_many({}, {"$set": {"unpublished": True}})
@@ -613,7 +613,7 @@ async def test_a_new_command_is_not_written_to_the_outbox(world: World, sn: str)
     """A new command publishes its event and messages."""
     subscription = await world.bus.client.subscribe("thing.SN7.down.command")
     one = command(5)
-    await world.write([one], created_entries(one))
+    await world.write([one], new_command_entries(one))
     assert b'"commandId":5' in (await subscription.next_msg(timeout=5)).data
     assert subjects(await world.said()) == ["task.5.created"]
     assert await world.database["outbox"].count_documents({}) == 0

@@ -9,13 +9,13 @@ from libs.common.errors import NotFound
 from libs.common.identity import Kind, Principal
 from libs.common.store.ids import IdAllocator
 from services.device.commands.model import Config, CreateTasks, ProfileValue
-from services.device.commands.service import DEVICES_IN_MEMORY, CommandService
+from services.device.commands.service import DEVICES_PER_BATCH, CommandService
 from tests.carrier import NoCarrier
 from tests.integration.device.commands.test_replies import command, issue
 from tests.integration.device.telemetry.world import World
 
 ME = Principal(Kind.APPLICATION, "default", "1")
-MINE = list(range(1, DEVICES_IN_MEMORY + 6))
+MINE = list(range(1, DEVICES_PER_BATCH + 6))
 
 
 def process(world: World) -> CommandService:
@@ -74,7 +74,7 @@ async def test_concurrent_updates_of_a_struct_build_on_each_other(
                 for member in ("low", "high")
             )
         )
-        config = await service.config(ME, 1)
+        config = await service.get_config(ME, 1)
         assert config.properties == {"limits": {"low": round_, "high": round_}}
 
 
@@ -83,15 +83,15 @@ async def test_a_configuration_has_values_confirmed_during_the_read(
 ):
     """A value that is confirmed during the read is not lost."""
     command = await service.update_properties(ME, 1, {"limits": {"high": 9}})
-    pending = world.commands.pending_settings
+    pending = world.commands.find_pending_settings
 
     async def after_an_answer(*args: Any) -> Any:
         await world.say("SN1", {"commandId": command.id, "status": "SUCCESS"}, "reply")
         await world.deal(1)
         return await pending(*args)
 
-    monkeypatch.setattr(world.commands, "pending_settings", after_an_answer)
-    assert (await service.config(ME, 1)).properties == {"limits": {"high": 9}}
+    monkeypatch.setattr(world.commands, "find_pending_settings", after_an_answer)
+    assert (await service.get_config(ME, 1)).properties == {"limits": {"high": 9}}
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
 from libs.common.version import VERSION
 from services.device import app
-from services.device.commands.events import created_entries
+from services.device.commands.events import new_command_entries
 from services.device.commands.polling import ROUTER as POLLING_ROUTER
 from services.device.commands.polling import CommandPolls
 from services.device.telemetry.dead_messages import DeadMessageBuilder, DeadMessagePublisher
@@ -300,7 +300,7 @@ async def test_an_earlier_poll_gets_no_commands_of_a_new_owner(world: World, dev
         await world.database["devices"].update_one({"_id": 7}, other)
         world.first.things.forget(7)
         one = command(5, application_id=2)
-        await world.write([one], created_entries(one))
+        await world.write([one], new_command_entries(one))
         assert await poll == []
     assert await device.commands() == [5]
 
@@ -320,7 +320,7 @@ async def test_a_waiting_device_gets_a_command_at_once(world: World, device: Dev
     """The long poll ends with the first command."""
     async with device.polling(1) as (poll,):
         one = command(5)
-        await world.write([one], created_entries(one))
+        await world.write([one], new_command_entries(one))
         async with asyncio.timeout(30):
             assert await poll == [5]
 
@@ -332,7 +332,7 @@ async def test_polls_cost_nothing_on_the_bus(world: World, device: Device):
     async with device.polling(100) as polls:
         assert len(world.bus.client._subs) == before
         one = command(5)
-        await world.write([one], created_entries(one))
+        await world.write([one], new_command_entries(one))
         async with asyncio.timeout(30):
             (done, _) = await asyncio.wait(polls, return_when=asyncio.FIRST_COMPLETED)
         assert [5] in [poll.result() for poll in done]

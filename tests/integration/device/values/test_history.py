@@ -430,7 +430,10 @@ async def test_events_and_services_have_history(world: World):
     )
     who = Principal(Kind.USER, "default", "1")
     known = (await world.foundation.things.directory.find_by_sn(["H-10"]))["H-10"]
-    drafts = [commands.check_call(known, "mute", {}), commands.check_call(known, "ring", None)]
+    drafts = [
+        commands.draft_service_call(known, "mute", {}),
+        commands.draft_service_call(known, "ring", None),
+    ]
     await commands.issue(who, drafts)
 
     for member, values in (

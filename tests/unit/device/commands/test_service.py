@@ -14,10 +14,10 @@ from libs.common.errors import Conflict, InvalidInput, NotFound, ThingwayError, 
 from libs.common.identity import Kind, Principal
 from libs.common.integrations.client import Transport
 from libs.common.tsl import compile_tsl, parse_document
-from services.device.commands.drafts import read_device_ids
+from services.device.commands.drafts import parse_device_ids
 from services.device.commands.events import command_messages
 from services.device.commands.model import Command, Config, CreateTasks, ProfileValue, utc_now
-from services.device.commands.service import DEVICES_IN_MEMORY, CommandService, describe
+from services.device.commands.service import DEVICES_PER_BATCH, CommandService, task_from_command
 from services.device.commands.store import CommandsWithEvents
 from services.device.things.errors import device_not_found
 from services.device.things.model import Thing
@@ -85,7 +85,7 @@ class World:
     async def find_task(self, command_id: int, tenant: str, application_id: int) -> Command | None:
         return next((command for command in self.commands if command.id == command_id), None)
 
-    async def pending_settings(
+    async def find_pending_settings(
         self, ids: Sequence[int], kind: str, session: Any = None
     ) -> dict[int, dict[str, Any]]:
         found: dict[int, dict[str, Any]] = {id_: {} for id_ in ids}
@@ -94,7 +94,7 @@ class World:
                 found[command.thing_id].update(command.settings())
         return found
 
-    async def profile(self, thing_id: int) -> dict[str, Any]:
+    async def find_profile(self, thing_id: int) -> dict[str, Any]:
         return dict(self.confirmed)
 
     def service(self, carrier: NoCarrier | None = None) -> CommandService:
@@ -161,7 +161,7 @@ async def test_devices_are_checked_together(world: World):
     struct, bad, plain = (thing(id=number, sn=f"SN{number}") for number in (8, 9, 10))
     world.latest = {"limits": {"low": 1, "high": 9}}
     service = world.service()
-    first, second, refused, whole = await service.check_properties(
+    first, second, refused, whole = await service.draft_property_updates(
         [
             (world.mine, {"limits": {"low": 3}}),
             (struct, {"limits": {"high": 4}}),
@@ -223,7 +223,7 @@ async def test_an_integration_without_commands_rejects_those_of_applications(wor
     with pytest.raises(Conflict) as refusal:
         await world.service().update_properties(ME, 7, {"interval": 4})
     assert (refusal.value.code, world.commands) == ("device_of_integration", [])
-    await world.service().update_thing(
+    await world.service().update_thing_properties(
         Principal(Kind.USER, "default", "1"), world.mine, {"interval": 4}
     )
     assert len(world.commands) == 1
@@ -255,7 +255,7 @@ async def test_a_configuration_includes_open_commands(world: World):
     await service.update_properties(ME, 7, {"limits": {"low": 3}})
     await service.update_properties(ME, 7, {"interval": 4})
     await service.update_properties(ME, 7, {"interval": 5})
-    config = await service.config(ME, 7)
+    config = await service.get_config(ME, 7)
     assert (config.type, config.version) == ("TSL", "v1.0")
     assert config.properties == {"interval": 5, "limits": {"low": 3, "high": 9}}
 
@@ -267,7 +267,7 @@ async def test_a_gateway_shows_its_profile(world: World):
     service = world.service()
     config = Config(values=[ProfileValue("b", 3), ProfileValue("c", 4)])
     await service.create_tasks(ME, CreateTasks("PROFILE", [7], config))
-    found = await service.config(ME, 7)
+    found = await service.get_config(ME, 7)
     assert found.values == [
         {"key": "a", "value": 1},
         {"key": "b", "value": 3},
@@ -385,7 +385,7 @@ async def test_a_thousand_devices_are_read_in_batches(world: World):
     world.latest = {"limits": {"low": 1, "high": 9}}
     created = await world.service().create_tasks(ME, CreateTasks("TSL", ids, config))
     assert [one.device_id for one in created] == ids
-    assert world.reads == [DEVICES_IN_MEMORY] * (1000 // DEVICES_IN_MEMORY)
+    assert world.reads == [DEVICES_PER_BATCH] * (1000 // DEVICES_PER_BATCH)
     payload = {"properties": {"limits": {"low": 3, "high": 9}}}
     assert [command.payload for command in world.commands] == [payload] * 1000
 
@@ -406,11 +406,11 @@ async def test_a_service_call_is_checked(world: World):
             await service.call_service(ME, 7, service_id, inputs)
     command = await service.call_service(ME, 7, "reboot", None)
     assert command.payload == {"serviceId": "reboot", "inputs": {}}
-    task = await service.task(ME, command.id)
+    task = await service.get_task(ME, command.id)
     assert (task.type, task.service_id, task.status) == ("SERVICE", "reboot", "PENDING")
-    assert describe(command) == task
+    assert task_from_command(command) == task
     with pytest.raises(NotFound):
-        await service.task(ME, 5)
+        await service.get_task(ME, 5)
 
 
 @pytest.mark.parametrize(
@@ -420,12 +420,12 @@ async def test_a_service_call_is_checked(world: World):
 )
 def test_device_ids_are_read_in_every_spelling(given: Any, ids: list[int]):
     """Device ids may be numbers, text, or text with commas or semicolons."""
-    assert read_device_ids(given) == ids
+    assert parse_device_ids(given) == ids
 
 
 @pytest.mark.parametrize("given", [[], "", "x", "1,,2", "-1", "0", str(2**53), "9" * 40, "1.5"])
 def test_other_device_ids_are_refused(given: Any):
     """Invalid device ids are rejected, and the error names the field."""
     with pytest.raises(InvalidInput) as caught:
-        read_device_ids(given)
+        parse_device_ids(given)
     assert caught.value.field == "deviceIds"

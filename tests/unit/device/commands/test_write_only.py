@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from libs.common.tsl import keep_given
-from services.device.commands.console import shown_payload
-from services.device.commands.events import command_messages, finished_entry
+from services.device.commands.console import mask_payload
+from services.device.commands.events import command_messages, finished_event
 from services.device.commands.model import (
     Command,
     Config,
@@ -15,7 +15,7 @@ from services.device.commands.model import (
     ProfileValue,
     conceal_payload,
 )
-from services.device.commands.service import describe
+from services.device.commands.service import task_from_command
 from tests.unit.common.tsl.documents import prop, tsl
 from tests.unit.device.commands.test_service import ME, World
 from tests.unit.device.things.examples import thing
@@ -55,13 +55,17 @@ async def test_no_response_or_event_has_write_only_values(world: World):
     command = await update(world)
     command.status = "SUCCESS"
 
-    shown = [shown_payload(command), describe(command), finished_entry(command).payload.decode()]
+    shown = [
+        mask_payload(command),
+        task_from_command(command),
+        finished_event(command).payload.decode(),
+    ]
     text = msgspec.json.encode(shown).decode()
     assert not any(secret in text for secret in SECRETS)
     assert shown[0] == {
         "properties": {"volume": 50.1, "wifi": {"ssid": "home"}, "pin": "******"},
     }
-    assert [(one.key, one.value) for one in describe(command).subcommand] == [
+    assert [(one.key, one.value) for one in task_from_command(command).subcommand] == [
         ("volume", 50.1),
         ("wifi", {"ssid": "home"}),
         ("pin", None),
@@ -71,7 +75,7 @@ async def test_no_response_or_event_has_write_only_values(world: World):
 async def test_a_configuration_lacks_pending_write_only_values(world: World):
     await update(world)
 
-    found = await world.service().config(ME, 7)
+    found = await world.service().get_config(ME, 7)
     assert found.properties == {"volume": 50.1, "wifi": {"ssid": "home"}}
 
 
@@ -104,8 +108,8 @@ async def test_a_command_from_before_a_property_became_write_only_is_read_withou
     world.mine = thing(tsl=before)
     command = await world.service().update_properties(ME, 7, {"pin": "8642", "volume": 5})
 
-    readable = command.readable_by(LOCK)
-    assert shown_payload(readable) == {"properties": {"volume": 5, "pin": "******"}}
+    readable = command.conceal_values(LOCK)
+    assert mask_payload(readable) == {"properties": {"volume": 5, "pin": "******"}}
     assert readable.mask("the lock refused 8642") == "******"
 
 

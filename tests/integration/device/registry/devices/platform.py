@@ -110,7 +110,7 @@ class Provisioning:
     async def forget(self, thing_id: int) -> None:
         self.forgotten.append(thing_id)
 
-    async def end(self, device: Device, reason: FailureReason) -> None:
+    async def cancel_all(self, device: Device, reason: FailureReason) -> None:
         self.ended.append((device.id, reason.code))
 
 

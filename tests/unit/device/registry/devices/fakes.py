@@ -121,7 +121,7 @@ class FakeEnding:
     def __init__(self, log: Log) -> None:
         self.log = log
 
-    async def end(self, device: Device, reason: FailureReason) -> None:
+    async def cancel_all(self, device: Device, reason: FailureReason) -> None:
         self.log.append(("end tasks", device.id))
 
 
