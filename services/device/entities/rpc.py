@@ -35,7 +35,11 @@ from services.device.entities.custom_entities import CustomEntities
 from services.device.entities.property_updates import EntityWriter, FlowUpdate, is_settable_by_flows
 from services.device.entities.service import ValueReader, without_times
 from services.device.entities.service_calls import EntityCaller
-from services.device.members.directory import EntityDirectory, integrations_in, split_keys
+from services.device.members.directory import (
+    EntityDirectory,
+    find_integrations_with_entities,
+    split_keys,
+)
 from services.device.members.entity import Entity
 from services.device.members.integration_things import IntegrationThings
 
@@ -72,8 +76,10 @@ class EntityRpc:
             entities = await self.directory.find_by_ids(request.tenant, request.ids)
         if request.keys:
             parts = split_keys(request.keys)
-            await self.integration_things.ensure_all(request.tenant, integrations_in(parts))
-            by_key = await self.directory.find_by_parts(request.tenant, parts)
+            await self.integration_things.ensure_for_tenant(
+                request.tenant, find_integrations_with_entities(parts)
+            )
+            by_key = await self.directory.find_by_split_keys(request.tenant, parts)
             entities |= {entity.id: entity for entity in by_key.values()}
         return ResolvedEntities(list(map(_to_resolved, entities.values())))
 

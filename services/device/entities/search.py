@@ -51,7 +51,11 @@ from services.device.entities.service import (
     without_times,
 )
 from services.device.entities.tags import EntityTags
-from services.device.members.device_keys import KEY_DESCRIPTION, KEY_NAME, FirstKeyReader
+from services.device.members.device_keys import (
+    FIRST_KEY_DESCRIPTION,
+    FIRST_KEY_NAME,
+    FirstKeyReader,
+)
 from services.device.members.directory import EntityDirectory, ModelMembers
 from services.device.members.entity import Entity
 from services.device.members.integration_things import IntegrationThings
@@ -94,7 +98,7 @@ class EntitySearch:
 
         The response has at most `MAX_ENTITIES`, and a page at most `page_size`.
         """
-        await self.integration_things.ensure_all(principal.tenant)
+        await self.integration_things.ensure_for_tenant(principal.tenant)
         integrations = await self.integrations.list_summaries()
         page = await self._page(await self._build_request(principal, body, integrations), body)
         show = partial(self._show_rows, principal.tenant, integrations)
@@ -107,7 +111,7 @@ class EntitySearch:
         self, principal: Principal, body: AdvancedSearch
     ) -> Streamed[Page[EntityResponse]]:
         """Stream entities that match all column filters, with latest values."""
-        await self.integration_things.ensure_all(principal.tenant)
+        await self.integration_things.ensure_for_tenant(principal.tenant)
         integrations = await self.integrations.list_summaries()
         names = NameResolver(principal.tenant, integrations, self.groups, self.tags)
         parsed = await AdvancedFilter.from_columns(body.entity_filter or {}, names)
@@ -150,7 +154,7 @@ class EntitySearch:
         device_id = single_device(body) if body.number == 1 else None
         if device_id is None or principal.uses_own_console:
             return []
-        device_with_key = await self.first_keys.find(principal, device_id)
+        device_with_key = await self.first_keys.find_device_with_key(principal, device_id)
         return (
             []
             if device_with_key is None
@@ -211,7 +215,7 @@ class EntitySearch:
         """Return rows with device groups and tags."""
         rows = [shown_entity(entity, integrations) for entity in entities]
         groups = {entity.thing.group for entity in entities if entity.thing.group is not None}
-        names = await self.groups.names(tenant, groups) if groups else {}
+        names = await self.groups.find_names(tenant, groups) if groups else {}
         tags = await self.tags.find_tags(tenant, [entity.id for entity in entities])
         for entity, row in zip(entities, rows, strict=True):
             group = entity.thing.group
@@ -310,12 +314,12 @@ def _first_device_key_row(
     return EntityResponse(
         entity_id=str(entity_id(device.id, 0)),
         entity_key=key,
-        entity_name=KEY_NAME,
+        entity_name=FIRST_KEY_NAME,
         entity_type="PROPERTY",
         entity_value_type="STRING",
         entity_value_attribute={},
         entity_access_mod="R",
-        entity_description=KEY_DESCRIPTION,
+        entity_description=FIRST_KEY_DESCRIPTION,
         entity_is_customized=False,
         entity_created_at=to_ms(device.created_at),
         entity_updated_at=to_ms(device.updated_at),

@@ -12,7 +12,7 @@ from services.device.members.entity import Entity, EntityThing, thing_from_devic
 from services.device.members.members import Member, MemberSet
 from services.device.things.device_queries import DeviceQueries
 from services.device.things.model import ListedDevice, ModelKey
-from services.device.things.visibility import Condition, index_hint
+from services.device.things.visibility import Condition, sort_index_hint
 
 MAX_NAMED_MODELS = 50
 """Maximum models in a query for devices."""
@@ -139,7 +139,7 @@ class _GroupReader:
             order,
             skip=skip,
             expected=expected,
-            hint=index_hint(self._devices.grants, order),
+            hint=sort_index_hint(self._devices.grants, order),
         )
 
     async def _walk_by_integration(self, conditions: list[Condition], expected: int) -> DeviceWalk:

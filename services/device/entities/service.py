@@ -27,7 +27,11 @@ from services.device.entities.schemas import (
     LatestValue,
     WorkflowRef,
 )
-from services.device.members.directory import EntityDirectory, integrations_in, split_keys
+from services.device.members.directory import (
+    EntityDirectory,
+    find_integrations_with_entities,
+    split_keys,
+)
 from services.device.members.entity import Entity, EntityThing
 from services.device.members.integration_things import IntegrationThings
 from services.device.telemetry.device_events import EventStore
@@ -36,7 +40,7 @@ from services.device.telemetry.partitions import KEY
 from services.device.telemetry.retention import Retention
 from services.device.things.device_store import DeviceStore
 from services.device.things.model import Device
-from services.device.things.thing_store import EntityNames, with_name
+from services.device.things.thing_store import EntityNames, change_name
 
 CONCURRENT_LOOKUPS = 16
 """Kinds of events that are looked up at the same time."""
@@ -196,8 +200,10 @@ class EntityService:
         if not 1 <= len(keys) <= MAX_KEYS:
             raise InvalidInput(f"must name 1 to {MAX_KEYS} entities", field="exchange")
         parts = split_keys(keys)
-        await self.integration_things.ensure_all(principal.tenant, integrations_in(parts))
-        entities = await self.directory.find_by_parts(principal.tenant, parts, records=True)
+        await self.integration_things.ensure_for_tenant(
+            principal.tenant, find_integrations_with_entities(parts)
+        )
+        entities = await self.directory.find_by_split_keys(principal.tenant, parts, records=True)
         shared = {key: entity for key, entity in entities.items() if _is_shared(entity)}
         if len(shared) == len(keys):
             return shared
@@ -234,7 +240,7 @@ class EntityService:
         if member.number not in thing.members.by_number:
             raise InvalidInput("is common to all devices: it has a fixed name", field="entity_id")
         own_name = None if name == (member.declared or member.name) else name
-        change = partial(with_name, path=member.path, name=own_name)
+        change = partial(change_name, path=member.path, name=own_name)
         if not await self.names[thing.device].change(tenant, thing.id, change):
             raise entity_not_found(entity.id)
 

@@ -31,7 +31,7 @@ from services.device.entities.property_updates import (
 from services.device.entities.schemas import CallEntityServices
 from services.device.entities.service import EntityService
 from services.device.members.entity import Entity
-from services.device.members.values import ValueFault, multiple_error
+from services.device.members.values import ValueFault, error_with_all_faults
 
 FLOW_MARGIN = 2.0
 """Seconds in addition to the time of a flow, for its response to arrive."""
@@ -98,7 +98,7 @@ class EntityCaller:
                     raise
                 faults += call.faults(error.faults)
         if faults:
-            raise multiple_error(VALUES_FIELD, faults)
+            raise error_with_all_faults(VALUES_FIELD, faults)
         if dry_run:
             return CallResult({})
         rest = (self._call_other(principal, call, inputs) for call, inputs in others)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from libs.common.lru_cache import LruCache
 from services.device.things.codec_model import Codec
-from services.device.things.product_model import codec_scripts
+from services.device.things.product_model import extract_codec
 from services.device.things.product_store import ProductKey, ProductStore
 
 CODEC_SECONDS = 2.0
@@ -60,4 +60,4 @@ class CodecCache:
         stored = await self._products.codecs.find(*key) if version else None
         if stored is None:
             return CachedCodec(None)
-        return CachedCodec(codec_scripts(stored), stored.version)
+        return CachedCodec(extract_codec(stored), stored.version)

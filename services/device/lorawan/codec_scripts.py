@@ -17,8 +17,8 @@ from libs.common.tsl.limits import MAX_DEPTH, MAX_KEY, MAX_TS
 from services.device.lorawan.codec_calls import CallOutcome
 from services.device.telemetry.batch import LONGEST_REASON, PastReading
 from services.device.things.codec_model import (
-    LARGEST_PORT,
     MAX_FRAME_BYTES,
+    MAX_LORAWAN_PORT,
     Codec,
     CodecArgument,
     CodecFailed,
@@ -195,7 +195,7 @@ def read_encoded(steps: Sequence[CodecStep], value: Any, port: int) -> EncodedDo
     for at, byte in enumerate(value):
         if type(byte) not in (int, float) or not 0 <= byte < BYTE:
             raise CodecFailed(f"returns {byte!r:.40} as byte {at}")
-    if type(port) is not int or not 1 <= port <= LARGEST_PORT:
+    if type(port) is not int or not 1 <= port <= MAX_LORAWAN_PORT:
         raise CodecFailed(f"returns {port!r:.40} as port")
     return EncodedDownlink(bytes(map(int, value)), port, warnings)
 

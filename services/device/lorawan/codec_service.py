@@ -46,7 +46,7 @@ from services.device.things.product_model import (
     HistoryRequest,
     ProductCodec,
     PutGapHealing,
-    codec_scripts,
+    extract_codec,
 )
 from services.device.things.product_store import ProductStore
 from services.device.things.specifications import TslStore
@@ -150,7 +150,7 @@ class CodecService:
             tsl = await self._tsls.find(tenant, model, product.current_version)
             with self._count_test(tenant):
                 stored.history = await self._history_request(
-                    tenant, codec_scripts(stored), tsl.document
+                    tenant, extract_codec(stored), tsl.document
                 )
             if stored.history is None or stored.history.fault:
                 raise history_request_error(stored.history)
@@ -173,7 +173,7 @@ class CodecService:
             if body.codec is not None:
                 codec = await self._read_codec(tenant, body.codec)
             else:
-                codec = codec_scripts(await self.get(principal, model))
+                codec = extract_codec(await self.get(principal, model))
             if body.values is not None and not codec.encoder:
                 raise InvalidInput("the codec has no encoder", field="values")
             call = CodecCall(

@@ -137,12 +137,16 @@ class Healer:
     async def run(self) -> None:
         """Run until cancelled."""
         await take_turns(
-            "healing", CONCURRENT_TENANTS, self.products.healing_tenants, self.steps, CHECK_SECONDS
+            "healing",
+            CONCURRENT_TENANTS,
+            self.products.list_healing_tenants,
+            self.steps,
+            CHECK_SECONDS,
         )
 
     async def steps(self, tenant: str) -> Steps:
         """Check the devices of a tenant's products with healing, a batch at a time."""
-        for product in await self.products.list_healing(tenant):
+        for product in await self.products.list_healing_products(tenant):
             last = 0
             while ids := await self.devices.queries.list_ids_of_product(
                 tenant, product.model, last, DEVICES_PER_TURN

@@ -7,7 +7,7 @@ import msgspec
 from libs.common.contracts.frames import Reception
 from libs.common.http.ids import Id
 from services.device.telemetry.history import Bounds, Moment
-from services.device.things.codec_model import MAX_SCRIPTS, Chain, Name, Script
+from services.device.things.codec_model import MAX_SCRIPTS, Name, OptionalSteps, Script
 from services.device.things.product_model import MAX_EXAMPLES, CodecExample, CodecFrame
 
 
@@ -20,8 +20,8 @@ class PutCodec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     script: Script | None = None
     """JavaScript source of a codec with a single script."""
     scripts: Annotated[dict[Name, Script], msgspec.Meta(max_length=MAX_SCRIPTS)] = {}
-    decoder: Chain = []
-    encoder: Chain = []
+    decoder: OptionalSteps = []
+    encoder: OptionalSteps = []
     examples: Annotated[list[CodecExample], msgspec.Meta(max_length=MAX_EXAMPLES)] = []
 
 

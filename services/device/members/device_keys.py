@@ -19,14 +19,14 @@ from libs.common.things import DIRECT_INTEGRATION
 from services.device.things.directory import GrantedDevices
 from services.device.things.model import Device
 
-KEY_NAME = "Device key (shown for 10 minutes)"
-KEY_DESCRIPTION = "The device logs in with it and its SN"
+FIRST_KEY_NAME = "Device key (shown for 10 minutes)"
+FIRST_KEY_DESCRIPTION = "The device logs in with it and its SN"
 """Description of the row in which consoles show a first key."""
 AsyncStep = Callable[[], Awaitable[object]]
 
 
 class DeviceCredentialsClient:
-    """Calls `auth` for the credentials of devices.
+    """Issues and revokes keys of devices through `auth`.
 
     `check_exists` raises if the device was deleted meanwhile; then its new key is revoked.
     """
@@ -37,7 +37,7 @@ class DeviceCredentialsClient:
     async def issue(self, device: Device, check_exists: AsyncStep) -> DeviceCredentials:
         """Issue a new key; the previous one stops working."""
         subject = "rpc.auth.issue_device_credentials"
-        issued = await self._rpc.call(subject, _ref(device), DeviceCredentials)
+        issued = await self._rpc.call(subject, _device_ref(device), DeviceCredentials)
         await self._revoke_if_deleted(device, check_exists)
         return issued
 
@@ -56,12 +56,14 @@ class DeviceCredentialsClient:
         return key
 
     async def find_last_rejected_login(self, device: Device) -> LastRefusedLogin:
-        """Return the last login of the device that was rejected."""
-        return await self._rpc.call("rpc.auth.last_refused_login", _ref(device), LastRefusedLogin)
+        """Return when and why the last rejected login of the device failed."""
+        return await self._rpc.call(
+            "rpc.auth.last_refused_login", _device_ref(device), LastRefusedLogin
+        )
 
     async def revoke(self, device: Device) -> None:
         """Revoke the key of a device."""
-        await self._rpc.call("rpc.auth.revoke_device_credentials", _ref(device), Done)
+        await self._rpc.call("rpc.auth.revoke_device_credentials", _device_ref(device), Done)
 
     async def _revoke_if_deleted(self, device: Device, check_exists: AsyncStep) -> None:
         try:
@@ -71,7 +73,7 @@ class DeviceCredentialsClient:
             raise
 
 
-def _ref(device: Device) -> DeviceRef:
+def _device_ref(device: Device) -> DeviceRef:
     return DeviceRef(device.sn, device.id, device.tenant)
 
 
@@ -82,8 +84,8 @@ class FirstKeyReader:
         self._keys = keys
         self._granted = granted
 
-    async def find_key(self, user: Principal, device: Device) -> str | None:
-        """Return the key, issued now if needed; None when the user may not see it."""
+    async def get_or_issue_key(self, user: Principal, device: Device) -> str | None:
+        """Return the first key, issued now if needed; None when the user may not see it."""
         has_added = device.user_id is not None and device.user_id == user.user_id
         if not (
             has_added and device.integration == DIRECT_INTEGRATION and user.may(Function.DEVICE_ADD)
@@ -92,11 +94,13 @@ class FirstKeyReader:
         check_exists = partial(self._granted.find, user, device.id)
         return await self._keys.issue_first(device, check_exists, repeatable=True)
 
-    async def find(self, user: Principal, device_id: int) -> tuple[Device, str] | None:
+    async def find_device_with_key(
+        self, user: Principal, device_id: int
+    ) -> tuple[Device, str] | None:
         """Return a device with its key; None when the user may not see the key."""
         try:
             device = await self._granted.find(user, device_id)
-            key = await self.find_key(user, device)
+            key = await self.get_or_issue_key(user, device)
         except (Forbidden, NotFound, Unavailable):
             return None
         return None if key is None else (device, key)

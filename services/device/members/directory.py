@@ -43,7 +43,7 @@ class ModelMembers:
         self._shapes = ShapeStore(database)
         self._registry = MemberRegistry(database)
         self._known: OrderedDict[tuple[str, str, str | Tsl], MemberSet] = OrderedDict()
-        """By tenant, product and TSL; by name, without a tenant, for shapes."""
+        """Members by tenant, product and TSL; those of shapes by ("generic", "", shape id)."""
         self._size = 0
 
     async def find(
@@ -51,7 +51,7 @@ class ModelMembers:
     ) -> dict[ModelKey, MemberSet]:
         """Return the members of each model; deleted models have none.
 
-        If given, `known_tsls` are the current TSLs of all versions among them.
+        If given, `known_tsls` contain the current TSL of every product version in `keys`.
         """
         missing_keys = set(keys)
         shapes = await self._find_by_shapes({key.shape for key in missing_keys if key.shape})
@@ -80,7 +80,7 @@ class ModelMembers:
             members = build_members(
                 tsl.document, await self._registry.assign_numbers(owner, keys) if keys else {}
             )
-        self._keep((tenant, model, tsl), members)
+        self._cache((tenant, model, tsl), members)
         return members
 
     async def _find_by_shapes(self, shapes: set[str]) -> dict[str, MemberSet]:
@@ -95,10 +95,10 @@ class ModelMembers:
         if missing:
             for name, paths in (await self._shapes.read(missing)).items():
                 members_by_shape[name] = members = shape_members(paths)
-                self._keep((GENERIC_MODEL, "", name), members)
+                self._cache((GENERIC_MODEL, "", name), members)
         return members_by_shape
 
-    def _keep(self, key: tuple[str, str, str | Tsl], members: MemberSet) -> None:
+    def _cache(self, key: tuple[str, str, str | Tsl], members: MemberSet) -> None:
         if key not in self._known:
             self._size += len(members.members)
         self._known[key] = members
@@ -143,9 +143,9 @@ class EntityDirectory:
 
         With `records`, the things include their TSL, which reports and commands need.
         """
-        return await self.find_by_parts(tenant, split_keys(keys), records=records)
+        return await self.find_by_split_keys(tenant, split_keys(keys), records=records)
 
-    async def find_by_parts(
+    async def find_by_split_keys(
         self, tenant: str, parts: Mapping[str, KeyParts], *, records: bool = False
     ) -> dict[str, Entity]:
         """Return entities like `find_by_keys`, for keys that are split already."""
@@ -154,7 +154,7 @@ class EntityDirectory:
             False: defaultdict(set),
         }
         for split in parts.values():
-            identifier, _ = _split_place(split)
+            identifier, _ = _split_identifier_and_path(split)
             paths_by_kind[split.device is not None][split.integration].add(identifier)
         things = {
             True: await self._find_devices(tenant, paths_by_kind[True], records=records),
@@ -162,7 +162,7 @@ class EntityDirectory:
         }
         entities: dict[str, Entity] = {}
         for key, split in parts.items():
-            identifier, path = _split_place(split)
+            identifier, path = _split_identifier_and_path(split)
             thing = things[split.device is not None].get((split.integration, identifier))
             member = thing.find_member_at(path) if thing else None
             if thing and member:
@@ -185,7 +185,7 @@ class EntityDirectory:
     async def build_things(
         self, tenant: str, devices: Sequence[ListedDevice], loaded: Sequence[Thing] = ()
     ) -> list[EntityThing]:
-        """Return the things of devices of a tenant; `loaded` are their records, if given."""
+        """Return the entity things of devices; if given, `loaded` are their things with TSLs."""
         tsls = {(thing.tenant, thing.model, thing.tsl_version): thing.tsl for thing in loaded}
         models = await self._models.find(tenant, (device.model_key for device in devices), tsls)
         records: Sequence[Thing | None] = loaded or [None] * len(devices)
@@ -232,14 +232,14 @@ def split_keys(keys: Iterable[str]) -> dict[str, KeyParts]:
     return {key: split for key in keys if (split := split_key(key)) is not None}
 
 
-def integrations_in(keys: Mapping[str, KeyParts]) -> set[str]:
-    """Return the integrations whose own entities are among the keys."""
+def find_integrations_with_entities(keys: Mapping[str, KeyParts]) -> set[str]:
+    """Return the integrations with keys of their own entities, not of entities of devices."""
     return {parts.integration for parts in keys.values() if parts.device is None} - {
         SYSTEM_INTEGRATION
     }
 
 
-def _split_place(split: KeyParts) -> tuple[str, str]:
+def _split_identifier_and_path(split: KeyParts) -> tuple[str, str]:
     """Return the identifier of the thing, and the path of the entity in it."""
     if split.device is not None:
         return split.device, split.path

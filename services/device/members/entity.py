@@ -36,12 +36,12 @@ from libs.common.things import (
     member_key,
 )
 from libs.common.tsl import TslDocument
-from services.device.members.members import Member, MemberSet, shown_value
+from services.device.members.members import Member, MemberSet, convert_stored_value
 from services.device.things.model import ListedDevice, Thing
 from services.device.things.thing_store import parse_names
 
 _COORDINATE = {"unit": "°", "fraction_digits": 6, "optional": True}
-_MEMBERS: list[tuple[str, str, ValueType, dict[str, Any]]] = [
+_COMMON_MEMBER_SPECS: list[tuple[str, str, ValueType, dict[str, Any]]] = [
     (STATUS, "Status", "STRING", {"enum": {"ONLINE": "Online", "OFFLINE": "Offline"}}),
     (LOCATION, "Location", "OBJECT", {}),
     (LATITUDE, "Latitude", "DOUBLE", {"min": -90, "max": 90, **_COORDINATE}),
@@ -52,7 +52,7 @@ _MEMBERS: list[tuple[str, str, ValueType, dict[str, Any]]] = [
     (ALARM_TIME, "Alarm time", "LONG", {"unit": "ms"}),
     (ALARM_CONTENT, "Alarm content", "STRING", {}),
 ]
-"""Path, name, type and attribute, numbered from the last number down."""
+"""Path, name, type and attribute; the first has the last member number, the next one less."""
 
 COMMON_MEMBERS = MemberSet(
     Member(
@@ -65,7 +65,7 @@ COMMON_MEMBERS = MemberSet(
         attribute=attribute,
         parent=path.partition(".")[0] if "." in path else None,
     )
-    for place, (path, name, value_type, attribute) in enumerate(_MEMBERS)
+    for place, (path, name, value_type, attribute) in enumerate(_COMMON_MEMBER_SPECS)
 )
 
 MAX_PROPERTIES, MAX_SERVICES = 10, 5
@@ -73,8 +73,8 @@ MAX_PROPERTIES, MAX_SERVICES = 10, 5
 
 
 @lru_cache(maxsize=1000)
-def important_members(members: MemberSet) -> tuple[Member, ...]:
-    """Return the first members of a TSL: readable values, then services.
+def select_important_members(members: MemberSet) -> tuple[Member, ...]:
+    """Return the first readable values of a TSL, then its first services.
 
     Their attribute `important` holds the position, from 1, by which consoles sort them.
     """
@@ -201,7 +201,7 @@ class Entity:
         return not self.thing.device and self.thing.integration == SYSTEM_INTEGRATION
 
     @property
-    def is_secret(self) -> bool:
+    def is_integration_secret(self) -> bool:
         """Return whether only the integration of the entity may read it."""
         of_integration = not self.thing.device and self.thing.integration != SYSTEM_INTEGRATION
         return of_integration and self.member.writable and self.member.access_mod == "W"
@@ -226,13 +226,13 @@ class Entity:
             if not isinstance(value, Mapping) or name not in value:
                 return None
             value = value[name]
-        return None if isinstance(value, Mapping) else shown_value(self.member, value)
+        return None if isinstance(value, Mapping) else convert_stored_value(self.member, value)
 
 
 def thing_from_device(
     device: ListedDevice, members: MemberSet, loaded: Thing | None = None
 ) -> EntityThing:
-    """Return the thing of a device."""
+    """Return a device as a thing with members; `loaded` is its thing with the TSL."""
     return EntityThing(
         id=device.id,
         tenant=device.tenant,
@@ -272,7 +272,7 @@ def thing_from_document(document: Document, loaded: Thing | None = None) -> Enti
     )
 
 
-def tsl_fields(document: TslDocument) -> Document:
+def stored_tsl_fields(document: TslDocument) -> Document:
     """Return the fields `tsl` (JSON) and `hash` for a document of `things`."""
     content = msgspec.json.encode(document)
     return {"tsl": content, "hash": hashlib.sha256(content).hexdigest()}

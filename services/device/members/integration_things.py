@@ -18,7 +18,7 @@ from libs.common.errors import Unavailable, UpstreamFailed
 from libs.common.integrations.client import Integrations, manifest_tsl
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Document, DuplicateKey
-from services.device.members.entity import tsl_fields
+from services.device.members.entity import stored_tsl_fields
 from services.device.members.members import build_members, number_keys
 from services.device.things.specifications import MemberRegistry
 from services.device.things.thing_store import ThingStore
@@ -33,7 +33,7 @@ CACHE_SIZE = 10_000
 class IntegrationThings:
     """Creates the things of integrations and updates them to their manifests.
 
-    One per process; it caches the manifests that `ensure_all` applied.
+    One per process; it caches the manifests that `ensure_for_tenant` applied.
     """
 
     integrations: Integrations
@@ -42,8 +42,8 @@ class IntegrationThings:
     ids: IdAllocator
     _applied: OrderedDict[str, dict[str, Manifest]] = field(default_factory=OrderedDict, init=False)
 
-    async def ensure_all(self, tenant: str, integrations: Iterable[str] = ()) -> None:
-        """Create and update the things of a tenant.
+    async def ensure_for_tenant(self, tenant: str, integrations: Iterable[str] = ()) -> None:
+        """Create or update the tenant's thing of each running integration.
 
         Known integrations are read again if one of `integrations` is missing or stopped.
 
@@ -64,9 +64,11 @@ class IntegrationThings:
             for manifest in manifests
             if not manifest.hidden and applied.get(manifest.id) != manifest
         ]
-        await asyncio.gather(*(self._apply(tenant, manifest, applied) for manifest in new))
+        await asyncio.gather(*(self._apply_manifest(tenant, manifest, applied) for manifest in new))
 
-    async def _apply(self, tenant: str, manifest: Manifest, applied: dict[str, Manifest]) -> None:
+    async def _apply_manifest(
+        self, tenant: str, manifest: Manifest, applied: dict[str, Manifest]
+    ) -> None:
         try:
             await self.ensure(tenant, manifest)
         except UpstreamFailed as error:
@@ -76,7 +78,7 @@ class IntegrationThings:
     async def ensure(self, tenant: str, manifest: Manifest) -> Document:
         """Return the document of an integration's thing, updated to its manifest."""
         document = manifest_tsl(manifest)
-        fields = tsl_fields(document)
+        fields = stored_tsl_fields(document)
         key = {"tenant": tenant, "integration": manifest.id, "identifier": ""}
         known = await self.thing_store.find_one(key)
         if known is not None and known.get("hash") == fields["hash"]:
@@ -93,4 +95,4 @@ class IntegrationThings:
 
     async def _put(self, key: Document, fields: Document) -> Document:
         first = {"_id": await self.ids.allocate(), "createdAt": fields["updatedAt"]}
-        return await self.thing_store.put(key, fields, first)
+        return await self.thing_store.upsert(key, fields, first)

@@ -23,7 +23,7 @@ from libs.common.tsl import (
 )
 from libs.common.tsl.document import ITEM
 
-_TYPES: dict[str, ValueType] = {
+_VALUE_TYPE_BY_DATA_TYPE: dict[str, ValueType] = {
     "INT": "LONG",
     "LONG": "LONG",
     "DATE": "LONG",
@@ -45,7 +45,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     type: EntityType
     name: str
     declared: str | None = None
-    """The name in the TSL, if users have renamed the entity."""
+    """The name in the TSL if users have renamed the entity, otherwise None."""
     value_type: ValueType
     access_mod: AccessMod | None = None
     """Access mode of a property. Events and services have `W`: without it editors neither offer
@@ -111,7 +111,7 @@ class MemberSet:
 
 
 def number_keys(document: TslDocument) -> list[str]:
-    """Return the keys of the numbers of a document's members, in order."""
+    """Return the `number_key` of each member of a document, in order."""
     return [member.number_key for member in _list_declared(document)]
 
 
@@ -130,23 +130,25 @@ def build_members(document: TslDocument, numbers: Mapping[str, int]) -> MemberSe
 def _list_declared(document: TslDocument) -> Iterator[Member]:
     """Yield the members of a document, by their property keys, with number 0."""
     document = ids_from_keys(document)
-    access = _effective_access(document.properties)
-    for entry in _entities(document.properties):
-        yield _property(entry, access)
+    access = _effective_access_modes(document.properties)
+    for entry in _filter_entries_with_entity(document.properties):
+        yield _property_member(entry, access)
     property_ids = {entry.id for entry in document.properties}
     for event in document.events:
         path = f"{event.id}@event" if event.id in property_ids else event.id
-        yield _owner("EVENT", path, event.name or event.id, event.description)
-        yield from _params("EVENT", event.id, path, event.outputs)
+        yield _event_or_service_member("EVENT", path, event.name or event.id, event.description)
+        yield from _parameter_members("EVENT", event.id, path, event.outputs)
     property_ids |= {event.id for event in document.events}
     for service in document.services:
         path = f"{service.id}@service" if service.id in property_ids else service.id
-        yield _owner("SERVICE", path, service.name or service.id, service.description)
-        yield from _params("SERVICE", service.id, path, service.inputs)
+        yield _event_or_service_member(
+            "SERVICE", path, service.name or service.id, service.description
+        )
+        yield from _parameter_members("SERVICE", service.id, path, service.inputs)
 
 
-def _entities(entries: Sequence[ValueSpec], owner: str = "") -> Iterator[Any]:
-    """Yield the entries with an entity: no inner STRUCT, nothing inside an ARRAY."""
+def _filter_entries_with_entity(entries: Sequence[ValueSpec], owner: str = "") -> Iterator[Any]:
+    """Yield the entries that have an entity: not an inner STRUCT, and not inside an ARRAY."""
     arrays = {entry.id for entry in entries if entry.data_spec.data_type == "ARRAY"}
     for entry in entries:
         parts = entry.id.split(".")
@@ -157,7 +159,7 @@ def _entities(entries: Sequence[ValueSpec], owner: str = "") -> Iterator[Any]:
             yield entry
 
 
-def _effective_access(entries: Sequence[PropertySpec]) -> dict[str, str]:
+def _effective_access_modes(entries: Sequence[PropertySpec]) -> dict[str, str]:
     """Return access modes by id; members of a write-only member are write-only."""
     access_modes: dict[str, str] = {}
     for entry in sorted(entries, key=lambda entry: entry.id.count(".")):
@@ -170,7 +172,7 @@ def _effective_access(entries: Sequence[PropertySpec]) -> dict[str, str]:
     return access_modes
 
 
-def _property(entry: PropertySpec, access_modes: Mapping[str, str]) -> Member:
+def _property_member(entry: PropertySpec, access_modes: Mapping[str, str]) -> Member:
     parent, _, _ = entry.id.partition(".")
     access: Any = access_modes[entry.id]
     attribute = value_attribute(entry.data_spec)
@@ -186,11 +188,11 @@ def _property(entry: PropertySpec, access_modes: Mapping[str, str]) -> Member:
         attribute=attribute,
         parent=parent if parent != entry.id else None,
         description=entry.description,
-        concealed=_concealed(entry, access_modes),
+        concealed=_list_write_only_paths(entry, access_modes),
     )
 
 
-def _concealed(entry: PropertySpec, access_modes: Mapping[str, str]) -> list[str]:
+def _list_write_only_paths(entry: PropertySpec, access_modes: Mapping[str, str]) -> list[str]:
     """Return the paths of write-only members in the elements of an ARRAY."""
     if entry.data_spec.data_type != "ARRAY":
         return []
@@ -203,16 +205,18 @@ def _concealed(entry: PropertySpec, access_modes: Mapping[str, str]) -> list[str
     return sorted(paths)
 
 
-def _owner(kind: EntityType, path: str, name: str, description: str | None) -> Member:
+def _event_or_service_member(
+    kind: EntityType, path: str, name: str, description: str | None
+) -> Member:
     return Member(
         number=0, path=path, type=kind, name=name, value_type="OBJECT", description=description
     )
 
 
-def _params(
+def _parameter_members(
     kind: EntityType, owner: str, path: str, params: Sequence[ParamSpec]
 ) -> Iterator[Member]:
-    for entry in _entities(params, owner):
+    for entry in _filter_entries_with_entity(params, owner):
         attribute = value_attribute(entry.data_spec)
         rules = entry.data_spec.validator
         if kind == "SERVICE" and not (rules and rules.required):
@@ -232,19 +236,19 @@ def _params(
 def select_value_type(spec: DataSpec) -> ValueType:
     """Return the value type of an entity."""
     if spec.data_type == "ENUM":
-        return "LONG" if all(map(_is_whole, spec.mapping or {})) else "STRING"
+        return "LONG" if all(map(_is_integer_key, spec.mapping or {})) else "STRING"
     if spec.data_type == "STRING" and spec.encoding == "BASE64":
         return "BINARY"
-    return _TYPES[spec.data_type]
+    return _VALUE_TYPE_BY_DATA_TYPE[spec.data_type]
 
 
-def _is_whole(key: str) -> bool:
+def _is_integer_key(key: str) -> bool:
     """Return whether the key of an ENUM is a whole number in canonical form."""
     return len(key) < 16 and key.removeprefix("-").isdecimal() and key == str(int(key))  # noqa: PLR2004 - below 2^53
 
 
 def value_attribute(spec: DataSpec) -> dict[str, Any]:
-    """Return the `value_attribute` of a data specification."""
+    """Return the `value_attribute` of an entity: unit, bounds, choices and format."""
     rules = spec.validator
     text = spec.data_type == "STRING"
     attribute = {
@@ -260,7 +264,7 @@ def value_attribute(spec: DataSpec) -> dict[str, Any]:
     return {key: value for key, value in attribute.items() if value is not None}
 
 
-def shown_value(member: Member, value: Any) -> Any:
+def convert_stored_value(member: Member, value: Any) -> Any:
     """Return a stored value in the type of the entity.
 
     ENUM keys are stored as text. Values of the open product that had several types are text. A
@@ -270,7 +274,7 @@ def shown_value(member: Member, value: Any) -> Any:
     for path in member.concealed:
         value = _remove_member(value, path.split("."))
     if member.value_type == "LONG" and isinstance(value, str):
-        return int(value) if _is_whole(value) else value
+        return int(value) if _is_integer_key(value) else value
     if member.value_type == "STRING" and not isinstance(value, str):
         return msgspec.json.encode(value).decode()
     return value

@@ -30,27 +30,27 @@ from services.device.things.device_store import DeviceStore
 from services.device.things.model import Thing
 
 Shape = dict[str, ValueType]
-"""Paths in the order of their numbers, from 1."""
+"""Value types by path, in the order of member numbers from 1."""
 
-LONGEST_PATH = 512
+MAX_PATH_LENGTH = 512
 """Maximum characters of a path with an entity, so that a shape fits into a document."""
 
-_COMMON_TYPES: dict[frozenset[str], ValueType] = {frozenset(("LONG", "DOUBLE")): "DOUBLE"}
-"""Pairs of types with a common type; all others become STRING."""
+_COMMON_TYPE_BY_PAIR: dict[frozenset[str], ValueType] = {frozenset(("LONG", "DOUBLE")): "DOUBLE"}
+"""The common type of a pair of types; other pairs become STRING."""
 
 
-def reported_types(properties: Mapping[str, Any]) -> Iterator[tuple[str, ValueType]]:
-    """Yield path and type of everything in a report that is an entity."""
+def list_reported_paths(properties: Mapping[str, Any]) -> Iterator[tuple[str, ValueType]]:
+    """Yield path and type of each value in a report that can be an entity."""
     for name, value in properties.items():
         yield name, _value_type(value)
         if isinstance(value, Mapping):
-            yield from _children(name, value)
+            yield from _list_leaf_paths(name, value)
 
 
-def _children(path: str, values: Mapping[str, Any]) -> Iterator[tuple[str, ValueType]]:
+def _list_leaf_paths(path: str, values: Mapping[str, Any]) -> Iterator[tuple[str, ValueType]]:
     for name, value in values.items():
         if isinstance(value, Mapping):
-            yield from _children(f"{path}.{name}", value)
+            yield from _list_leaf_paths(f"{path}.{name}", value)
         else:
             yield f"{path}.{name}", _value_type(value)
 
@@ -79,12 +79,12 @@ def extend_shape(
     changes: Shape = {}
     for path, kind in paths:
         known_type = changes.get(path) or shape.get(path)
-        if known_type is None and len(path) <= LONGEST_PATH:
+        if known_type is None and len(path) <= MAX_PATH_LENGTH:
             changes[path] = kind
         elif known_type is None:
             continue
         elif kind != known_type:
-            wider = _COMMON_TYPES.get(frozenset((known_type, kind)), "STRING")
+            wider = _COMMON_TYPE_BY_PAIR.get(frozenset((known_type, kind)), "STRING")
             if wider != known_type:
                 changes[path] = wider
     new = sorted(path for path in changes if path not in shape)[
@@ -140,11 +140,11 @@ log = logging.getLogger(__name__)
 
 CACHE_SIZE = 100_000
 """Devices whose shapes a process caches; shared shapes are cached once."""
-MAX_PATHS = 1_000_000
+MAX_CACHED_PATHS = 1_000_000
 """Maximum paths of all cached shapes; each takes about 100 bytes."""
-SWEEP_SECONDS = 3600.0
+SWEEP_INTERVAL_SECONDS = 3600.0
 """Seconds between two searches for unused shapes."""
-UNUSED_FOR = 3600.0
+UNUSED_SHAPE_SECONDS = 3600.0
 """Seconds that an unused shape is kept."""
 
 
@@ -178,12 +178,12 @@ class ShapeStore:
         return shapes
 
     async def touch(self, names: Iterable[str]) -> int:
-        """Keep shapes from deletion for `UNUSED_FOR`; return how many exist."""
+        """Keep shapes from deletion for `UNUSED_SHAPE_SECONDS`; return how many exist."""
         change = {"$set": {"at": datetime.now(UTC)}}
         return (await self._shapes.update_many({"_id": {"$in": list(names)}}, change)).matched_count
 
     async def add(self, shapes: Mapping[str, tuple[str | None, Shape]]) -> None:
-        """Write shapes by id, each with its parent shape and its additional members."""
+        """Write shapes by id, each with its parent's id and the members that the parent lacks."""
         now = datetime.now(UTC)
         writes = []
         for name, (parent, added) in shapes.items():
@@ -230,11 +230,11 @@ class ShapeStore:
         """Delete unused shapes periodically; run by the lease holder."""
 
         async def delete_unused_shapes() -> None:
-            before = datetime.now(UTC) - timedelta(seconds=UNUSED_FOR)
+            before = datetime.now(UTC) - timedelta(seconds=UNUSED_SHAPE_SECONDS)
             if deleted := await self.delete_unused(devices, before):
                 log.info("deleted %d unused shapes", deleted)
 
-        await repeat(delete_unused_shapes, SWEEP_SECONDS, "deletion of unused shapes")
+        await repeat(delete_unused_shapes, SWEEP_INTERVAL_SECONDS, "deletion of unused shapes")
 
 
 def _reference_stage(collection: str, field: str) -> Document:
@@ -279,28 +279,28 @@ class ShapeUpdater:
             return await self._update(relevant)
 
     async def _update(self, reports: Sequence[tuple[Thing, Mapping[str, Any]]]) -> dict[int, Shape]:
-        await self._read({thing.id for thing, _ in reports} - self._of.keys())
+        await self._load_shapes({thing.id for thing, _ in reports} - self._of.keys())
         shapes: dict[int, Shape] = {}
         larger: dict[int, Shape] = {}
         for thing, properties in reports:
             if thing.id in self._of:
                 before = shapes.get(thing.id) or self._known[self._of[thing.id]]
                 maximum = self._limits.get(thing.tenant).paths
-                shapes[thing.id] = extend_shape(before, reported_types(properties), maximum)
+                shapes[thing.id] = extend_shape(before, list_reported_paths(properties), maximum)
                 if shapes[thing.id] is not before:
                     larger[thing.id] = shapes[thing.id]
         if larger:
             await self._write(larger)
-        self._forget()
+        self._trim_cache()
         return shapes
 
-    async def _read(self, devices: set[int]) -> None:
+    async def _load_shapes(self, devices: set[int]) -> None:
         if not devices:
             return
         shape_names = await self._devices.reported_state.find_shapes(devices)
         missing = {name for name in shape_names.values() if name and name not in self._known}
         if missing:
-            self._learn(await self._store.read(missing))
+            self._cache(await self._store.read(missing))
         self._of.update(
             {device: name for device, name in shape_names.items() if name in self._known}
         )
@@ -318,7 +318,7 @@ class ShapeUpdater:
             await self._store.add(added)
             changes = [(device, before[device], name) for device, name in names.items()]
             if await self._devices.reported_state.replace_shapes(changes) == len(changes):
-                self._learn({name: larger[device] for device, name in names.items()})
+                self._cache({name: larger[device] for device, name in names.items()})
                 self._of.update(names)
                 return
         for device in larger:  # another process changed its shape meanwhile
@@ -328,17 +328,17 @@ class ShapeUpdater:
         before = self._known[self._of[device]]
         return {path: kind for path, kind in shape.items() if before.get(path) != kind}
 
-    def _learn(self, shapes: Mapping[str, Shape]) -> None:
+    def _cache(self, shapes: Mapping[str, Shape]) -> None:
         self._paths += sum(len(shape) for name, shape in shapes.items() if name not in self._known)
         self._known.update(shapes.items())
 
-    def _forget(self) -> None:
+    def _trim_cache(self) -> None:
         while len(self._of) > CACHE_SIZE:
             self._of.popitem(last=False)
-        if len(self._known) > 2 * len(self._of) + 1000 or self._paths > MAX_PATHS:
+        if len(self._known) > 2 * len(self._of) + 1000 or self._paths > MAX_CACHED_PATHS:
             used = {None, *self._of.values()}
             self._known = {name: shape for name, shape in self._known.items() if name in used}
             self._paths = sum(map(len, self._known.values()))
-        if self._paths > MAX_PATHS:
+        if self._paths > MAX_CACHED_PATHS:
             self._of.clear()
             self._known, self._paths = {None: {}}, 0

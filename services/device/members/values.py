@@ -17,7 +17,7 @@ from libs.common.tsl import Fault
 from libs.common.tsl.limits import LONG_RANGE
 from services.device.members.members import Member, MemberSet
 
-_KINDS: dict[ValueType, Any] = {
+_PYTHON_TYPE_BY_VALUE_TYPE: dict[ValueType, Any] = {
     "LONG": Annotated[int, msgspec.Meta(ge=LONG_RANGE[0], le=LONG_RANGE[1])],
     "DOUBLE": float,
     "BOOLEAN": bool,
@@ -25,10 +25,10 @@ _KINDS: dict[ValueType, Any] = {
     "BINARY": str,
     "OBJECT": dict[str, Any] | list[Any],
 }
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?").fullmatch
-_LONGEST_SHOWN = 200
+_match_number = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?").fullmatch
+_MAX_SHOWN_CHARACTERS = 200
 """Maximum characters of a value that an error repeats."""
-_BOUNDS = {
+_BOUNDS_ERRORS = {
     "range": (
         ("min", "max"),
         ("out_of_range", "must be in [{}, {}]"),
@@ -42,7 +42,7 @@ _BOUNDS = {
         ("length_longer_than_max_length", "must have at most {} characters"),
     ),
 }
-"""Codes and texts for both bounds, and for the lower or the upper bound alone."""
+"""By kind of fault: names of both bounds, then code and text for both, the lower and the upper."""
 
 
 class ValueFault(msgspec.Struct):
@@ -65,7 +65,7 @@ def convert_value(kind: ValueType, given: Any) -> Any:
     if given is None:
         return None
     value = given.strip() if isinstance(given, str) and kind not in ("STRING", "BINARY") else given
-    if kind in ("LONG", "DOUBLE") and isinstance(value, str) and _NUMBER(value):
+    if kind in ("LONG", "DOUBLE") and isinstance(value, str) and _match_number(value):
         try:
             value = int(value)  # an int, because a float may not be exact
         except ValueError:
@@ -73,12 +73,14 @@ def convert_value(kind: ValueType, given: Any) -> Any:
     if kind == "STRING" and isinstance(value, bool | int | float):
         value = msgspec.json.encode(value).decode()
     try:
-        return msgspec.convert(value, _KINDS[kind], strict=kind not in ("LONG", "BOOLEAN"))
+        return msgspec.convert(
+            value, _PYTHON_TYPE_BY_VALUE_TYPE[kind], strict=kind not in ("LONG", "BOOLEAN")
+        )
     except msgspec.ValidationError:
         return UnreadableValue(given)
 
 
-def set_value(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
+def set_value_at_path(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
     """Set a value at a path and create the objects above it.
 
     Objects that are null or unreadable stay.
@@ -98,7 +100,7 @@ def set_value(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
         values[last] = value
 
 
-def multiple_error(field: str, faults: Sequence[ValueFault]) -> InvalidInput:
+def error_with_all_faults(field: str, faults: Sequence[ValueFault]) -> InvalidInput:
     """Return 400 with all faults; message and field are those of the first."""
     first = faults[0]
     return InvalidInput(
@@ -130,7 +132,7 @@ def integration_rejection(field: str | None, error: InvalidInput) -> InvalidInpu
     return InvalidInput(text, field=field, code="gateway_respond_error", detail={"error": text})
 
 
-def value_faults(
+def convert_faults(
     key: str, members: MemberSet, above: str, faults: Iterable[Fault]
 ) -> list[ValueFault]:
     """Return the faults of a TSL as faults of the members of the thing with this key.
@@ -147,10 +149,10 @@ def value_faults(
         for fault, path, member in placed
         if member is not None and member.path in (path, above)
     ]
-    return [_value_fault(key, *placed_fault) for placed_fault in whole or placed]
+    return [_convert_fault(key, *placed_fault) for placed_fault in whole or placed]
 
 
-def _value_fault(key: str, fault: Fault, path: str, member: Member | None) -> ValueFault:
+def _convert_fault(key: str, fault: Fault, path: str, member: Member | None) -> ValueFault:
     about: dict[str, Any] = {"entity_key": member_key(key, path)}
     if member is None:
         args = about | {"entity_name": path or key, "required_type": "OBJECT"}
@@ -161,7 +163,7 @@ def _value_fault(key: str, fault: Fault, path: str, member: Member | None) -> Va
 
 
 def _find_nearest_member(members: MemberSet, path: str) -> Member | None:
-    """Return the member at a path, otherwise the nearest one above."""
+    """Return the member at a path, otherwise its nearest ancestor; None without one."""
     while path not in members.by_path and path:
         path = path[: max(path.rfind("."), path.rfind("["), 0)]
     return members.by_path.get(path)
@@ -170,7 +172,7 @@ def _find_nearest_member(members: MemberSet, path: str) -> Member | None:
 def _describe_fault(
     member: Member, fault: Fault, *, whole: bool
 ) -> tuple[str, str, dict[str, Any]]:
-    """Return code, text and arguments; `whole` if the fault is of the whole value.
+    """Return code, text and arguments of a fault; `whole` if it concerns the whole value.
 
     Consoles put the arguments (`required_type`, `min`, …) into their own text for the code.
     """
@@ -193,7 +195,7 @@ def _describe_fault(
 
 def _bounds_error(member: Member, code: str) -> tuple[str, str, dict[str, Any]] | None:
     """Return code, text and arguments of the error of a value beyond a member's bounds."""
-    names, both, lower, upper = _BOUNDS[code]
+    names, both, lower, upper = _BOUNDS_ERRORS[code]
     bounds = {name: member.attribute[name] for name in names if name in member.attribute}
     if not bounds:
         return None
@@ -204,4 +206,4 @@ def _bounds_error(member: Member, code: str) -> tuple[str, str, dict[str, Any]] 
 def _shorten(value: Any) -> Any:
     """Return the value, shortened if it is a long text."""
     text = value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
-    return value if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN]
+    return value if len(text) <= _MAX_SHOWN_CHARACTERS else text[:_MAX_SHOWN_CHARACTERS]

@@ -15,7 +15,7 @@ from libs.common.lru_cache import LruCache
 from services.device.telemetry.batch import ValidReport
 from services.device.telemetry.latest_values import LatestValues
 from services.device.things.device_store import DeviceStore
-from services.device.things.model import REPORTED_FIELDS, Location, Thing
+from services.device.things.model import RECORD_FIELD_BY_PROPERTY, Location, Thing
 from services.device.things.product_store import ProductStore
 
 WRITE_INTERVAL = 10.0
@@ -74,7 +74,7 @@ class DeviceFieldUpdater:
         First remove fields that were reported at the times (ms) in `rewritten`, by device.
         """
         await self._read_location_properties()
-        await self._devices.reported_state.remove_fields(rewritten)
+        await self._devices.reported_state.remove_fields_reported_at(rewritten)
         await self._write_fields(things)
 
     async def _read_location_properties(self) -> None:
@@ -93,15 +93,15 @@ class DeviceFieldUpdater:
             for thing_id, thing in things.items()
             if (place := self._places.get((thing.tenant, thing.model)))
         }
-        keys = {*REPORTED_FIELDS, *places.values()}
+        keys = {*RECORD_FIELD_BY_PROPERTY, *places.values()}
         for thing_id, latest in (await self._latest.find_with_times(things, keys)).items():
             place = places.get(thing_id)
             record_fields = _read_fields({key: value for key, (value, _) in latest.items()}, place)
             written[thing_id] = record_fields
             times = {
-                REPORTED_FIELDS[key]: ts
+                RECORD_FIELD_BY_PROPERTY[key]: ts
                 for key, (_, ts) in latest.items()
-                if key in REPORTED_FIELDS
+                if key in RECORD_FIELD_BY_PROPERTY
             }
             if place in latest:
                 times["location"] = latest[place][1]
@@ -122,7 +122,7 @@ def _read_fields(properties: dict[str, Any], place: str | None) -> dict[str, Any
     record_fields: dict[str, Any] = {}
     if place in properties and (location := _read_location(properties[place])) is not None:
         record_fields["location"] = location
-    for key, name in REPORTED_FIELDS.items():
+    for key, name in RECORD_FIELD_BY_PROPERTY.items():
         if key not in properties:
             continue
         value = properties[key]

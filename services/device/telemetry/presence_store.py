@@ -100,7 +100,9 @@ class PresenceStore:
 
     async def is_silence_due(self, seconds: float) -> bool:
         """Return whether the HTTP lifetime of a device ends within `seconds`."""
-        return await self._devices.has_silent(datetime.now(UTC) + timedelta(seconds=seconds))
+        return await self._devices.has_expired_lifetime(
+            datetime.now(UTC) + timedelta(seconds=seconds)
+        )
 
     async def sweep_http(self) -> int:
         """Update up to `TRANSACTION_SIZE` devices whose HTTP lifetime ended; return their number.
@@ -108,12 +110,12 @@ class PresenceStore:
         They become OFFLINE unless they are connected.
         """
         now = datetime.now(UTC)
-        if not await self._devices.has_silent(now):
+        if not await self._devices.has_expired_lifetime(now):
             return 0
 
         async def update_silent(session: Session) -> tuple[int, list[dict[str, Any]]]:
             await self._lock(session)
-            devices = await self._devices.pop_silent(now, TRANSACTION_SIZE, session)
+            devices = await self._devices.pop_expired_lifetimes(now, TRANSACTION_SIZE, session)
             connected = await self._filter_connected({device.sn_key for device in devices}, session)
             return len(devices), await self._update_states(devices, connected, session)
 

@@ -227,7 +227,9 @@ class RetentionSweeper:
         """Delete old data of the tenant's devices, and of its other things if needed."""
         models = None if days < self.days else list(products)
         after = 0
-        while chunk := await self.devices.list_models(tenant, models, after, THINGS_PER_BATCH):
+        while chunk := await self.devices.list_ids_with_models(
+            tenant, models, after, THINGS_PER_BATCH
+        ):
             await self._delete_older(
                 {thing: min(days, products.get(model, days)) for thing, model in chunk}
             )

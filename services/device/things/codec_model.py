@@ -5,14 +5,14 @@ from typing import Annotated
 
 import msgspec
 
-MAX_SCRIPT = 256 * 1024
+MAX_SCRIPT_LENGTH = 256 * 1024
 """Maximum characters of a script."""
 MAX_SCRIPTS = 8
 MAX_STEPS = 8
 
-Entry = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_$][A-Za-z0-9_$]{0,63}$")]
+FunctionName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_$][A-Za-z0-9_$]{0,63}$")]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
-Script = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_SCRIPT)]
+Script = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_SCRIPT_LENGTH)]
 
 
 class CodecArgument(msgspec.Struct, frozen=True):
@@ -29,7 +29,7 @@ class CodecStep(msgspec.Struct, frozen=True):
 
     script: Name
     """Name of the script."""
-    entry: Entry
+    entry: FunctionName
     """Name of the function."""
     args: Annotated[list[CodecArgument], msgspec.Meta(min_length=1, max_length=8)]
     """Arguments of the function in their order."""
@@ -39,7 +39,7 @@ class CodecFailed(Exception):
     """Running a codec failed; the message gives the reason."""
 
 
-Chain = Annotated[list[CodecStep], msgspec.Meta(max_length=MAX_STEPS)]
+OptionalSteps = Annotated[list[CodecStep], msgspec.Meta(max_length=MAX_STEPS)]
 
 
 class Codec(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +47,7 @@ class Codec(msgspec.Struct, frozen=True, kw_only=True):
 
     scripts: Annotated[dict[Name, Script], msgspec.Meta(min_length=1, max_length=MAX_SCRIPTS)]
     decoder: Annotated[list[CodecStep], msgspec.Meta(min_length=1, max_length=MAX_STEPS)]
-    encoder: Chain = []
+    encoder: OptionalSteps = []
 
     @property
     def version(self) -> str:
@@ -55,7 +55,7 @@ class Codec(msgspec.Struct, frozen=True, kw_only=True):
         return sha256(msgspec.json.encode(self, order="sorted")).hexdigest()[:16]
 
 
-LARGEST_PORT = 223
+MAX_LORAWAN_PORT = 223
 """Highest LoRaWAN port of applications (LoRaWAN 1.0.4, section 4.3.2); the lowest is 1."""
 MAX_FRAME_BYTES = 255
 """Maximum bytes of a LoRaWAN frame."""

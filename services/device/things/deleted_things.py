@@ -10,7 +10,7 @@ from typing import Protocol
 
 from libs.common.store.mongo import Database, Session
 
-REMOVED = "removed"
+REMOVED_COLLECTION = "removed"
 DELETION_DELAY = timedelta(minutes=5)
 """Delay before the data is deleted, because processes cache a thing for a minute and may write."""
 
@@ -27,7 +27,7 @@ class DeletedThings:
     """The collection `removed`."""
 
     def __init__(self, database: Database) -> None:
-        self._removed = database[REMOVED]
+        self._removed = database[REMOVED_COLLECTION]
 
     async def add(self, thing_ids: Iterable[int], session: Session) -> None:
         """Record deleted things in the caller's transaction."""

@@ -10,11 +10,11 @@ import msgspec
 from libs.common.store.mongo import Collection, Document, Session
 from libs.common.things import DIRECT_INTEGRATION
 from services.device.things.device_search import (
-    DEVICE_FIELDS,
+    WITHOUT_NGRAMS,
     CachedCounter,
     Order,
-    Query,
-    ids_by_integration,
+    PageQuery,
+    list_ids_by_integration,
 )
 from services.device.things.model import (
     Device,
@@ -22,7 +22,7 @@ from services.device.things.model import (
     ModelKey,
     device_from_document,
     model_key,
-    stored_fields,
+    projection_for,
 )
 from services.device.things.visibility import (
     Condition,
@@ -31,13 +31,13 @@ from services.device.things.visibility import (
     owner_condition,
 )
 
-LARGEST_BATCH = 1000
+MAX_CURSOR_BATCH = 1000
 """Maximum devices that MongoDB returns in one batch of a cursor."""
 CACHE_SIZE, MAX_MODELS = 100, 1_000
 """Searches whose counts by model are cached, and the maximum models of one such search."""
-_LISTED = stored_fields(ListedDevice)
-_LISTED_FORM = list[ListedDevice]
-_MODEL = ("model", "tslVersion", "shape", "entityNames")
+_LISTED_PROJECTION = projection_for(ListedDevice)
+_LISTED_DEVICES = list[ListedDevice]
+_MODEL_KEY_FIELDS = ("model", "tslVersion", "shape", "entityNames")
 """The stored fields that identify a `ModelKey`."""
 
 
@@ -50,7 +50,7 @@ class CountedModel:
     devices: int
 
 
-ADD_TSL_HASH: list[Document] = [
+ADD_TSL_HASH_STAGES: list[Document] = [
     {"$set": {"tsl": {"tenant": "$tenant", "model": "$model", "version": "$tslVersion"}}},
     {
         "$lookup": {
@@ -62,7 +62,7 @@ ADD_TSL_HASH: list[Document] = [
         }
     },
 ]
-"""Stages that set `tsl` of a device to a list with its TSL's content hash, empty without a TSL."""
+"""Stages that set `tsl` of a device to `[{hash}]`, its TSL's content hash; `[]` without a TSL."""
 
 
 class DeviceQueries:
@@ -75,25 +75,25 @@ class DeviceQueries:
     async def list_by_ids(self, tenant: str, ids: Iterable[int]) -> list[ListedDevice]:
         """Return the devices of the tenant with these ids."""
         query = {"_id": {"$in": list(ids)}, "tenant": tenant}
-        documents = await self._devices.find(query, _LISTED).to_list(None)
-        return msgspec.convert(documents, _LISTED_FORM)
+        documents = await self._devices.find(query, _LISTED_PROJECTION).to_list(None)
+        return msgspec.convert(documents, _LISTED_DEVICES)
 
     async def list_by_identifiers(
         self, tenant: str, integration: str, identifiers: Iterable[str]
     ) -> list[ListedDevice]:
         """Return the devices with these identifiers of their integration."""
         query = identifier_condition(tenant, integration, identifiers)
-        documents = await self._devices.find(query, _LISTED).to_list(None)
-        return msgspec.convert(documents, _LISTED_FORM)
+        documents = await self._devices.find(query, _LISTED_PROJECTION).to_list(None)
+        return msgspec.convert(documents, _LISTED_DEVICES)
 
-    async def find_with_tsl(
+    async def find_with_tsl_hash(
         self, tenant: str, device_id: int, application_id: int | None = None
     ) -> tuple[Device, str | None] | None:
-        """Return a device like `find`, with the content hash of its TSL if it has one."""
+        """Return a device like `DeviceStore.find`, with the content hash of its TSL, if any."""
         stages: list[Document] = [
             {"$match": owner_condition(tenant, device_id, application_id)},
-            {"$project": DEVICE_FIELDS},
-            *ADD_TSL_HASH,
+            {"$project": WITHOUT_NGRAMS},
+            *ADD_TSL_HASH_STAGES,
         ]
         async for document in await self._devices.aggregate(stages):
             return device_from_document(document), next(
@@ -106,13 +106,13 @@ class DeviceQueries:
     ) -> list[Device]:
         """Return up to `limit` devices of an application."""
         query = {"tenant": tenant, "application.applicationId": application_id}
-        cursor = self._devices.find(query, DEVICE_FIELDS, limit=limit)
+        cursor = self._devices.find(query, WITHOUT_NGRAMS, limit=limit)
         return msgspec.convert(await cursor.to_list(), list[Device])
 
     async def list_by_integration(self, integration: str, after: int, limit: int) -> list[Device]:
         """Return devices of an integration in all tenants with ids above `after`, by id."""
         query = {"integration": integration, "_id": {"$gt": after}}
-        cursor = self._devices.find(query, DEVICE_FIELDS, sort=[("_id", 1)], limit=limit)
+        cursor = self._devices.find(query, WITHOUT_NGRAMS, sort=[("_id", 1)], limit=limit)
         return msgspec.convert(await cursor.to_list(), list[Device])
 
     async def list_applications(self, tenant: str) -> list[int]:
@@ -121,7 +121,9 @@ class DeviceQueries:
         found = await self._devices.distinct(name, {"tenant": tenant, name: {"$ne": None}})
         return list(found)
 
-    async def is_used(self, tenant: str, model: str, version: str | None, session: Session) -> bool:
+    async def is_product_used(
+        self, tenant: str, model: str, version: str | None, session: Session
+    ) -> bool:
         """Return whether a device has this product and, if given, version."""
         query = {"tenant": tenant, "model": model}
         if version is not None:
@@ -145,10 +147,10 @@ class DeviceQueries:
         options: dict[str, Any] = {"hint": hint} if hint else {}
         cursor = self._devices.find(
             combine_conditions(tenant, conditions),
-            _LISTED,
+            _LISTED_PROJECTION,
             sort=order,
             skip=skip,
-            batch_size=max(min(expected + 1, LARGEST_BATCH), 2),
+            batch_size=max(min(expected + 1, MAX_CURSOR_BATCH), 2),
             **options,
         )
         try:
@@ -171,19 +173,19 @@ class DeviceQueries:
     async def _count_models(self, condition: Condition, **options: Any) -> Counter[ModelKey]:
         counts: Counter[ModelKey] = Counter()
         async for group in await self._devices.aggregate(
-            [{"$match": condition}, _group_stage(*_MODEL)], **options
+            [{"$match": condition}, _group_stage(*_MODEL_KEY_FIELDS)], **options
         ):
-            counts[_group_model(group)] += group["devices"]
+            counts[_model_key_of_group(group)] += group["devices"]
         return counts
 
     async def count_models_by_integration(self, tenant: str) -> list[CountedModel]:
         """Count the devices of a tenant by integration and model."""
-        grouped = _group_stage("integration", *_MODEL)
+        grouped = _group_stage("integration", *_MODEL_KEY_FIELDS)
         groups = await self._devices.aggregate([{"$match": {"tenant": tenant}}, grouped])
         return [
             CountedModel(
                 group["_id"].get("integration", DIRECT_INTEGRATION),
-                _group_model(group),
+                _model_key_of_group(group),
                 group["devices"],
             )
             async for group in groups
@@ -194,11 +196,11 @@ class DeviceQueries:
         return list(await self._devices.distinct("integration", {"tenant": tenant}))
 
     async def find_documents(
-        self, query: Query, fields: Mapping[str, int], *, counted: bool
+        self, query: PageQuery, fields: Mapping[str, int], *, counted: bool
     ) -> tuple[list[Document], int]:
         """Return some fields of a page of devices and, if `counted`, the total."""
         if query.sorts_by_integration:
-            ids = await ids_by_integration(self._devices, query)
+            ids = await list_ids_by_integration(self._devices, query)
             page = self._devices.find({"_id": {"$in": ids}}, fields)
             rows = {row["_id"]: row for row in await page.to_list(None)}
             page_rows = [rows[device_id] for device_id in ids if device_id in rows]
@@ -209,10 +211,10 @@ class DeviceQueries:
             page_rows = await page.to_list(None)
         return page_rows, await self._devices.count_documents(query.filter) if counted else 0
 
-    async def count_groups(
+    async def count_by_group(
         self, tenant: str, groups: Iterable[int], condition: Condition
     ) -> dict[int, int]:
-        """Count the devices of groups that meet a condition; omit groups without one."""
+        """Count the devices of groups that meet a condition; omit groups without such devices."""
         query = combine_conditions(tenant, [{"group": {"$in": list(groups)}}, condition])
         counted = {"$group": {"_id": "$group", "devices": {"$sum": 1}}}
         rows = await self._devices.aggregate([{"$match": query}, counted], hint="group")
@@ -227,7 +229,7 @@ class DeviceQueries:
         cursor = self._devices.find({"_id": {"$in": list(ids)}}, {"tenant": 1})
         return {device["_id"]: device["tenant"] async for device in cursor}
 
-    async def list_models(
+    async def list_ids_with_models(
         self, tenant: str, models: Iterable[str] | None, after: int, limit: int
     ) -> list[tuple[int, str]]:
         """Return up to `limit` pairs of device id and model, for ids above `after`.
@@ -248,7 +250,7 @@ class DeviceQueries:
         cursor = self._devices.find(query, {"_id": 1}, sort=[("_id", 1)], limit=limit)
         return [device["_id"] async for device in cursor]
 
-    async def list_unerased(
+    async def list_with_write_only_values(
         self, tenant: str, model: str, version: str, content: str, limit: int
     ) -> list[tuple[int, str]]:
         """Return ids and SNs of devices that may still hold write-only values.
@@ -273,10 +275,10 @@ def _group_stage(*fields: str) -> Condition:
 def _count_devices(counts: Counter[ModelKey]) -> int:
     """Return the number of counted devices; 0 for more than `MAX_MODELS` models.
 
-    The cache keeps counts of many devices, and no counts of so many models.
+    The cache keeps only counts of many devices. With 0 it does not keep counts of too many models.
     """
     return counts.total() if len(counts) <= MAX_MODELS else 0
 
 
-def _group_model(group: Document) -> ModelKey:
-    return model_key(*map(group["_id"].get, _MODEL))
+def _model_key_of_group(group: Document) -> ModelKey:
+    return model_key(*map(group["_id"].get, _MODEL_KEY_FIELDS))

@@ -36,7 +36,7 @@ NGRAM_LENGTH, MIN_NGRAM_LENGTH = 4, 3
 INDEX = "text"
 """The index on `grams`, tenant, application and id."""
 MAX_NGRAMS = 8
-"""Maximum ngrams of a text that are compared to find a rare one."""
+"""Maximum ngrams of a search whose devices are counted to find the rarest."""
 
 
 def fold_case(text: str) -> str:
@@ -54,8 +54,8 @@ def extract_ngrams(*texts: str) -> list[str]:
 def select_ngrams(texts: Iterable[str]) -> list[str]:
     """Return at most `MAX_NGRAMS` ngrams that a device with all of these texts has.
 
-    They are spread evenly over the texts. If no text is long enough, return the beginning of an
-    ngram; if all texts are too short, return nothing.
+    They are spread evenly over the texts. If all texts are shorter than an ngram, return one of
+    three characters, the beginning of an ngram; if all are shorter still, return nothing.
     """
     forms = [fold_case(text) for text in texts]
     ngrams = list(
@@ -74,9 +74,9 @@ T = TypeVar("T")
 
 MIN_CACHED_TOTAL = 10_000
 """Totals below this number are not cached: counting takes 5 ms, a million takes 0.3 s."""
-RECOUNT_SECONDS = 10.0
+RECOUNT_AFTER_SECONDS = 10.0
 """Seconds after which a cached total is counted again in the background."""
-MAX_AGE = 300.0
+MAX_TOTAL_AGE_SECONDS = 300.0
 """Seconds after which a request waits until the total is counted again."""
 
 
@@ -84,7 +84,7 @@ class CachedCounter(Generic[T]):
     """Counts devices and caches large totals; one instance of each kind per process.
 
     `count` gets a condition and optionally a `hint`; `size` returns how many devices a result
-    covers. The totals of the last `kept` searches are cached.
+    covers. The totals of the last `cache_size` searches are cached.
     """
 
     def __init__(
@@ -108,9 +108,9 @@ class CachedCounter(Generic[T]):
         key = blake2b(repr(condition).encode(), digest_size=16).digest()
         cached = self._known.get(key)
         age = float("inf") if cached is None or fresh else time.monotonic() - cached[0]
-        if cached is None or age > MAX_AGE:
+        if cached is None or age > MAX_TOTAL_AGE_SECONDS:
             return await self._count(key, condition, options)
-        if age > RECOUNT_SECONDS:
+        if age > RECOUNT_AFTER_SECONDS:
             if (
                 await self._devices.count_documents(condition, limit=MIN_CACHED_TOTAL, **options)
                 < MIN_CACHED_TOTAL
@@ -136,8 +136,8 @@ class CachedCounter(Generic[T]):
 Order = list[tuple[str, int]]
 """Stored fields, each with 1 (ascending) or -1 (descending)."""
 
-INTEGRATION_NAME = "integrationName"
-"""Sorts by the names of integrations, which devices do not store."""
+INTEGRATION_NAME_FIELD = "integrationName"
+"""A field of `Order` that stands for the integration's name, which devices do not store."""
 FEW_DEVICES, MANY_DEVICES = 1_000, 10_000
 """Limits up to which the devices with an ngram are counted. An ngram that `MANY_DEVICES` devices
 have is not used to find a page, unless its index has the order."""
@@ -145,9 +145,9 @@ CACHE_SIZE = 10_000
 """Searches whose totals are cached."""
 DEVICES_PER_QUERY = 1_000
 """Devices of a page that are read in one query."""
-Devices = AsyncGenerator[Device, None]
-DEVICE_FIELDS = {"grams": 0}
-"""The projection of a document that is read as a `Device`."""
+DeviceStream = AsyncGenerator[Device, None]
+WITHOUT_NGRAMS = {"grams": 0}
+"""The projection that omits ngrams, for a document that is read as a `Device`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class IndexFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class PageQuery:
     """A page of the devices that match `filter`, in `order`."""
 
     filter: Condition
@@ -181,15 +181,15 @@ class Query:
     order_index: str | None = None
     """The index that has the order; if given, the cheapest index is chosen by counting."""
     integrations: Sequence[str] = ()
-    """All integrations ordered by name, to sort by `INTEGRATION_NAME`."""
+    """All integrations ordered by name, to sort by `INTEGRATION_NAME_FIELD`."""
 
     @property
     def sorts_by_integration(self) -> bool:
         """Return whether the order includes the names of integrations."""
-        return any(name == INTEGRATION_NAME for name, _ in self.order)
+        return any(name == INTEGRATION_NAME_FIELD for name, _ in self.order)
 
 
-async def ids_by_integration(devices: Collection, query: Query) -> list[int]:
+async def list_ids_by_integration(devices: Collection, query: PageQuery) -> list[int]:
     """Return the device ids of a page that is sorted by integration name.
 
     MongoDB reads every match: no index has such an order.
@@ -202,7 +202,7 @@ async def ids_by_integration(devices: Collection, query: Query) -> list[int]:
     }
     stages: list[Condition] = [
         {"$match": query.filter},
-        {"$addFields": {INTEGRATION_NAME: place}},
+        {"$addFields": {INTEGRATION_NAME_FIELD: place}},
         {"$sort": dict(query.order)},
         {"$skip": query.skip},
         *([{"$limit": query.limit}] if query.limit else []),
@@ -219,8 +219,8 @@ class DeviceSearch:
         self._totals = CachedCounter(devices, devices.count_documents, int, CACHE_SIZE)
 
     async def find(
-        self, query: Query, counted: Sequence[Condition] | None = None
-    ) -> tuple[Devices, int]:
+        self, query: PageQuery, counted: Sequence[Condition] | None = None
+    ) -> tuple[DeviceStream, int]:
         """Return the page that `query` describes, and the total number of matches.
 
         If given, `counted` are disjoint conditions that together match the whole list.
@@ -228,10 +228,10 @@ class DeviceSearch:
         conditions = counted or [query.filter]
         if query.sorts_by_integration:
             ids, totals = await asyncio.gather(
-                ids_by_integration(self._devices, query),
+                list_ids_by_integration(self._devices, query),
                 asyncio.gather(*map(self._totals.count, conditions)),
             )
-            return self._with_ids(ids), sum(totals)
+            return self._iterate_by_ids(ids), sum(totals)
         ngrams = select_ngrams(query.texts)
         if query.order_index is not None and (query.index_filters or ngrams):
             return await self._find_by_index(query, ngrams)
@@ -250,7 +250,9 @@ class DeviceSearch:
         )
         return page, sum(totals)
 
-    async def _find_by_index(self, query: Query, ngrams: Sequence[str]) -> tuple[Devices, int]:
+    async def _find_by_index(
+        self, query: PageQuery, ngrams: Sequence[str]
+    ) -> tuple[DeviceStream, int]:
         """Find a page with the index that needs to read the fewest devices.
 
         MongoDB itself would reuse the plan of the first search of a kind for any other values.
@@ -286,7 +288,7 @@ class DeviceSearch:
         hint = query.order_index if walked < max(number, total) else index
         return await self._page(replace(query, hint=hint)), total
 
-    async def _find_with_total(self, query: Query, index: str) -> tuple[Devices, int]:
+    async def _find_with_total(self, query: PageQuery, index: str) -> tuple[DeviceStream, int]:
         """Return the page and the total with one query on an index."""
         part = {"$slice": ["$ids", query.skip, query.limit]}
         stages: list[Condition] = [
@@ -297,10 +299,10 @@ class DeviceSearch:
         ]
         rows = await self._devices.aggregate(stages, hint=index)
         async for row in rows:
-            return self._with_ids(row["ids"]), row["total"]
+            return self._iterate_by_ids(row["ids"]), row["total"]
         return iterate_rows([]), 0
 
-    async def _count_matches(self, query: Query, index_filter: IndexFilter) -> int:
+    async def _count_matches(self, query: PageQuery, index_filter: IndexFilter) -> int:
         """Return how many devices an index filter matches, at most `MANY_DEVICES` per condition."""
         counts = (
             self._devices.count_documents(
@@ -318,7 +320,7 @@ class DeviceSearch:
         if len(ngrams) == 1:
             return ngrams[0], MANY_DEVICES
         reached = await asyncio.gather(
-            *(self._position_of_last({**_has_ngram(ngram), **scope}) for ngram in ngrams)
+            *(self._position_at_limit({**_has_ngram(ngram), **scope}) for ngram in ngrams)
         )
         return max(zip(reached, ngrams, strict=True))[1], MANY_DEVICES
 
@@ -338,11 +340,8 @@ class DeviceSearch:
                 return ngram, number
         return None
 
-    async def _position_of_last(self, query: Condition) -> tuple[int, int]:
-        """Return the sort position (application, id) of match number `MANY_DEVICES`.
-
-        The rarer an ngram, the higher is this position.
-        """
+    async def _position_at_limit(self, query: Condition) -> tuple[int, int]:
+        """Return the position (application, id) of match `MANY_DEVICES`, higher if rarer."""
         order = [("application.applicationId", 1), ("_id", 1)]
         row = await self._devices.find_one(
             query, {"application.applicationId": 1}, sort=order, skip=MANY_DEVICES - 1, hint=INDEX
@@ -351,31 +350,31 @@ class DeviceSearch:
             return sys.maxsize, 0
         return (row.get("application") or {}).get("applicationId", 0), row["_id"]
 
-    async def _page(self, query: Query) -> Devices:
+    async def _page(self, query: PageQuery) -> DeviceStream:
         """Return the devices of a page; for skipped devices read only ids from the index."""
         page: dict[str, Any] = {"sort": query.order, "skip": query.skip, "limit": query.limit}
         if query.hint:
             page["hint"] = query.hint
         if not query.skip and 0 < query.limit <= DEVICES_PER_QUERY:
             return iterate_rows(
-                await _read(self._devices.find(query.filter, DEVICE_FIELDS, **page))
+                await _read(self._devices.find(query.filter, WITHOUT_NGRAMS, **page))
             )
         keys = self._devices.find(query.filter, {"_id": 1}, **page)
-        return self._with_ids([key["_id"] async for key in keys])
+        return self._iterate_by_ids([key["_id"] async for key in keys])
 
-    async def _with_ids(self, ids: Sequence[int]) -> Devices:
+    async def _iterate_by_ids(self, ids: Sequence[int]) -> DeviceStream:
         """Yield devices in the order of ids, read in parts."""
         for start in range(0, len(ids), DEVICES_PER_QUERY):
             part = ids[start : start + DEVICES_PER_QUERY]
-            devices = await _read(self._devices.find({"_id": {"$in": part}}, DEVICE_FIELDS))
+            devices = await _read(self._devices.find({"_id": {"$in": part}}, WITHOUT_NGRAMS))
             devices_by_id = {device.id: device for device in devices}
             for device_id in part:
                 if device_id in devices_by_id:
                     yield devices_by_id[device_id]
 
 
-def _is_single_filter(query: Query) -> bool:
-    """Return whether an index filter counts exactly the one condition of the filter."""
+def _is_single_filter(query: PageQuery) -> bool:
+    """Return whether the filter is one condition, which its only index filter counts exactly."""
     conditions = query.filter.get("$and", ())
     return len(conditions) == 1 and [
         len(index_filter.conditions) for index_filter in query.index_filters

@@ -9,14 +9,19 @@ from pymongo import UpdateOne, WriteConcern
 from pymongo.read_concern import ReadConcern
 
 from libs.common.store.mongo import Collection, Document, Mongo, Session
-from services.device.things.model import NETWORK_FIELDS, DeliveryState, PresentDevice, stored_fields
+from services.device.things.model import (
+    NETWORK_SERVER_FIELDS,
+    DeliveryState,
+    PresentDevice,
+    projection_for,
+)
 from services.device.things.visibility import Condition
 
-LOCKED_MS = 250
+MAX_LOCK_WAIT_MS = 250
 """Milliseconds that a report over HTTP waits for a locked device record."""
-_PRESENT = stored_fields(PresentDevice)
-_DELIVERY_STATE = stored_fields(DeliveryState)
-_PRESENT_FORM = list[PresentDevice]
+_PRESENT_PROJECTION = projection_for(PresentDevice)
+_DELIVERY_STATE_PROJECTION = projection_for(DeliveryState)
+_PRESENT_DEVICES = list[PresentDevice]
 
 
 class DevicePresence:
@@ -33,7 +38,7 @@ class DevicePresence:
 
     async def find_delivery_states(self, ids: Iterable[int]) -> dict[int, DeliveryState]:
         """Return owners and connection states of devices by id; unknown ids are missing."""
-        cursor = self._devices.find({"_id": {"$in": list(ids)}}, _DELIVERY_STATE)
+        cursor = self._devices.find({"_id": {"$in": list(ids)}}, _DELIVERY_STATE_PROJECTION)
         return {row["_id"]: msgspec.convert(row, DeliveryState) async for row in cursor}
 
     async def find_by_serials(self, keys: Iterable[str], session: Session) -> list[PresentDevice]:
@@ -48,13 +53,13 @@ class DevicePresence:
         """Record a report over HTTP, which makes the device ONLINE for `life`.
 
         Return the connection state, or None if the device does not exist. Raises `StoreError` when
-        the record stays locked for `LOCKED_MS`.
+        the record stays locked for `MAX_LOCK_WAIT_MS`.
         """
         device = await self._contacts.find_one_and_update(
             {"_id": device_id},
             _contact_update(at, life),
             {"connectStatus": 1},
-            maxTimeMS=LOCKED_MS,
+            maxTimeMS=MAX_LOCK_WAIT_MS,
         )
         return None if device is None else device.get("connectStatus", "DISCONNECT")
 
@@ -73,7 +78,7 @@ class DevicePresence:
                 "update": self._contacts.name,
                 "updates": [change],
                 "ordered": False,
-                "maxTimeMS": LOCKED_MS,
+                "maxTimeMS": MAX_LOCK_WAIT_MS,
                 "writeConcern": {"w": 1},
             }
         )
@@ -94,22 +99,22 @@ class DevicePresence:
         query = {"_id": {"$in": list(ids)}}
         await self._devices.update_many(query, _contact_update(at, life), session=session)
 
-    async def has_silent(self, since: datetime) -> bool:
-        """Return whether the HTTP lifetime of a device ended at `since` or before."""
-        return await self._devices.find_one(_silent_condition(since), {"_id": 1}) is not None
+    async def has_expired_lifetime(self, since: datetime) -> bool:
+        """Return whether the HTTP lifetime of any device ended at `since` or before."""
+        return await self._devices.find_one(_expired_condition(since), {"_id": 1}) is not None
 
-    async def pop_silent(
+    async def pop_expired_lifetimes(
         self, since: datetime, limit: int, session: Session
     ) -> list[PresentDevice]:
-        """Return silent devices, the longest silent first, and reset their lifetime."""
-        cursor = self._devices.find(_silent_condition(since), _PRESENT, session=session)
+        """Return devices whose HTTP lifetime has ended, the earliest first, and unset it."""
+        cursor = self._devices.find(_expired_condition(since), _PRESENT_PROJECTION, session=session)
         rows = await cursor.sort("httpUntil", 1).limit(limit).to_list(None)
         await self._devices.update_many(
             {"_id": {"$in": [row["_id"] for row in rows]}},
             {"$unset": {"httpUntil": ""}},
             session=session,
         )
-        return msgspec.convert(rows, _PRESENT_FORM)
+        return msgspec.convert(rows, _PRESENT_DEVICES)
 
     async def set_status(self, ids: Iterable[int], status: str, session: Session) -> None:
         """Set the connection state of devices, as of now."""
@@ -119,8 +124,10 @@ class DevicePresence:
         )
 
     async def _find_devices(self, query: Condition, session: Session) -> list[PresentDevice]:
-        documents = await self._devices.find(query, _PRESENT, session=session).to_list(None)
-        return msgspec.convert(documents, _PRESENT_FORM)
+        documents = await self._devices.find(query, _PRESENT_PROJECTION, session=session).to_list(
+            None
+        )
+        return msgspec.convert(documents, _PRESENT_DEVICES)
 
 
 def _contact_update(at: datetime, life: timedelta) -> list[Document]:
@@ -133,7 +140,7 @@ def _contact_update(at: datetime, life: timedelta) -> list[Document]:
     return [{"$set": {"httpUntil": until, "httpAt": {"$max": ["$httpAt", at]}}}]
 
 
-def _silent_condition(since: datetime) -> Condition:
+def _expired_condition(since: datetime) -> Condition:
     return {"httpUntil": {"$lte": since}}
 
 
@@ -166,7 +173,7 @@ class ReportedStateStore:
         if operations:
             await self._devices.bulk_write(operations, ordered=False)
 
-    async def remove_fields(self, times: Mapping[int, Container[int]]) -> None:
+    async def remove_fields_reported_at(self, times: Mapping[int, Container[int]]) -> None:
         """Remove fields that were reported at certain times (ms), by device."""
         cursor = self._devices.find({"_id": {"$in": list(times)}}, {"factTimes": 1})
         updates = [
@@ -176,7 +183,7 @@ class ReportedStateStore:
             )
             async for device in cursor
             for name, ts in device.get("factTimes", {}).items()
-            if ts in times[device["_id"]] and name not in NETWORK_FIELDS
+            if ts in times[device["_id"]] and name not in NETWORK_SERVER_FIELDS
         ]
         if updates:
             await self._devices.bulk_write(updates, ordered=False)
@@ -187,7 +194,7 @@ class ReportedStateStore:
         return {device["_id"]: device.get("shape") async for device in cursor}
 
     async def replace_shapes(self, shapes: Iterable[tuple[int, str | None, str]]) -> int:
-        """Replace shapes (device, before, after); return the number of matches."""
+        """Replace shapes (device, before, after); return how many devices still had `before`."""
         operations = [
             UpdateOne({"_id": device_id, "shape": before}, {"$set": {"shape": after}})
             for device_id, before, after in shapes
@@ -198,7 +205,7 @@ class ReportedStateStore:
         """Return whether a device has the shape."""
         return await self._devices.find_one({"shape": shape}, {"_id": 1}) is not None
 
-    async def mark_erased(self, ids: Sequence[int], content: str) -> None:
+    async def mark_write_only_values_erased(self, ids: Sequence[int], content: str) -> None:
         """Record that devices hold no values that the TSL with this hash makes write-only."""
         await self._devices.update_many({"_id": {"$in": list(ids)}}, {"$set": {"erased": content}})
 

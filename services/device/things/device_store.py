@@ -21,22 +21,22 @@ from libs.common.limits.tenants import LimitsCache
 from libs.common.store.mongo import Aggregation, BulkFailed, Database, Document, Mongo, Session
 from libs.common.things import DIRECT_INTEGRATION
 from services.device.things.deleted_things import DeletedThings, ThingDataStore
-from services.device.things.device_queries import ADD_TSL_HASH, DeviceQueries
-from services.device.things.device_search import DEVICE_FIELDS, DeviceSearch, extract_ngrams
+from services.device.things.device_queries import ADD_TSL_HASH_STAGES, DeviceQueries
+from services.device.things.device_search import WITHOUT_NGRAMS, DeviceSearch, extract_ngrams
 from services.device.things.device_status import DevicePresence, ReportedStateStore
 from services.device.things.model import (
     ApplicationRef,
-    Change,
     Device,
+    DeviceChangeKind,
     DeviceChanges,
     StorageSettings,
     change_event,
     device_document,
     device_from_document,
-    stored_fields,
+    projection_for,
 )
-from services.device.things.serial_numbers import Holder, SerialStore, SerialTaken
-from services.device.things.specifications import ProductUsage
+from services.device.things.serial_numbers import SerialHolder, SerialStore, SerialTaken
+from services.device.things.specifications import ProductLocks
 from services.device.things.thing_store import EntityNames
 from services.device.things.visibility import (
     Condition,
@@ -47,9 +47,9 @@ from services.device.things.visibility import (
 
 TRANSACTION_SIZE = 500
 """Devices that are changed in one transaction."""
-InTransaction = Callable[[Session], Awaitable[None]]
+TransactionStep = Callable[[Session], Awaitable[None]]
 """A step that runs in the transaction which adds devices or puts them into a group."""
-_STORAGE_SETTINGS = stored_fields(StorageSettings)
+_STORAGE_FIELDS = projection_for(StorageSettings)
 
 
 async def sample_device_ids(database: Database, number: int) -> list[int]:
@@ -77,7 +77,7 @@ class DeviceStore:
         self.search = DeviceSearch(self._devices).find
         self._serials = SerialStore(mongo.database)
         self._removed = DeletedThings(mongo.database)
-        self._usage = ProductUsage(mongo.database)
+        self._usage = ProductLocks(mongo.database)
         self.count_beyond_limit = self._quota.find_excess
         self.filter_rps_serials = self._serials.filter_rps_records
         self.count_used = self._quota.count_used
@@ -86,7 +86,7 @@ class DeviceStore:
     async def find(
         self, tenant: str, device_id: int, application_id: int | None = None
     ) -> Device | None:
-        """Return the device of the tenant or, if given, of the application."""
+        """Return the device if it is of the tenant and, if given, of the application."""
         return await self._find(owner_condition(tenant, device_id, application_id))
 
     async def find_all(
@@ -94,7 +94,7 @@ class DeviceStore:
     ) -> list[Device]:
         """Return devices of the tenant, or of an application, in the order of ids."""
         query = owner_condition(tenant, {"$in": list(ids)}, application_id)
-        return await self._read(self._devices.find(query, DEVICE_FIELDS, sort=[("_id", 1)]))
+        return await self._read(self._devices.find(query, WITHOUT_NGRAMS, sort=[("_id", 1)]))
 
     async def find_deletable(
         self, tenant: str, device_id: int, application_id: int
@@ -108,10 +108,10 @@ class DeviceStore:
 
     async def find_by_serials(self, keys: Collection[str]) -> list[Device]:
         """Return the devices with these SNs (upper case)."""
-        return await self._read(self._devices.find({"snKey": {"$in": list(keys)}}, DEVICE_FIELDS))
+        return await self._read(self._devices.find({"snKey": {"$in": list(keys)}}, WITHOUT_NGRAMS))
 
-    async def find_holder(self, key: str) -> tuple[Holder | None, Device | None]:
-        """Return the holder of an SN, and the device if the holder is one."""
+    async def find_holder(self, key: str) -> tuple[SerialHolder | None, Device | None]:
+        """Return the kind of holder of an SN, and the device that has it, if any."""
         device = await self._find({"snKey": key})
         return ("device", device) if device else (await self._serials.find_holder(key), None)
 
@@ -129,14 +129,14 @@ class DeviceStore:
         return await self._read(self._devices.find(query))
 
     async def _find(self, query: Condition) -> Device | None:
-        document = await self._devices.find_one(query, DEVICE_FIELDS)
+        document = await self._devices.find_one(query, WITHOUT_NGRAMS)
         return None if document is None else device_from_document(document)
 
     async def _read(self, cursor: Any) -> list[Device]:
         return msgspec.convert(await cursor.to_list(None), list[Device])
 
     async def insert(
-        self, devices: Sequence[Device], extra_step: InTransaction | None = None
+        self, devices: Sequence[Device], extra_step: TransactionStep | None = None
     ) -> None:
         """Insert all devices, or none; run `extra_step` in the same transaction.
 
@@ -148,7 +148,7 @@ class DeviceStore:
 
         async def insert_devices(session: Session) -> Sequence[Device]:
             await self._serials.claim([device.sn_key for device in devices], "device", session)
-            await self._usage.tie_devices(devices, session)
+            await self._usage.lock_products_of_devices(devices, session)
             documents = [
                 device_document(device) | {"grams": extract_ngrams(device.name, device.sn_key)}
                 for device in devices
@@ -159,17 +159,17 @@ class DeviceStore:
             return devices
 
         try:
-            await self._change_all(insert_devices, "added")
+            await self._write_all_with_events(insert_devices, "added")
         except BulkFailed as error:
             raise SerialTaken from error
 
-    async def attach(
+    async def add_unassigned_to_application(
         self, device: Device, changes: DeviceChanges, *, is_new_owner: bool
     ) -> Device | None:
-        """Add an unassigned device to an application; None if it was assigned meanwhile.
+        """Assign an unassigned device to an application; None if it was assigned meanwhile.
 
-        Data that was reported for a previous application is removed (`is_new_owner`). Raises
-        `SerialTaken` when an RPS record has its SN.
+        With `is_new_owner`, data that was reported for the previous application is removed.
+        `changes` contain the application. Raises `SerialTaken` when an RPS record has its SN.
         """
         free = {
             "_id": device.id,
@@ -189,7 +189,7 @@ class DeviceStore:
             if is_new_owner:
                 await self._values.delete_thing_data(device.id, session)
 
-        return await self._set(free, changes, "added", extra=extra, unset=unset, extra_step=also)
+        return await self._write(free, changes, "added", extra=extra, unset=unset, extra_step=also)
 
     async def update(
         self,
@@ -200,7 +200,7 @@ class DeviceStore:
     ) -> Device | None:
         """Change a device of the tenant or of an application; None if it does not exist."""
         query = owner_condition(tenant, device_id, application_id)
-        return await self._set(query, changes, "updated")
+        return await self._write(query, changes, "updated")
 
     async def change_each(
         self,
@@ -208,12 +208,12 @@ class DeviceStore:
         ids: Sequence[int],
         condition: Condition,
         change: Callable[[Device], DeviceChanges | None],
-        extra_step: InTransaction | None = None,
+        extra_step: TransactionStep | None = None,
     ) -> list[int]:
         """Change those of `ids` that meet a condition; return their ids.
 
-        Each transaction changes `TRANSACTION_SIZE` devices and runs `extra_step`. Devices for which
-        `change` returns None stay as they are; the others get an event.
+        Each transaction changes `TRANSACTION_SIZE` devices and runs `extra_step`. Devices
+        for which `change` returns None stay as they are; the others get an event.
         """
         changed_ids: list[int] = []
         for first in range(0, len(ids), TRANSACTION_SIZE):
@@ -225,7 +225,7 @@ class DeviceStore:
                 if extra_step is not None:
                     await extra_step(session)
                 cursor = self._devices.find(
-                    {"$and": [query, condition]}, DEVICE_FIELDS, session=session
+                    {"$and": [query, condition]}, WITHOUT_NGRAMS, session=session
                 )
                 devices = await self._read(cursor)
                 changes = {device.id: change(device) for device in devices}
@@ -259,7 +259,7 @@ class DeviceStore:
         ]
         return await self._outbox.add(events, session)
 
-    async def ungroup(self, tenant: str, group: int) -> None:
+    async def empty_group(self, tenant: str, group: int) -> None:
         """Remove all devices from a deleted group, without events."""
         query = {"tenant": tenant, "group": group}
         await self._devices.update_many(query, {"$unset": {"group": ""}})
@@ -277,9 +277,9 @@ class DeviceStore:
 
         free = {**owner_condition(tenant, device_id), "application": None}
         changes = DeviceChanges(application=application)
-        return await self._set(free, changes, "added", unset={"removedFrom": ""}, extra_step=also)
+        return await self._write(free, changes, "added", unset={"removedFrom": ""}, extra_step=also)
 
-    async def detach(
+    async def remove_from_application(
         self, device: Device, application_id: int, user_id: int | None = None
     ) -> Device | None:
         """Remove a device from its application; None when it does not belong to it.
@@ -290,15 +290,15 @@ class DeviceStore:
         query = owner_condition(device.tenant, device.id, application_id)
         changes = DeviceChanges(application=None)
         if device.is_owned_by_users:
-            return await self._set(query, changes, "removed")
+            return await self._write(query, changes, "removed")
         if user_id is not None:
-            return await self._set(query, changes, "removed", extra={"userId": user_id})
+            return await self._write(query, changes, "removed", extra={"userId": user_id})
 
         async def also(device: Device, session: Session) -> None:
             await self._serials.mark_unassigned(device.sn_key, device.tenant, session)
 
         extra = {"removedFrom": application_id}
-        return await self._set(query, changes, "removed", extra=extra, extra_step=also)
+        return await self._write(query, changes, "removed", extra=extra, extra_step=also)
 
     async def delete(
         self, tenant: str, device_id: int, application_id: int | None = None
@@ -312,7 +312,7 @@ class DeviceStore:
 
         async def delete_device(session: Session) -> Device | None:
             document = await self._devices.find_one_and_delete(
-                query, DEVICE_FIELDS, session=session
+                query, WITHOUT_NGRAMS, session=session
             )
             if document is None:
                 return None
@@ -322,19 +322,22 @@ class DeviceStore:
             await self._removed.add([device.id], session)
             return device
 
-        return await self._change(delete_device, "deleted")
+        return await self._write_with_event(delete_device, "deleted")
 
-    async def _set(
+    async def _write(
         self,
         query: Condition,
         changes: DeviceChanges,
-        change: Change,
+        change: DeviceChangeKind,
         *,
         extra: Document | None = None,
         unset: Document | None = None,
         extra_step: Callable[[Device, Session], Awaitable[None]] | None = None,
     ) -> Device | None:
-        """Change the device that meets a condition, and run `extra_step`, in one transaction."""
+        """Change the device that meets a condition, and run `extra_step`, in one transaction.
+
+        Return the changed device; None if no device meets the condition.
+        """
         fields = msgspec.to_builtins(changes) | (extra or {}) | {"updatedAt": datetime.now(UTC)}
         update = {"$set": fields, **({"$unset": unset} if unset else {})}
 
@@ -342,7 +345,7 @@ class DeviceStore:
             document = await self._devices.find_one_and_update(
                 query,
                 update,
-                DEVICE_FIELDS,
+                WITHOUT_NGRAMS,
                 return_document=ReturnDocument.AFTER,
                 session=session,
             )
@@ -353,15 +356,15 @@ class DeviceStore:
                 grams = {"$set": {"grams": extract_ngrams(device.name, device.sn_key)}}
                 await self._devices.update_one({"_id": device.id}, grams, session=session)
             if "tslVersion" in fields:
-                await self._usage.tie_devices([device], session)
+                await self._usage.lock_products_of_devices([device], session)
             if extra_step is not None:
                 await extra_step(device, session)
             return device
 
-        return await self._change(update_device, change)
+        return await self._write_with_event(update_device, change)
 
-    async def _change(
-        self, write: Callable[[Session], Awaitable[Device | None]], change: Change
+    async def _write_with_event(
+        self, write: Callable[[Session], Awaitable[Device | None]], change: DeviceChangeKind
     ) -> Device | None:
         """Run `write` and add the event of the device that it returns, in one transaction."""
 
@@ -369,10 +372,10 @@ class DeviceStore:
             device = await write(session)
             return [] if device is None else [device]
 
-        return next(iter(await self._change_all(write_one, change)), None)
+        return next(iter(await self._write_all_with_events(write_one, change)), None)
 
-    async def _change_all(
-        self, write: Callable[[Session], Awaitable[Sequence[Device]]], change: Change
+    async def _write_all_with_events(
+        self, write: Callable[[Session], Awaitable[Sequence[Device]]], change: DeviceChangeKind
     ) -> Sequence[Device]:
         """Run `write` and add the events of its devices, in one transaction."""
 
@@ -390,4 +393,4 @@ class DeviceStore:
     ) -> Aggregation:
         """Return the aggregation that finds the `StorageSettings` of a device."""
         owner = owner_condition(tenant, device_id, application_id)
-        return self._hot, [{"$match": owner}, {"$project": _STORAGE_SETTINGS}, *ADD_TSL_HASH]
+        return self._hot, [{"$match": owner}, {"$project": _STORAGE_FIELDS}, *ADD_TSL_HASH_STAGES]

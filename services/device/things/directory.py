@@ -42,7 +42,7 @@ class ThingDirectory:
         self.store = ThingStore(database, tsls)
 
     async def watch(self, bus: Bus) -> None:
-        """Remove a thing from the cache when an event reports a change."""
+        """Subscribe to events of changed devices, and remove these from the cache."""
 
         async def drop(message: Msg) -> None:
             self.forget(int(message.subject.split(".")[3]))
@@ -103,7 +103,7 @@ class ThingDirectory:
 
     def build_from_document(self, document: Document) -> Thing:
         """Return the thing of a whole document of `things`."""
-        return _build_stored_thing(self.store.read_thing(document))
+        return _build_stored_thing(self.store.build_stored_thing(document))
 
     async def build_thing(self, device: Device) -> Thing:
         """Return the thing of a device, with its TSL."""
@@ -114,7 +114,10 @@ class ThingDirectory:
         """Return the things of devices, with their TSLs, in the same order."""
         keys = [(device.tenant, device.model, device.tsl_version) for device in devices]
         tsls = await self._tsls.find_all(keys)
-        return [_thing(device, tsls[key]) for device, key in zip(devices, keys, strict=True)]
+        return [
+            _build_device_thing(device, tsls[key])
+            for device, key in zip(devices, keys, strict=True)
+        ]
 
     async def get_device(self, principal: Principal, device_id: int) -> Device:
         """Return the device; raise `NotFound` unless `principal` may see it."""
@@ -127,14 +130,14 @@ class ThingDirectory:
     async def get_thing(self, principal: Principal, device_id: int) -> Thing:
         """Return the thing with its TSL; raise `NotFound` unless `principal` may see it."""
         application = require_application(principal)
-        device_with_tsl = await self._devices.queries.find_with_tsl(
+        device_with_tsl = await self._devices.queries.find_with_tsl_hash(
             principal.tenant, device_id, application
         )
         if device_with_tsl is None:
             raise device_not_found(device_id)
         device, content_hash = device_with_tsl
         tsl = self._tsls.find_compiled(content_hash) if content_hash else None
-        return await self.build_thing(device) if tsl is None else _thing(device, tsl)
+        return await self.build_thing(device) if tsl is None else _build_device_thing(device, tsl)
 
     async def find_all_visible(self, principal: Principal, ids: Sequence[int]) -> dict[int, Thing]:
         """Return the things of `ids` that `principal` may see, by id."""
@@ -155,7 +158,7 @@ class ThingDirectory:
         return things[sn]
 
 
-def _thing(device: Device, tsl: Tsl) -> Thing:
+def _build_device_thing(device: Device, tsl: Tsl) -> Thing:
     return Thing(
         id=device.id,
         sn=device.sn,

@@ -24,7 +24,7 @@ from libs.common.store.mongo import (
     find_page,
 )
 
-GROUP_FIELD = "group_name"
+GROUP_NAME_FIELD = "group_name"
 """The field of a request that names the group of a new device."""
 
 
@@ -34,7 +34,7 @@ def group_not_found(group_id: int) -> NotFound:
     return NotFound(text, field="group_id", code="device_group_not_found")
 
 
-def group_exists(name: str) -> InvalidInput:
+def group_exists_error(name: str) -> InvalidInput:
     """Return 400: a group with this name exists."""
     text = f"a group with the name {name} exists already"
     return InvalidInput(text, field="name", code="device_group_name_exists")
@@ -87,9 +87,9 @@ class GroupCount(msgspec.Struct):
 
 MAX_GROUPS = 1000
 """Maximum groups of a tenant."""
-COLUMNS = {"id": "_id", "name": "name", "created_at": "createdAt"}
+SORT_COLUMNS = {"id": "_id", "name": "name", "created_at": "createdAt"}
 """The fields by which groups can be sorted."""
-GroupNames = dict[int, str]
+GroupNamesById = dict[int, str]
 """Names by group id."""
 
 
@@ -100,12 +100,12 @@ class GroupStore:
         self._groups = database["device_groups"]
         self._ids = IdAllocator(database, "device_groups", block=20)
 
-    async def search(self, tenant: str, request: FindGroups) -> tuple[GroupNames, int]:
+    async def search(self, tenant: str, request: FindGroups) -> tuple[GroupNamesById, int]:
         """Return a page of groups, in order, and the total number of matches."""
         query = _active_query(tenant)
         if request.name:
             query["$and"] = [{"name": contains_text(request.name, "name")}]
-        order = request.order(COLUMNS)
+        order = request.order(SORT_COLUMNS)
         rows, total = await find_page(self._groups, query, order, request.skip, request.size)
         return {group["_id"]: group["name"] for group in rows}, total
 
@@ -113,7 +113,7 @@ class GroupStore:
         """Return the number of groups of a tenant."""
         return await self._groups.count_documents(_active_query(tenant))
 
-    async def names(self, tenant: str, ids: Iterable[int]) -> GroupNames:
+    async def find_names(self, tenant: str, ids: Iterable[int]) -> GroupNamesById:
         """Return the names of groups by id; unknown ids are missing."""
         query = {"_id": {"$in": list(ids)}, **_active_query(tenant)}
         return {group["_id"]: group["name"] async for group in self._groups.find(query)}
@@ -134,14 +134,14 @@ class GroupStore:
             raise too_many_groups_error(MAX_GROUPS)
         group_id = await self._ids.allocate()
         group = {"_id": group_id, "tenant": tenant, "name": name, "createdAt": datetime.now(UTC)}
-        with duplicate_raises(group_exists(name)):
+        with duplicate_raises(group_exists_error(name)):
             await self._groups.insert_one(group)
         return group_id
 
-    async def check_room(self, tenant: str, name: str) -> None:
+    async def check_exists_or_fits(self, tenant: str, name: str) -> None:
         """Raise `InvalidInput` unless a group has this name, or can be created."""
         if await self._find(tenant, name) is None and await self.count(tenant) >= MAX_GROUPS:
-            raise too_many_groups_error(MAX_GROUPS, GROUP_FIELD)
+            raise too_many_groups_error(MAX_GROUPS, GROUP_NAME_FIELD)
 
     async def find_beyond_limit(self, tenant: str, names: Collection[str]) -> set[str]:
         """Return those names whose groups do not exist and would exceed the limit."""
@@ -162,7 +162,7 @@ class GroupStore:
         except InvalidInput as error:
             group_id = await self._find(tenant, name)
             if group_id is None:
-                raise too_many_groups_error(MAX_GROUPS, GROUP_FIELD) from error
+                raise too_many_groups_error(MAX_GROUPS, GROUP_NAME_FIELD) from error
             return group_id  # another request created it meanwhile
 
     async def _find(self, tenant: str, name: str) -> int | None:
@@ -171,11 +171,11 @@ class GroupStore:
 
     async def rename(self, tenant: str, group_id: int, name: str) -> None:
         """Rename a group; raise `NotFound` or `InvalidInput` (name taken)."""
-        with duplicate_raises(group_exists(name)):
+        with duplicate_raises(group_exists_error(name)):
             await self._change(tenant, group_id, {"$set": {"name": name}})
 
-    async def join(self, tenant: str, group_id: int, session: Session) -> None:
-        """Let devices join a group in the caller's transaction; raise `NotFound`."""
+    async def record_join(self, tenant: str, group_id: int, session: Session) -> None:
+        """Count that devices join a group, so that its deletion conflicts; raise `NotFound`."""
         await self._change(tenant, group_id, {"$inc": {"joined": 1}}, session)
 
     async def mark_deleted(self, tenant: str, group_id: int) -> None:

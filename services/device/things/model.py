@@ -21,9 +21,9 @@ from libs.common.things import DIRECT_INTEGRATION, GENERIC_MODEL, device_key
 from libs.common.tsl import Tsl
 
 DeviceType = Literal["GATEWAY", "SUB_DEVICE", "COMMON"]
-Provisioning = Literal["DISABLE", "WAITING", "SUCCESS"]
+ProvisioningStatus = Literal["DISABLE", "WAITING", "SUCCESS"]
 
-REPORTED_FIELDS = {
+RECORD_FIELD_BY_PROPERTY = {
     "hardware_version": "hardwareVersion",
     "firmware_version": "firmwareVersion",
     "battery": "electricity",
@@ -31,24 +31,24 @@ REPORTED_FIELDS = {
     "mac": "mac",
     "wlan_mac": "wlanMac",
 }
-"""Reported properties that the device record shows, with the field that shows them."""
-NETWORK_FIELDS = frozenset({"joined", "link"})
+"""The stored field of the device record, by the key of the reported property that it shows."""
+NETWORK_SERVER_FIELDS = frozenset({"joined", "link"})
 """Fields that network servers report, not devices."""
 
 S = TypeVar("S", bound=msgspec.Struct)
-_BEGINNING = datetime.fromtimestamp(0, UTC)
+_UNKNOWN_TIME = datetime.fromtimestamp(0, UTC)
 """Creation time of a device whose age is unknown."""
 
 
 class ModelKey(NamedTuple):
-    """Identifies devices that have the same members."""
+    """Identifies devices that have the same members with the same names."""
 
     model: str
     version: str
     shape: str = ""
-    """Id of the reported paths and types if the TSL declares none; then `version` is empty."""
+    """Id of the reported paths and types for the open product; then `version` is empty."""
     names: str = ""
-    """See `ListedDevice.entity_names`."""
+    """Names that users gave entities, as in `ListedDevice.entity_names`."""
 
 
 class ApplicationRef(msgspec.Struct, rename="camel"):
@@ -97,8 +97,8 @@ class ListedDevice(msgspec.Struct, rename="camel", kw_only=True):
     """Names that users gave its entities; see `services.device.things.thing_store`."""
     group: int | None = None
     """Id of its group."""
-    created_at: datetime = _BEGINNING
-    updated_at: datetime = _BEGINNING
+    created_at: datetime = _UNKNOWN_TIME
+    updated_at: datetime = _UNKNOWN_TIME
 
     @property
     def thing_key(self) -> str:
@@ -137,7 +137,7 @@ class Device(ListedDevice, kw_only=True):
     """Time of the last change of `connect_status`."""
     location: Location | None = None
     license_status: str = "VALID"
-    rps_status: Provisioning = "DISABLE"
+    rps_status: ProvisioningStatus = "DISABLE"
     data_storage: bool = True
     hardware_version: str | None = None
     firmware_version: str | None = None
@@ -191,7 +191,7 @@ class DeviceChanges(msgspec.Struct, rename="camel", kw_only=True):
     tsl_version: str | msgspec.UnsetType = msgspec.UNSET
     device_type: DeviceType | msgspec.UnsetType = msgspec.UNSET
     application: ApplicationRef | msgspec.UnsetType | None = msgspec.UNSET
-    rps_status: Provisioning | msgspec.UnsetType = msgspec.UNSET
+    rps_status: ProvisioningStatus | msgspec.UnsetType = msgspec.UNSET
     data_storage: bool | msgspec.UnsetType = msgspec.UNSET
     additional: dict[str, Any] | msgspec.UnsetType | None = msgspec.UNSET
     group: int | msgspec.UnsetType | None = msgspec.UNSET
@@ -271,7 +271,7 @@ class Thing:
     """Whether it waited for its first configuration when this was read."""
 
 
-def stored_fields(form: type[msgspec.Struct]) -> dict[str, int]:
+def projection_for(form: type[msgspec.Struct]) -> dict[str, int]:
     """Return the projection that reads the fields of a struct."""
     return dict.fromkeys((field.encode_name for field in msgspec.structs.fields(form)), 1)
 
@@ -309,7 +309,7 @@ def reported_fields(device: Device) -> dict[str, Any]:
 
 
 def event_profile(device: Device | PresentDevice) -> DeviceProfile:
-    """Return the description of the device in events."""
+    """Return the device as events describe it."""
     return DeviceProfile(
         device_id=device.id,
         sn=device.sn,
@@ -322,10 +322,10 @@ def event_profile(device: Device | PresentDevice) -> DeviceProfile:
     )
 
 
-Change = Literal["added", "updated", "deleted", "removed"]
+DeviceChangeKind = Literal["added", "updated", "deleted", "removed"]
 
 
-def change_event(device: Device, change: Change) -> OutboxEntry:
+def change_event(device: Device, change: DeviceChangeKind) -> OutboxEntry:
     """Return the event `device.{id}.(added|updated|deleted)` of a change.
 
     The removal from an application is an update.

@@ -8,11 +8,11 @@ import msgspec
 from libs.common.errors import InvalidInput
 from libs.common.settings import Days
 from libs.common.tsl import TslDocument
-from services.device.things.codec_model import LARGEST_PORT, MAX_FRAME_BYTES, Codec, CodecStep
+from services.device.things.codec_model import MAX_FRAME_BYTES, MAX_LORAWAN_PORT, Codec, CodecStep
 from services.device.things.model import DeviceType
 from services.device.things.schemas import Name
 
-Prefixes = Annotated[
+SerialPrefixes = Annotated[
     list[Annotated[str, msgspec.Meta(max_length=64)]], msgspec.Meta(max_length=200)
 ]
 
@@ -24,7 +24,7 @@ class PutProduct(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_
 
     name: Name
     tsl: dict[str, Any]
-    sn_prefixes: Prefixes = []
+    sn_prefixes: SerialPrefixes = []
     device_type: DeviceType = "COMMON"
     history_days: Days | None = None
     """Days that history of its devices is kept, at most as long as the platform and the tenant keep
@@ -80,7 +80,7 @@ class ProductPage(msgspec.Struct, rename="camel"):
 
 
 MAX_EXAMPLES = 32
-Port = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_PORT)]
+Port = Annotated[int, msgspec.Meta(ge=1, le=MAX_LORAWAN_PORT)]
 Hex = Annotated[str, msgspec.Meta(pattern="^([0-9A-Fa-f]{2})*$", max_length=2 * MAX_FRAME_BYTES)]
 Base64 = Annotated[str, msgspec.Meta(max_length=4 * MAX_FRAME_BYTES // 3 + 3)]
 
@@ -134,7 +134,7 @@ class ProductCodec(msgspec.Struct, omit_defaults=True, kw_only=True):
     """Service that requests stored readings."""
 
 
-def codec_scripts(stored: ProductCodec) -> Codec:
+def extract_codec(stored: ProductCodec) -> Codec:
     """Return the scripts and steps of a stored codec."""
     return Codec(scripts=stored.scripts, decoder=stored.decoder, encoder=stored.encoder)
 

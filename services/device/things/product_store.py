@@ -35,7 +35,7 @@ from services.device.things.errors import (
 from services.device.things.product_model import Product, ProductCodec, PutGapHealing
 from services.device.things.specifications import (
     MemberRegistry,
-    ProductUsage,
+    ProductLocks,
     StoredTsl,
     TslStore,
     product_owner,
@@ -75,11 +75,11 @@ def product_id(tenant: str, model: str) -> Document:
 
 MAX_VERSIONS = 500
 """Maximum TSL versions of one product."""
-_ATTEMPTS = 3
+_MAX_ATTEMPTS = 3
 HAS_PREFIXES = {"snPrefixes.0": {"$exists": True}}
 """The filter of the partial index of prefixes; queries repeat it to use the index."""
-HEALING = {"healing.on": True, "historyService": {"$type": "string"}}
-"""The condition of products whose devices are asked for missing readings."""
+HEALING_CONDITION = {"healing.on": True, "historyService": {"$type": "string"}}
+"""The condition of products whose devices are asked for missing readings (gap healing)."""
 
 ProductKey = tuple[str, str]
 """Tenant and model."""
@@ -125,7 +125,7 @@ class ProductStore:
         self._products = mongo.database["products"]
         self._tsls = tsls
         self._devices = devices
-        self._usage = ProductUsage(mongo.database)
+        self._usage = ProductLocks(mongo.database)
         self._members = MemberRegistry(mongo.database)
         self.codecs = CodecStore(mongo.database)
         self._quota = Quota(self._products, limits, "records", "_id.tenant")
@@ -133,7 +133,7 @@ class ProductStore:
     async def find(self, tenant: str, model: str) -> Product | None:
         """Return the product of a model, or None."""
         document = await self._products.find_one({"_id": product_id(tenant, model)})
-        return _product(document) if document else None
+        return _product_from_document(document) if document else None
 
     async def get(self, tenant: str, model: str) -> Product:
         """Return the product of a model; raise `NotFound`."""
@@ -145,7 +145,7 @@ class ProductStore:
     async def find_by_prefixes(self, tenant: str, prefixes: list[str]) -> list[Product]:
         """Return the products that have any of the SN prefixes (upper case)."""
         query = {"_id.tenant": tenant, "snPrefixes": {"$in": prefixes}, **HAS_PREFIXES}
-        return [_product(document) async for document in self._products.find(query)]
+        return [_product_from_document(document) async for document in self._products.find(query)]
 
     async def page(self, tenant: str, skip: int, limit: int) -> tuple[list[Product], int]:
         """Return a page of products, by model, and the total."""
@@ -154,7 +154,7 @@ class ProductStore:
         if not limit:
             return [], total
         cursor = self._products.find(query, sort=[("_id.model", 1)], skip=skip, limit=limit)
-        return [_product(document) async for document in cursor], total
+        return [_product_from_document(document) async for document in cursor], total
 
     async def filter_existing_models(self, tenant: str, models: list[str]) -> set[str]:
         """Return those of the models that the tenant has products of."""
@@ -179,12 +179,12 @@ class ProductStore:
                 await self._put_codec(update.tenant, update.model, codec, session)
             return product
 
-        for attempt in range(1, _ATTEMPTS + 1):
+        for attempt in range(1, _MAX_ATTEMPTS + 1):
             try:
                 return await self._mongo.transaction(write_product)
             except DuplicateKey as error:
-                await self._explain(update, error)
-                if attempt == _ATTEMPTS:
+                await self._raise_prefix_error(update, error)
+                if attempt == _MAX_ATTEMPTS:
                     raise
         raise AssertionError("the last attempt returns or raises")
 
@@ -196,12 +196,12 @@ class ProductStore:
         replaced = relation in {"KEYED", "CHANGED"}
         if relation == "NEW" and stored is not None and len(stored["versions"]) >= MAX_VERSIONS:
             raise too_many_versions_error(update.model, MAX_VERSIONS)
-        if relation == "CHANGED" and await self._devices.queries.is_used(
+        if relation == "CHANGED" and await self._devices.queries.is_product_used(
             update.tenant, update.model, version, session
         ):
             raise version_in_use_error(update.model, version)
         if stored is None or replaced:
-            await self._usage.seal(update.tenant, update.model, session)
+            await self._usage.lock_exclusively(update.tenant, update.model, session)
         if relation == "NEW" or replaced:
             await self._tsls.put(update.tenant, update.model, update.tsl, session)
             owner = product_owner(update.tenant, update.model)
@@ -219,7 +219,7 @@ class ProductStore:
         }
         is_same = all((stored or {}).get(name) == value for name, value in fields.items())
         if stored and is_same and not replaced:
-            return _product(stored)
+            return _product_from_document(stored)
         await self._products.update_one(
             {"_id": identity},
             {
@@ -230,12 +230,12 @@ class ProductStore:
             upsert=True,
             session=session,
         )
-        return _product(
+        return _product_from_document(
             require_document(await self._products.find_one({"_id": identity}, session=session))
         )
 
-    async def _explain(self, update: ProductUpdate, error: DuplicateKey) -> None:
-        """Raise the error of a prefix that another product has; return for other duplicates."""
+    async def _raise_prefix_error(self, update: ProductUpdate, error: DuplicateKey) -> None:
+        """Raise `Conflict` if another product has an SN prefix; return for other duplicates."""
         if "snPrefixes" not in (error.details or {}).get("keyPattern", {}):
             return
         for other in await self.find_by_prefixes(update.tenant, update.sn_prefixes):
@@ -252,7 +252,7 @@ class ProductStore:
         """
 
         async def delete_product(session: Session) -> bool:
-            if await self._devices.queries.is_used(tenant, model, None, session):
+            if await self._devices.queries.is_product_used(tenant, model, None, session):
                 raise product_in_use_error(model)
             identity = product_id(tenant, model)
             deleted = await self._products.delete_one({"_id": identity}, session=session)
@@ -286,7 +286,7 @@ class ProductStore:
 
         async def delete_codec(session: Session) -> bool:
             fields = {"codecVersion": None, "historyService": None}
-            await self._change(tenant, model, fields, session)
+            await self._set_fields(tenant, model, fields, session)
             return await self.codecs.delete(tenant, model, session)
 
         return await self._mongo.transaction(delete_codec)
@@ -295,10 +295,10 @@ class ProductStore:
         self, tenant: str, model: str, codec: ProductCodec, session: Session
     ) -> None:
         fields = {"codecVersion": codec.version, "historyService": _history_service(codec)}
-        await self._change(tenant, model, fields, session)
+        await self._set_fields(tenant, model, fields, session)
         await self.codecs.put(tenant, model, codec, session)
 
-    async def _change(
+    async def _set_fields(
         self, tenant: str, model: str, fields: Document, session: Session | None = None
     ) -> None:
         """Set fields of a product; raise `NotFound` when it does not exist."""
@@ -311,7 +311,7 @@ class ProductStore:
     async def find_frame_settings(
         self, keys: Sequence[ProductKey]
     ) -> dict[ProductKey, tuple[str, int | None]]:
-        """Return codec version ("" for none) and days for frames, by product.
+        """Return codec version ("" for none) and days that frames are kept, by product.
 
         Unknown products are missing.
         """
@@ -327,21 +327,21 @@ class ProductStore:
 
     async def find_healing(self, tenant: str, model: str) -> PutGapHealing:
         """Return whether and how often devices are asked for missing readings."""
-        healing = await self._setting(tenant, model, "healing")
+        healing = await self._find_setting(tenant, model, "healing")
         return msgspec.convert(healing or {"on": False}, PutGapHealing)
 
     async def put_healing(self, tenant: str, model: str, healing: PutGapHealing) -> None:
         """Set the healing of a product; raise `NotFound`."""
-        await self._change(tenant, model, {"healing": msgspec.to_builtins(healing)})
+        await self._set_fields(tenant, model, {"healing": msgspec.to_builtins(healing)})
 
-    async def healing_tenants(self) -> list[str]:
-        """Return the tenants that have products for `list_healing`."""
-        return list(await self._products.distinct("_id.tenant", HEALING))
+    async def list_healing_tenants(self) -> list[str]:
+        """Return the tenants that have products for `list_healing_products`."""
+        return list(await self._products.distinct("_id.tenant", HEALING_CONDITION))
 
-    async def list_healing(self, tenant: str) -> list[HealingProduct]:
+    async def list_healing_products(self, tenant: str) -> list[HealingProduct]:
         """Return the products of a tenant whose devices are asked for missing readings."""
         fields = {"healing": 1, "historyService": 1, "frameDays": 1}
-        query = {"_id.tenant": tenant, **HEALING}
+        query = {"_id.tenant": tenant, **HEALING_CONDITION}
         cursor = self._products.find(query, fields, sort=[("_id", 1)])
         return [
             HealingProduct(
@@ -356,15 +356,15 @@ class ProductStore:
 
     async def find_history_days(self, tenant: str, model: str) -> int | None:
         """Return the days that a product keeps history, if set."""
-        days: int | None = await self._setting(tenant, model, "historyDays")
+        days: int | None = await self._find_setting(tenant, model, "historyDays")
         return days
 
     async def find_offline_timeout(self, tenant: str, model: str) -> int | None:
         """Return the minutes without a message until OFFLINE, if set."""
-        minutes: int | None = await self._setting(tenant, model, "deviceOfflineTimeout")
+        minutes: int | None = await self._find_setting(tenant, model, "deviceOfflineTimeout")
         return minutes
 
-    async def _setting(self, tenant: str, model: str, name: str) -> Any:
+    async def _find_setting(self, tenant: str, model: str, name: str) -> Any:
         document = await self._products.find_one({"_id": product_id(tenant, model)}, {name: 1})
         return (document or {}).get(name)
 
@@ -390,7 +390,7 @@ def _history_service(codec: ProductCodec) -> str | None:
     return request.service if request and request.fault is None else None
 
 
-def _product(document: Document) -> Product:
+def _product_from_document(document: Document) -> Product:
     """Return the product in a document, in which None and 0 mean unset."""
     required = {"name", "snPrefixes"}
     set_fields = {name: value for name, value in document.items() if value or name in required}

@@ -13,7 +13,7 @@ from libs.common.identity import Kind, Principal
 
 Name = Annotated[str, name_rule(128)]
 
-Line = Annotated[str, msgspec.Meta(max_length=128, pattern=r"^[^\x00-\x1f\x7f]*$")]
+SingleLineText = Annotated[str, msgspec.Meta(max_length=128, pattern=r"^[^\x00-\x1f\x7f]*$")]
 """A text of one line; may be empty."""
 
 Text = Annotated[str, msgspec.Meta(max_length=1024)]
@@ -24,14 +24,14 @@ MAX_TAGS = 20
 """Maximum tags of a device."""
 Tags = Annotated[list[Tag], msgspec.Meta(max_length=MAX_TAGS)]
 
-LARGEST_PAGE = 1000
+MAX_PAGE_SIZE = 1000
 """Maximum rows of a page, to which a larger page size is reduced."""
-LARGEST_NUMBER = 1_000_000_000
+MAX_PAGE_NUMBER = 1_000_000_000
 
-PageNumber = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_NUMBER)]
+PageNumber = Annotated[int, msgspec.Meta(ge=1, le=MAX_PAGE_NUMBER)]
 """Page numbers begin at 1."""
 
-DIRECTIONS = {"asc": 1, "desc": -1}
+SORT_DIRECTIONS = {"asc": 1, "desc": -1}
 
 
 class SortBy(msgspec.Struct, forbid_unknown_fields=True):
@@ -57,7 +57,7 @@ class Search(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only
 
     def __post_init__(self) -> None:
         """Reduce the page size to the largest one."""
-        self.page_size = min(self.page_size, LARGEST_PAGE)
+        self.page_size = min(self.page_size, MAX_PAGE_SIZE)
 
 
 def build_order(sorts: Sequence[SortBy], columns: Mapping[str, str]) -> list[tuple[str, int]]:
@@ -74,11 +74,11 @@ def build_order(sorts: Sequence[SortBy], columns: Mapping[str, str]) -> list[tup
                 f"sorts[{at}].property: must be one of {', '.join(columns)}",
                 field=f"sorts[{at}].property",
             )
-        if sort.direction.lower() not in DIRECTIONS:
+        if sort.direction.lower() not in SORT_DIRECTIONS:
             raise InvalidInput(
                 f"sorts[{at}].direction: must be asc or desc", field=f"sorts[{at}].direction"
             )
-        direction = DIRECTIONS[sort.direction.lower()]
+        direction = SORT_DIRECTIONS[sort.direction.lower()]
         order.setdefault(columns[sort.property], direction)
     order.setdefault("_id", direction)
     return list(order.items())

@@ -13,10 +13,10 @@ from typing import Literal
 from libs.common.errors import InvalidInput
 from libs.common.store.mongo import BulkFailed, Database, Session
 
-SERIAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
-DEV_EUI = re.compile(r"[0-9A-Fa-f]{16}")
+SERIAL_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}")
+DEV_EUI_PATTERN = re.compile(r"[0-9A-Fa-f]{16}")
 
-Holder = Literal["device", "rps", "nobody"]
+SerialHolder = Literal["device", "rps", "nobody"]
 """The holder of an SN. `nobody`: only an unassigned device, removed from its application, has
 it."""
 
@@ -27,7 +27,7 @@ class SerialTaken(Exception):
 
 def check_serial(text: str, field: str) -> str:
     """Return `text` if it is a valid SN; raise `InvalidInput` for `field` otherwise."""
-    if not SERIAL.fullmatch(text):
+    if not SERIAL_PATTERN.fullmatch(text):
         raise InvalidInput("must be 1 to 64 letters, digits, '_' or '-'", field=field)
     return text
 
@@ -39,7 +39,7 @@ def serial_key(serial: str) -> str:
 
 def parse_dev_eui(serial: str) -> str | None:
     """Return an SN of 16 hexadecimal digits as DevEUI in upper case, otherwise None."""
-    return serial.upper() if DEV_EUI.fullmatch(serial) else None
+    return serial.upper() if DEV_EUI_PATTERN.fullmatch(serial) else None
 
 
 class SerialStore:
@@ -48,7 +48,7 @@ class SerialStore:
     def __init__(self, database: Database) -> None:
         self._serials = database["serials"]
 
-    async def find_holder(self, key: str) -> Holder | None:
+    async def find_holder(self, key: str) -> SerialHolder | None:
         """Return the holder of the SN."""
         document = await self._serials.find_one({"_id": key})
         return document["holder"] if document else None
@@ -58,7 +58,7 @@ class SerialStore:
         query = {"_id": {"$in": list(keys)}, "holder": "rps"}
         return {document["_id"] async for document in self._serials.find(query, {"_id": 1})}
 
-    async def claim(self, keys: Iterable[str], holder: Holder, session: Session) -> None:
+    async def claim(self, keys: Iterable[str], holder: SerialHolder, session: Session) -> None:
         """Assign SNs to a holder; raise `SerialTaken` when one has a holder."""
         documents = [{"_id": key, "holder": holder} for key in keys]
         try:
@@ -78,7 +78,7 @@ class SerialStore:
         if not (await self._serials.update_one(free, change, session=session)).matched_count:
             raise SerialTaken
 
-    async def claim_for_record(self, key: str, tenant: str, session: Session) -> None:
+    async def claim_for_rps_record(self, key: str, tenant: str, session: Session) -> None:
         """Assign an SN to an RPS record.
 
         An unassigned device of the tenant may have the SN. Raises `SerialTaken`.
@@ -88,7 +88,7 @@ class SerialStore:
         if not (await self._serials.update_one(free, change, session=session)).matched_count:
             await self.claim([key], "rps", session)
 
-    async def release_record(self, key: str, session: Session) -> None:
+    async def release_rps_record(self, key: str, session: Session) -> None:
         """Release the SN of a deleted RPS record; an unassigned device gets it back."""
         behind = {"_id": key, "behind": {"$exists": True}}
         change = {"$set": {"holder": "nobody"}}

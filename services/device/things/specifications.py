@@ -29,13 +29,13 @@ from libs.common.tsl import Tsl, TslDocument, compile_tsl, generic_tsl
 from services.device.things.errors import unknown_model_error
 from services.device.things.model import Device
 
-Relation = Literal["NEW", "SAME", "KEYED", "CHANGED"]
+TslComparison = Literal["NEW", "SAME", "KEYED", "CHANGED"]
 TslKey = tuple[str, str, str]
 """Tenant, product and version."""
 
 CACHE_SIZE = 2_000
 """Compiled TSLs in the cache."""
-_DOCUMENT: msgspec.json.Decoder[TslDocument] = msgspec.json.Decoder(TslDocument)
+_document_decoder: msgspec.json.Decoder[TslDocument] = msgspec.json.Decoder(TslDocument)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class StoredTsl:
     document: bytes
     hash: str
     plain_hash: str = ""
-    """The hash of the document with ids in place of property keys, as older versions stored it."""
+    """The hash of the document with ids in place of property keys, which older platforms stored."""
 
 
 class TslStore:
@@ -62,7 +62,7 @@ class TslStore:
 
     def compile(self, content_hash: str, document: bytes) -> Tsl:
         """Compile a TSL document and add it to the cache."""
-        tsl = compile_tsl(_DOCUMENT.decode(document))
+        tsl = compile_tsl(_document_decoder.decode(document))
         self._compiled.put(content_hash, tsl)
         return tsl
 
@@ -95,7 +95,9 @@ class TslStore:
                 tsls[_tsl_key(stored)] = cached or self.compile(stored["hash"], stored["document"])
         return tsls
 
-    async def compare(self, tenant: str, model: str, tsl: StoredTsl, session: Session) -> Relation:
+    async def compare(
+        self, tenant: str, model: str, tsl: StoredTsl, session: Session
+    ) -> TslComparison:
         """Compare a document with the stored one of its version.
 
         `KEYED`: the documents differ only in property keys, which were ignored when the stored one
@@ -110,11 +112,11 @@ class TslStore:
         only_keys_differ = head.get("keysIgnored") and head["hash"] == tsl.plain_hash
         return "KEYED" if only_keys_differ else "CHANGED"
 
-    async def list_concealing_tenants(self) -> list[str]:
+    async def list_tenants_with_write_only(self) -> list[str]:
         """Return the tenants of TSLs that may have write-only members."""
         return list(await self._tsls.distinct("_id.tenant", {"conceals": {"$ne": False}}))
 
-    async def list_concealing(self, tenant: str) -> list[tuple[str, str, str]]:
+    async def list_with_write_only(self, tenant: str) -> list[tuple[str, str, str]]:
         """Return product, version and hash of each TSL that has write-only members.
 
         Stores in `conceals` whether a TSL has any.
@@ -153,16 +155,18 @@ def _tsl_key(stored: Document) -> TslKey:
 
 
 LOCK_SLOTS = 16
-"""Documents by which devices lock a product, so that they seldom wait for each other."""
+"""Lock documents of a product. An added device writes one, so additions seldom conflict."""
 
 
-class ProductUsage:
-    """The slots of products that lock their use."""
+class ProductLocks:
+    """Locks of products: adding a device conflicts with deletion, but not with other additions."""
 
     def __init__(self, database: Database) -> None:
         self._slots = database["product_usage"]
 
-    async def tie(self, tenant: str, model: str, devices: Iterable[str], session: Session) -> bool:
+    async def lock_for_devices(
+        self, tenant: str, model: str, devices: Iterable[str], session: Session
+    ) -> bool:
         """Lock the product against deletion for devices (SN keys); False if it does not exist."""
         slots = {crc32(device.encode()) % LOCK_SLOTS for device in devices}
         keys = [_slot_key(tenant, model, slot) for slot in slots]
@@ -171,18 +175,18 @@ class ProductUsage:
         )
         return bool(written.matched_count == len(keys))
 
-    async def tie_devices(self, devices: Iterable[Device], session: Session) -> None:
+    async def lock_products_of_devices(self, devices: Iterable[Device], session: Session) -> None:
         """Lock the products of devices against deletion; raise `InvalidInput` if one is missing."""
         models: dict[tuple[str, str], list[str]] = {}
         for device in devices:
             if device.model != GENERIC_MODEL:
                 models.setdefault((device.tenant, device.model), []).append(device.sn_key)
         for (tenant, model), keys in models.items():
-            if not await self.tie(tenant, model, keys, session):
+            if not await self.lock_for_devices(tenant, model, keys, session):
                 raise unknown_model_error(model)
 
-    async def seal(self, tenant: str, model: str, session: Session) -> None:
-        """Conflict with every concurrent `tie` of the product; create missing slots."""
+    async def lock_exclusively(self, tenant: str, model: str, session: Session) -> None:
+        """Lock against every concurrent `lock_for_devices` of the product; create missing slots."""
         for slot in range(LOCK_SLOTS):
             await self._slots.update_one(
                 {"_id": _slot_key(tenant, model, slot)},
@@ -201,9 +205,9 @@ def _slot_key(tenant: str, model: str, slot: int) -> dict[str, str | int]:
     return {"tenant": tenant, "model": model, "slot": slot}
 
 
-_ATTEMPTS = 10
+_MAX_ATTEMPTS = 10
 
-Owner = dict[str, str]
+NumberOwner = dict[str, str]
 """`{tenant, model}` of a product, or `{integration}`."""
 
 
@@ -224,14 +228,14 @@ class MemberRegistry:
         self._members = database["members"]
 
     async def assign_numbers(
-        self, owner: Owner, keys: Sequence[str], session: Session | None = None
+        self, owner: NumberOwner, keys: Sequence[str], session: Session | None = None
     ) -> dict[str, int]:
         """Return the numbers of keys; assign numbers to new keys.
 
         With `session` the new numbers become visible with that transaction. When two calls add
         numbers for one owner, one of them runs again. Raises `TooManyMembers`.
         """
-        for attempt in range(1, _ATTEMPTS + 1):
+        for attempt in range(1, _MAX_ATTEMPTS + 1):
             document = await self._members.find_one({"_id": owner}, session=session)
             stored_keys: list[str] = document["marks"] if document else []
             missing = list(dict.fromkeys(key for key in keys if key not in set(stored_keys)))
@@ -242,12 +246,16 @@ class MemberRegistry:
                     stored_keys = [*stored_keys, *missing]
                     break
             except DuplicateKey:
-                if session is not None or attempt == _ATTEMPTS:
+                if session is not None or attempt == _MAX_ATTEMPTS:
                     raise
         return {key: number for number, key in enumerate(stored_keys, 1)}
 
     async def _append(
-        self, owner: Owner, stored_keys: list[str], missing: list[str], session: Session | None
+        self,
+        owner: NumberOwner,
+        stored_keys: list[str],
+        missing: list[str],
+        session: Session | None,
     ) -> bool:
         if len(stored_keys) + len(missing) > LAST_DECLARED:
             raise TooManyMembers
@@ -259,11 +267,11 @@ class MemberRegistry:
         )
         return bool(written.matched_count or written.upserted_id)
 
-    async def delete(self, owner: Owner, session: Session | None = None) -> None:
+    async def delete(self, owner: NumberOwner, session: Session | None = None) -> None:
         """Delete the numbers of an owner that has no things any more."""
         await self._members.delete_one({"_id": owner}, session=session)
 
 
-def product_owner(tenant: str, model: str) -> Owner:
+def product_owner(tenant: str, model: str) -> NumberOwner:
     """Return a product as the owner of member numbers."""
     return {"tenant": tenant, "model": model}

@@ -18,11 +18,11 @@ from libs.common.store.mongo import Collection, Database, Document, Mongo, Sessi
 from libs.common.tsl import Tsl
 from services.device.things.specifications import TslStore
 
-ERASE_BATCH = 1000
-"""Maximum things that one query returns for the removal of write-only values."""
-NOT_ERASED = {"$expr": {"$ne": ["$erased", "$hash"]}}
+MAX_ERASED_THINGS = 1000
+"""Maximum things of one query from which write-only values are removed."""
+MAY_HOLD_WRITE_ONLY = {"$expr": {"$ne": ["$erased", "$hash"]}}
 """The filter of things that may still hold write-only values of their TSL."""
-_FIELDS = {"tenant": 1, "integration": 1, "hash": 1}
+_HEAD_PROJECTION = {"tenant": 1, "integration": 1, "hash": 1}
 
 
 @dataclass(slots=True, frozen=True)
@@ -55,12 +55,12 @@ class ThingStore:
         """Insert a new thing; raise `DuplicateKey`."""
         await self._things.insert_one(document, session=session)
 
-    async def change(self, document: Document, fields: Document, session: Session) -> Document:
+    async def update(self, document: Document, fields: Document, session: Session) -> Document:
         """Set fields of a thing; return the changed document."""
         await self._things.update_one({"_id": document["_id"]}, {"$set": fields}, session=session)
         return document | fields
 
-    async def put(self, key: Document, fields: Document, first: Document) -> Document:
+    async def upsert(self, key: Document, fields: Document, first: Document) -> Document:
         """Set fields of the thing with this key, or create it with `first` too.
 
         Return the document. Raises `DuplicateKey` when another process creates it at the same time.
@@ -80,19 +80,21 @@ class ThingStore:
         return documents
 
     async def list_tenants_with_write_only_values(self) -> list[str]:
-        """Return the tenants of things for `list_unerased`."""
-        return list(await self._things.distinct("tenant", NOT_ERASED))
+        """Return the tenants of things that may hold write-only values."""
+        return list(await self._things.distinct("tenant", MAY_HOLD_WRITE_ONLY))
 
-    async def list_unerased(self, tenant: str) -> list[Document]:
+    async def list_with_write_only_values(self, tenant: str) -> list[Document]:
         """Return documents of things that may hold write-only values."""
-        return await self._things.find({"tenant": tenant, **NOT_ERASED}).to_list(ERASE_BATCH)
+        return await self._things.find({"tenant": tenant, **MAY_HOLD_WRITE_ONLY}).to_list(
+            MAX_ERASED_THINGS
+        )
 
-    async def mark_erased(self, document: Document) -> None:
+    async def mark_write_only_values_erased(self, document: Document) -> None:
         """Record that a thing holds no write-only values of its TSL."""
         same = {"_id": document["_id"], "hash": document["hash"]}
         await self._things.update_one(same, {"$set": {"erased": document["hash"]}})
 
-    def read_thing(self, document: Document) -> StoredThing:
+    def build_stored_thing(self, document: Document) -> StoredThing:
         """Return the thing of a whole document."""
         tsl = self._tsls.find_compiled(document["hash"])
         if tsl is None:
@@ -102,7 +104,7 @@ class ThingStore:
     async def find_things(self, ids: Iterable[int]) -> dict[int, StoredThing]:
         """Return the things with these ids, by id; unknown ids are missing."""
         query = {"_id": {"$in": list(ids)}, "hash": {"$exists": True}}
-        heads = await self._things.find(query, _FIELDS).to_list(None)
+        heads = await self._things.find(query, _HEAD_PROJECTION).to_list(None)
         tsls = {head["hash"]: self._tsls.find_compiled(head["hash"]) for head in heads}
         missing = [key for key, tsl in tsls.items() if tsl is None]
         if missing:
@@ -127,19 +129,19 @@ class ThingStore:
         return {row["_id"]: row["tenant"] async for row in cursor}
 
 
-MAX_NAMES = 100
+MAX_NAMED_ENTITIES = 100
 """Maximum entities of one thing that can have a name from users."""
 
 
 class EntityNames:
-    """The names of entities in a collection of devices or things."""
+    """Changes names of entities in a collection, of devices or of things."""
 
     def __init__(self, mongo: Mongo, things: Collection) -> None:
         self._mongo = mongo
         self._things = things
 
     async def change(self, tenant: str, thing_id: int, change: Callable[[str], str]) -> bool:
-        """Change the names of a thing; return whether the thing exists."""
+        """Replace the stored names of a thing by `change(names)`; return whether it exists."""
         query = {"_id": thing_id, "tenant": tenant}
 
         async def change_names(session: Session) -> bool:
@@ -156,16 +158,18 @@ class EntityNames:
 
 
 def parse_names(stored: str) -> dict[str, str]:
-    """Return names by path."""
+    """Return stored names of entities by path."""
     return msgspec.json.decode(stored, type=dict[str, str]) if stored else {}
 
 
-def with_name(stored: str, path: str, name: str | None) -> str:
-    """Return the names with a name set or removed; raise `InvalidInput` for too many."""
+def change_name(stored: str, path: str, name: str | None) -> str:
+    """Return stored names with the one at `path` set, or removed if None; raise `InvalidInput`."""
     names = parse_names(stored)
     names.pop(path, None)
     if name is not None:
         names[path] = name
-    if len(names) > MAX_NAMES:
-        raise InvalidInput(f"at most {MAX_NAMES} entities of a device can be renamed", field="name")
+    if len(names) > MAX_NAMED_ENTITIES:
+        raise InvalidInput(
+            f"at most {MAX_NAMED_ENTITIES} entities of a device can be renamed", field="name"
+        )
     return msgspec.json.encode(dict(sorted(names.items()))).decode() if names else ""

@@ -20,13 +20,18 @@ from libs.common.integrations.client import IntegrationClient, Integrations, Int
 from libs.common.things import entity_id
 from services.device.commands.model import DEVICE_DELETED
 from services.device.members.device_keys import (
-    KEY_DESCRIPTION,
-    KEY_NAME,
+    FIRST_KEY_DESCRIPTION,
+    FIRST_KEY_NAME,
     DeviceCredentialsClient,
     FirstKeyReader,
 )
 from services.device.members.directory import EntityDirectory
-from services.device.members.entity import COMMON_MEMBERS, Entity, EntityThing, important_members
+from services.device.members.entity import (
+    COMMON_MEMBERS,
+    Entity,
+    EntityThing,
+    select_important_members,
+)
 from services.device.members.members import Member
 from services.device.registry.devices.integration_devices import integration_ref
 from services.device.registry.devices.ownership import DeviceRemover
@@ -41,7 +46,7 @@ from services.device.registry.devices.schemas import (
     TagDevices,
 )
 from services.device.registry.devices.search import granted_query
-from services.device.things.device_search import Devices
+from services.device.things.device_search import DeviceStream
 from services.device.things.device_store import DeviceStore
 from services.device.things.directory import GrantedDevices, device_not_visible
 from services.device.things.groups import GroupStore
@@ -96,7 +101,7 @@ class UserDevices:
 
         return search.streamed_page(map_batches(found, show), total)
 
-    async def find(self, principal: Principal, search: FindDevices) -> tuple[Devices, int]:
+    async def find(self, principal: Principal, search: FindDevices) -> tuple[DeviceStream, int]:
         """Return the devices of a page, and the total."""
         grants = await self.grants.read(principal)
         query, counted = granted_query(principal.tenant, grants, search)
@@ -111,7 +116,10 @@ class UserDevices:
         entities = [
             _entity_response(Entity(thing, member)) for member in thing.members.list_in_tree_order()
         ]
-        if may_see_key and (key := await self.first_keys.find_key(principal, device)) is not None:
+        if (
+            may_see_key
+            and (key := await self.first_keys.get_or_issue_key(principal, device)) is not None
+        ):
             entities = [_key_response(device, key), *entities]
         groups = await self.names_of_groups(principal, [device])
         fields = _response_fields(device, await self.integrations.list_summaries(), groups)
@@ -168,7 +176,7 @@ class UserDevices:
             distinct_ids(body.device_id_list),
             granted_condition(await self.grants.read(principal)),
             move,
-            None if group is None else partial(self.groups.join, tenant, group),
+            None if group is None else partial(self.groups.record_join, tenant, group),
         )
 
     async def issue_credentials(self, principal: Principal, device_id: int) -> DeviceCredentials:
@@ -294,7 +302,7 @@ class UserDevices:
     ) -> Mapping[int, str]:
         """Return the names of the groups that devices are in, by id."""
         ids = {device.group for device in devices if device.group is not None}
-        return await self.groups.names(principal.tenant, ids) if ids else {}
+        return await self.groups.find_names(principal.tenant, ids) if ids else {}
 
 
 def _change_tags(body: TagDevices, tags: Sequence[str]) -> list[str]:
@@ -317,7 +325,7 @@ def _entity_response(entity: Entity) -> DeviceEntity:
 
 def _add_entities(device: DeviceResponse, thing: EntityThing) -> None:
     """Add the entities that widgets show."""
-    device.important_entities = _member_rows(thing, important_members(thing.members))
+    device.important_entities = _member_rows(thing, select_important_members(thing.members))
     device.common_entities = _member_rows(thing, COMMON_MEMBERS.list_in_tree_order())
 
 
@@ -347,11 +355,11 @@ def _key_response(device: Device, key: str) -> DeviceEntity:
     return DeviceEntity(
         id=str(entity_id(device.id, 0)),
         key=key,
-        name=KEY_NAME,
+        name=FIRST_KEY_NAME,
         type="PROPERTY",
         value_attribute={},
         value_type="STRING",
-        description=KEY_DESCRIPTION,
+        description=FIRST_KEY_DESCRIPTION,
     )
 
 

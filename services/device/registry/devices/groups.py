@@ -26,7 +26,7 @@ from services.device.things.groups import (
     GroupStore,
     SaveGroup,
 )
-from services.device.things.visibility import MATCHES_NOTHING, without_groups
+from services.device.things.visibility import MATCHES_NOTHING, condition_without_groups
 
 CONCURRENT_TENANTS = 2
 """Tenants whose turn it is concurrently."""
@@ -59,11 +59,11 @@ class Groups:
         """Return the numbers of devices that a user may see, by group."""
         grants = await self.grants.read(principal)
         whole = groups if grants.everything else grants.resources.groups & set(groups)
-        others, rest = set(groups) - set(whole), without_groups(grants)
+        others, rest = set(groups) - set(whole), condition_without_groups(grants)
         parts = [(whole, {}), (others, rest)] if rest != MATCHES_NOTHING else [(whole, {})]
         counts = await asyncio.gather(
             *(
-                self.devices.queries.count_groups(principal.tenant, some, condition)
+                self.devices.queries.count_by_group(principal.tenant, some, condition)
                 for some, condition in parts
                 if some
             )
@@ -96,11 +96,11 @@ class Groups:
 
     async def describe(self, request: DescribeGroups) -> DescribedGroups:
         """Answer `auth` which groups exist, before they are granted."""
-        return DescribedGroups(list(await self.store.names(request.tenant, request.ids)))
+        return DescribedGroups(list(await self.store.find_names(request.tenant, request.ids)))
 
     async def _end(self, tenant: str, group_id: int) -> None:
         await self.grants_rpc.forget_group(tenant, group_id)
-        await self.devices.ungroup(tenant, group_id)
+        await self.devices.empty_group(tenant, group_id)
         await self.store.delete(group_id)
 
 

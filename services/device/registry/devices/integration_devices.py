@@ -22,12 +22,12 @@ from libs.common.things import integration_key, member_key
 from libs.common.tsl import InvalidValues, TslDocument, compile_tsl
 from services.device.members.members import Member, MemberSet, build_members, number_keys
 from services.device.members.values import (
+    convert_faults,
     convert_value,
+    error_with_all_faults,
     integration_fault,
     integration_rejection,
-    multiple_error,
-    set_value,
-    value_faults,
+    set_value_at_path,
 )
 from services.device.registry.devices.schemas import CreateDevice, LocationInput
 from services.device.registry.devices.search import parse_location
@@ -36,10 +36,10 @@ from services.device.registry.products.service import ProductService
 from services.device.registry.products.templates import Templates
 from services.device.things.device_store import DeviceStore
 from services.device.things.errors import duplicated_eui_error, rps_record_exists
-from services.device.things.groups import GROUP_FIELD, GroupStore
+from services.device.things.groups import GROUP_NAME_FIELD, GroupStore
 from services.device.things.model import Device, DeviceChanges, Location
 from services.device.things.product_model import Product, PutProduct
-from services.device.things.serial_numbers import SERIAL, SerialTaken, serial_key
+from services.device.things.serial_numbers import SERIAL_PATTERN, SerialTaken, serial_key
 
 INTEGRATION_FIELD = "integration"
 
@@ -98,7 +98,7 @@ class DeviceProvisioner:
         the integration returns an invalid SN or product.
         """
         serial = draft.new.identifier
-        if not SERIAL.fullmatch(serial):
+        if not SERIAL_PATTERN.fullmatch(serial):
             raise UpstreamFailed(
                 f"integration {draft.integration} returned the identifier {serial!r}: it must"
                 " be 1 to 64 letters, digits, '_' or '-'"
@@ -123,7 +123,7 @@ class DeviceProvisioner:
 
         async def join(session: Session) -> None:
             for tenant, group in groups:
-                await self.groups.join(tenant, group, session)
+                await self.groups.record_join(tenant, group, session)
 
         await self.devices.insert(devices, join)
 
@@ -206,7 +206,7 @@ class Parameters:
 
     def input_error(self, name: str, text: str, code: str = "") -> InvalidInput:
         """Return the error 400 for an input that is valid by the TSL but cannot be used."""
-        return multiple_error(
+        return error_with_all_faults(
             PARAMETERS_FIELD,
             [integration_fault(self.entity_key(name), self._inputs[name], code, text)],
         )
@@ -227,12 +227,12 @@ class Parameters:
                 raise InvalidInput("is no parameter", field=f"{PARAMETERS_FIELD}.{key[:512]}")
             member = self._inputs[name]
             if value not in ("", None) or not member.attribute.get("optional"):
-                set_value(values, name.split("."), convert_value(member.value_type, value))
+                set_value_at_path(values, name.split("."), convert_value(member.value_type, value))
         try:
             return compile_tsl(self._document).check_service_inputs(self._service, values)
         except InvalidValues as error:
-            faults = value_faults(self._thing, self._members, self._owner.path, error.faults)
-            raise multiple_error(PARAMETERS_FIELD, faults) from error
+            faults = convert_faults(self._thing, self._members, self._owner.path, error.faults)
+            raise error_with_all_faults(PARAMETERS_FIELD, faults) from error
 
 
 def _inputs(members: MemberSet, owner: Member) -> dict[str, Member]:
@@ -306,7 +306,7 @@ class DeviceAdder:
         location = parse_location(body.location or LocationInput(), "location.")
         group_name = (body.group_name or "").strip()
         if group_name:
-            await self.groups.check_room(principal.tenant, group_name)
+            await self.groups.check_exists_or_fits(principal.tenant, group_name)
         request = AddDevice(
             tenant=principal.tenant,
             user_id=principal.user_id,
@@ -331,7 +331,7 @@ class DeviceAdder:
         try:
             return await self.device_provisioner.add(draft)
         except InvalidInput as error:
-            if error.field == GROUP_FIELD:
+            if error.field == GROUP_NAME_FIELD:
                 raise
             if not parameters.has("model"):
                 raise UpstreamFailed(f"the integration's device: {error.text}") from error

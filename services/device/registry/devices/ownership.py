@@ -117,7 +117,7 @@ class OrphanCleaner:
         return True
 
     async def _release(self, device: Device, owner: int) -> None:
-        detach = partial(self.devices.detach, device, owner)
+        detach = partial(self.devices.remove_from_application, device, owner)
         await self.remover.remove_from_application(device, detach, APPLICATION_DELETED)
 
     async def run(self, bus: Bus) -> None:
@@ -208,7 +208,9 @@ class DeviceAssigner:
             raise device_not_visible(device.id)
 
         async def detach() -> None:
-            if not await self.store.detach(device, request.application_id, request.user_id):
+            if not await self.store.remove_from_application(
+                device, request.application_id, request.user_id
+            ):
                 raise _MovedMeanwhile
 
         try:

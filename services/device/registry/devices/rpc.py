@@ -60,7 +60,7 @@ from services.device.telemetry.presence_store import HttpPresence
 from services.device.telemetry.reporter import Reporter
 from services.device.telemetry.uplink import MAX_PAYLOAD, check_message
 from services.device.things.device_queries import DeviceQueries
-from services.device.things.device_search import INTEGRATION_NAME, Query
+from services.device.things.device_search import INTEGRATION_NAME_FIELD, PageQuery
 from services.device.things.device_store import DeviceStore
 from services.device.things.directory import ThingDirectory
 from services.device.things.model import Device, Thing
@@ -70,7 +70,7 @@ ORDERS = {
     "id": "_id",
     "name": "name",
     "createdAt": "createdAt",
-    INTEGRATION_NAME: INTEGRATION_NAME,
+    INTEGRATION_NAME_FIELD: INTEGRATION_NAME_FIELD,
 }
 """The fields by which devices can be sorted, and their stored fields."""
 _SHOWN = {"name": 1, "integration": 1, "createdAt": 1, "userId": 1, "group": 1}
@@ -103,7 +103,7 @@ class DeviceNames:
                 raise InvalidInput(f"must be {', '.join(ORDERS)} with 1 or -1", field="order")
             order.setdefault(ORDERS[name], way)
         order.setdefault("_id", -1)
-        query = Query(_condition(request), list(order.items()), request.skip, request.limit)
+        query = PageQuery(_condition(request), list(order.items()), request.skip, request.limit)
         if query.sorts_by_integration:
             query = replace(query, integrations=await self._integrations.list_by_name())
         rows, total = await self._lists.find_documents(query, _SHOWN, counted=request.counted)

@@ -13,9 +13,17 @@ from services.device.things.model import (
     DeviceType,
     Location,
     NetworkStatus,
-    Provisioning,
+    ProvisioningStatus,
 )
-from services.device.things.schemas import DeviceIds, DeviceResult, Line, Name, Search, Tags, Text
+from services.device.things.schemas import (
+    DeviceIds,
+    DeviceResult,
+    Name,
+    Search,
+    SingleLineText,
+    Tags,
+    Text,
+)
 
 SearchText = Annotated[str, msgspec.Meta(max_length=255)]
 Latitude = Annotated[float, msgspec.Meta(ge=-90, le=90)]
@@ -47,9 +55,9 @@ class AddDevice(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_o
     """Rejected with a hint, because some clients send it in place of `snDevEUI`."""
     name: Name
     description: Text | None = None
-    project: Line | None = None
+    project: SingleLineText | None = None
     tag: Tags | None = None
-    model: Line | None = None
+    model: SingleLineText | None = None
     auto_provision: bool | None = None
     """Whether to provision the device with `config` by RPS."""
     config: dict[str, Any] | None = None
@@ -63,9 +71,9 @@ class UpdateDevice(msgspec.Struct, rename="camel", forbid_unknown_fields=True, k
 
     device_id: Id
     name: Name
-    tsl_version: Line | None = None
+    tsl_version: SingleLineText | None = None
     description: Text | None = None
-    project: Line | None = None
+    project: SingleLineText | None = None
     tag: Tags | None = None
     data_storage: bool | None = None
 
@@ -79,25 +87,25 @@ class SearchDevices(Search, rename="camel", kw_only=True):
     inclusive. `autopStatus` is the older name of `rpsStatus`.
     """
 
-    keyword: Line | None = None
+    keyword: SingleLineText | None = None
     """Part of the name, SN or DevEUI, ignoring case."""
-    sn: Line | None = None
-    dev_eui: Line | None = msgspec.field(default=None, name="devEUI")
-    imei: Line | None = None
-    name: Line | None = None
-    model: Line | None = None
-    hardware_version: Line | None = None
-    firmware_version: Line | None = None
+    sn: SingleLineText | None = None
+    dev_eui: SingleLineText | None = msgspec.field(default=None, name="devEUI")
+    imei: SingleLineText | None = None
+    name: SingleLineText | None = None
+    model: SingleLineText | None = None
+    hardware_version: SingleLineText | None = None
+    firmware_version: SingleLineText | None = None
     connect_status: list[Connect] | None = None
     device_type: list[DeviceType] | None = None
-    rps_status: list[Provisioning] | None = None
-    autop_status: list[Provisioning] | None = None
+    rps_status: list[ProvisioningStatus] | None = None
+    autop_status: list[ProvisioningStatus] | None = None
     electricity_min: Percent | None = None
     """Minimum charge of the battery in percent."""
     electricity_max: Percent | None = None
     """Maximum charge of the battery in percent."""
-    project: Line | None = None
-    tag: Line | Tags | None = None
+    project: SingleLineText | None = None
+    tag: SingleLineText | Tags | None = None
     application_id: Id | None = None
 
 
@@ -126,8 +134,8 @@ class DeviceRecord(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=T
     device_type: DeviceType
     connect_status: Connect
     license_status: str
-    rps_status: Provisioning
-    autop_status: Provisioning
+    rps_status: ProvisioningStatus
+    autop_status: ProvisioningStatus
     hardware_version: str | None = None
     firmware_version: str | None = None
     electricity: int | None = None
@@ -178,7 +186,7 @@ class FindDevices(console.PageRequest, kw_only=True):
     id_list: DeviceIds | None = None
     """Ids of devices."""
     status: Annotated[list[Status], msgspec.Meta(max_length=3)] | None = None
-    model: Annotated[list[Line], msgspec.Meta(max_length=100)] | None = None
+    model: Annotated[list[SingleLineText], msgspec.Meta(max_length=100)] | None = None
     tags: Tags | None = None
     area: Area | None = None
     """Area that the device's location must be in."""

@@ -9,19 +9,24 @@ from libs.common.identity.grants import Grants
 from libs.common.store.mongo import contains_text, literal_pattern
 from services.device.members.values import ValueFault
 from services.device.registry.devices.schemas import Area, FindDevices, LocationInput, SearchDevices
-from services.device.things.device_search import INTEGRATION_NAME, IndexFilter, Order, Query
+from services.device.things.device_search import (
+    INTEGRATION_NAME_FIELD,
+    IndexFilter,
+    Order,
+    PageQuery,
+)
 from services.device.things.model import Location
 from services.device.things.schemas import build_order
 from services.device.things.serial_numbers import serial_key
 from services.device.things.visibility import (
-    INDEX_BY_ORDER,
-    MANY_GRANTED,
+    INDEX_BY_SORT_FIELD,
     MATCHES_NOTHING,
+    MIN_GRANTED_FOR_INDEX,
     Condition,
+    condition_without_groups,
     disjoint_conditions,
     granted_condition,
-    index_hint,
-    without_groups,
+    sort_index_hint,
 )
 
 COLUMNS = {
@@ -59,7 +64,7 @@ USER_COLUMNS = {
     "name": "name",
     "identifier": "identifier",
     "integration": "integration",
-    "integration_name": INTEGRATION_NAME,
+    "integration_name": INTEGRATION_NAME_FIELD,
     "created_at": "createdAt",
     "updated_at": "updatedAt",
     "model": "model",
@@ -70,7 +75,7 @@ _STATUS = {"NEVER_SEEN": "DISCONNECT"}
 """Statuses that are stored under another name."""
 
 
-def build_query(tenant: str, application_id: int, search: SearchDevices) -> Query:
+def build_query(tenant: str, application_id: int, search: SearchDevices) -> PageQuery:
     """Translate a search for devices of an application.
 
     Raises `InvalidInput` for a wrong order and for contradictory bounds.
@@ -80,7 +85,7 @@ def build_query(tenant: str, application_id: int, search: SearchDevices) -> Quer
         raise InvalidInput("must not exceed electricityMax", field="electricityMin")
     scope: Condition = {"tenant": tenant, "application.applicationId": application_id}
     conditions = [scope, *_conditions(search)]
-    return Query(
+    return PageQuery(
         filter=conditions[0] if len(conditions) == 1 else {"$and": conditions},
         order=build_order(search.sorts or [], COLUMNS),
         skip=(search.page_number - 1) * search.page_size,
@@ -146,7 +151,7 @@ def _choices(search: SearchDevices) -> Iterator[Condition]:
 
 def granted_query(
     tenant: str, grants: Grants, search: FindDevices
-) -> tuple[Query, list[Condition]]:
+) -> tuple[PageQuery, list[Condition]]:
     """Return a device search as a query, and the conditions to count its matches.
 
     Both select only devices in `grants`. Each device meets exactly one condition, so the total is
@@ -159,16 +164,16 @@ def granted_query(
         conditions = [*filters, part] if part else filters
         return {"tenant": tenant, **({"$and": conditions} if conditions else {})}
 
-    query = Query(
+    query = PageQuery(
         whole(granted_condition(grants)),
         order,
         search.skip,
         search.size,
-        None if filters else index_hint(grants, order),
+        None if filters else sort_index_hint(grants, order),
         [text for text in (search.name, search.identifier) if text],
         {"tenant": tenant},
         [*_index_filters(search), *(_granted_filters(grants) if filters else ())],
-        INDEX_BY_ORDER.get(order[0][0]),
+        INDEX_BY_SORT_FIELD.get(order[0][0]),
     )
     return query, [whole(part) for part in disjoint_conditions(grants)]
 
@@ -224,8 +229,8 @@ def _index_filters(search: FindDevices) -> Iterator[IndexFilter]:
 
 def _granted_filters(grants: Grants) -> Iterator[IndexFilter]:
     """Yield the filter by groups, for a user whose only grants are groups."""
-    only = not grants.everything and without_groups(grants) == MATCHES_NOTHING
-    if only and 0 < len(grants.resources.groups) <= MANY_GRANTED:
+    only = not grants.everything and condition_without_groups(grants) == MATCHES_NOTHING
+    if only and 0 < len(grants.resources.groups) <= MIN_GRANTED_FOR_INDEX:
         yield IndexFilter("group", [{"group": {"$in": sorted(grants.resources.groups)}}])
 
 

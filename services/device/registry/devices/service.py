@@ -42,7 +42,7 @@ from services.device.things.errors import (
 from services.device.things.model import ApplicationRef, Device, DeviceChanges
 from services.device.things.product_model import Product
 from services.device.things.serial_numbers import (
-    Holder,
+    SerialHolder,
     SerialTaken,
     check_serial,
     parse_dev_eui,
@@ -198,7 +198,9 @@ class DeviceService:
         if is_new_owner:
             await self.provisioner.forget(existing.id)
         try:
-            device = await self.store.attach(existing, changes, is_new_owner=is_new_owner)
+            device = await self.store.add_unassigned_to_application(
+                existing, changes, is_new_owner=is_new_owner
+            )
         except SerialTaken as error:
             raise rps_record_exists(body.sn_dev_eui, SERIAL_FIELD) from error
         if device is None:
@@ -267,7 +269,10 @@ class DeviceService:
         device = await self._find(principal, device_id)
 
         async def remove() -> None:
-            _require_device(await self.store.detach(device, principal.application_id), device_id)
+            _require_device(
+                await self.store.remove_from_application(device, principal.application_id),
+                device_id,
+            )
 
         await self.remover.remove_from_application(device, remove, DEVICE_REMOVED)
 
@@ -325,6 +330,6 @@ def _check_direct(device: Device) -> None:
         raise integration_device_error(device.integration)
 
 
-def _serial_conflict(holder: Holder, serial: str) -> Conflict:
+def _serial_conflict(holder: SerialHolder, serial: str) -> Conflict:
     explain = rps_record_exists if holder == "rps" else device_exists_error
     return explain(serial, SERIAL_FIELD)

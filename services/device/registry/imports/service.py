@@ -49,9 +49,9 @@ from services.device.registry.imports.sheets import MAX_IMPORTED, DeviceSheet, S
 from services.device.registry.imports.store import Import, ImportStore, Row
 from services.device.things.device_store import DeviceStore
 from services.device.things.errors import duplicated_eui_error, rps_record_exists
-from services.device.things.groups import GROUP_FIELD, MAX_GROUPS, too_many_groups_error
+from services.device.things.groups import GROUP_NAME_FIELD, MAX_GROUPS, too_many_groups_error
 from services.device.things.model import Device
-from services.device.things.serial_numbers import SERIAL, serial_key
+from services.device.things.serial_numbers import SERIAL_PATTERN, serial_key
 
 _PLACES = {
     "name": NAME,
@@ -156,7 +156,7 @@ class ImportService:
             if not isinstance(identifier, str):
                 continue
             first = rows_by_identifier.setdefault(serial_key(identifier), row)
-            if not SERIAL.fullmatch(identifier):
+            if not SERIAL_PATTERN.fullmatch(identifier):
                 text = "must be 1 to 64 letters, digits, '_' or '-'"
                 fail_row(row, form.parameters.input_error(form.identifier, text))
             elif first is not row:
@@ -205,7 +205,7 @@ class ImportService:
         )
         for row, name in names:
             if name in excess_names:
-                fail_row(row, too_many_groups_error(MAX_GROUPS, GROUP_FIELD))
+                fail_row(row, too_many_groups_error(MAX_GROUPS, GROUP_NAME_FIELD))
 
     async def list_newest(self, principal: Principal) -> list[ImportProgress]:
         """Return the imports of granted integrations, the newest first."""

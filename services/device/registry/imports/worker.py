@@ -262,7 +262,7 @@ class ImportWorker:
         location = existing.location if draft.location is None else draft.location
         if (draft.name, group, location) != (existing.name, existing.group, existing.location):
             changes = DeviceChanges(name=draft.name, group=group, location=location)
-            join = None if group is None else partial(self.groups.join, tenant, group)
+            join = None if group is None else partial(self.groups.record_join, tenant, group)
             await self.devices.change_each(tenant, [existing.id], {}, lambda _: changes, join)
         return "UPDATED"
 

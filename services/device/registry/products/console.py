@@ -33,12 +33,12 @@ from services.device.registry.products.templates import (
 from services.device.things.model import DeviceType
 from services.device.things.product_model import (
     FrameDays,
-    Prefixes,
     Product,
     ProductFault,
     PutProduct,
+    SerialPrefixes,
 )
-from services.device.things.schemas import LARGEST_PAGE, Name
+from services.device.things.schemas import MAX_PAGE_SIZE, Name
 
 Products = NamedDependency[ProductService]
 
@@ -59,7 +59,7 @@ _FIELDS = {
 class FindProducts(PageRequest, kw_only=True):
     """Body of `POST /product/search`; the built-in product first, then by model."""
 
-    largest = LARGEST_PAGE
+    largest = MAX_PAGE_SIZE
 
 
 class SaveProduct(msgspec.Struct, kw_only=True):
@@ -67,7 +67,7 @@ class SaveProduct(msgspec.Struct, kw_only=True):
 
     name: Name
     tsl: dict[str, Any]
-    sn_prefixes: Prefixes = []
+    sn_prefixes: SerialPrefixes = []
     device_type: DeviceType = "COMMON"
     history_days: Days | None = None
     """Days that history of its devices is kept."""

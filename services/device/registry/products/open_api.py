@@ -11,7 +11,7 @@ from libs.common.http.operations import route_operations
 from services.device.registry.products.rps import RpsPage, RpsService, SearchProfiles, SetProfile
 from services.device.registry.products.service import ProductService
 from services.device.things.product_model import Product, ProductPage, ProductWithTsl, PutProduct
-from services.device.things.schemas import LARGEST_NUMBER, LARGEST_PAGE
+from services.device.things.schemas import MAX_PAGE_NUMBER, MAX_PAGE_SIZE
 
 Products = NamedDependency[ProductService]
 
@@ -61,10 +61,10 @@ async def list_products(
     principal: RequestPrincipal,
     product_service: Products,
     page_size: Annotated[int, QueryParameter(name="pageSize", ge=1)] = 100,
-    page_number: Annotated[int, QueryParameter(name="pageNumber", ge=1, le=LARGEST_NUMBER)] = 1,
+    page_number: Annotated[int, QueryParameter(name="pageNumber", ge=1, le=MAX_PAGE_NUMBER)] = 1,
 ) -> ProductPage:
     """List the products of the tenant, without their TSL."""
-    return await product_service.page(principal, page_number, min(page_size, LARGEST_PAGE))
+    return await product_service.page(principal, page_number, min(page_size, MAX_PAGE_SIZE))
 
 
 @get("/{model:str}")

@@ -17,7 +17,7 @@ from libs.common.store.mongo import Mongo, Session, duplicate_raises, find_page,
 from services.device.things.errors import device_exists_error, rps_record_exists
 from services.device.things.schemas import Search, build_order
 from services.device.things.serial_numbers import (
-    Holder,
+    SerialHolder,
     SerialStore,
     SerialTaken,
     check_serial,
@@ -71,13 +71,13 @@ class RpsStore:
         }
 
         async def insert_record(session: Session) -> None:
-            await self._serials.claim_for_record(serial_key(sn), owner[0], session)
+            await self._serials.claim_for_rps_record(serial_key(sn), owner[0], session)
             await self._records.insert_one(record, session=session)
 
         with duplicate_raises(SerialTaken()):
             await self._mongo.transaction(insert_record)
 
-    async def find_holder(self, key: str) -> Holder | None:
+    async def find_holder(self, key: str) -> SerialHolder | None:
         """Return the holder of an SN."""
         return await self._serials.find_holder(key)
 
@@ -119,7 +119,7 @@ class RpsStore:
                 {"_id": key, **_owner_condition(owner)}, session=session
             )
             if deletion.deleted_count:
-                await self._serials.release_record(key, session)
+                await self._serials.release_rps_record(key, session)
             return bool(deletion.deleted_count)
 
         return await self._mongo.transaction(delete_record)

@@ -32,7 +32,7 @@ from services.device.things.product_model import (
     PutProduct,
 )
 from services.device.things.product_store import ProductStore, ProductUpdate
-from services.device.things.serial_numbers import SERIAL
+from services.device.things.serial_numbers import SERIAL_PATTERN
 from services.device.things.specifications import StoredTsl, TslStore
 
 MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -205,7 +205,7 @@ def generic_product() -> Product:
 
 def _check_prefixes(prefixes: list[str], faults: list[Fault]) -> list[str]:
     for at, prefix in enumerate(prefixes):
-        if not SERIAL.fullmatch(prefix):
+        if not SERIAL_PATTERN.fullmatch(prefix):
             faults.append(Fault(f"snPrefixes[{at}]", "must be 1 to 64 letters, digits, '_' or '-'"))
     return list(dict.fromkeys(prefix.upper() for prefix in prefixes))
 

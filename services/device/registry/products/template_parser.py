@@ -15,7 +15,13 @@ import yaml
 
 from libs.common.tsl import Fault, TslDocument, TslInvalid, parse_document
 from libs.common.tsl.limits import MAX_DEPTH, MAX_MEMBERS
-from services.device.things.codec_model import MAX_STEPS, Codec, CodecArgument, CodecStep, Entry
+from services.device.things.codec_model import (
+    MAX_STEPS,
+    Codec,
+    CodecArgument,
+    CodecStep,
+    FunctionName,
+)
 
 TYPES = {
     "string": "STRING",
@@ -112,7 +118,7 @@ class _Argument(msgspec.Struct):
 
 class _Step(msgspec.Struct):
     script: str
-    entry: Entry
+    entry: FunctionName
     args: list[_Argument]
 
 

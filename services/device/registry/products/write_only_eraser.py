@@ -80,15 +80,15 @@ class WriteOnlyEraser:
     async def tenants(self) -> set[str]:
         """Return the tenants with things that may have values to delete."""
         return {
-            *await self.tsls.list_concealing_tenants(),
+            *await self.tsls.list_tenants_with_write_only(),
             *await self.thing_store.list_tenants_with_write_only_values(),
         }
 
     async def steps(self, tenant: str) -> Steps:
         """Delete values of a tenant's things that were not processed under their TSL."""
-        for model, version, content in await self.tsls.list_concealing(tenant):
+        for model, version, content in await self.tsls.list_with_write_only(tenant):
             tsl = await self.tsls.find(tenant, model, version)
-            while devices := await self.devices.queries.list_unerased(
+            while devices := await self.devices.queries.list_with_write_only_values(
                 tenant, model, version, content, DEVICES_PER_BATCH
             ):
                 for device_id, sn in devices:
@@ -98,13 +98,13 @@ class WriteOnlyEraser:
                     yield
                 ids = [device_id for device_id, _ in devices]
                 await self.redecodes.forget_values(tenant, model, ids)
-                await self.devices.reported_state.mark_erased(ids, content)
-        for document in await self.thing_store.list_unerased(tenant):
-            thing = self.thing_store.read_thing(document)
+                await self.devices.reported_state.mark_write_only_values_erased(ids, content)
+        for document in await self.thing_store.list_with_write_only_values(tenant):
+            thing = self.thing_store.build_stored_thing(document)
             if thing.tsl.conceals:
                 subjects = [thing_event(tenant, thing.id, "reported")]
                 await self._erase(tenant, thing.id, internal_sn(thing.id), thing.tsl, subjects)
-            await self.thing_store.mark_erased(document)
+            await self.thing_store.mark_write_only_values_erased(document)
             yield
 
     async def _erase(

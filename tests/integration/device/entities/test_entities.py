@@ -129,7 +129,7 @@ async def test_common_entities_cannot_be_renamed(world: World, ids: dict[str, in
 
 async def test_names_of_a_device_are_limited(world: World, ids: dict[str, int], monkeypatch):
     """At the limit of names, renamed entities can be renamed again."""
-    monkeypatch.setattr(thing_store, "MAX_NAMES", 1)
+    monkeypatch.setattr(thing_store, "MAX_NAMED_ENTITIES", 1)
     mode, samples = entity(ids, "c", MODE), entity(ids, "c", SAMPLES)
     await world.admin().done("PUT", f"/entity/{mode}", {"name": "Way"})
     await world.admin().refused(400, "PUT", f"/entity/{samples}", {"name": "All"}, field="name")

@@ -407,7 +407,7 @@ async def test_a_locked_record_is_waited_for_no_longer_than_it_must(
     async with await world.mongo.client.start_session() as session, session.start_transaction():
         await devices.update_one({"_id": 1}, {"$set": {"name": "x"}}, session=session)
         with monkeypatch.context() as patch:
-            patch.setattr("services.device.things.device_status.LOCKED_MS", 50)
+            patch.setattr("services.device.things.device_status.MAX_LOCK_WAIT_MS", 50)
             with pytest.raises(StoreError):
                 await store.record_contact(1, soon(0), timedelta(seconds=60))
         await session.abort_transaction()

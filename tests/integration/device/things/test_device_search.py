@@ -53,7 +53,7 @@ async def test_a_large_total_is_cached_and_counted_in_the_background(
     assert await totals.count(MINE) == 5
     await add(mongo, 5)
     assert await totals.count(MINE) == 5
-    monkeypatch.setattr(counting, "RECOUNT_SECONDS", 0.0)
+    monkeypatch.setattr(counting, "RECOUNT_AFTER_SECONDS", 0.0)
     assert await totals.count(MINE) == 5
     await until(partial(is_told, totals, 10))
 
@@ -65,7 +65,7 @@ async def test_an_old_total_is_counted_again_before_the_answer(
     await add(mongo, 5)
     assert await totals.count(MINE) == 5
     await add(mongo, 5)
-    monkeypatch.setattr(counting, "MAX_AGE", 0.0)
+    monkeypatch.setattr(counting, "MAX_TOTAL_AGE_SECONDS", 0.0)
     assert await totals.count(MINE) == 10
     other: dict[str, Any] = {"tenant": "other"}
     assert await totals.count(other) == 0

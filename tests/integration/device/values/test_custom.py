@@ -9,7 +9,7 @@ import pytest
 from libs.common.contracts.access import ResourceType
 from libs.common.identity.functions import Function
 from libs.common.tsl import TslDocument
-from services.device.members.entity import tsl_fields
+from services.device.members.entity import stored_tsl_fields
 from services.device.migrations import _keep_decimal_places
 from tests.integration.device.values.world import World
 
@@ -68,7 +68,7 @@ async def test_a_custom_number_is_rounded(world: World, older: bool):
         before = await things.find_one(query)
         document = msgspec.json.decode(before["tsl"], type=TslDocument)
         document.properties[0].data_spec.fraction_digits = None
-        await things.update_one(query, {"$set": tsl_fields(document)})
+        await things.update_one(query, {"$set": stored_tsl_fields(document)})
         await _keep_decimal_places(world.database)
         assert await things.find_one(query) == before
     await admin.done("POST", UPDATE, {"exchange": {made["key"]: 9.99}})

@@ -9,7 +9,7 @@ from libs.common.tsl import InvalidValues, compile_tsl, parse_document
 from services.device.entities.property_updates import collect_calls, collect_updates
 from services.device.members.entity import Entity, EntityThing
 from services.device.members.members import Member, MemberSet
-from services.device.members.values import multiple_error
+from services.device.members.values import error_with_all_faults
 
 TO = {"id": "go.to", "dataSpec": {"dataType": "LONG", "validator": {"required": True}}}
 GO = compile_tsl(
@@ -125,7 +125,7 @@ def test_wrong_inputs_have_codes(given, code):
     (calling,) = collect_calls(exchange, entities)
     with pytest.raises(InvalidValues) as wrong:
         GO.check_service_inputs(calling.service_id, calling.inputs)
-    refused = multiple_error("exchange", calling.faults(wrong.value.faults))
+    refused = error_with_all_faults("exchange", calling.faults(wrong.value.faults))
     assert refused.code == "multiple_error"
     assert refused.detail[0].error_code == f"entity_value_{code}"
 

@@ -96,7 +96,7 @@ class NoEntities:
 
 
 class NothingNew:
-    async def ensure_all(self, tenant: str, integrations: Iterable[str] = ()) -> None:
+    async def ensure_for_tenant(self, tenant: str, integrations: Iterable[str] = ()) -> None:
         pass
 
 
@@ -111,7 +111,7 @@ class Everything:
 
 
 class NoGroups:
-    async def names(self, tenant: str, groups: Any) -> dict[int, str]:
+    async def find_names(self, tenant: str, groups: Any) -> dict[int, str]:
         return {}
 
 

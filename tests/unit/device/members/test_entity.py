@@ -5,7 +5,7 @@ from services.device.members.entity import (
     COMMON_MEMBERS,
     MAX_PROPERTIES,
     MAX_SERVICES,
-    important_members,
+    select_important_members,
 )
 from services.device.members.members import Member, MemberSet
 
@@ -35,7 +35,7 @@ def test_numbers_are_kept_apart():
 
 def test_important_members():
     """Values that can be read and services, in the order of the TSL, each with its place."""
-    found = important_members(
+    found = select_important_members(
         MemberSet(
             [
                 member(1, "z", attribute={"unit": "m"}),
@@ -61,4 +61,4 @@ def test_important_members_are_few():
     services = {"type": "SERVICE", "value_type": "OBJECT"}
     many = [member(at, f"p{at}") for at in range(1, 50)]
     many += [member(at, f"s{at}", **services) for at in range(50, 99)]
-    assert len(important_members(MemberSet(many))) == MAX_PROPERTIES + MAX_SERVICES
+    assert len(select_important_members(MemberSet(many))) == MAX_PROPERTIES + MAX_SERVICES

@@ -9,8 +9,8 @@ from services.device.members.members import (
     Member,
     MemberSet,
     build_members,
+    convert_stored_value,
     number_keys,
-    shown_value,
 )
 
 
@@ -155,8 +155,8 @@ def test_what_can_be_written(access, kind, writable):
 def test_an_enum_shows_a_number_where_its_keys_are_numbers():
     """Values are stored under their keys, which are texts."""
     member = Member(number=1, path="p", name="p", type="PROPERTY", value_type="LONG")
-    assert shown_value(member, "-1") == -1
-    assert shown_value(member, 5) == 5
+    assert convert_stored_value(member, "-1") == -1
+    assert convert_stored_value(member, 5) == 5
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_an_enum_shows_a_number_where_its_keys_are_numbers():
 def test_a_text_from_before_a_type_changed_stays_one(stored):
     """Another version of the TSL may have had a text where this one has a number."""
     member = Member(number=1, path="p", name="p", type="PROPERTY", value_type="LONG")
-    assert shown_value(member, stored) == stored
+    assert convert_stored_value(member, stored) == stored
 
 
 def test_what_is_in_a_write_only_struct_or_array_is_write_only():
@@ -199,5 +199,5 @@ def test_elements_are_shown_without_their_write_only_members():
         ]
     ).members
 
-    shown = shown_value(users, [{"name": "ann", "door": {"code": "8642", "side": "left"}}])
+    shown = convert_stored_value(users, [{"name": "ann", "door": {"code": "8642", "side": "left"}}])
     assert shown == [{"name": "ann", "door": {"side": "left"}}]

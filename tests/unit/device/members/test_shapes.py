@@ -4,17 +4,17 @@ import pytest
 
 from libs.common.things import LAST_DECLARED
 from services.device.members.shapes import (
-    LONGEST_PATH,
+    MAX_PATH_LENGTH,
     Shape,
     extend_shape,
-    reported_types,
+    list_reported_paths,
     shape_id,
     shape_members,
 )
 
 
 def of(**properties: object) -> Shape:
-    return extend_shape({}, reported_types(properties))
+    return extend_shape({}, list_reported_paths(properties))
 
 
 def test_types_are_those_of_the_values():
@@ -38,9 +38,9 @@ def test_the_order_of_a_report_does_not_matter():
 def test_a_known_report_returns_the_same_shape_object():
     """The caller thereby knows that nothing has to be written."""
     shape = of(a=1.5, b="x")
-    assert extend_shape(shape, reported_types({"b": "y"})) is shape
-    assert extend_shape(shape, reported_types({"a": 1})) is shape
-    assert extend_shape(shape, reported_types({"b": 5})) is shape
+    assert extend_shape(shape, list_reported_paths({"b": "y"})) is shape
+    assert extend_shape(shape, list_reported_paths({"a": 1})) is shape
+    assert extend_shape(shape, list_reported_paths({"b": 5})) is shape
 
 
 @pytest.mark.parametrize(
@@ -55,14 +55,14 @@ def test_a_known_report_returns_the_same_shape_object():
 )
 def test_types_widen(first, second, expected):
     """A type that has been STRING once stays it: nothing flaps."""
-    shape = extend_shape(of(v=first), reported_types({"v": second}))
+    shape = extend_shape(of(v=first), list_reported_paths({"v": second}))
     assert shape == {"v": expected}
-    assert extend_shape(shape, reported_types({"v": first})) is shape
+    assert extend_shape(shape, list_reported_paths({"v": first})) is shape
 
 
 def test_new_paths_follow_and_numbers_stay():
     """A number is a place in the list, from 1."""
-    shape = extend_shape(of(m=1), reported_types({"z": 1, "a": 1, "m": 2.5}))
+    shape = extend_shape(of(m=1), list_reported_paths({"z": 1, "a": 1, "m": 2.5}))
     members = shape_members(shape)
     assert {member.path: member.number for member in members.members} == {"m": 1, "a": 2, "z": 3}
     assert {member.access_mod for member in members.members} == {"RW"}
@@ -79,4 +79,4 @@ def test_members_without_a_number_are_omitted():
     full = extend_shape({}, ((f"p{number}", "LONG") for number in range(LAST_DECLARED)))
     assert len(full) == LAST_DECLARED
     assert extend_shape(full, [("one more", "LONG")]) is full
-    assert of(**{"x" * (LONGEST_PATH + 1): 1}) == {}
+    assert of(**{"x" * (MAX_PATH_LENGTH + 1): 1}) == {}

@@ -12,10 +12,10 @@ from services.device.entities.custom_model import build_tsl
 from services.device.members.members import Member, MemberSet
 from services.device.members.values import (
     ValueFault,
+    convert_faults,
     convert_value,
     integration_fault,
     integration_rejection,
-    value_faults,
 )
 from tests.placeholders import missing_arguments
 
@@ -41,7 +41,7 @@ def check_value(key: str, member: Member, given: Any) -> tuple[Any, ValueFault |
     known = member.value_type != "OBJECT"
     tsl = compile_tsl(build_tsl("m", [root])) if known else generic_tsl()
     values, faults = tsl.check_report({"m": convert_value(member.value_type, given)})
-    told = value_faults(key.removesuffix(".m"), MemberSet([member]), "", faults)
+    told = convert_faults(key.removesuffix(".m"), MemberSet([member]), "", faults)
     for fault in told:
         assert missing_arguments(fault.error_code, fault.args) == []
     return values.get("m"), told[0] if told else None
@@ -147,7 +147,7 @@ def test_bounds_are_inclusive(value_type, attribute, given):
 @pytest.mark.parametrize("path", ["properties", "properties.other", "properties.m.inner"])
 def test_a_fault_of_no_whole_entity_fills_the_text_of_its_code(path):
     """Consoles put its name and its type into their words."""
-    (fault,) = value_faults(KEY, MemberSet([member("OBJECT")]), "", [Fault(path, "is wrong")])
+    (fault,) = convert_faults(KEY, MemberSet([member("OBJECT")]), "", [Fault(path, "is wrong")])
     assert fault.error_code == "entity_value_not_match_type"
     assert missing_arguments(fault.error_code, fault.args) == []
 

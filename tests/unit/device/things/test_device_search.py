@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import pytest
 
-from services.device.things.device_search import DeviceSearch, IndexFilter, Query
+from services.device.things.device_search import DeviceSearch, IndexFilter, PageQuery
 
 EVERYBODY = 50_000
 
@@ -55,9 +55,9 @@ class _Devices:
         return _Cursor()
 
 
-def query(*index_filters: str, skip: int = 0) -> Query:
+def query(*index_filters: str, skip: int = 0) -> PageQuery:
     """A search with these filters."""
-    return Query(
+    return PageQuery(
         filter={"all": 1},
         order=[("name", 1)],
         skip=skip,

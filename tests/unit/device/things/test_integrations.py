@@ -69,10 +69,10 @@ async def test_own_things_are_made_once_and_with_each_manifest() -> None:
     known = Known(one("a"), one("b", hidden=True), one("c", alive=False))
     things = Maker(known)
     for tenant in ("t", "t", "u"):
-        await things.ensure_all(tenant)
+        await things.ensure_for_tenant(tenant)
     assert things.made == [("t", "a"), ("u", "a")]
     known.integrations = [one("a", version="2"), one("d")]
-    await things.ensure_all("t")
+    await things.ensure_for_tenant("t")
     assert things.made[2:] == [("t", "a"), ("t", "d")]
 
 
@@ -83,8 +83,8 @@ async def test_a_failure_of_one_integration_does_not_affect_others() -> None:
     """
     known = Known(one("a", tsl={"broken": True}), one("b"))
     things = Maker(known)
-    await things.ensure_all("t")
+    await things.ensure_for_tenant("t")
     assert things.made == [("t", "b")]
     known.integrations = None
-    await things.ensure_all("t")
+    await things.ensure_for_tenant("t")
     assert things.made == [("t", "b")]

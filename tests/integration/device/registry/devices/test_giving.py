@@ -142,13 +142,13 @@ async def test_a_device_that_is_removed_during_a_takeover_is_read_again(
 ) -> None:
     """The application removes its device first: it is unassigned, and an event says so."""
     device = await platform.sibling.add("SN1")
-    detach = DeviceStore.detach
+    remove = DeviceStore.remove_from_application
 
     async def late(store: DeviceStore, found: Device, application: int, user: int) -> Any:
-        await detach(store, found, application)
-        return await detach(store, found, application, user)
+        await remove(store, found, application)
+        return await remove(store, found, application, user)
 
-    monkeypatch.setattr(DeviceStore, "detach", late)
+    monkeypatch.setattr(DeviceStore, "remove_from_application", late)
     with pytest.raises(NotFound):
         await take(platform, device)
     assert platform.provisioning.ended == []

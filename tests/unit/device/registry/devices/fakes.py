@@ -10,7 +10,7 @@ from libs.common.tsl import TslDocument
 from services.device.commands.model import FailureReason
 from services.device.things.model import Device
 from services.device.things.product_model import Product
-from services.device.things.serial_numbers import Holder, SerialTaken
+from services.device.things.serial_numbers import SerialHolder, SerialTaken
 
 MINE = Principal(Kind.APPLICATION, "default", "1", name="mine")
 
@@ -23,11 +23,11 @@ class FakeStore:
     def __init__(self, log: Log) -> None:
         self.log = log
         self.devices: dict[int, Device] = {}
-        self.race: Holder | None = None
+        self.race: SerialHolder | None = None
         self.looks = 0
         self.vanish_after_looks: int | None = None
 
-    async def find_holder(self, key: str) -> tuple[Holder | None, Device | None]:
+    async def find_holder(self, key: str) -> tuple[SerialHolder | None, Device | None]:
         for device in self.devices.values():
             if device.sn_key == key:
                 return "device", device

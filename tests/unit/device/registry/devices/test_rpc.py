@@ -12,7 +12,7 @@ from libs.common.contracts.names import (
 )
 from services.device.registry.devices.rpc import DeviceNames
 from services.device.things.device_queries import CountedModel
-from services.device.things.device_search import Query
+from services.device.things.device_search import PageQuery
 from services.device.things.model import ModelKey
 
 LAMP = ModelKey("LAMP", "1.0")
@@ -32,7 +32,7 @@ class Lists:
         self._groups = groups
 
     async def find_documents(
-        self, query: Query, fields: Mapping[str, int], *, counted: bool
+        self, query: PageQuery, fields: Mapping[str, int], *, counted: bool
     ) -> tuple[list[dict[str, Any]], int]:
         self.order, self.integrations = query.order, query.integrations
         return [], 0

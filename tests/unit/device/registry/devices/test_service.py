@@ -9,7 +9,7 @@ from services.device.members.device_keys import DeviceCredentialsClient
 from services.device.registry.devices.ownership import DeviceRemover
 from services.device.registry.devices.schemas import AddDevice
 from services.device.registry.devices.service import DeviceService
-from services.device.things.serial_numbers import Holder
+from services.device.things.serial_numbers import SerialHolder
 from tests.unit.device.registry.devices.fakes import (
     MINE,
     FakeAuth,
@@ -63,7 +63,9 @@ def body(**more: object) -> AddDevice:
     ("holder", "code"),
     [("rps", "rps_record_exists"), ("device", "device_already_exists")],
 )
-async def test_an_sn_taken_in_between_says_by_what(bench: Bench, holder: Holder, code: str) -> None:
+async def test_an_sn_taken_in_between_says_by_what(
+    bench: Bench, holder: SerialHolder, code: str
+) -> None:
     """The insert fails, and the reason is looked up."""
     bench.store.race = holder
     with pytest.raises(Conflict) as refusal:

@@ -5,7 +5,7 @@ import pytest
 from libs.common.errors import Conflict, InvalidInput
 from libs.common.identity import Kind, Principal
 from services.device.registry.products.rps import RpsRecord, RpsService, SetProfile
-from services.device.things.serial_numbers import Holder, SerialTaken
+from services.device.things.serial_numbers import SerialHolder, SerialTaken
 
 MINE = Principal(Kind.APPLICATION, "default", "1", name="mine")
 URL = "https://example.com/p"
@@ -16,7 +16,7 @@ Owner = tuple[str, int]
 class FakeStore:
     """One SN whose holder is scripted."""
 
-    def __init__(self, holder: Holder | None = None, owner: Owner | None = None) -> None:
+    def __init__(self, holder: SerialHolder | None = None, owner: Owner | None = None) -> None:
         self.held_by = holder
         self.owner = owner
         self.hidden_changes = 0
@@ -36,7 +36,7 @@ class FakeStore:
             raise SerialTaken
         self.held_by, self.owner, self.url = "rps", owner, url
 
-    async def find_holder(self, key: str) -> Holder | None:
+    async def find_holder(self, key: str) -> SerialHolder | None:
         return self.held_by
 
     async def owns(self, owner: Owner, key: str) -> bool:
@@ -63,7 +63,7 @@ async def test_a_record_made_meanwhile_by_the_same_application_is_changed() -> N
     ("holder", "code"),
     [("device", "device_already_exists"), ("rps", "rps_record_exists")],
 )
-async def test_an_sn_with_another_holder_is_refused(holder: Holder, code: str) -> None:
+async def test_an_sn_with_another_holder_is_refused(holder: SerialHolder, code: str) -> None:
     """A device, or a record of another application."""
     service = RpsService(FakeStore(holder, ("default", 2)))
     with pytest.raises(Conflict) as refusal:
